@@ -38,6 +38,7 @@ FLOORS = {
         "checkpoints",
         "spark",
         "runs",
+        "sizing",
         "flink",
         "lint",
         "tuning",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,164 +19,193 @@ from netstack import (
     Scenario,
     format_size,
     parse_flink_size,
-    scenario_problems,
     scenario_toml,
 )
 
-from ..analysis.sizing.budget_plan import BudgetPlan
-from ..analysis.sizing.job_size import JobSize, size_job
-from ..analysis.sizing.numbers import (
-    Numbers,
-    read_option_texts,
-    scenario_of_numbers,
-    unreached,
-    with_round_trip,
-)
 from ..errors import UsageError
+from ..extras import require
 from ..files.reading import one_line
 from ..report.budget_text import print_plan
 from ..report.output import indented, prepare_folder, say, to_stderr, to_stdout, write_files, write_json
 from ..report.progress import progress
 from ..report.sizing_text import print_size
-from ..runs.budget_planning import most_runs, plan_budget, planned_scenario
-from ..runs.sizing_check import RUNS, JobCheck, check_job
+from ..sizing.budget import BudgetPlan, most_runs, plan_budget, planned_scenario
+from ..sizing.check import RUNS, JobCheck, check_job
+from ..sizing.job_size import LENGTH_BYTES, JobSize, size_job
+from ..sizing.numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
 from .arguments import AllowCode, Flag, Settings, Whole, require_some
 from .preparation import load_runnable
 
-SEEDS = 3
+SEEDS_OF_CHECK, SEEDS_OF_PLAN = 3, 1
 RECORD_BYTES = 1000
 DOCUMENT = "size.json"
 PLAN_FILE = "plan.toml"
+_PARAMETERS = {
+    "budget": "--budget",
+    "options": "--set",
+    "parallelism": "--parallelism",
+    "record_bytes": "--record-bytes",
+    "round_trip": "--round-trip",
+    "ship": "--ship",
+    "throughput": "--throughput",
+}
+"""Options of this command by the parameters that messages begin with."""
+_REACHED = 0.99
+"""Part of a throughput from which it counts as reached."""
 
 
 class SizeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``--json`` prints."""
+    """The document of ``--json``."""
 
     size: JobSize
     check: JobCheck | None
     plan: BudgetPlan | None = None
-    """How a budget is split; None: none was given."""
+    """Split of a budget; None: none was given."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizingOptions:
-    """What there is to say of a job without a scenario; of one with a scenario, what to say otherwise."""
+    """A job without a scenario, or settings of a scenario to override."""
 
     throughput: str | None = None
-    """Of all subtasks of the consumer, as "10 MB/s" or "5000 records/s"."""
+    """Rate of all subtasks of the consumer, such as "10 MB/s" or "5000 records/s"."""
     parallelism: str | None = None
-    """Of both ends, as 4, or of producer and consumer, as 4:8; by default 1."""
+    """Parallelism of both ends, such as 4, or of producer and consumer, such as 4:8; by default 1."""
     record_bytes: Whole | None = None
-    """Size of a record, by default 1000; of a scenario, of those that it reads from files."""
+    """Size of a record, by default 1000; with a scenario, of those that it reads from files."""
     round_trip: str | None = None
-    """From one task manager to another and back, as "1 ms"."""
+    """Time from one task manager to another and back, such as "1 ms"."""
     ship: str | None = None
-    """How records are dealt out, by default rebalance."""
+    """Distribution of records to consumers, by default rebalance."""
     settings: Settings = ()
-    """OPTION=VALUE, an option of Flink's; several may be given."""
+    """OPTION=VALUE, an option of Flink; several may be given."""
     flink: str | None = None
-    """Version whose defaults hold, 2.2 or 1.20; of a scenario, its own."""
-
-    def numbers(self) -> Numbers:
-        """Return what describes a job without a scenario.
-
-        Raises:
-            UsageError: there is no throughput, or no such version.
-        """
-        if self.throughput is None:
-            raise UsageError(["netstack size: name a scenario, or give --throughput"])
-        return Numbers(
-            throughput=self.throughput,
-            parallelism=self.parallelism or "1",
-            record_bytes=RECORD_BYTES if self.record_bytes is None else self.record_bytes,
-            ship=self.ship or "rebalance",
-            round_trip=self.round_trip,
-            preset=_preset(self.flink),
-            options=self.settings,
-        )
-
-    def useless(self) -> list[str]:
-        """Return the options given that a scenario leaves nothing to say for, by their names."""
-        values = {
-            "--throughput": self.throughput,
-            "--parallelism": self.parallelism,
-            "--ship": self.ship,
-            "--flink": self.flink,
-        }
-        return [name for name, value in values.items() if value]
+    """Version whose defaults hold, 2.2 or 1.20; a scenario has its own."""
 
 
-AS_THE_SCENARIO_SAYS = SizingOptions()
-"""Nothing is said otherwise."""
+NO_OVERRIDES = SizingOptions()
 
 
 def size(
     file: Path | None = None,
     /,
     *,
-    options: SizingOptions = AS_THE_SCENARIO_SAYS,
+    options: SizingOptions = NO_OVERRIDES,
     check: Flag = False,
     budget: str | None = None,
-    seeds: Whole = SEEDS,
+    seeds: Whole | None = None,
     allow_code: AllowCode = False,
     json: Flag = False,
     out: Path | None = None,
 ) -> int:
-    """Say without a run how many buffers a job has, what waits in them, and what its links need.
+    """Compute buffers, network memory, data in flight and link requirements of a job, without a run.
 
     Args:
         file: Scenario, a TOML file or its JSON form; or give --throughput for a source and a consumer.
         check: Emulate the job too, and print its figures beside the computed ones; those of a plan beside
             those of the options as they are.
-        budget: Split so much network memory of each task manager, as "512 mb", over gates and partitions,
-            so that barriers wait least. The job is emulated for that, and does as much as now, but for 1 %;
-            where no split that is tried keeps that, what is lost is said.
-        seeds: Runs of each emulation.
+        budget: Split so much network memory of each task manager, such as "512 mb", over gates and
+            partitions, so that barriers wait least. The job is emulated for that, and does as much as now,
+            except for 1 %; if no split that is tried keeps that, the loss is reported. Requires SciPy.
+        seeds: Runs of each emulation, by default 3, and 1 for a plan.
         json: Print all figures as one JSON document.
         out: Folder for size.json; with a budget, for plan.toml too, the scenario with the plan's buffers.
     """
-    require_some("size", "--seeds", seeds)
-    numbers: Numbers | None = None
-    if file is None:
-        numbers = options.numbers()
-        scenario = scenario_of_numbers(numbers)
-    else:
-        scenario = _of_file(file, options, allow_code)
+    if seeds is not None:
+        require_some("size", "--seeds", seeds)
+    if budget is not None:
+        require("statistics", "netstack size --budget")
+    scenario = _of_numbers(options) if file is None else _of_file(file, options, allow_code)
     given = None if budget is None else _budget(budget, scenario)
     prepare_folder(out, DOCUMENT, *([] if given is None else [PLAN_FILE]))
-    job = size_job(scenario, options.record_bytes)
-    if numbers is not None and (line := unreached(numbers, job)):
-        say(f"netstack size: {line}")
+    with _options_named():
+        job = size_job(scenario, options.record_bytes)
+    if options.throughput is not None:
+        _warn_if_unreached(options.throughput, options.record_bytes or RECORD_BYTES, job)
     if given is not None:
-        plan = _plan(scenario, job, given, seeds, check)
-        _show(SizeReport(size=job, check=None, plan=plan), json, out, _plan_files(scenario, plan))
+        seeds = seeds or SEEDS_OF_PLAN
+        most = most_runs(scenario, seeds, check=check)
+        with (
+            progress(f"{scenario.name}: emulating", most, "runs at most", to_stderr()) as report,
+            _options_named(),
+        ):
+            plan = plan_budget(
+                scenario,
+                given,
+                seeds,
+                record_bytes=options.record_bytes,
+                check=check,
+                done=lambda count: report(min(count, most)),
+            )
+        comment = f"The buffers of netstack size --budget '{format_size(plan.budget_bytes)}'."
+        planned = scenario_toml(planned_scenario(scenario, plan), [comment]).encode()
+        _show(SizeReport(size=job, check=None, plan=plan), json, out, {PLAN_FILE: planned})
         return 0
-    emulated = _check(scenario, job, seeds) if check else None
+    emulated = _check(scenario, job, seeds or SEEDS_OF_CHECK) if check else None
     _show(SizeReport(size=job, check=emulated), json, out, {})
     return 0
 
 
+@contextmanager
+def _options_named() -> Iterator[None]:
+    """Put the options of this command in place of the parameters that mistakes begin with."""
+    try:
+        yield
+    except UsageError as error:
+        lines = []
+        for line in error.problems:
+            name, mark, rest = line.partition(":")
+            if name in _PARAMETERS:
+                line = f"{_PARAMETERS[name]}{mark}{rest}"
+            lines.append("netstack size: " + re.sub(r"^options\.", "--set ", line))
+        raise UsageError(lines) from None
+
+
+def _of_numbers(options: SizingOptions) -> Scenario:
+    version, problems = options.flink, []
+    if options.throughput is None:
+        problems.append("netstack size: name a scenario, or give --throughput")
+    preset = DEFAULT_PRESET if version is None else f"flink-{version}"
+    if preset not in PRESETS:
+        right = " or ".join(name.removeprefix("flink-") for name in PRESETS)
+        problems.append(f"netstack size: --flink is {version!r}; it must be {right}")
+    if options.throughput is None or problems:
+        raise UsageError(problems)
+    with _options_named():
+        return scenario_of_numbers(
+            Numbers(
+                throughput=options.throughput,
+                parallelism=options.parallelism or "1",
+                record_bytes=RECORD_BYTES if options.record_bytes is None else options.record_bytes,
+                ship=options.ship or "rebalance",
+                round_trip=options.round_trip,
+                preset=preset,
+                options=options.settings,
+            )
+        )
+
+
 def _of_file(file: Path, options: SizingOptions, allow_code: bool) -> Scenario:
-    extra = [f"netstack size: {name} goes without a scenario" for name in options.useless()]
+    names = ("throughput", "parallelism", "ship", "flink")
+    extra = [f"netstack size: --{name} goes without a scenario" for name in names if getattr(options, name)]
     if extra:
         raise UsageError(extra)
     scenario = load_runnable(file, allow_code=allow_code)
-    problems: list[str] = []
-    config = read_option_texts(options.settings, scenario.config, problems)
-    scenario = with_round_trip(dataclasses.replace(scenario, config=config), options.round_trip)
-    problems += [f"{key}: {message}" for key, message in scenario_problems(scenario)]
-    if problems:
-        raise UsageError([f"netstack size: {problem}" for problem in problems])
-    return scenario
+    with _options_named():
+        return with_settings(scenario, options.settings, options.round_trip)
 
 
-def _preset(version: str | None) -> str:
-    preset = DEFAULT_PRESET if version is None else f"flink-{version}"
-    if preset not in PRESETS:
-        known = " or ".join(name.removeprefix("flink-") for name in PRESETS)
-        raise UsageError([f"netstack size: --flink is {version!r}; it must be {known}"])
-    return preset
+def _warn_if_unreached(throughput: str, record_bytes: int, job: JobSize) -> None:
+    """Report a throughput that the consumer does not reach at the least cost of a record."""
+    consumer = job.consumers[-1]
+    most = consumer.records_per_s * consumer.parallelism
+    if most < _REACHED * records_per_s(throughput, record_bytes + LENGTH_BYTES):
+        say(
+            f"netstack size: --throughput {throughput}: {consumer.parallelism} x "
+            f"{consumer.records_per_s:,.0f} records/s is the most that the consumer takes here, and the "
+            "figures are for that; give more --parallelism, or larger --record-bytes"
+        )
 
 
 def _check(scenario: Scenario, job: JobSize, seeds: int) -> JobCheck:
@@ -196,18 +226,6 @@ def _budget(text: str, scenario: Scenario) -> int:
         line = f"--budget: {text!r} holds no buffer; one has {format_size(segment)}"
         raise UsageError([f"netstack size: {line}"])
     return size
-
-
-def _plan(scenario: Scenario, job: JobSize, budget: int, seeds: int, check: bool) -> BudgetPlan:
-    most = most_runs(scenario, seeds, check=check)
-    with progress(f"{scenario.name}: emulating", most, "runs at most", to_stderr()) as report:
-        done = lambda count: report(min(count, most))  # noqa: E731
-        return plan_budget(scenario, job, budget, seeds, check=check, done=done)
-
-
-def _plan_files(scenario: Scenario, plan: BudgetPlan) -> dict[str, bytes]:
-    comment = f"The buffers of netstack size --budget '{format_size(plan.budget_bytes)}'."
-    return {PLAN_FILE: scenario_toml(planned_scenario(scenario, plan), [comment]).encode()}
 
 
 def _show(report: SizeReport, json: bool, out: Path | None, files: Mapping[str, bytes]) -> None:

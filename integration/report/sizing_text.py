@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ..analysis.comparison import Spread
-from ..analysis.sizing.job_size import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize
 from ..analysis.wording import bytes_per_second, counted, digits, milliseconds
 from ..analysis.wording import size as bytes_text
-from ..runs.sizing_check import ConsumerCheck, JobCheck
+from ..sizing.check import ConsumerCheck, JobCheck
+from ..sizing.job_size import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize
 
 _LEGEND = (
     "full: once the vertex, or one behind it, takes no more, half of each open buffer included. at worst: "

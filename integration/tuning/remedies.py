@@ -18,9 +18,9 @@ from netstack import OPTIONS, GeneratorSpec, Scenario, format_duration, format_s
 from ..analysis.known_values import known
 from ..analysis.rules.finding import BUSY, NO_PAUSE, at_minimum, is_larger, share, share_of_interval
 from ..analysis.rules.unaligned import may_overtake_in
-from ..analysis.sizing.flow import wire_bytes
 from ..analysis.window_figures import consumers
 from ..analysis.wording import digits, milliseconds, percent, size
+from ..sizing.job_size import wire_bytes
 from .constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT, Constraints, Shortfall
 from .summaries import OFF, TargetSummary, target_s
 

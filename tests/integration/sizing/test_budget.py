@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,32 +11,28 @@ import pytest
 from rich.console import Console
 
 from integration import load_scenario
-from integration.analysis.sizing.budget_plan import (
-    BudgetPlan,
-    Figures,
-    Trial,
-    bytes_per_s,
-    counts,
-    curve_of,
-    figures_of,
-    may_gain,
-)
-from integration.analysis.sizing.job_size import size_job
-from integration.analysis.sizing.places import Place, places_of, wide, with_sizes
-from integration.analysis.sizing.splitting import buffers_of
 from integration.cli.app import main
 from integration.cli.size import SizeReport
 from integration.report.budget_text import print_plan
-from integration.runs.budget_planning import (
+from integration.sizing.allocation import buffers_of
+from integration.sizing.budget import (
     AS_IT_IS,
     IN_AS_LITTLE,
     NOW,
     ONE_SETTING,
     PLAN,
+    BudgetPlan,
+    Emulations,
+    Figures,
+    Place,
+    Trial,
+    figures_of,
+    places_of,
     plan_budget,
     planned_scenario,
+    read_per_s,
+    with_sizes,
 )
-from integration.runs.budget_runs import BudgetRuns
 from netstack import (
     CheckpointResult,
     Edge,
@@ -96,25 +92,34 @@ def figures(delay_ms: float, records_per_s: float = 1000.0) -> Figures:
     return Figures(delay_ms=delay_ms, checkpoint_ms=delay_ms, records_per_s=records_per_s, checkpoints=9)
 
 
-PLACE = Place(
-    edge=0, kind="gate", parts=2, counts={"tm": 2}, needed=2, steps=(2, 4, 6, 8), base=6
-)  # in which the figures below are
+def a_gate(points: dict[int, Figures | None]) -> Place:
+    return Place(
+        edge=0,
+        kind="gate",
+        parts=2,
+        pools=Counter({"tm": 2}),
+        needed=2,
+        steps=[2, 4, 6, 8],
+        base=6,
+        points=points,
+    )
 
 
 def test_places_have_what_links_need_up_to_what_the_options_give() -> None:
-    partition, gate = places_of(chain(latency_s=0.05), {0: 2e6})
+    partition, gate = places_of(chain(latency_s=0.05), [2e6])
     assert (partition.needed, partition.steps[0], partition.steps[-1]) == (3, 3, 12)
-    assert partition.counts == {"source": 2}
+    assert partition.pools == {"source": 2}
     in_flight = 2e6 * 0.1 / SEGMENT
     assert gate.needed == 7 > in_flight > 6
     assert (gate.steps[0], gate.steps[-1]) == (7, 28)
-    assert gate.base >= 2 * gate.needed
-    assert gate.counts == {"stage": 2}
+    assert gate.base == 21
+    assert gate.base in gate.steps
+    assert gate.pools == {"stage": 2}
 
 
 def test_a_gate_has_credit_ahead_of_data_and_a_subpartition_what_the_others_leave() -> None:
     scenario = chain()
-    places = places_of(scenario, {0: 0.0})
+    places = places_of(scenario, [0.0])
     (edge,) = with_sizes(scenario, places, (5, 6)).edges
     assert edge.buffers == EdgeBuffers(exclusive=2, floating=2, partition=5, max_per_channel=4)
     (edge,) = with_sizes(scenario, places, (30, 1)).edges
@@ -124,9 +129,9 @@ def test_a_gate_has_credit_ahead_of_data_and_a_subpartition_what_the_others_leav
 @pytest.mark.parametrize("scenario", [chain(), in_slots()], ids=["chain", "slots"])
 def test_sizes_come_to_the_memory_that_the_job_then_has(scenario: Scenario) -> None:
     scenario = replace(scenario, config=NetworkConfig(max_overdraft_buffers_per_gate=0))
-    places = places_of(scenario, dict.fromkeys(range(2), 0.0))
-    sizes = tuple(place.steps[-1] for place in places)
-    planned = buffers_of(sizes, [place.counts for place in places])
+    places = places_of(scenario, [0.0] * len(scenario.edges))
+    sizes = [place.steps[-1] for place in places]
+    planned = buffers_of(sizes, [place.pools for place in places])
     memory = plan_segments(with_sizes(scenario, places, sizes))
     assert memory.keys() == planned.keys()
     # A gate some of whose channels are local has exclusive buffers for the others only.
@@ -135,51 +140,53 @@ def test_sizes_come_to_the_memory_that_the_job_then_has(scenario: Scenario) -> N
         assert memory == planned
 
 
-def test_wide_gates_leave_partitions_as_they_are() -> None:
-    scenario = chain()
-    before, after = plan_segments(scenario), plan_segments(wide(scenario))
-    assert before["source"] == after["source"]
-    assert after["stage"] > 10 * before["stage"]
-
-
 def test_a_size_counts_if_the_job_does_what_is_asked_up_to_the_base() -> None:
-    points = {2: figures(5), 4: figures(4, 950), 6: figures(9), 8: figures(12, 900)}
-    assert [counts(size, points, PLACE, 990) for size in points] == [False, False, True, False]
-    assert [counts(size, points, PLACE, 900) for size in points] == [True] * 4
-    assert curve_of(points, PLACE, 990, 9.0).corners == ((6, 0),)
-    without = dict(points) | {2: None}
-    assert [counts(size, without, PLACE, 900) for size in points] == [False, True, True, True]
+    gate = a_gate({2: figures(5), 4: figures(4, 950), 6: figures(9), 8: figures(12, 900)})
+    assert list(gate.counting(990)) == [6]
+    assert sorted(gate.counting(900)) == [2, 4, 6, 8]
+    assert gate.curve(figures(9), 990).corners == ((6, 0),)
+    gate.points[2] = None
+    assert sorted(gate.counting(900)) == [4, 6, 8]
 
 
 def test_a_curve_is_what_a_size_changes_and_chance_is_no_gain() -> None:
-    points = {2: figures(300), 4: figures(200.5), 6: figures(200), 8: figures(250)}
-    curve = curve_of(points, PLACE, 990, 200.0)
-    assert curve.corners == ((2, 100), (4, 0), (6, 0), (8, 50))
-    assert curve.where(0.0) == 4
+    gate = a_gate({2: figures(300), 4: figures(200.5), 6: figures(200), 8: figures(250)})
+    curve = gate.curve(figures(200), 990)
+    assert curve.corners == ((2, 100), (4, 0))
     assert curve.lift == 0
+    gate.at_least = 4
+    assert gate.curve(figures(200), 990).corners == ((4, 0),)
+    gate.at_least = 9
+    assert gate.curve(figures(200), 990).corners == ((8, 50),)
 
 
 @pytest.mark.parametrize(
-    ("ends", "gains"),
+    ("points", "wanted"),
     [
-        ({2: figures(100), 6: figures(150), 8: figures(190)}, False),
-        ({2: figures(100), 6: figures(99.5), 8: figures(100)}, False),
-        ({2: figures(100), 6: figures(80), 8: figures(190)}, True),
-        ({2: figures(100), 6: figures(150), 8: figures(80)}, True),
-        ({2: figures(100, 800), 6: figures(150), 8: figures(190)}, True),
-        ({2: None, 6: figures(150), 8: figures(190)}, True),
+        ({2: figures(100), 6: figures(150)}, []),
+        ({2: figures(100), 6: figures(99.5)}, []),
+        ({2: figures(100), 6: figures(80)}, [4]),
+        ({2: figures(100, 800), 6: figures(150)}, [4]),
+        ({2: None, 6: figures(150)}, [4]),
+        ({2: figures(100), 4: figures(90), 6: figures(80)}, [8]),
+        ({2: figures(100), 4: figures(80), 6: figures(80)}, []),
+        ({2: figures(100), 4: figures(90), 6: figures(80), 8: figures(70)}, []),
+        ({2: figures(2.9), 6: figures(2)}, []),
     ],
 )
-def test_sizes_between_matter_where_the_least_costs_something(
-    ends: Mapping[int, Figures | None], gains: bool
+def test_sizes_are_measured_while_larger_ones_bring_something(
+    points: dict[int, Figures | None], wanted: list[int]
 ) -> None:
-    assert may_gain(ends, PLACE, 990, 100.0) == gains
+    base = points[6]
+    assert base is not None
+    assert a_gate(points).next_sizes(base, 990) == wanted
 
 
-def test_less_than_a_millisecond_is_no_gain() -> None:
-    ends = {2: figures(2.9), 6: figures(2), 8: figures(2)}
-    assert not may_gain(ends, PLACE, 990, 2.0)
-    assert curve_of(ends, PLACE, 990, 2.0).where(0.0) == 2
+def test_between_a_size_that_counts_and_one_that_does_not_the_middle_is_measured() -> None:
+    assert a_gate({2: figures(5, 900), 6: figures(9)}).next_below(6) == [4]
+    assert a_gate({4: figures(5, 900), 6: figures(9)}).next_below(6) == [5]
+    assert a_gate({5: figures(5, 900), 6: figures(9)}).next_below(6) == []
+    assert a_gate({2: figures(5), 6: figures(9)}).next_below(2) == []
 
 
 def test_delays_are_those_from_vertex_to_vertex_and_the_last_barrier_counts() -> None:
@@ -230,14 +237,14 @@ def test_delays_are_those_from_vertex_to_vertex_and_the_last_barrier_counts() ->
     assert figures_of([result, result]) == Figures(
         delay_ms=(100 - 10) + (135 - 100), checkpoint_ms=150, records_per_s=12, checkpoints=2
     )
-    assert bytes_per_s(scenario, [result]) == {0: 75.0, 1: 225.0, 2: 400.0}
+    assert read_per_s(scenario, result) == [75.0, 225.0, 400.0]
     nothing = msgspec.structs.replace(result, checkpoints=[early, failed])
     assert figures_of([result, nothing]) is None
 
 
 def test_a_trial_has_the_memory_that_it_says() -> None:
     scenario = chain()
-    runs = BudgetRuns(scenario, size_job(scenario), 1, lambda count: None)
+    runs = Emulations(scenario, None, 1, lambda count: None)
     assert runs.trial("short", runs.scenario, 9 * SEGMENT) == Trial(
         name="short", memory_bytes=9 * SEGMENT, figures=None
     )
@@ -248,7 +255,7 @@ def test_a_trial_has_the_memory_that_it_says() -> None:
 def far() -> BudgetPlan:
     """A full job over links of 100 ms, which has too many buffers in one place and too few in another."""
     scenario = chain(latency_s=0.05)
-    return plan_budget(scenario, size_job(scenario), 512 * MIB, 1, check=True)
+    return plan_budget(scenario, 512 * MIB, check=True)
 
 
 def trial(plan: BudgetPlan, name: str) -> Trial:

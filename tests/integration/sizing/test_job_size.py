@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integration import load_scenario
-from integration.analysis.sizing.flow import flows, held_back
-from integration.analysis.sizing.job_size import ConsumerSize, size_job
-from integration.analysis.sizing.numbers import Numbers, records_per_s, scenario_of_numbers, with_round_trip
 from integration.cli.app import main
 from integration.cli.size import SizeReport
+from integration.sizing.job_size import ConsumerSize, flows, held_back, size_job
+from integration.sizing.numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
 from netstack import (
     SHIPS,
     Edge,
@@ -32,7 +31,7 @@ from netstack import (
 from netstack.jobs.build import plan_segments
 from netstack.scenarios.topology import consumers_of_producers, producers_of_consumers
 
-REFERENCES = Path(__file__).parents[2] / "tests/data/flink-reference"
+REFERENCES = Path(__file__).parents[3] / "tests/data/flink-reference"
 
 COUNTS = st.integers(1, 12)
 
@@ -249,7 +248,7 @@ def test_a_round_trip_sets_the_least_target() -> None:
     assert found.link is not None
     assert found.least_buffer_bytes == pytest.approx(10e6 * 0.02 / found.link.credit_buffers, abs=2)
     assert found.least_drain_ms == pytest.approx(found.link.least_target_ms, rel=1e-3)
-    assert only(with_round_trip(job, "0 ms")).least_buffer_bytes == 1004
+    assert only(with_settings(job, (), "0 ms")).least_buffer_bytes == 1004
 
 
 def test_channels_within_a_task_manager_need_no_link() -> None:
@@ -291,7 +290,7 @@ def test_a_job_of_numbers_has_that_throughput() -> None:
 def test_records_of_files_have_to_be_given_a_size() -> None:
     files = Vertex(name="source", parallelism=2, source=PathSpec(path="x.parquet"))
     job = scenario(files, worker("a", 0.001, 2))
-    with pytest.raises(InputError, match="give --record-bytes"):
+    with pytest.raises(InputError, match=r"^record_bytes: is required"):
         size_job(job)
     assert size_job(job, 996).consumers[0].bytes_per_s == pytest.approx(998e3, rel=1e-2)
     with pytest.raises(InputError, match=r"vertices\.source\.parallelism: is missing"):
@@ -386,6 +385,39 @@ def test_mistakes_are_one_line_on_stderr(capsys, arguments, line) -> None:
     assert printed.out == ""
     assert printed.err.startswith(line)
     assert printed.err.count("\n") == 1
+
+
+def test_all_mistakes_are_named_at_once_by_their_options(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--throughput", "3", "--parallelism", "0", "--ship", "hsh", "--round-trip", "4"]
+    assert main(["size", *arguments, "--set", "x", "--set", "y=1", "--record-bytes", "2"]) == 2
+    names = [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert names == [
+        "--parallelism",
+        "--throughput",
+        "--ship",
+        "--set",
+        "--set y",
+        "--round-trip",
+        "vertices.source.source.record_bytes",
+    ]
+
+
+def test_the_command_asks_for_the_size_of_records_in_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, data = tmp_path / "job.toml", tmp_path / "x.csv"
+    data.write_text("a\n1\n")
+    vertices = (
+        f'[{{ name = "source", parallelism = 1, source = {{ path = "{data}" }} }}, {{ name = "sink" }}]'
+    )
+    file.write_text(
+        f'name = "j"\nduration = "1 s"\nvertices = {vertices}\nedges = [{{ from = "source", to = "sink" }}]\n'
+    )
+    assert main(["size", str(file)]) == 2
+    assert capsys.readouterr().err == (
+        "netstack size: --record-bytes: is required, since vertices.source.source reads files\n"
+    )
+    assert main(["size", str(file), "--record-bytes", "100"]) == 0
 
 
 def test_a_throughput_that_the_consumer_cannot_have_is_said(capsys) -> None:

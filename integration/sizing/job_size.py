@@ -1,7 +1,13 @@
-"""Sizes a job by arithmetic: buffers at each place, memory, what waits at worst, and what links need.
+"""Size a job by arithmetic: throughput, buffers at each place, memory, data that waits, and needs of links.
 
-Once a consumer is full, its gate holds all its buffers but the one being read, and each sender what its pool
-has but for the open buffer of each subpartition, which is half full on average::
+Every record goes on along every edge, to all consumers of a broadcast. A vertex takes as much as its
+slowest subtask, times its parallelism, because exchanges that deal out evenly tie all subtasks to the
+slowest. Sources whose rates are too high are slowed down by one factor. Then those without a rate grow
+together, all subtasks alike, until a vertex is full: the sources before it stop, and the others go on
+growing.
+
+Once a consumer is full, its gate holds all its buffers except the one being read. Each sender holds what
+its pool has, except for the open buffer of each subpartition, which is half full on average::
 
     sender -> consumer   min(quota - 1, (pool - subpartitions) / subpartitions to the slowest) + 1/2
     gate                 channels * exclusive + floating - 1
@@ -10,14 +16,16 @@ The quota is max-buffers-per-channel. A buffer whose credit travels to the sende
 over the rate at which the subtask reads. Debloating makes no buffer smaller than its first record, and if
 buffers become smaller than rate * round trip / credit, the sender waits for credit.
 
-Of the figures, which are in the order of the printed page, counts are of buffers, times in milliseconds, and
-rates of one subtask in bytes/s. None: it cannot be said.
+Figures are in the order of the printed page. Counts are of buffers, times in milliseconds, and rates of one
+subtask in bytes/s. None: unknown.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +33,7 @@ from buffers import gate_segments
 from netstack import (
     FROM_SOURCE,
     Edge,
+    GeneratorSpec,
     Scenario,
     ScenarioError,
     Vertex,
@@ -33,12 +42,18 @@ from netstack import (
     producers_of_consumers,
 )
 
-from .flow import Flow, flows, held_back, share_of_slowest
+from ..errors import UsageError
+
+LENGTH_BYTES = 4
+"""Bytes of the length in front of each record."""
 
 _MS = 1000.0
 
+_FULL = 1 - 1e-9
+"""Part of its capacity from which a vertex counts as full."""
+
 _OPEN = 0.5
-"""How full an open buffer is on average."""
+"""Mean filled part of an open buffer."""
 
 
 class ExchangeSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +74,7 @@ class ExchangeSize(msgspec.Struct, frozen=True, kw_only=True):
     """A producer's, without which it does not start."""
     partition_most: int
     overdraft: int
-    """What a producer may take beyond that to finish a record."""
+    """Number that a producer may take beyond that to finish a record."""
     exclusive: int
     """A consumer's, of all its channels."""
     floating_required: int
@@ -71,9 +86,9 @@ class MemorySize(msgspec.Struct, frozen=True, kw_only=True):
 
     task_manager: str
     required_buffers: int
-    """Without which its subtasks do not start."""
+    """Number without which its subtasks do not start."""
     most_buffers: int
-    """What all its pools can use, overdraft included."""
+    """Number that all its pools can use, overdraft included."""
     required_bytes: int
     most_bytes: int
     given_bytes: int | None
@@ -81,13 +96,13 @@ class MemorySize(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkSize(msgspec.Struct, frozen=True, kw_only=True):
-    """What the link into a consumer needs so that it is never idle for want of credit."""
+    """Needs of the link into a consumer so that it is never idle for lack of credit."""
 
     round_trip_ms: float
     needed_buffers: int
     """Throughput times round trip over the size of a segment, rounded up."""
     credit_buffers: int
-    """What the consumer can have: exclusive and floating."""
+    """Number that the consumer can have: exclusive and floating."""
     most_bytes_per_s: float | None
     """The throughput that these allow; None: there is no round trip."""
     least_target_ms: float
@@ -95,7 +110,7 @@ class LinkSize(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsumerSize(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits before the slowest subtask of a vertex, over all its inputs."""
+    """Data that waits before the slowest subtask of a vertex, over all its inputs."""
 
     name: str
     parallelism: int
@@ -104,11 +119,11 @@ class ConsumerSize(msgspec.Struct, frozen=True, kw_only=True):
     is_held_back: bool
     """Whether data piles up before it: it is full, or a vertex behind it is."""
     expected_buffers: float
-    """What waits once it is full, half of each open buffer included."""
+    """Number that waits once it is full, half of each open buffer included."""
     expected_bytes: int
     expected_drain_ms: float | None
     worst_buffers: int
-    """What can wait if all senders hold as much for this one subtask as they may."""
+    """Number that can wait if all senders hold as much for this one subtask as they may."""
     worst_bytes: int
     worst_drain_ms: float | None
     least_buffer_bytes: int
@@ -118,7 +133,7 @@ class ConsumerSize(msgspec.Struct, frozen=True, kw_only=True):
     target_ms: float | None
     """The debloat target; None: debloating is off, and so are the next two."""
     debloated_bytes: int | None
-    """The size that it comes to."""
+    """The size that buffers get."""
     debloated_drain_ms: float | None
     link: LinkSize | None
     """None: all its channels are local."""
@@ -140,7 +155,8 @@ def size_job(scenario: Scenario, record_bytes: int | None = None) -> JobSize:
     """Return all figures of a job; `record_bytes` is the size of records that are read from files.
 
     Raises:
-        ScenarioError: the size of records, or the parallelism of a source, is unknown.
+        UsageError: a source reads files, and `record_bytes` is None.
+        ScenarioError: the parallelism of a source is missing.
     """
     unknown = [vertex.name for vertex in scenario.vertices if vertex.parallelism == FROM_SOURCE]
     if unknown:
@@ -184,13 +200,13 @@ def _exchange(scenario: Scenario, edge: Edge) -> ExchangeSize:
 
 
 def _channels(scenario: Scenario, edge: Edge) -> dict[int, int]:
-    """How many consumers have how many channels."""
+    """Return the number of consumers by their number of channels."""
     producers, consumers = scenario.vertex(edge.source).parallelism, scenario.vertex(edge.target).parallelism
     return channel_counts(edge.ship, producers, consumers)
 
 
 def _subpartitions(scenario: Scenario, edge: Edge) -> dict[int, int]:
-    """How many producers have how many subpartitions."""
+    """Return the number of producers by their number of subpartitions."""
     producers, consumers = scenario.vertex(edge.source).parallelism, scenario.vertex(edge.target).parallelism
     return channel_counts(edge.ship, consumers, producers)
 
@@ -262,7 +278,7 @@ def _consumer(scenario: Scenario, vertex: Vertex, flow: Flow, is_held_back: bool
 
 
 def _waiting(scenario: Scenario, vertex: Vertex, edge: Edge) -> float:
-    """Buffers of an exchange that wait for the slowest subtask of a vertex once it is full."""
+    """Return the buffers of an exchange that wait for the slowest subtask of a vertex once it is full."""
     config = scenario.config
     parts, count = max(_subpartitions(scenario, edge)), max(_channels(scenario, edge))
     pool = edge.buffers.pool(config, parts)[1]
@@ -272,13 +288,13 @@ def _waiting(scenario: Scenario, vertex: Vertex, edge: Edge) -> float:
 
 
 def _empty(scenario: Scenario, vertex: Vertex, rate: float) -> float:
-    """Buffers that wait for data because their credit is on its way to the sender."""
+    """Return the buffers that wait for data because their credit is on its way to the sender."""
     credit = sum(_receiving(scenario, edge) for edge in scenario.inputs(vertex))
     return min(credit, rate * scenario.link.latency_s / scenario.config.segment_bytes)
 
 
 def _at_worst(scenario: Scenario, edge: Edge) -> int:
-    """Buffers of an exchange that can wait for one consumer: all of its own, and a quota at each sender."""
+    """Return the buffers that can wait for one consumer: all of its own, and a quota at each sender."""
     config = scenario.config
     parts, count = max(_subpartitions(scenario, edge)), max(_channels(scenario, edge))
     pool = edge.buffers.pool(config, parts)[1]
@@ -286,7 +302,7 @@ def _at_worst(scenario: Scenario, edge: Edge) -> int:
 
 
 def _receiving(scenario: Scenario, edge: Edge) -> int:
-    """Buffers that a consumer can have for an exchange."""
+    """Return the buffers that a consumer can have for an exchange."""
     if _is_local(scenario, edge):
         return 0
     count = max(_channels(scenario, edge))
@@ -309,3 +325,129 @@ def _link(scenario: Scenario, vertex: Vertex, rate: float, expected: float) -> L
 
 def _drain_ms(size: float, rate: float) -> float | None:
     return size / rate * _MS if rate > 0 else None
+
+
+class Flow(NamedTuple):
+    """Rates into a vertex, or out of a source, of all its subtasks."""
+
+    records_per_s: float
+    bytes_per_s: float
+    """Bytes of records with their lengths."""
+    is_full: bool
+    """Whether it takes no more, and so holds back all vertices before it."""
+
+    @property
+    def record_bytes(self) -> float:
+        """Mean bytes of a record with its length."""
+        return self.bytes_per_s / self.records_per_s if self.records_per_s else 0.0
+
+
+def flows(scenario: Scenario, record_bytes: int | None = None) -> dict[str, Flow]:
+    """Return the flow of each vertex; `record_bytes` is the size of records that are read from files.
+
+    Raises:
+        UsageError: a source reads files, and `record_bytes` is None.
+    """
+    wire = {vertex.name: wire_bytes(vertex, record_bytes) for vertex in scenario.vertices if vertex.source}
+    reach = {name: _reach(scenario, name) for name in wire}
+    capacity = {vertex.name: _capacity(scenario, vertex, max(wire.values())) for vertex in scenario.vertices}
+    emitted = _emitted(scenario, reach, capacity)
+    flow_of = {}
+    for vertex in scenario.vertices:
+        arriving = {source: emitted[source] * reach[source].get(vertex.name, 0) for source in wire}
+        records = sum(arriving.values())
+        size = sum(wire[source] * flow for source, flow in arriving.items())
+        flow_of[vertex.name] = Flow(records, size, records >= _FULL * capacity[vertex.name])
+    return flow_of
+
+
+def wire_bytes(vertex: Vertex, record_bytes: int | None = None) -> int:
+    """Return the bytes that a source's record takes in buffers.
+
+    Raises:
+        UsageError: it reads files, and `record_bytes` is None.
+    """
+    if isinstance(vertex.source, GeneratorSpec):
+        return vertex.source.record_bytes + LENGTH_BYTES
+    if record_bytes is None:
+        text = f"record_bytes: is required, since vertices.{vertex.name}.source reads files"
+        raise UsageError([text])
+    return record_bytes + LENGTH_BYTES
+
+
+def held_back(scenario: Scenario, flow_of: Mapping[str, Flow]) -> set[str]:
+    """Return the vertices before which data piles up: the full ones, and all before one of them."""
+    names: set[str] = set()
+    for vertex in scenario.vertices:
+        if vertex.source is None and flow_of[vertex.name].is_full:
+            names |= {before.name for before in scenario.vertices_before(vertex.name)}
+    return {name for name in names if scenario.vertex(name).source is None}
+
+
+def slowest_cost_s(vertex: Vertex) -> float:
+    """Return the greatest cost of a record in any subtask at any time, in seconds."""
+    return max(cost for subtask in range(vertex.parallelism) for _, cost in vertex.service_steps(subtask))
+
+
+def share_of_slowest(vertex: Vertex) -> float:
+    """Return the share of a vertex's subtasks that are as slow as its slowest; of equal ones 1."""
+    costs = [max(cost for _, cost in vertex.service_steps(subtask)) for subtask in range(vertex.parallelism)]
+    return costs.count(max(costs)) / len(costs)
+
+
+def _reach(scenario: Scenario, source: str) -> dict[str, int]:
+    """Return how often a record of a source comes to each vertex, to itself once."""
+    times: dict[str, int] = {}
+    for vertex in scenario.topological_order():
+        arriving = sum(
+            times.get(edge.source, 0) * (vertex.parallelism if edge.strategy.copies else 1)
+            for edge in scenario.inputs(vertex)
+        )
+        times[vertex.name] = 1 if vertex.name == source else arriving
+    return {name: count for name, count in times.items() if count}
+
+
+def _emitted(
+    scenario: Scenario, reach: Mapping[str, Mapping[str, int]], capacity: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the records/s of each source."""
+    rates = {name: _rates(scenario.vertex(name)) for name in reach}
+    emitted = {name: sum(each) for name, each in rates.items()}
+    factor = min([1.0, *(capacity[name] / flow for name, flow in _totals(emitted, reach).items() if flow)])
+    emitted = {name: factor * flow for name, flow in emitted.items()}
+    growing = {name: each.count(0) for name, each in rates.items() if 0 in each}
+    while growing:
+        taken, more = _totals(emitted, reach), _totals(growing, reach)
+        room = {name: max(0.0, capacity[name] - taken.get(name, 0.0)) / more[name] for name in more}
+        step = min(room.values())
+        if math.isinf(step):
+            return emitted
+        for name, count in growing.items():
+            emitted[name] += step * count
+        full = {name for name, most in room.items() if most <= step}
+        growing = {name: count for name, count in growing.items() if not full & reach[name].keys()}
+    return emitted
+
+
+def _totals(emitted: Mapping[str, float], reach: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
+    """Return the records/s of each vertex that sources reach, if they emit that much."""
+    total: dict[str, float] = {}
+    for source, flow in emitted.items():
+        for name, times in reach[source].items():
+            total[name] = total.get(name, 0.0) + flow * times
+    return total
+
+
+def _rates(source: Vertex) -> list[float]:
+    return [source.rate(subtask) for subtask in range(source.parallelism)]
+
+
+def _capacity(scenario: Scenario, vertex: Vertex, record_bytes: int) -> float:
+    """Return the records/s that a vertex can take, or a source emit, by service and machine costs."""
+    costs = scenario.costs
+    if vertex.source is not None:
+        cost = costs.source_record_s
+    else:
+        buffers = record_bytes / scenario.config.segment_bytes
+        cost = slowest_cost_s(vertex) + costs.consumer_record_s + buffers * costs.consumer_buffer_s
+    return vertex.parallelism / cost if cost > 0 else math.inf

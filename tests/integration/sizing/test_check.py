@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from integration.analysis.sizing.job_size import size_job
-from integration.analysis.sizing.numbers import Numbers, scenario_of_numbers
 from integration.cli.app import main
 from integration.cli.size import SizeReport
-from integration.runs.sizing_check import RUNS, check_job, check_memory
+from integration.sizing.check import RUNS, check_job, check_memory
+from integration.sizing.job_size import size_job
+from integration.sizing.numbers import Numbers, scenario_of_numbers
 
 DEBLOATING = (
     "taskmanager.network.memory.buffer-debloat.enabled=true",

@@ -1,9 +1,9 @@
-"""The emulated figures beside the computed ones.
+"""Emulated figures to compare with the computed ones.
 
-A job is emulated twice for each seed. Once as it is, with aligned checkpoints so rare that all queues have
-filled again when the next one comes; a barrier's time from the vertex before to this one is then the time to
-drain what waits. And once with a debloat target that nothing can meet, for the least drain time. What a task
-manager needs to start is tried: with so many buffers, and with one less.
+A job is emulated twice for each seed. First as it is, with aligned checkpoints so rare that all queues are
+full again before the next one; a barrier's time from the vertex before to this one is then the time to drain
+what waits. Then with a debloat target that cannot be met, for the least drain time. Two more runs test the
+memory to start: with so many buffers, and with one less.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from netstack import NetworkConfig, Result, Scenario, Steady, VertexSteady
 
 from ..analysis.comparison import Spread
 from ..analysis.known_values import known, lowest, mean_of_known
-from ..analysis.sizing.flow import share_of_slowest
-from ..analysis.sizing.job_size import JobSize
 from ..emulating import emulate
-from .scenario_runs import reads_paths, run_seeds
+from ..runs.scenario_runs import reads_paths, run_seeds
+from .job_size import JobSize, share_of_slowest
 
 CHECKPOINTS = 8
 """Checkpoints of each run; the median of their times counts."""
@@ -43,15 +42,15 @@ _OFF_BEAT_S = 0.37
 
 
 class ConsumerCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What the emulation showed of a vertex: medians and ranges over seeds; None: it showed none."""
+    """Measurements of a vertex: medians and ranges over seeds; None: not measured."""
 
     name: str
     bytes_per_s: Spread | None
-    """What a subtask receives."""
+    """Rate into a subtask."""
     queued_buffers: Spread | None
     """The most buffers and events that a subtask's gates held."""
     in_flight_bytes: Spread | None
-    """For one subtask, at both ends and between; None where it cannot be told whose it is."""
+    """Bytes for one subtask, at both ends and between; None if subtasks or vertices share them unevenly."""
     drain_ms: Spread | None
     debloated_bytes: Spread | None
     least_drain_ms: Spread | None
@@ -79,9 +78,9 @@ class JobCheck(msgspec.Struct, frozen=True, kw_only=True):
 def check_job(
     scenario: Scenario, size: JobSize, seeds: int, done: Callable[[int], None] = lambda count: None
 ) -> JobCheck:
-    """Emulate a job with several seeds and return what corresponds to its computed figures.
+    """Emulate a job with several seeds and return the figures that correspond to its computed ones.
 
-    `done` is told how many runs have ended.
+    `done` is called with the number of runs that have ended.
 
     Raises:
         ScenarioError: it cannot be run.

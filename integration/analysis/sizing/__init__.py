@@ -1,1 +1,0 @@
-"""What a job needs and what waits in it, by arithmetic, with the emulation beside it."""
