@@ -1,1 +1,1 @@
-"""What makes a run go on, the same each time: the agenda, its timers, random numbers from the seed."""
+"""The engine of a run, the same each time: the agenda, its timers, random numbers from the seed."""

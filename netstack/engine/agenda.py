@@ -75,11 +75,11 @@ class Kept:
 
 
 Routine = Coroutine[Any, None, None]
-"""What the agenda steps."""
+"""A coroutine that the agenda steps."""
 
 
 class Waiter:
-    """A place where one routine waits until somebody wakes it.
+    """A place where one routine waits until it is woken.
 
     Waking an empty place does nothing, so a waker need not know whether anybody is there.
     """
@@ -108,7 +108,7 @@ class Waiter:
 
 
 _IN_A_ROW = 200
-"""How many entries of a line may run before whoever runs the agenda has its turn."""
+"""Entries of a line that may run before the runner of the agenda has its turn."""
 
 
 class Line:
@@ -143,11 +143,11 @@ class Line:
 
     @property
     def last_s(self) -> float:
-        """When the last one is due, in seconds; 0 if there is none."""
+        """Time at which the last one is due, in seconds; 0 if there is none."""
         return self._entries[-1][0] if self._entries else 0.0
 
     def arguments(self) -> list[tuple[Any, ...]]:
-        """What those that stand in it will be called with, in their order."""
+        """Return the arguments of the callbacks in it, in their order."""
         return [arguments for _, _, _, arguments in self._entries]
 
     def clear(self) -> None:
@@ -221,7 +221,7 @@ class Agenda:
 
     @property
     def next_s(self) -> float:
-        """When the next entry is due, in seconds; infinity if there is none."""
+        """Time at which the next entry is due, in seconds; infinity if there is none."""
         return self._heap[0][0] if self._heap else inf
 
     @property
@@ -240,7 +240,7 @@ class Agenda:
         heapq.heappush(self._heap, (self.now + delay, serial, callback, args))
 
     def beat(self, time: float, callback: Callable[[], None]) -> None:
-        """As `at`, for what mostly comes behind all that was put there by `beat` before."""
+        """Like `at`, optimised for nearly increasing times."""
         line = self._beats
         if time < line.last_s:
             self.at(time, callback)
@@ -270,11 +270,11 @@ class Agenda:
         return self.cancellable_at(self.now + delay, callback, *args)
 
     def keep(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
-        """As `at`, for what is to happen even if everything else is forgotten before."""
+        """Like `at`; the entry outlives `clear`."""
         self.at(time, Kept(callback), *args)
 
     def keep_foremost(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
-        """As `keep`, before whatever else is due at that moment, however long ago that was put there."""
+        """Like `keep`, before all other entries that are due at that moment."""
         self._foremost = serial = self._foremost - 1
         heapq.heappush(self._heap, (time, serial, Kept(callback), args))
 

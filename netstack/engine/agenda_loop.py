@@ -15,10 +15,10 @@ from ..errors import AgendaStuckError
 from .agenda import Agenda
 
 _ENTRIES_PER_CHECKPOINT = 1000
-"""How many entries run before trio gets to look for a cancellation or Ctrl-C."""
+"""Entries that run before trio checks for a cancellation or Ctrl-C."""
 
 _MEANWHILE_EVERY_S = 0.2
-"""How often somebody is told how far the agenda is, in seconds of real time."""
+"""Time between two progress reports, in seconds of real time."""
 
 _ENTRIES_PER_TURN = 50
 """How many entries run in real time before other trio tasks have their turn, and the clock is looked at."""

@@ -16,16 +16,16 @@ _ROUNDING = 1e-12
 
 
 class Cores:
-    """As many cores as `cores` says, which need be no whole number."""
+    """Cores that tasks share; their number need not be whole."""
 
     def __init__(self, agenda: Agenda, cores: float) -> None:
         self._agenda = agenda
         self._cores = cores
         self._working: list[tuple[float, int, Waiter]] = []
-        """By how much each that works at this moment will have got by its end, of what all get alike."""
+        """Heap of (virtual finish time, serial, waiter) of those that work now."""
         self._serial = 0
         self._got_s = 0.0
-        """How much each that has worked all the time has got."""
+        """Virtual time: the work done by each that has worked all the time."""
         self._looked_at = 0.0
         self._timer: Timer | None = None
 
@@ -56,7 +56,7 @@ class Cores:
         return min(1.0, self._cores / len(self._working)) if self._working else 1.0
 
     def _look(self) -> None:
-        """Count what has been got since the last look, during which nobody has come or gone."""
+        """Advance the virtual time since the last call; the same waiters worked meanwhile."""
         now = self._agenda.now
         self._got_s += (now - self._looked_at) * self._speed
         self._looked_at = now

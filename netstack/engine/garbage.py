@@ -31,7 +31,7 @@ PART_OF_JOB = 8
 
 
 class _Left:
-    """What this module has left out of the search, in the whole process."""
+    """The objects that this module has frozen, in the whole process."""
 
     frozen = False
     """A job that runs."""

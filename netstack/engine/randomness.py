@@ -34,7 +34,7 @@ class Randomness:
         return low + (high - low) * next(self.chance)
 
     def notice(self, low: float, high: float) -> float:
-        """As `uniform`, for news that most tasks make nothing of: it leaves all else as it was without."""
+        """Like `uniform`, from a separate stream, so that other draws stay as they are without."""
         return low + (high - low) * next(self._notices)
 
     def between(self, bounds: tuple[float, float]) -> float:
@@ -42,7 +42,7 @@ class Randomness:
         return float(self._setup.uniform(*bounds))
 
     def restart_jitter(self, most_ms: int) -> int:
-        """By how many milliseconds a restart comes later than its backoff says; less than 0: earlier."""
+        """Return the milliseconds by which a restart is later than its backoff; less than 0: earlier."""
         return int(self._restarts.integers(-most_ms, most_ms, endpoint=True))
 
     def integer(self, below: int) -> int:

@@ -1,1 +1,1 @@
-"""What a run tells: results, the samples they are made of, traces."""
+"""Results of a run, the samples they are made of, traces."""

@@ -1,4 +1,4 @@
-"""What a run leaves behind: samples once a second, and checkpoints, in tables of bounded size.
+"""Recordings of a run: samples once a second, and checkpoints, in tables of bounded size.
 
 The job hands its raw figures to a `Recorder`; `summary` turns them into a result.
 

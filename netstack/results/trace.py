@@ -17,7 +17,7 @@ from flowcontrol import (
 
 
 class Trace(Protocol):
-    """Whoever wants to know; called with the emulated time in seconds, where, and what happens.
+    """A listener; called with the emulated time in seconds, the place, and the event.
 
     `checkpoint_id`: the checkpoint it is about; None where it is about none in particular.
     """
@@ -48,7 +48,7 @@ class TraceLog(list[TraceEvent]):
 
 
 def how(options: CheckpointOptions) -> str:
-    """How a checkpoint is taken, in a few words."""
+    """Return the way in which a checkpoint is taken, in a few words."""
     words = options.alignment.name.lower().replace("_", " ")
     if options.timeoutable and options.timeout_s is not None:
         return f"{words}, but for at most {milliseconds(options.timeout_s)}"
@@ -56,14 +56,14 @@ def how(options: CheckpointOptions) -> str:
 
 
 def snapshot_text(barrier: CheckpointBarrier, metrics: AlignmentMetrics | None, sends: bool) -> str:
-    """What a subtask does that begins a checkpoint; `sends`: there are others to send the barrier to."""
+    """Return the text of a subtask that begins a checkpoint; `sends`: it sends the barrier to others."""
     missing = ", before the last barrier is here" if metrics is None else ""
     sent = "; barrier sent on" if sends else ""
     return f"snapshot for checkpoint {barrier.checkpoint_id}{missing}{sent}"
 
 
 def barrier_text(barrier: CheckpointBarrier, sender: str, channel: int, actions: Sequence[Action]) -> str:
-    """That a barrier has come on a channel, and what it means for that channel."""
+    """Return the text of a barrier that has come on a channel, and its effect on that channel."""
     text = f"barrier {barrier.checkpoint_id} from {sender}"
     if any(_ends_alignment(action) for action in actions):
         return f"{text}: the last one"
@@ -82,12 +82,12 @@ def _ends_alignment(action: Action) -> bool:
 
 
 def acknowledgement_text(checkpoint_id: int, total: int, in_flight: int) -> str:
-    """That a subtask has stored `total` bytes, `in_flight` of which were on their way."""
+    """Return the text of a subtask that has stored `total` bytes, `in_flight` of them channel state."""
     return f"acknowledges checkpoint {checkpoint_id}: {_sizes(total, in_flight)}"
 
 
 def restored_text(total: int, in_flight: int) -> str:
-    """That a subtask takes over `total` bytes, `in_flight` of which were on their way."""
+    """Return the text of a subtask that takes over `total` bytes, `in_flight` of them channel state."""
     return f"restores {_sizes(total, in_flight)}"
 
 

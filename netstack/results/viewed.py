@@ -1,4 +1,4 @@
-"""What shows itself in a notebook: as tables, as a picture, as HTML with both.
+"""Objects that show themselves in a notebook: as tables, as a picture, as HTML with both.
 
 Nothing here draws, and nothing here knows who does. A distribution that can show a class says so in its entry
 points, which is also how pandas finds what draws its plots::
@@ -20,7 +20,7 @@ GROUP = "netstack.views"
 
 
 class View(Protocol):
-    """How the objects of a class are shown."""
+    """The presentation of the objects of a class."""
 
     def table(self, shown: Any, name: str | None) -> Any:
         """Return a table as a pyarrow.Table; None: the first one."""
@@ -72,7 +72,7 @@ class Viewed:
         return self._view().chart(self, picture)
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows; None where nothing that can show it is installed."""
+        """Return the HTML for a notebook; None where no package that can show it is installed."""
         view = view_of(type(self).__name__)
         return None if view is None else view.html(self)
 

@@ -1,1 +1,1 @@
-"""What a run is told: the model of a scenario, its reader, writer and rules, options of Flink, faults."""
+"""Scenarios: their model, reader, writer and rules, options of Flink, faults."""

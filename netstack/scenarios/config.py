@@ -46,14 +46,14 @@ DEFAULT_PRESET = "flink-2.2"
 
 
 class CheckpointMode(StrEnum):
-    """What a checkpoint promises (Flink's CheckpointingMode)."""
+    """Guarantee of checkpoints (Flink's CheckpointingMode)."""
 
     EXACTLY_ONCE = "EXACTLY_ONCE"
     AT_LEAST_ONCE = "AT_LEAST_ONCE"
 
 
 class RestartStrategy(StrEnum):
-    """What follows the failure of a task: the end of the job, or a restart after which delay."""
+    """Reaction to the failure of a task: the end of the job, or a restart after a delay."""
 
     NONE = "none"
     FIXED_DELAY = "fixed-delay"
@@ -62,28 +62,28 @@ class RestartStrategy(StrEnum):
 
 
 class FailoverStrategy(StrEnum):
-    """What a failed task takes with it: the tasks that are connected with it, or all of the job."""
+    """Tasks that restart with a failed one: those that are connected with it, or all of the job."""
 
     REGION = "region"
     FULL = "full"
 
 
 class CheckpointStorageType(StrEnum):
-    """Where completed checkpoints are kept: in the memory of the job manager, or in files."""
+    """Storage of completed checkpoints: the memory of the job manager, or files."""
 
     JOBMANAGER = "jobmanager"
     FILESYSTEM = "filesystem"
 
 
 class StateBackendType(StrEnum):
-    """What keyed state is kept in: objects in memory, or RocksDB."""
+    """Storage of keyed state: objects in memory, or RocksDB."""
 
     HASHMAP = "hashmap"
     ROCKSDB = "rocksdb"
 
 
 class ChangelogStorage(StrEnum):
-    """Where the changes of keyed state are kept: in the acknowledgements of tasks, or in files."""
+    """Storage of the changes of keyed state: the acknowledgements of tasks, or files."""
 
     MEMORY = "memory"
     FILESYSTEM = "filesystem"
@@ -326,7 +326,7 @@ class NetworkConfig:
         "How long a task manager may be out of reach before its tasks are given up.",
     )
     debloat_policy: str = "flink"
-    """How debloating sizes buffers: a name of `flowcontrol.POLICIES`, or "package.module:Class"; ours."""
+    """Debloating policy, no option of Flink: a name of `flowcontrol.POLICIES`, or "package.module:Class"."""
     given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
     @property

@@ -15,7 +15,7 @@ from .quantities import format_size, time_text
 from .tables import did_you_mean, without_unit
 
 Problem = tuple[str, str]
-"""Where a mistake is, in the words of a scenario file; and what is wrong and would be right."""
+"""The place of a mistake, in the words of a scenario file; and a message that says what would be right."""
 
 _SMALLEST_PAGE = 1024
 _LARGEST_PAGE = 1 << 30
@@ -77,7 +77,7 @@ def policy_class(name: str) -> type[DebloatPolicy]:
 
 
 def debloater_of(config: NetworkConfig, size_in_force: int | None = None) -> DebloatPolicy | None:
-    """What sizes the buffers of one gate; None where debloating is off.
+    """Return the debloating policy of one gate; None where debloating is off.
 
     It begins with the bytes that buffers have already, if they have, else with the starting size.
 

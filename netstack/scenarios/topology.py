@@ -262,7 +262,7 @@ def disorder_s(scenario: Scenario, edge: Edge) -> float:
     made it fire.
     """
     behind: dict[str, float] = {}
-    """How far the watermarks that each vertex sends stay behind."""
+    """Delay of the watermarks that each vertex sends."""
     for vertex in scenario.vertices_before(edge.source):
         if vertex.source is not None:
             behind[vertex.name] = vertex.source.out_of_orderness_s or 0.0

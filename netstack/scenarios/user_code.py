@@ -1,4 +1,4 @@
-"""What a scenario takes from its user's code, as interfaces: sources, keys, operators.
+"""Interfaces of user code in a scenario: sources, keys, operators.
 
 A job asks a `Source` for one `SourceReader` per subtask and reads blocks of records from it until the input
 ends. Readers are synchronous and never wait: what is slow to prepare is prepared before the job starts.
@@ -54,7 +54,7 @@ class SourceReader(Protocol):
 
 
 class Source(Protocol):
-    """Where the records of a source vertex come from.
+    """The source of the records of a vertex.
 
     A job that goes on at another parallelism opens what the earlier one had opened, with the numbers of then.
     If what `open` gives depends on more than these, the source has a method `open_split` in its place, which
@@ -80,7 +80,7 @@ class Source(Protocol):
 
 
 class OperatorOfRecords(Protocol):
-    """What the rules of scenarios ask of an operator; what a subtask runs is an `Operator`."""
+    """The part of an operator that the rules of scenarios need; a subtask runs an `Operator`."""
 
     @property
     def keyed(self) -> bool:

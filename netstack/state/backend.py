@@ -1,4 +1,4 @@
-"""What a state backend is, and how pieces of state become files of a checkpoint.
+"""The interface of state backends, and the storage of pieces of state in files of a checkpoint.
 
 A snapshot is taken in two parts. The synchronous one, `StateBackend.snapshot`, runs between two records and
 only marks what belongs to it. The asynchronous one, `BackendSnapshot.handles`, turns that into bytes and
@@ -27,7 +27,7 @@ ReadHandle = Callable[[StateHandle], bytes]
 
 
 class SnapshotWork(NamedTuple):
-    """What a snapshot takes its time for besides storing files."""
+    """The work of a snapshot besides storing files, from which its time is derived."""
 
     logged_bytes: int = 0
     """Bytes of a log, gathered in the synchronous part."""

@@ -58,7 +58,7 @@ _HEAD_BYTES = 5
 
 
 class Operation(IntEnum):
-    """What a change does to the entry of a key."""
+    """The effect of a change on the entry of a key."""
 
     PUT = 0
     APPEND = 1
@@ -194,7 +194,7 @@ def changes_in(data: bytes) -> Iterator[Change]:
 
 
 def _states_in(data: bytes) -> tuple[list[tuple[str, str]], int]:
-    """The states that a segment tells of, kind and name, and where its changes begin."""
+    """Return the states of a segment, kind and name, and the offset of its changes."""
     ends = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
     match decode_value(data[_LENGTH_BYTES:ends]):
         case [layout, [*states]] if layout == LAYOUT:
@@ -261,7 +261,7 @@ class ChangelogSnapshot:
 
 @dataclass(slots=True, eq=False)
 class _Base:
-    """What checkpoints rest on, and which of them do."""
+    """The base of checkpoints, and the checkpoints that use it."""
 
     handles: tuple[StateHandle, ...]
     is_named: bool = False
@@ -387,7 +387,7 @@ class ChangelogBackend:
         self._base = None
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """What this checkpoint has stored of the log may be used by later ones."""
+        """Let later checkpoints use the parts of the log that this one has stored."""
         for base in self._bases():
             base.is_named = base.is_named or checkpoint_id in base.pending
             base.pending = {number for number in base.pending if number > checkpoint_id}
@@ -400,7 +400,7 @@ class ChangelogBackend:
         self._discard_former()
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """What this checkpoint has stored is gone, or will be."""
+        """Forget what this checkpoint has stored, which is or will be deleted."""
         for base in self._bases():
             base.pending.discard(checkpoint_id)
         self._unconfirmed.pop(checkpoint_id, None)
@@ -410,7 +410,7 @@ class ChangelogBackend:
         return self._former if self._base is None else [*self._former, self._base]
 
     def close(self) -> None:
-        """Let go of all bases, whoever may have been about to name them: nothing is stored any more."""
+        """Release all bases, also those of pending checkpoints: nothing is stored any more."""
         self._former, self._base = self._bases(), None
         for base in self._former:
             base.pending.clear()

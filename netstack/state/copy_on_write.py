@@ -9,7 +9,7 @@ entry in the newest snapshot, once; an older one finds it there::
 
 A value that could be changed in place is copied when it is first asked for after a snapshot, so that the
 snapshot keeps the original. That is the rule of Flink's ``CopyOnWriteStateMap``, which counts versions to the
-same end. As there, whoever holds a value from before a snapshot must not change it afterwards.
+same end. As there, a caller that holds a value from before a snapshot must not change it afterwards.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class CopyOnWriteMap(Generic[K, V]):
         self._entries[key] = value
 
     def beginning_with(self, prefix: K) -> Iterator[K]:
-        """The keys that begin so, ascending; all keys are looked at."""
+        """The keys with this prefix, ascending; found among all keys."""
         return (key for key in self if key.startswith(prefix))  # type: ignore[attr-defined]
 
     def append(self, key: K, values: Sequence[Any]) -> None:
@@ -120,7 +120,7 @@ class MapSnapshot(Generic[K, V]):
     def __init__(self, owner: CopyOnWriteMap[K, V]) -> None:
         self._map: CopyOnWriteMap[K, V] | None = owner
         self.saved: dict[K, V] = {}
-        """What was overwritten since; read by the map only."""
+        """The values overwritten since; read by the map only."""
 
     def __len__(self) -> int:
         """Number of entries, as long as nothing has been written since."""

@@ -281,7 +281,7 @@ class KeyedStateBackend:
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> BackendSnapshot:
-        """Mark all states as they are now, but for what has expired; takes time by their number only."""
+        """Mark all states as they are now, without expired values; the time depends on their number only."""
         tables = {name: (self._tables[name][0], table.snapshot()) for name, table in self._maps.items()}
         expired_by = 0 if self._clock is None else self._clock.now_ms
         return KeyedSnapshot(self.key_groups, tables, dict(self._expiries), expired_by)
@@ -346,13 +346,13 @@ class KeyedStateBackend:
         return first < self.key_groups.stop and self.key_groups.start <= last
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Nothing to do: every checkpoint stores all of the state."""
+        """Do nothing: every checkpoint stores all of the state."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Nothing to do."""
 
     def close(self) -> None:
-        """Nothing to do: the state is in memory."""
+        """Do nothing: the state is in memory."""
 
 
 def require_shape(kind: str, name: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a checkpoint consists of: for each subtask, handles to the bytes of its state.
+"""The content of a checkpoint: for each subtask, handles to the bytes of its state.
 
 A handle points to bytes in a file of the checkpoint storage, or holds them itself if they are few. A file
 may be *shared* with earlier checkpoints; whoever deletes a checkpoint leaves such files to those that
@@ -22,7 +22,7 @@ READABLE = ("netstack.checkpoint/1", SCHEMA)
 
 
 class StateKind(StrEnum):
-    """Whose state it is."""
+    """The owner of a piece of state: keyed, operator or channel state."""
 
     KEYED = "keyed"
     OPERATOR = "operator"
@@ -31,20 +31,20 @@ class StateKind(StrEnum):
 
 
 class StateFormat(StrEnum):
-    """How the bytes of a piece of state are laid out."""
+    """The layout of the bytes of a piece of state."""
 
     CANONICAL = "canonical"
     """A table of entries, or what else does not depend on the backend."""
     TABLE_FILE = "table file"
     """Of the store that keeps the state."""
     CATALOGUE = "catalogue"
-    """What the table files are, and to whom they belong."""
+    """The list of the table files, and their states."""
     LOG = "log"
     """Changes, one after the other."""
 
 
 class Redistribution(StrEnum):
-    """Who is given which values of a list of operator state (Flink's OperatorStateHandle.Mode)."""
+    """Redistribution of a list of operator state to subtasks (Flink's OperatorStateHandle.Mode)."""
 
     SPLIT = "split"
     """Each value goes to one subtask; at the same parallelism, to the one that had it."""
@@ -87,7 +87,7 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one piece of state is: `size` bytes from `offset` on in `file`, or `inline`.
+    """The place of one piece of state: `size` bytes from `offset` on in `file`, or `inline`.
 
     `name` is that of the state; of a table file that of the table, which is no other's in the job.
     `key_groups` are the first and the last key group of keyed state. `exchange` and `channel` say which
@@ -106,7 +106,7 @@ class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     exchange: int = 0
     channel: int = 0
     redistribution: Redistribution = Redistribution.SPLIT
-    """Of operator state: who is given its values."""
+    """Redistribution of operator state."""
     stored_before: bool = False
     """Whether its bytes were stored before this checkpoint, and are used again."""
 

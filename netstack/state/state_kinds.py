@@ -43,7 +43,7 @@ class Table(Protocol):
     """The entries of one state. A key is the bytes of key group and key; None cannot be a value."""
 
     def get(self, key: bytes) -> Any | None:
-        """Return the value or None. Whoever changes it in place has to put it again."""
+        """Return the value or None. A caller that changes it in place has to put it again."""
         ...
 
     def put(self, key: bytes, value: Any) -> None:
@@ -73,7 +73,7 @@ R = TypeVar("R")
 
 
 class KeyedState(Generic[V]):
-    """What the kinds of state have in common; ``V`` is what reading gives."""
+    """Base of the kinds of state; ``V`` is the type of values that are read."""
 
     __slots__ = ("_current", "_table")
 

@@ -21,7 +21,7 @@ TTL_CLOCK = "time of states with time-to-live"
 
 
 class ChangelogTerms(NamedTuple):
-    """How a changelog is kept; see `ChangelogBackend`."""
+    """Settings of a changelog; see `ChangelogBackend`."""
 
     in_files: bool
     discard: Discard
@@ -35,7 +35,7 @@ class StateSnapshot:
 
     @property
     def work(self) -> SnapshotWork:
-        """What the parts take their time for, together."""
+        """The work of all parts together."""
         return SnapshotWork(*map(sum, zip(*(part.work for part in self._parts), strict=True)))
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:

@@ -44,11 +44,11 @@ LAYOUT_WITHOUT_LEVELS = 1
 CATALOGUE_NAME = "catalogue"
 
 REMEMBERED_KEYS = 1 << 16
-"""Of so many keys all subtasks of a vertex remember the key group: of all of them would take their memory."""
+"""Number of keys whose key group the subtasks of a vertex remember; all keys would take too much memory."""
 
 
 class TableSettings(NamedTuple):
-    """Where a backend keeps its tables, and whether its snapshots share files.
+    """The stores and options of a backend, and whether its snapshots share files.
 
     `first_checkpoint` is the id of the first checkpoint that the attempt may take. Ids do not come back, so
     tables that are named by it are those of no other attempt that has completed one.
@@ -61,7 +61,7 @@ class TableSettings(NamedTuple):
 
 
 class Catalogue(msgspec.Struct, frozen=True, array_like=True):
-    """What a snapshot says of its tables: kinds of states by name, names of tables, options of the store.
+    """Metadata of the tables in a snapshot: kinds of states by name, names of tables, options of the store.
 
     `levels` are those at which the tables stand, one for each.
     """

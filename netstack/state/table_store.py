@@ -1,4 +1,4 @@
-"""What a store of immutable, sorted table files offers a state backend; bytes only.
+"""The interface of a store of immutable, sorted table files to a state backend; bytes only.
 
 Such a store (a log-structured merge tree, as RocksDB is one) takes writes into memory. A flush turns them
 into a table file of level 0; a compaction merges files of a level into those of the next one. Nothing of
@@ -16,10 +16,10 @@ DEEPEST_LEVEL = 6
 
 
 class TableOptions(NamedTuple):
-    """How a store lays its files out; the defaults are those of RocksDB in Flink."""
+    """Layout of the files of a store; the defaults are those of RocksDB in Flink."""
 
     write_buffer_bytes: int = 64 << 20
-    """Writes are flushed at this size at the latest; by whoever uses the store."""
+    """The user of the store flushes writes at this size at the latest."""
     target_file_bytes: int = 64 << 20
     """Size of the files that a compaction writes."""
     level_base_bytes: int = 256 << 20
@@ -27,7 +27,7 @@ class TableOptions(NamedTuple):
     block_bytes: int = 4 << 10
     """Size of a block of entries before it is compressed."""
     level0_files: int = 4
-    """So many files of level 0 are merged into level 1."""
+    """Number of files of level 0 that are merged into level 1."""
 
 
 class TableFile(Protocol):
@@ -35,7 +35,7 @@ class TableFile(Protocol):
 
     @property
     def number(self) -> int:
-        """Which one it is within the store: ascending in the order in which files came to be."""
+        """Its number in the store: ascending in the order in which files were made."""
         ...
 
     @property
@@ -147,7 +147,7 @@ class TableStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Give everything up; a second call does nothing."""
+        """Release everything; a second call does nothing."""
         ...
 
 

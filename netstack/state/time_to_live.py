@@ -22,12 +22,12 @@ UpdateType = Literal["on create and write", "on read and write"]
 Visibility = Literal["never return expired", "return expired if not cleaned up"]
 
 CLEANED_AT_ONCE = 5
-"""So many keys are looked at whenever a state in memory is used; Flink's default."""
+"""Number of keys that are checked whenever a state in memory is used; Flink's default."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateTtlConfig:
-    """How long what is kept in a state lives (Flink: ``StateTtlConfig``).
+    """Time-to-live of the values of a state (Flink: ``StateTtlConfig``).
 
     Args:
         ttl: Seconds, or a duration such as "30 min"; at least a millisecond.
@@ -87,7 +87,7 @@ class StateClock:
 
 
 class Expiry(NamedTuple):
-    """When what is stored has expired; `of_elements` for lists, whose elements do one by one."""
+    """The expiry rule of stored values; `of_elements` for lists, whose elements expire one by one."""
 
     ttl_ms: int
     of_elements: bool
@@ -97,7 +97,7 @@ class Expiry(NamedTuple):
         return at_ms + self.ttl_ms <= now_ms
 
     def left(self, stored: Any, now_ms: int) -> Any | None:
-        """What has not expired of something stored, None for nothing; the same object if that is all."""
+        """Return the part of a stored value that is not expired, None for nothing; the same object if all."""
         if not self.of_elements:
             return None if self.is_over(stored[1], now_ms) else stored
         kept = [element for element in stored if not self.is_over(element[1], now_ms)]

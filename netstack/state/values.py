@@ -23,7 +23,7 @@ CONTAINERS = (list, tuple, dict)
 """Types of values that hold others, and so may change in place."""
 
 DEEPEST_VALUE = 100
-"""How deep values nest at most: a value without others in it is 0 deep, a list of such values 1."""
+"""Limit of the nesting of values: a value without others in it is 0 deep, a list of such values 1."""
 
 _TOO_DEEP = f"it is nested too deep; lists, tuples and dicts go {DEEPEST_VALUE} deep at most"
 

@@ -26,12 +26,12 @@ _SECRET_BYTES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsContexts:
-    """How connections are encrypted, in the words of Python's `ssl`."""
+    """Encryption of connections, as contexts of Python's `ssl`."""
 
     server: ssl.SSLContext
-    """For those that come in; needs a certificate."""
+    """Context of incoming connections; needs a certificate."""
     client: ssl.SSLContext
-    """For those that go out; has to verify certificates, or TLS keeps nobody out who sits in between."""
+    """Context of outgoing connections; has to verify certificates, against a man in the middle."""
     server_name: str | None = None
     """The name in the certificates; None: the host that is dialled."""
 

@@ -82,7 +82,7 @@ class Letterbox(trio.abc.AsyncResource):
 async def ask_letterbox(
     address: tuple[str, int], secret: Secret, question: bytes, max_bytes: int
 ) -> bytes | None:
-    """Return the answer, of at most `max_bytes`, or None if none comes from somebody who knows the secret."""
+    """Return the answer, of at most `max_bytes`, or None if no peer that knows the secret answers."""
     try:
         async with await trio.open_tcp_stream(*address) as stream:
             await _send(stream, seal(secret, _QUESTION, question))

@@ -1,4 +1,4 @@
-"""The listening socket of a process: lets in who is admitted, and keeps everybody else out.
+"""The listening socket of a process: admits proven peers and refuses all others.
 
 Who comes is a stranger until it is proven. A stranger stays for `handshake_timeout_s` at most, and no longer
 than there is room: when all places are taken, the one that has been there longest is put out for the next::
@@ -56,7 +56,7 @@ class Listener:
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody can connect."""
+        """Whether peers can connect."""
         return self._socket is not None
 
     async def open(self, port: int = 0) -> tuple[str, int]:

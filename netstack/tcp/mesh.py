@@ -31,7 +31,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 class Mesh(trio.abc.AsyncResource):
     """The way of process `index` of `size` to a connection with each of the others; to be used once.
 
-    `host` is where it listens, and a wildcard is an address that nobody can dial.
+    `host` is where it listens; it must not be a wildcard, which cannot be dialled.
 
     Raises:
         ValueError: if there is no such process, no host, or more peers have to dial it than may.
@@ -59,7 +59,7 @@ class Mesh(trio.abc.AsyncResource):
             )
         self._index = index
         self._size = size
-        self._secret: Secret  # nobody is let in before `connect` knows it
+        self._secret: Secret  # no peer is admitted before `connect` has it
         self._limits = limits
         self._tls = tls
         self._listener = Listener(host, limits, self._admit)

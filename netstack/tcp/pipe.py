@@ -184,7 +184,7 @@ class ConnectionLimits:
     Of the latter there are never more than half the descriptors that the process has left.
     """
     handshake_timeout_s: float = 10.0
-    """From the first byte of a connection to its proof."""
+    """Timeout from the first byte of a connection to its proof."""
     connect_timeout_s: float = 60.0
     """Until all peers are connected."""
     keep_alive_s: float = 30.0
@@ -197,7 +197,7 @@ class ConnectionLimits:
 
 
 def free_descriptors() -> int:
-    """How many more files and sockets this process may open (RLIMIT_NOFILE)."""
+    """Return the number of further files and sockets that this process may open (RLIMIT_NOFILE)."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return sys.maxsize
@@ -239,7 +239,7 @@ class Outgoing:
             self._parts.append((head, written, True))
 
     def next_parts(self) -> list[bytes | memoryview]:
-        """What to send next, at most `MAX_PARTS` pieces."""
+        """Return the next pieces to send, at most `MAX_PARTS`."""
         return [data for data, _, _ in islice(self._parts, MAX_PARTS)]
 
     def left(self, count: int) -> None:

@@ -272,7 +272,7 @@ class Endpoint:
         self._check()
 
     def fail(self, error: BaseException) -> None:
-        """Let everybody who waits know of the first error."""
+        """Raise the first error in all tasks that wait."""
         if self.error is None:
             self.error = error
         for event in (self._room, self._data, self._done):
@@ -317,7 +317,7 @@ class Endpoint:
         )
 
     def release(self) -> int:
-        """Give all memory back when no link runs any more; returns how many segments somebody still has."""
+        """Release all memory when no link runs any more; returns the number of segments still in use."""
         for producer in self._producers.values():
             producer.close()
         return self._buffers.release()
@@ -385,7 +385,7 @@ class ExchangeBuffers:
         return self._exclusive.pop(peer)
 
     def release(self) -> int:
-        """Give all memory back when nothing is on a link; returns how many segments somebody still has."""
+        """Release all memory when nothing is on a link; returns the number of segments still in use."""
         for segments in self._exclusive.values():
             self.memory.recycle_unpooled(segments)
         self.partition.release()
@@ -396,10 +396,10 @@ class ExchangeBuffers:
 
 
 RECORD_BYTES = 200
-"""What a record takes beside its bytes: the object that holds them, and its place in the queue."""
+"""Memory of a record beside its bytes: the object that holds them, and its place in the queue."""
 
 _MOST_KEPT = 2
-"""How many times as large as a record the memory may be that it is a part of, to be kept for it."""
+"""Factor by which the memory around a record may be larger than it, to be kept for it."""
 
 
 class LoopbackRecords:

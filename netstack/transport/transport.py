@@ -64,7 +64,7 @@ class Transport:
     ) -> None:
         self.index = index
         self.leaked_segments = 0
-        """How much was not given back, known after `close`."""
+        """Segments that were not released, known after `close`."""
         config = config or TransportConfig()
         self._config = config
         self._endpoint = Endpoint(index, size, config)
@@ -90,7 +90,7 @@ class Transport:
         """Start the network thread; returns the address and port to tell the other processes.
 
         Raises:
-            OSError: if nobody can listen at this host.
+            OSError: if it cannot listen at this host.
         """
         if self._thread is not None:
             raise RuntimeError("the transport listens, or has been closed, already")
@@ -112,7 +112,7 @@ class Transport:
     def connect(self, addresses: Sequence[tuple[str, int]], secret: Secret) -> None:
         """Connect to all others, whose addresses these are, by index; the own one is among them.
 
-        `secret` is what all know and nobody else: each proves to know it before anything is sent.
+        `secret` is shared by all processes: each proves to know it before anything is sent.
 
         Raises:
             HandshakeError: if some of them are not there in time, or do not know the secret.
@@ -248,7 +248,7 @@ class Transport:
         return self._endpoint.statistics()
 
     def _fail(self, error: BaseException) -> None:
-        """Tell the first cause to everybody here and, once, to all peers."""
+        """Report the first cause to all tasks here and, once, to all peers."""
         if self._endpoint.error is None:
             text = str(error) if isinstance(error, TransportError) else self._in_words(error)
             for link in self._endpoint.links.values():

@@ -73,14 +73,14 @@ class TransportStatistics(msgspec.Struct, frozen=True):
     """On the wire, all that belongs to the protocol included; so are the next."""
     bytes_received: int
     credit_stalls: int
-    """How often a channel with data had no credit."""
+    """Times that a channel with data had no credit."""
     credit_blocked_s: float
-    """How long, added up over channels."""
+    """Sum of these times over channels, in seconds."""
     write_blocked_s: float
-    """How long the writer waited for network memory."""
+    """Time for which the writer waited for network memory."""
     read_blocked_s: float
-    """How long the reader waited for data."""
+    """Time for which the reader waited for data."""
     network_memory_bytes: int
-    """What the process may use."""
+    """Network memory of the process."""
     peak_network_memory_bytes: int
-    """What it has used at most."""
+    """Most that it has used."""
