@@ -215,7 +215,7 @@ def check_credit(channels: Iterable[RemoteInputChannel]) -> None:
         worth = credit.outstanding + credit.unannounced
         free = buffers.reserved + len(buffers._exclusive) + len(buffers._floating)
         blocked = channel.receiver.state.name == "BLOCKED" and not buffers.exclusive_total
-        arrived = len(queue._items) + len(queue._priority)
+        arrived = 0 if queue is None else len(queue._items) + len(queue._priority)
         waits = arrived + max(0, buffers.required - credit.initial)
         if channel.buffers_in_use != waits:
             text = f"channel {number_of(channel)}: debloating counts {channel.buffers_in_use} buffers"
