@@ -563,7 +563,7 @@ def _measure(runs: Emulations, places: Sequence[Place], now: Figures | None) -> 
     A plan has to emit as much as now, except for chance, or as much as the base if that emits less.
     """
     wanted: list[list[int]] = [[place.base, place.steps[0]] for place in places]
-    while any(wanted):
+    while True:
         _emulate(runs, places, wanted)
         base = places[0].points[places[0].base]
         if base is None:
@@ -571,7 +571,8 @@ def _measure(runs: Emulations, places: Sequence[Place], now: Figures | None) -> 
             raise UsageError([f"budget: {name} completes no checkpoint, so there is no delay to shorten"])
         asked_per_s = min((now or base).records_per_s, base.records_per_s) * (1 - SAME_THROUGHPUT)
         wanted = [place.next_sizes(base, asked_per_s) for place in places]
-    return base, asked_per_s
+        if not any(wanted):
+            return base, asked_per_s
 
 
 def _emulate(runs: Emulations, places: Sequence[Place], wanted: Sequence[Sequence[int]]) -> None:
