@@ -15,6 +15,7 @@ from rich.text import Text
 from netstack import SERVICE_MODES, QuantityError, parse_duration, split_assignment
 
 from ..errors import UsageError
+from ..files.writing import prepare_file, write_outputs
 from ..flink.rest import (
     Answers,
     Imported,
@@ -25,7 +26,7 @@ from ..flink.rest import (
 )
 from ..flink.rest.job_options import EVERYWHERE
 from ..flink.rest.recording import packed
-from ..report.output import prepare_file, say, to_stderr, write_outputs
+from ..present.console import say, to_stderr
 from .arguments import Settings, Several
 
 _SILENT_S = 10.0

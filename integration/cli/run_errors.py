@@ -11,7 +11,7 @@ from netstack import InputError, JobFailedError, SourceError
 
 from ..errors import MissingExtraError, OutputError, WorkerError
 from ..files.reading import one_line
-from ..report.output import say
+from ..present.console import say
 from .exit_status import BROKEN_PIPE, FAILED, MISTAKE, failure_text
 
 

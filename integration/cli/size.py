@@ -33,10 +33,12 @@ from ..analysis.sizing.numbers import (
 )
 from ..errors import UsageError
 from ..files.reading import one_line
-from ..report.budget_text import print_plan
-from ..report.output import indented, prepare_folder, say, to_stderr, to_stdout, write_files, write_json
-from ..report.progress import progress
-from ..report.sizing_text import print_size
+from ..files.writing import prepare_folder
+from ..present.budget_text import print_plan
+from ..present.console import say, to_stderr, to_stdout, write_files
+from ..present.documents import indented, print_document
+from ..present.progress import progress
+from ..present.sizing_text import print_size
 from ..runs.budget_planning import most_runs, plan_budget, planned_scenario
 from ..runs.sizing_check import RUNS, JobCheck, check_job
 from .arguments import AllowCode, Flag, Settings, Whole, require_some
@@ -211,11 +213,10 @@ def _plan_files(scenario: Scenario, plan: BudgetPlan) -> dict[str, bytes]:
 
 
 def _show(report: SizeReport, json: bool, out: Path | None, files: Mapping[str, bytes]) -> None:
-    document = msgspec.json.encode(report)
     if out is not None:
-        write_files(out, {DOCUMENT: indented(document), **files})
+        write_files(out, {DOCUMENT: indented(report), **files})
     if json:
-        write_json(document)
+        print_document(msgspec.json.encode(report))
     elif report.plan is not None:
         print_plan(report.size, report.plan, to_stdout())
     else:

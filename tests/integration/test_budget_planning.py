@@ -26,7 +26,7 @@ from integration.analysis.sizing.places import Place, places_of, wide, with_size
 from integration.analysis.sizing.splitting import buffers_of
 from integration.cli.app import main
 from integration.cli.size import SizeReport
-from integration.report.budget_text import print_plan
+from integration.present.budget_text import print_plan
 from integration.runs.budget_planning import (
     AS_IT_IS,
     IN_AS_LITTLE,
