@@ -44,6 +44,9 @@ HEADER = "--header"
 
 _QUERY = re.compile(r"^(https?://[^?#]*)[?].*")
 
+_PARAMETER = re.compile(r"`(allow_code|master|min_throughput|on_spark|policy|real_time|seeds)`")
+"""Parameters of our functions that are options with the same names."""
+
 _NEGATIVE = re.compile(r"-[0-9.]")
 
 _given: list[str] | None = None
@@ -92,6 +95,11 @@ def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
         if said.endswith(f"parameter {option} requires an argument.") and _NEGATIVE.match(value):
             return f"netstack {arguments[0]}: {option}: {value!r} is negative; it must be positive"
     return f"netstack: {said}"
+
+
+def with_options(message: str) -> str:
+    """Return a message of a library function with its parameters, in back-ticks, as options."""
+    return _PARAMETER.sub(lambda match: f"--{match[1].replace('_', '-')}", message)
 
 
 def require_some(command: str, option: str, number: int) -> None:

@@ -31,7 +31,7 @@ from ..tuning.points import Point
 from ..tuning.reruns import runs_to_show, with_trials
 from ..tuning.sweep import run_points
 from .access_options import ANYBODY, AccessOptions
-from .arguments import AllowCode, Flag, Settings, Several, Whole, command_line, read_quantity
+from .arguments import AllowCode, Flag, Settings, Several, Whole, command_line, read_quantity, with_options
 from .exit_status import FAILED
 from .flink_options import overrides_of, read_flink
 from .preparation import load_runnable
@@ -180,7 +180,10 @@ def tune(
         command=command_line(),
         scenario=scenario_document(scenario),
         notes=notes,
-        recommendations=[with_trials(each, advice.rows, scenario) for each in advice.recommendations],
+        recommendations=[
+            msgspec.structs.replace(each, words=list(map(with_options, each.words)))
+            for each in (with_trials(found, advice.rows, scenario) for found in advice.recommendations)
+        ],
         pitfalls=find_pitfalls(advice.rows),
         points=[msgspec.structs.replace(row, result=None) for row in advice.rows],
     )

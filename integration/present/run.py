@@ -361,8 +361,8 @@ def print_incidents(result: Result, console: Console) -> None:
 def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: float) -> Text:
     """The window, up to the end of the job, and its checkpoints with the phases of their time."""
     if steady.from_s >= end_s:
-        window = f"{steady.from_s:g}-{steady.to_s:g} s"
-        return Text.assemble((window, "bold"), f": the job ended before, after {end_s:.4g} s")
+        missed = (f"{steady.from_s:g}-{steady.to_s:g} s", "bold")
+        return Text.assemble(missed, f": the job ended before, after {end_s:.4g} s")
     window = (f"{steady.from_s:g}-{min(steady.to_s, end_s):.4g} s", "bold")
     times = mean_times(completed)
     if times is None:
