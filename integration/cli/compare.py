@@ -17,8 +17,8 @@ from ..extras import require
 from ..files.reading import load_json, load_result
 from ..files.writing import prepare_file, prepare_folder
 from ..present.comparison import comparison_markdown, print_comparisons, print_differences
-from ..present.console import PAGE, say, to_stderr, write_files
-from ..present.documents import Comparisons, indented, present
+from ..present.console import PAGE, say, to_stderr
+from ..present.documents import Comparisons, indented, present, write_files
 from ..present.progress import progress
 from ..runs.scenario_runs import run_seeds
 from .arguments import Flag, Whole, command_line, require_some

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
-from rich.text import Text
 
 from netstack import QuantityError, Result, Scenario, format_duration, parse_duration, to_json
 
@@ -95,11 +93,11 @@ def demo(
             out, results, title=title, finding=document.finding, facts=facts, command=command_line()
         )
 
-    def show(shown: DemoRuns | DemoModes, console: Console) -> None:
-        print_demo(facts, results, shown.finding, console, modes=modes)
-        console.print(Text(f"Report: {page}"), soft_wrap=True)
-
-    present(document, show, json=json)
+    present(
+        document,
+        lambda shown, console: print_demo(facts, results, shown.finding, console, modes=modes, page=page),
+        json=json,
+    )
     return 0
 
 

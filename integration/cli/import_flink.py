@@ -8,8 +8,7 @@ from netstack import scenario_document, scenario_toml
 
 from ..files.writing import prepare_folder
 from ..flink.rest import Imported
-from ..present.console import write_files
-from ..present.documents import ImportedJob, encoded, print_document, print_text
+from ..present.documents import ImportedJob, encoded, print_document, print_text, write_files
 from .access_options import ANYBODY, AccessOptions
 from .arguments import Flag
 from .flink_options import AS_READ, ReadingOptions, read_flink

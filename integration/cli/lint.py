@@ -7,9 +7,8 @@ from pathlib import Path
 from ..errors import UsageError
 from ..files.writing import prepare_folder
 from ..flink.lint.check import lint as lint_file
-from ..present.console import write_files
 from ..present.diagnosis import print_lint
-from ..present.documents import LintReports, indented, present
+from ..present.documents import LintReports, indented, present, write_files
 from .arguments import Flag
 from .exit_status import FAILED
 

@@ -35,8 +35,8 @@ from ..errors import UsageError
 from ..files.reading import one_line
 from ..files.writing import prepare_folder
 from ..present.budget_text import print_plan
-from ..present.console import say, to_stderr, to_stdout, write_files
-from ..present.documents import indented, print_document
+from ..present.console import say, to_stderr, to_stdout
+from ..present.documents import indented, print_document, write_files
 from ..present.progress import progress
 from ..present.sizing_text import print_size
 from ..runs.budget_planning import most_runs, plan_budget, planned_scenario

@@ -17,8 +17,8 @@ from netstack import OPTIONS, Scenario, parse_flink_duration, scenario_document
 from ..errors import UsageError
 from ..extras import require
 from ..files.writing import prepare_folder
-from ..present.console import PAGE, say, to_stderr, write_files
-from ..present.documents import Tuning, indented, present
+from ..present.console import PAGE, say, to_stderr
+from ..present.documents import Tuning, indented, present, write_files
 from ..present.progress import duration_text, progress
 from ..present.tuning import print_tuning
 from ..tuning.advise import AT_ONCE, SEEDS, RunPoints, advise

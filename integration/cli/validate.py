@@ -11,8 +11,8 @@ from ..files.writing import prepare_folder
 from ..flink.rest import Imported
 from ..flink.rest import validate as judge
 from ..present.comparison import print_validation
-from ..present.console import PAGE, to_stderr, write_files
-from ..present.documents import encoded, present
+from ..present.console import PAGE, to_stderr
+from ..present.documents import encoded, present, write_files
 from ..present.progress import progress
 from ..runs.scenario_runs import run_seeds
 from .access_options import ANYBODY, AccessOptions

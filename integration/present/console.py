@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
-
-from ..files.writing import write_outputs
 
 PAGE = "report.html"
 """Name of a page in the folder of a report."""
@@ -76,16 +73,6 @@ def say(line: str) -> None:
 def print_line(line: str) -> None:
     """Print a text to stdout as one line at once, for programs that read it."""
     print(line, flush=True)
-
-
-def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files by name, and report each on stderr.
-
-    Raises:
-        OutputError: A file cannot be written; then none is.
-    """
-    for path in write_outputs({folder / name: content for name, content in files.items()}):
-        say(f"wrote {path}")
 
 
 def shown(text: str) -> str:

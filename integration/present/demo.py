@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Column
@@ -39,8 +40,9 @@ def print_demo(
     console: Console,
     *,
     modes: bool = False,
+    page: Path | None = None,
 ) -> None:
-    """Print the job, a table with a column for each run, or a row for each mode, and the conclusion."""
+    """Print the job, a table of its runs or of its modes, the conclusion, and the path of the page."""
     rows = [(name, Text(text)) for name, text in facts]
     console.print(grid([Column(style="dim"), Column()], rows), highlight=False)
     console.print()
@@ -54,6 +56,8 @@ def print_demo(
     console.print()
     console.print(Text(finding))
     console.print()
+    if page is not None:
+        console.print(Text(f"Report: {page}"), soft_wrap=True)
 
 
 def print_modes(results: Mapping[str, Result], console: Console) -> None:

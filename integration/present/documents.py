@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -16,7 +17,8 @@ from rich.console import Console
 
 from netstack import Result, to_json
 
-from .console import to_stdout
+from ..files.writing import write_outputs
+from .console import say, to_stdout
 
 if TYPE_CHECKING:
     from ..analysis.comparison import Comparison
@@ -135,6 +137,16 @@ def encoded(document: object) -> bytes:
 def indented(document: object) -> bytes:
     """Return a document as JSON for a file: a line for each value, and a line feed at the end."""
     return msgspec.json.format(encoded(document), indent=1) + b"\n"
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files by name, and report each on stderr.
+
+    Raises:
+        OutputError: A file cannot be written; then none is.
+    """
+    for path in write_outputs({folder / name: content for name, content in files.items()}):
+        say(f"wrote {path}")
 
 
 def shown_json(document: bytes) -> bytes:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from integration.cli.app import main
+from integration.present import progress as module
 from integration.present.console import Terminal
 from integration.present.progress import LINE_EVERY_S, activity, progress
-from integration.present import progress as module
 from integration.present.shuffle import job_progress, shuffle_progress, tasks_text
 from integration.spark.distributed.spark_run import run_on_spark
 from integration.spark.files import count_rows, write_files
