@@ -90,7 +90,7 @@ class Shuffled(msgspec.Struct, frozen=True, kw_only=True):
     wall_seconds: float = 0.0
     """Duration of the Spark job that read, shuffled and wrote."""
     tasks: list[dict[str, Any]] = []
-    """By partition: the columns of `integration.spark.shuffle_statistics`."""
+    """Rows of `integration.spark.shuffle_statistics`, one for each partition."""
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ LEGEND = (
 )
 
 MILLION = 1_000_000
-"""From here on a count is written with three digits and M, so that a row fits."""
+"""Least count that is written with three digits and M, so that a row fits."""
 
 
 @contextmanager

@@ -72,7 +72,7 @@ SIDES = {
     "right": Side("left", "middle", 15, 0),
     "left": Side("right", "middle", -15, 0),
 }
-"""In the order of trials; the line between marks runs to the right and to the left."""
+"""Sides in the order of trials; the line between marks runs to the right and to the left."""
 
 NOWHERE = "nowhere"
 
