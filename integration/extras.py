@@ -39,10 +39,10 @@ def is_installed(extra: Extra) -> bool:
 
 
 def require(extra: Extra, who: str) -> None:
-    """Refuse to begin what an extra is missing for; `who` begins the line, as "netstack run --out".
+    """Refuse work whose extra is missing; `who` begins the line, as "netstack size".
 
     Raises:
-        MissingExtraError: it is.
+        MissingExtraError: The extra is not installed.
     """
     if not is_installed(extra):
         raise MissingExtraError(missing_line(extra, who))

@@ -189,6 +189,20 @@ def test_allowed_imports_pass(layer: str, source: str) -> None:
     assert breaches(source, layer) == []
 
 
+def test_only_presentation_prints() -> None:
+    printing = {
+        str(path.relative_to(ROOT))
+        for path in modules_of("integration")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print")
+        or (isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "rich")
+    }
+    shows_what_it_waits_for = "integration/cli/flink_options.py"
+    assert {name for name in printing if not name.startswith("integration/present/")} == {
+        shows_what_it_waits_for
+    }
+
+
 def test_scenarios_import_nothing_of_what_is_built_on_them() -> None:
     climbing = [
         f"{path.relative_to(ROOT)} line {item.line}: {item.name}"

@@ -11,8 +11,7 @@ import msgspec
 from netstack import Result, to_json
 
 from .known_values import quotient
-from .window_figures import figures_of
-from .wording import QUANTITIES
+from .window_figures import QUANTITIES, figures_of
 
 
 class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +38,7 @@ class FigureDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultDifferences(msgspec.Struct, frozen=True, kw_only=True):
-    """Two results side by side: what ``netstack compare A.json B.json --json`` prints."""
+    """Two results side by side."""
 
     schema: str = "netstack.differences/1"
     first: str

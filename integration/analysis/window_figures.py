@@ -1,11 +1,8 @@
-"""What a run comes to: a handful of numbers for each of its windows.
-
-They are taken from a `Result` and say no more than it does; `wording` puts them into words.
-"""
+"""The main figures of a run: a handful of numbers for each of its windows, taken from its `Result`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from msgspec import UNSET
@@ -14,6 +11,7 @@ from netstack import Result, Series, Steady, VertexSteady
 
 from .checkpoint_times import window_times
 from .known_values import lowest, middle, quotient, total
+from .wording import milliseconds, per_second, size
 
 SENT, RECEIVED = "outputQueueSize", "inputQueueSize"
 """The fields of `Series` with the bytes that wait at the two ends of exchanges."""
@@ -83,6 +81,32 @@ class WindowFigures:
     def in_flight_s(self) -> float | None:
         """Seconds in which the job consumes what is queued, at its throughput."""
         return quotient(self.in_flight_bytes, self.bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number of `WindowFigures`: its name, its meaning, and its format."""
+
+    name: str
+    meaning: str
+    value: Callable[[WindowFigures], float | None]
+    text: Callable[[float | None], str]
+    optional: bool = False
+    """Whether tables omit it where all values are 0 or unknown."""
+
+
+QUANTITIES = (
+    Quantity("Start delay", "to the first barrier", lambda f: f.start_delay_ms, milliseconds),
+    Quantity("Alignment", "from there to the last one", lambda f: f.alignment_ms, milliseconds),
+    Quantity("Snapshot", "sync and async after that", lambda f: f.snapshot_ms, milliseconds),
+    Quantity("Acknowledgement", "from there to completion", lambda f: f.acknowledgement_ms, milliseconds),
+    Quantity("End to end", "trigger to completion, the sum", lambda f: f.end_to_end_ms, milliseconds),
+    Quantity("Bytes in flight", "queued at senders and receivers", lambda f: f.in_flight_bytes, size),
+    Quantity("Stored", "of them, with a checkpoint", lambda f: f.persisted_bytes, size, optional=True),
+    Quantity("Buffer size", "smallest of all consumers", lambda f: f.buffer_bytes, size),
+    Quantity("Throughput", "records, all consumers", lambda f: f.records_per_s, per_second),
+)
+"""The rows of every table of figures."""
 
 
 def figures_of(result: Result, window: int = -1) -> WindowFigures:

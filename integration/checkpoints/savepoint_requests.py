@@ -128,7 +128,7 @@ class RequestFolder:
         if not self._folder.is_dir():
             raise StorageError(
                 f"{self._root}: the run that has it takes no requests yet, or not at all: those with "
-                "--real-time or --on-spark do; in virtual time savepoints_at in the scenario takes savepoints"
+                "`real_time` or `on_spark` do; in virtual time savepoints_at in the scenario takes savepoints"
             )
         name = uuid.uuid4().hex
         place, answer = self._folder / f"{name}{_REQUEST}", self._folder / f"{name}{_ANSWER}"

@@ -49,7 +49,7 @@ def _import_compiled(arguments: Sequence[str]) -> None:
 def _run(arguments: Sequence[str] | None) -> int:
     if sys.stdout is None:  # closed by whoever started this
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    from ..report.output import to_stdout  # here, since its library takes a while to import
+    from ..present.console import to_stdout  # here, since its library takes a while to import
 
     status = app(set_arguments(arguments), console=to_stdout())
     sys.stdout.flush()
@@ -69,7 +69,7 @@ def _report(error: BaseException, arguments: Sequence[str] | None) -> int:
 
 
 def _say(line: str) -> None:
-    from ..report.output import say  # here, since its library takes a while to import
+    from ..present.console import say  # here, since its library takes a while to import
 
     say(line)
 

@@ -50,6 +50,9 @@ HEADER = "--header"
 
 _QUERY = re.compile(r"^(https?://[^?#]*)[?].*")
 
+_PARAMETER = re.compile(r"`(allow_code|master|min_throughput|on_spark|policy|real_time|seeds)`")
+"""Parameters of our functions that are options with the same names."""
+
 _NEGATIVE = re.compile(r"-[0-9.]")
 
 _given: list[str] | None = None
@@ -139,6 +142,11 @@ def problems_of(error: InputError) -> tuple[str, ...]:
     if not isinstance(error, FlinkRestError):
         return error.problems
     return tuple(readable(naming_options(note)) for note in error.notes)
+
+
+def with_options(message: str) -> str:
+    """Return a message of a library function with its parameters, in back-ticks, as options."""
+    return _PARAMETER.sub(lambda match: f"--{match[1].replace('_', '-')}", message)
 
 
 def require_some(command: str, option: str, number: int) -> None:

@@ -1,12 +1,10 @@
-"""The command ``netstack compare``: ours beside a real Flink's numbers, or two results beside each other."""
+"""The command ``netstack compare``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import msgspec
 
 from netstack import InputError, Result, Scenario
 
@@ -17,19 +15,11 @@ from ..analysis.result_differences import differences
 from ..errors import FileError, UsageError
 from ..extras import require
 from ..files.reading import load_json, load_result
-from ..report.comparison_text import comparison_markdown, print_comparisons
-from ..report.output import (
-    PAGE,
-    indented,
-    prepare_file,
-    prepare_folder,
-    say,
-    to_stderr,
-    to_stdout,
-    write_files,
-    write_json,
-)
-from ..report.progress import progress
+from ..files.writing import prepare_file, prepare_folder
+from ..present.comparison import comparison_markdown, print_comparisons, print_differences
+from ..present.console import PAGE, say, to_stderr
+from ..present.documents import Comparisons, indented, present, write_files
+from ..present.progress import progress
 from ..runs.scenario_runs import run_seeds
 from .arguments import Flag, Whole, command_line, require_some
 from .exit_status import FAILED
@@ -42,7 +32,7 @@ TABLE_NAME = "comparison.md"
 
 
 class Subject(NamedTuple):
-    """What is compared: a scenario that has to be run, or a result, with the reference for it."""
+    """A scenario to run, or a result, with its reference."""
 
     file: Path
     ours: Scenario | Result
@@ -51,16 +41,8 @@ class Subject(NamedTuple):
 
     @property
     def sides(self) -> str:
-        """Which file is which side."""
+        """The files of both sides."""
         return f"Flink: {self.reference_file}, ours: {self.file}"
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``--json`` prints."""
-
-    schema: str = "netstack.comparison/1"
-    ok: bool
-    comparisons: list[Comparison]
 
 
 def compare(
@@ -94,17 +76,19 @@ def compare(
     prepare_file(markdown)
     subjects = [_subject(file, paths[-1], allow_code) for file in _files(paths[:-1])]
     comparisons = _compare_all(subjects, seeds)
-    report = Report(ok=all(comparison.ok for comparison in comparisons), comparisons=comparisons)
-    _write(report, out, markdown)
-    if json:
-        write_json(msgspec.json.encode(report))
-    else:
-        print_comparisons(comparisons, to_stdout(), [subject.sides for subject in subjects])
-    return 0 if report.ok else FAILED
+    document = Comparisons(ok=all(comparison.ok for comparison in comparisons), comparisons=comparisons)
+    table = comparison_markdown(comparisons).encode()
+    if out is not None:
+        write_files(out, {JSON_NAME: indented(document), TABLE_NAME: table})
+    if markdown is not None:
+        write_files(markdown.parent, {markdown.name: table})
+    sides = [subject.sides for subject in subjects]
+    present(document, lambda shown, console: print_comparisons(shown.comparisons, console, sides), json=json)
+    return 0 if document.ok else FAILED
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
-    """The files meant: of a folder all scenarios that this version can run."""
+    """The given files, and the scenarios of given folders."""
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
@@ -158,21 +142,13 @@ def _compare_all(subjects: Sequence[Subject], seeds: int) -> list[Comparison]:
     return comparisons
 
 
-def _write(report: Report, out: Path | None, markdown: Path | None) -> None:
-    table = comparison_markdown(report.comparisons).encode()
-    if out is not None:
-        write_files(out, {JSON_NAME: indented(msgspec.json.encode(report)), TABLE_NAME: table})
-    if markdown is not None:
-        write_files(markdown.parent, {markdown.name: table})
-
-
 def _is_result(file: Path) -> bool:
-    """Whether a file says of itself that it is a result; a measurement of Flink does not."""
+    """Whether a file is a result, which names its schema; a measurement of Flink does not."""
     return file.suffix == ".json" and file.is_file() and "schema" in load_json(file)
 
 
 def _is_measurement(file: Path) -> bool:
-    """Whether a file is what a real Flink measured, which has neither a schema nor vertices to run."""
+    """Whether a file is a measurement of Flink, which has neither a schema nor vertices to run."""
     if file.suffix != ".json" or not file.is_file():
         return False
     document = load_json(file)
@@ -180,7 +156,7 @@ def _is_measurement(file: Path) -> bool:
 
 
 def _compare_two(first: Path, second: Path, *, json: bool, out: Path | None, markdown: Path | None) -> int:
-    """Show two results beside each other, whatever their jobs are; the exit status is 0."""
+    """Print two results of any jobs side by side."""
     if markdown is not None:
         raise UsageError(["netstack compare: --markdown is for a comparison with a Flink; give --out"])
     if out is not None:
@@ -189,18 +165,13 @@ def _compare_two(first: Path, second: Path, *, json: bool, out: Path | None, mar
     results = dict(zip(_names(first, second), (_measured(first), _measured(second)), strict=True))
     left, right = results.items()
     differing = differences(left, right)
-    encoded = msgspec.json.encode(differing)
-    # Here, since what draws takes a while to import.
-    from ..report.two_runs_report import print_differences, write_differences
-
     if out is not None:
+        from ..present.pages import write_differences  # here, since altair takes a while to import
+
         page, *_ = write_differences(out, differing, results, command_line())
-        write_files(out, {JSON_NAME: indented(encoded)})
+        write_files(out, {JSON_NAME: indented(differing)})
         say(f"wrote {page}")
-    if json:
-        write_json(encoded)
-    else:
-        print_differences(differing, to_stdout())
+    present(differing, print_differences, json=json)
     return 0
 
 
@@ -212,7 +183,7 @@ def _measured(file: Path) -> Result:
 
 
 def _names(first: Path, second: Path) -> tuple[str, str]:
-    """The shortest names that tell the two files apart; numbers where they are one file."""
+    """The shortest names that differ; numbers if both are one file."""
     if first.stem != second.stem:
         return first.stem, second.stem
     longer = str(first.with_suffix("")), str(second.with_suffix(""))

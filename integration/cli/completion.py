@@ -9,7 +9,7 @@ from typing import Literal
 from netstack import ScenarioError
 
 from ..errors import OutputError
-from ..report.output import say
+from ..present.console import say
 
 Shell = Literal["bash", "zsh", "fish"]
 

@@ -1,38 +1,29 @@
-"""The command ``netstack diagnose``, and a diagnosis as people read it."""
+"""The command ``netstack diagnose``."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import replace
 from pathlib import Path
-from textwrap import wrap
 from typing import Annotated
 
-import msgspec
 from cyclopts import Parameter
-from rich.console import Console
-from rich.text import Text
 
 from netstack import Result, from_json, parse_duration
 
-from ..analysis.rules.diagnosis import Diagnosis, WindowDiagnosis
+from ..analysis.rules.diagnosis import Diagnosis
 from ..analysis.rules.diagnosis import diagnose as diagnosed
-from ..analysis.rules.finding import Finding
 from ..analysis.rules.observation import observations
 from ..analysis.trial import trials
-from ..analysis.wording import counted
 from ..errors import UsageError
 from ..files.reading import LARGEST_RESULT, NO_RESULT, load_result, one_line
-from ..report.output import to_stdout, write_json
+from ..present.diagnosis import print_diagnosis
+from ..present.documents import present
 from .access_options import ANYBODY, AccessOptions
 from .arguments import Flag, naming_options, read_quantity
 from .flink_options import watching
 
 _STDIN = "-"
-
-_STYLES = {"problem": "bold red", "notice": "bold yellow", "fine": "bold green"}
-
-_INDENT = 2
 
 
 def diagnose(
@@ -68,10 +59,7 @@ def diagnose(
     if from_flink is None:
         access.refuse_without_address("no cluster is asked")
     diagnosis = _of_file(result) if from_flink is None else _of_flink(from_flink, job, latency, access)
-    if json:
-        write_json(msgspec.json.encode(diagnosis))
-    else:
-        print_diagnosis(diagnosis, to_stdout())
+    present(diagnosis, print_diagnosis, json=json)
     return 0
 
 
@@ -113,49 +101,3 @@ def _of_flink(place: str, job: str | None, latency: str | None, access: AccessOp
 def _obtained(result: Result) -> str:
     version = result.versions.get("netstack", "unknown version")
     return f"{result.preset}, seed {result.seed}, {result.clock} clock, netstack {version}"
-
-
-def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
-    """Print what was looked at, and for each window the verdict and every finding."""
-    console.print(Text(diagnosis.name, style="bold"))
-    console.print(Text(diagnosis.of), soft_wrap=True)
-    for note in diagnosis.notes:
-        _print_item("note", note, console)
-    for window in diagnosis.windows:
-        _print_window(window, console)
-
-
-def _print_window(window: WindowDiagnosis, console: Console) -> None:
-    console.print()
-    checkpoints = counted(window.checkpoints, "checkpoint")
-    head = (f"{window.from_s:g}-{window.to_s:g} s", "bold")
-    console.print(Text.assemble(head, f", {checkpoints}: ", (window.verdict, "bold")))
-    if not window.findings:
-        console.print("No rule has anything to say.")
-    for finding in window.findings:
-        console.print()
-        _print_finding(finding, console)
-    if window.not_known:
-        console.print()
-    for line in window.not_known:
-        _print_item("not known", line, console)
-
-
-def _print_finding(finding: Finding, console: Console) -> None:
-    style = _STYLES[finding.severity]
-    console.print(
-        Text.assemble((finding.severity, style), f"  {finding.where}  ", (f"[{finding.rule}]", "dim"))
-    )
-    _print_item("", finding.says, console)
-    for line in finding.evidence:
-        _print_item("by", line, console)
-    for line in finding.next:
-        _print_item("do", line, console)
-
-
-def _print_item(mark: str, line: str, console: Console) -> None:
-    """Print a text with a mark before its first line, and its other lines below that."""
-    lead = f"{mark}: " if mark else ""
-    for part in wrap(line, console.width - _INDENT - len(lead), break_on_hyphens=False):
-        console.print(Text.assemble(" " * _INDENT, (lead, "dim"), part))
-        lead = " " * len(lead)

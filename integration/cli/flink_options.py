@@ -16,10 +16,11 @@ from rich.text import Text
 from netstack import SERVICE_MODES, QuantityError, parse_duration, split_assignment
 
 from ..errors import UsageError
+from ..files.writing import prepare_file, write_outputs
 from ..flink import Answers, Imported, Overrides, Recorder, Recording, import_scenario
 from ..flink.options import EVERYWHERE
 from ..flink.recording import packed
-from ..report.output import prepare_file, say, to_stderr, write_outputs
+from ..present.console import say, to_stderr
 from .arguments import Settings, Several, naming_options
 
 _SILENT_S = 10.0

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from netstack import scenario_document, scenario_toml
 
-from ..flink import Imported, Measured
-from ..report.output import prepare_folder, write_files, write_json
+from ..files.writing import prepare_folder
+from ..flink import Imported
+from ..present.documents import ImportedJob, encoded, print_document, print_text, write_files
 from .access_options import ANYBODY, AccessOptions
 from .arguments import Flag
 from .flink_options import AS_READ, ReadingOptions, read_flink
-
-
-class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON document."""
-
-    schema: str = "netstack.import/1"
-    scenario: dict[str, Any]
-    notes: list[str]
-    measured: Measured
 
 
 def import_flink(
@@ -49,16 +37,15 @@ def import_flink(
     imported = read_flink(access.cluster(url), job, options)
     scenario = imported.scenario
     text = scenario_toml(scenario, _comments(imported))
-    document = Document(
-        scenario=scenario_document(scenario), notes=imported.notes, measured=imported.measured
+    document = encoded(
+        ImportedJob(scenario=scenario_document(scenario), notes=imported.notes, measured=imported.measured)
     )
-    encoded = msgspec.json.encode(document)
     if out is not None:
-        write_files(out, {f"{scenario.name}.toml": text.encode(), f"{scenario.name}.json": encoded})
+        write_files(out, {f"{scenario.name}.toml": text.encode(), f"{scenario.name}.json": document})
     if json:
-        write_json(encoded)
+        print_document(document)
     elif out is None:
-        sys.stdout.write(text)
+        print_text(text)
     return 0
 
 

@@ -19,8 +19,9 @@ from ..emulating import heard_by_trio
 from ..errors import OutputError, UsageError
 from ..extras import require
 from ..files.reading import one_line
+from ..files.writing import prepare_file
 from ..flink import Answers, Imported, Recorder, Recording, import_scenario
-from ..report.output import prepare_file, say
+from ..present.console import print_line, say
 from ..state.stores import table_stores
 from .access_options import ANYBODY, AccessOptions
 from .arguments import AllowCode, Flag, Several, Whole, problems_of
@@ -207,7 +208,7 @@ def _serve(server: LabServer, port: int, *, browser: bool) -> None:
 
 
 def _ready_at(address: str, *, browser: bool) -> None:
-    print(address, flush=True)
+    print_line(address)
     say("netstack lab: open this address; Ctrl-C ends the lab")
     if browser:
         webbrowser.open(address)

@@ -31,8 +31,8 @@ from netstack import (
 
 from ..errors import UsageError
 from ..files.reading import load_scenario, one_line
-from ..report.output import say, to_stderr
-from ..report.progress import activity
+from ..present.console import say, to_stderr
+from ..present.progress import activity
 from ..runs.scenario_runs import open_sources, reads_paths
 from .arguments import Flag
 

@@ -1,4 +1,4 @@
-"""The command ``netstack run``: a scenario in, what was measured out."""
+"""The command ``netstack run``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from netstack import (
     distribution_notices,
     distribution_problems,
     task_managers,
-    to_json,
 )
 
 from ..analysis.wording import counted
@@ -31,9 +30,11 @@ from ..emulating import emulate
 from ..errors import UsageError
 from ..extras import require
 from ..files.reading import one_line
-from ..report.output import PAGE, prepare_folder, say, to_stderr, to_stdout, write_json
-from ..report.progress import Report, progress
-from ..report.run_text import TracePrinter, print_result
+from ..files.writing import prepare_folder
+from ..present.console import PAGE, say, to_stderr
+from ..present.documents import present
+from ..present.progress import Report, progress
+from ..present.run import TracePrinter, print_result
 from .arguments import AllowCode, Flag, Whole, command_line
 from .exit_status import FAILED, failure_text
 from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
@@ -56,7 +57,7 @@ class PlaceOptions:
 
 
 IN_VIRTUAL_TIME = PlaceOptions()
-"""How a scenario runs unless told otherwise: in this process."""
+"""In this process, in virtual time."""
 
 
 def run(
@@ -94,12 +95,12 @@ def run(
     result = _run(scenario, file, begin, place, printer)
     try:
         if out is not None:
-            _write_report(out, result)
-    finally:  # a report that cannot be written costs nobody the result
-        if json:
-            write_json(to_json(result))
-        else:
-            print_result(result, to_stdout())
+            from ..present.pages import write_report  # here, since altair takes a while to import
+
+            page, *_ = write_report(out, {result.scenario.name: result}, command=command_line())
+            say(f"wrote {page}")
+    finally:  # the result is printed even if the report cannot be written
+        present(result, print_result, json=json)
     if result.failure is not None:
         say(failure_text(result))
     return 0 if result.failure is None else FAILED
@@ -112,7 +113,7 @@ def _run(
     place: PlaceOptions,
     trace: TracePrinter | None,
 ) -> Result:
-    """Run it where it is to run; a job that failed for good has a result too."""
+    """Run a scenario in the given place; a job that failed for good has a result too."""
     with checkpoints_of(scenario, file, begin) as (storage, initial):
         try:
             if place.on_spark:
@@ -139,7 +140,7 @@ def _run(
 
 
 def _progress(scenario: Scenario) -> AbstractContextManager[Report]:
-    """How far a run is, from its first second on: where nobody looks on, a line says what takes a while."""
+    """Show the progress of a run; without a terminal, a line announces a long build."""
     console = to_stderr()
     channels = sum(map(partial(_channels, scenario), scenario.edges))
     building = f"building {channels:,} channels" if channels > _MANY_CHANNELS else "building"
@@ -163,15 +164,15 @@ def _on_spark(
     storage: FileLayout | None,
     initial: InitialCheckpoint | None,
 ) -> Result:
-    """Run a scenario on Spark, and say on stderr what a user should know.
+    """Run a scenario on Spark, with notices on stderr.
 
     Raises:
-        JobFailedError: the job failed for good.
-        ScenarioError: it is not possible there, a source cannot be read, or Spark has no room for it.
+        JobFailedError: The job failed for good.
+        ScenarioError: The scenario cannot run there, a source cannot be read, or Spark has too few slots.
     """
-    # Here, since few runs need what it takes a while to import.
+    # Here, since few runs need these modules.
+    from ..present.shuffle import job_progress
     from ..spark.distributed.spark_run import run_on_spark
-    from .spark_progress import job_progress
 
     problems = list(distribution_problems(scenario))
     if problems:
@@ -194,11 +195,3 @@ def _on_spark(
             )
     except SourceError as error:
         raise ScenarioError([f"{file}: {one_line(error)}"]) from None
-
-
-def _write_report(folder: Path, result: Result) -> None:
-    # Here, since what draws takes a while to import.
-    from ..report.run_report import write_report
-
-    page, *_ = write_report(folder, {result.scenario.name: result}, command=command_line())
-    say(f"wrote {page}")

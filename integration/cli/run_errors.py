@@ -1,4 +1,4 @@
-"""What may go wrong once a command runs, and what is said of it; imports all that a run consists of."""
+"""Errors of a running command as lines on stderr; imports all modules of a run."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from netstack import InputError, JobFailedError, SourceError
 
 from ..errors import MissingExtraError, OutputError, WorkerError
 from ..files.reading import one_line
-from ..report.output import say
-from .arguments import problems_of
+from ..present.console import say
+from .arguments import problems_of, with_options
 from .exit_status import BROKEN_PIPE, FAILED, MISTAKE, failure_text
 
 
 def report(error: BaseException) -> int:
-    """Say what went wrong and return the exit status; what is a defect of ours is raised again."""
+    """Report an error on stderr and return the exit status; raise an unexpected one again."""
     match error:
         case BrokenPipeError():
-            _drop_stdout()  # whoever read has gone
+            _drop_stdout()  # the reader has gone
             return BROKEN_PIPE
         case JobFailedError():
             say(failure_text(error.result))
             return FAILED
         case InputError():
             for problem in problems_of(error):
-                say(problem)
+                say(with_options(problem))
         case MissingExtraError():
             say(str(error))
         case InsufficientBuffers() | OutputError() | SourceError() | WorkerError():
-            say(f"netstack: {one_line(error)}")
+            say(with_options(f"netstack: {one_line(error)}"))
         case MemoryError() | OSError(errno=errno.ENOMEM):
             say("netstack: not enough memory; netstack size says what a job needs")
         case OSError():

@@ -1,4 +1,4 @@
-"""The command ``netstack savepoint``: asks a job that runs for one."""
+"""The command ``netstack savepoint``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from netstack import SavepointRequest, StorageError
 
 from ..errors import UsageError
 from ..files.reading import one_line
-from ..report.output import to_stderr, to_stdout
-from ..report.progress import activity
+from ..present.console import print_line, shown, to_stderr
+from ..present.progress import activity
 from .arguments import Flag
 
 
@@ -48,5 +48,5 @@ def savepoint(
             location = RequestFolder(directory).ask(request, tell)
     except StorageError as error:
         raise UsageError([f"netstack savepoint: {one_line(error)}"]) from None
-    to_stdout().print(location, highlight=False, soft_wrap=True)
+    print_line(shown(location))
     return 0

@@ -1,13 +1,12 @@
-"""The command ``netstack schema``: what editors check scenario files by."""
+"""The command ``netstack schema``."""
 
 from __future__ import annotations
-
-import msgspec
 
 from netstack import scenario_schema
 
 from ..files.shipped import shipped
-from ..report.output import indented, write_json
+from ..present.console import print_line
+from ..present.documents import indented, print_document
 from .arguments import Flag
 
 SCHEMA_FILE = "share/netstack/scenario.schema.json"
@@ -24,12 +23,12 @@ def schema(*, path: Flag = False) -> int:
         path: Print where the schema is installed instead.
     """
     if path:
-        print(shipped(SCHEMA_FILE))
+        print_line(str(shipped(SCHEMA_FILE)))
     else:
-        write_json(schema_file().rstrip(b"\n"))
+        print_document(schema_file().rstrip(b"\n"))
     return 0
 
 
 def schema_file() -> bytes:
-    """Return the schema as its file has it."""
-    return indented(msgspec.json.encode(scenario_schema()))
+    """Return the contents of the schema's file."""
+    return indented(scenario_schema())

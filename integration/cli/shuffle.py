@@ -1,14 +1,10 @@
-"""The commands ``netstack shuffle`` and ``netstack package``.
-
-The one: a file in, a shuffled one out, and what the shuffle cost each task. The other: what Spark's executors
-need for it, in a file.
-"""
+"""The commands ``netstack shuffle`` and ``netstack package``."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from netstack import SourceError, split_assignment
 
-from ..analysis.wording import digits, milliseconds, size
+from ..analysis.wording import size
 from ..errors import OutputError, ShuffleError, ShuffleWarning, UsageError
 from ..extras import require
-from ..report.output import fits, require_place, say, to_stderr, to_stdout, write_json
-from ..report.progress import activity
+from ..files.writing import require_place
+from ..present.console import say, to_stderr
+from ..present.documents import Shuffled, present
+from ..present.progress import activity
+from ..present.shuffle import print_shuffle, shuffle_progress
 from ..spark.causes import resource_problem
 from ..spark.files import count_rows, has_scheme, require_columns, require_new_path, require_path, write_files
 from ..spark.interrupts import held_interrupts, run_cancellable
@@ -44,7 +39,6 @@ from ..spark.spark_errors import is_from_spark, one_line
 from ..spark.task_notes import task_notes
 from ..spark.workers import send_packages, write_package
 from .arguments import Flag, Settings, Several, Whole, require_some
-from .spark_progress import shuffle_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,13 +46,13 @@ if TYPE_CHECKING:
 Format = Literal["parquet", "csv", "json"]
 
 SPARK_OPTION = "spark."
-"""How the names of Spark's options begin."""
+"""Prefix of Spark's options."""
 
 TASK_CORES = "spark.task.cpus"
-"""The option of Spark's by which a task takes several slots."""
+"""Spark's option for the slots of a task."""
 
 SLOTS_PER_CORE = 4
-"""Slots of this machine's own Spark, so that a few more partitions than cores still have a task each."""
+"""Most slots of a local Spark per core, so that a few more partitions than cores have a task each."""
 
 _OPTIONS = {
     "num_partitions": "--partitions",
@@ -68,37 +62,11 @@ _OPTIONS = {
 """Arguments of `shuffle_frame` with which lines begin, and what they are on the command line."""
 
 _CONFIG = "config: "
-"""How lines about options of Flink's begin."""
-
-LEGEND = (
-    "sent, received: on the wire. stalls: how often a channel with data had no credit. blocked: how long, "
-    "added up over channels. buffers: most network memory in use. worker: most memory of the Python process."
-)
-
-MILLION = 1_000_000
-"""From here on a cell has three digits and M: with all digits a row would not fit."""
-
-_Total = Callable[[Sequence[float]], float]
-
-
-class ShuffleDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What was shuffled, and what each task counted."""
-
-    schema: str = "netstack.shuffle/1"
-    input: str
-    output: str
-    keys: list[str]
-    partitions: int
-    ship: Ship
-    partitioner: Partitioner
-    wall_seconds: float = 0.0
-    """Duration of the Spark job that read, shuffled and wrote."""
-    tasks: list[dict[str, Any]] = []
-    """By partition: the columns of `integration.spark.shuffle_statistics`."""
+"""Prefix of messages about Flink's options."""
 
 
 class Options(NamedTuple):
-    """What ``--set`` gives, by whom it is for."""
+    """Assigned options by their owner."""
 
     spark: dict[str, str]
     flink: dict[str, str]
@@ -107,7 +75,7 @@ class Options(NamedTuple):
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingOptions:
-    """Which rows go where, and what moves them."""
+    """The partitions of rows, and their transport."""
 
     ship: Ship = "hash"
     """How rows are dealt out."""
@@ -155,7 +123,7 @@ def shuffle(
     require_new_path(output)
     if not has_scheme(output):
         require_place(Path(output).expanduser())
-    wanted = ShuffleDocument(
+    wanted = Shuffled(
         input=input,
         output=output,
         keys=list(key),
@@ -165,16 +133,11 @@ def shuffle(
     )
     options = read_assignments(routing.settings)
     done = _shuffled(wanted, format, routing, options)
-    if json:
-        write_json(msgspec.json.encode(done))
-    else:
-        print_shuffle(done, to_stdout())
+    present(done, print_shuffle, json=json)
     return 0
 
 
-def _shuffled(
-    wanted: ShuffleDocument, format: Format | None, routing: RoutingOptions, options: Options
-) -> ShuffleDocument:
+def _shuffled(wanted: Shuffled, format: Format | None, routing: RoutingOptions, options: Options) -> Shuffled:
     """Do what is wanted, in a Spark of this command's own unless one runs already."""
     with _said_in_a_line(wanted.output):
         _check(wanted, routing, options)
@@ -183,20 +146,20 @@ def _shuffled(
             rows = _rows_out(wanted, format)
             with task_notes(session) as notes, shuffle_progress(session, notes, rows, to_stderr()) as look:
 
-                def work() -> ShuffleDocument:
+                def work() -> Shuffled:
                     notes.ask(session)
                     return _run(session, wanted, format, routing, options.flink)
 
                 return run_cancellable(session, work, look)
 
 
-def _rows_out(wanted: ShuffleDocument, format: Format | None) -> int | None:
+def _rows_out(wanted: Shuffled, format: Format | None) -> int | None:
     """How many rows all partitions will have together; None: nobody has counted them."""
     rows = count_rows(wanted.input, format)
     return rows if rows is None or wanted.ship != "broadcast" else rows * wanted.partitions
 
 
-def _check(wanted: ShuffleDocument, routing: RoutingOptions, options: Options) -> None:
+def _check(wanted: Shuffled, routing: RoutingOptions, options: Options) -> None:
     """Find mistakes before Spark starts, which takes a while."""
     bounds = routing.bound or None
     check_arguments(wanted.keys, wanted.ship, wanted.partitioner, bounds, wanted.partitions)
@@ -222,11 +185,11 @@ def _master(master: str | None, partitions: int) -> str:
 
 def _run(
     session: SparkSession,
-    wanted: ShuffleDocument,
+    wanted: Shuffled,
     format: str | None,
     routing: RoutingOptions,
     options: Mapping[str, str],
-) -> ShuffleDocument:
+) -> Shuffled:
     tasks = require_slots(session, wanted.partitions)
     started = perf_counter()
     frame = shuffle_frame(
@@ -327,57 +290,6 @@ def _typed_names(line: str) -> str:
         if line.startswith(name):
             return option + line.removeprefix(name)
     return line
-
-
-def _count(number: float) -> str:
-    return f"{number:,}" if number < MILLION else f"{digits(number / MILLION)} M"
-
-
-_COLUMNS: tuple[tuple[str, str, Callable[[float], str], _Total], ...] = (
-    ("rows in", "rows_read", _count, sum),
-    ("rows out", "rows", _count, sum),
-    ("sent", "bytes_sent", size, sum),
-    ("received", "bytes_received", size, sum),
-    ("stalls", "credit_stalls", _count, sum),
-    ("blocked", "credit_blocked_s", lambda seconds: milliseconds(1000 * seconds), sum),
-    ("buffers", "peak_network_memory_bytes", size, max),
-    ("worker", "worker_memory_bytes", size, max),
-)
-"""Heading, statistic, how it is written, and what all tasks come to."""
-
-
-def print_shuffle(document: ShuffleDocument, console: Console) -> None:
-    """Print what was done, and a row for each task; the last one is their sum, of memory the most."""
-    console.print(Text(document.output, "bold"), soft_wrap=True)
-    console.print(_line(document), highlight=False)
-    console.print()
-    table = _table(document.tasks)
-    if not fits(table, console):
-        table.padding = (0, 0)
-    console.print(table)
-    console.print(LEGEND, style="dim", highlight=False)
-
-
-def _line(document: ShuffleDocument) -> str:
-    rows = sum(task["rows_read"] for task in document.tasks)
-    how = f"{document.ship} by {', '.join(document.keys)}" if document.keys else document.ship
-    rule = f", {document.partitioner.capitalize()}'s placement" if document.ship == "hash" else ""
-    seconds = document.wall_seconds
-    return f"{rows:,} rows into {document.partitions} partitions in {seconds:.2f} s: {how}{rule}"
-
-
-def _table(tasks: Sequence[dict[str, Any]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
-    for heading in ("", *(heading for heading, *_ in _COLUMNS)):
-        table.add_column(heading, justify="right")
-    for task in tasks:
-        cells = [written(task[name]) for _, name, written, _ in _COLUMNS]
-        table.add_row(str(task["partition"]), *cells)
-    if len(tasks) > 1:
-        table.add_section()
-        totals = [written(total([task[name] for task in tasks])) for _, name, written, total in _COLUMNS]
-        table.add_row("all", *totals)
-    return table
 
 
 def package(file: Path, /, *, libraries: Flag = False) -> int:

@@ -25,10 +25,12 @@ from netstack import (
 from ..errors import UsageError
 from ..extras import require
 from ..files.reading import one_line
-from ..report.budget_text import print_plan
-from ..report.output import indented, prepare_folder, say, to_stderr, to_stdout, write_files, write_json
-from ..report.progress import progress
-from ..report.sizing_text import print_size
+from ..files.writing import prepare_folder
+from ..present.budget_text import print_plan
+from ..present.console import say, to_stderr, to_stdout
+from ..present.documents import indented, print_document, write_files
+from ..present.progress import progress
+from ..present.sizing_text import print_size
 from ..sizing.budget import BudgetPlan, most_runs, plan_budget, planned_scenario
 from ..sizing.check import RUNS, JobCheck, check_job
 from ..sizing.job_size import LENGTH_BYTES, JobSize, size_job
@@ -229,11 +231,10 @@ def _budget(text: str, scenario: Scenario) -> int:
 
 
 def _show(report: SizeReport, json: bool, out: Path | None, files: Mapping[str, bytes]) -> None:
-    document = msgspec.json.encode(report)
     if out is not None:
-        write_files(out, {DOCUMENT: indented(document), **files})
+        write_files(out, {DOCUMENT: indented(report), **files})
     if json:
-        write_json(document)
+        print_document(msgspec.json.encode(report))
     elif report.plan is not None:
         print_plan(report.size, report.plan, to_stdout())
     else:

@@ -1,4 +1,4 @@
-"""The command ``netstack tune``: from a scenario, or a running job, to the debloat target to set."""
+"""The command ``netstack tune``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from cyclopts import Parameter
@@ -17,53 +16,35 @@ from netstack import OPTIONS, Scenario, parse_flink_duration, scenario_document
 
 from ..errors import UsageError
 from ..extras import require
-from ..report.output import PAGE, indented, prepare_folder, say, to_stderr, to_stdout, write_files, write_json
-from ..report.progress import duration_text, progress
-from ..report.tuning_text import print_recommendations
-from ..tuning.advise import AT_ONCE, SEEDS, Advice, RunPoints, advise
+from ..files.writing import prepare_folder
+from ..present.console import PAGE, say, to_stderr
+from ..present.documents import Tuning, indented, present, write_files
+from ..present.progress import duration_text, progress
+from ..present.tuning import print_tuning
+from ..tuning.advise import AT_ONCE, SEEDS, RunPoints, advise
 from ..tuning.axes import DEFAULT_TARGETS, Axis, read_axes
 from ..tuning.constraints import Constraints
 from ..tuning.durations import seconds_for
-from ..tuning.pitfalls import Pitfall, find_pitfalls
+from ..tuning.pitfalls import find_pitfalls
 from ..tuning.point_rows import FOLDER, PointRow
 from ..tuning.points import Point
-from ..tuning.recommend import Recommendation
-from ..tuning.reruns import with_trials
+from ..tuning.reruns import runs_to_show, with_trials
 from ..tuning.sweep import run_points
 from .access_options import ANYBODY, AccessOptions
-from .arguments import AllowCode, Flag, Settings, Several, Whole, command_line, read_quantity
+from .arguments import AllowCode, Flag, Settings, Several, Whole, command_line, read_quantity, with_options
 from .exit_status import FAILED
 from .flink_options import ReadingOptions, read_flink
 from .preparation import load_runnable
-
-SCHEMA = "netstack.tune/2"
-"""Names the layout of what ``--json`` prints."""
 
 _INTERVAL = {OPTIONS["checkpoint_interval_s"].name, *OPTIONS["checkpoint_interval_s"].former}
 
 DOCUMENT = "tuning.json"
 
 
-class TuneDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A sweep and what it says: what ``--json`` prints."""
-
-    schema: str = SCHEMA
-    command: str
-    scenario: dict[str, Any]
-    """What the sweep was made from, as a document; its run is as long as its checkpoints need."""
-    notes: list[str]
-    """What could not be read of a running job, where the scenario was read from one."""
-    recommendations: list[Recommendation]
-    """One for each combination of the axes other than the target."""
-    pitfalls: list[Pitfall]
-    points: list[PointRow]
-    """Without their results."""
-
-
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """Which job is tuned where it is not one of a file."""
+    """The job to tune, if it is not one of a file."""
 
     from_flink: str | None = None
     """Address of a Flink's REST API, or a recording of it, to read the job from in place of a file."""
@@ -84,7 +65,7 @@ class JobOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisOptions:
-    """What varies, and through which values."""
+    """Axes of the sweep and their values."""
 
     target: str = DEFAULT_TARGETS
     """Debloat targets, in Flink's syntax."""
@@ -126,7 +107,7 @@ class AxisOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintOptions:
-    """What a setting has to keep to."""
+    """Constraints on settings."""
 
     min_throughput: float = 0.99
     """Share of the present throughput that has to be left, in the mean over seeds."""
@@ -194,17 +175,33 @@ def tune(
     run = _runner(scenario.name, out, master)
     at_once = max(AT_ONCE, os.cpu_count() or 1)
     advice = advise(scenario, axes, constraints, run, seeds=seeds, at_once=at_once, planned=_announce)
-    document = _document(advice, notes)
+    scenario = advice.scenario
+    tuning = Tuning(
+        command=command_line(),
+        scenario=scenario_document(scenario),
+        notes=notes,
+        recommendations=[
+            msgspec.structs.replace(each, words=list(map(with_options, each.words)))
+            for each in (with_trials(found, advice.rows, scenario) for found in advice.recommendations)
+        ],
+        pitfalls=find_pitfalls(advice.rows),
+        points=[msgspec.structs.replace(row, result=None) for row in advice.rows],
+    )
     if out is not None:
-        _write(out, document, advice)
-    _show(document, advice.scenario.preset, json)
-    return FAILED if any(each.verdict == "none" for each in document.recommendations) else 0
+        from ..present.pages import write_tuning  # here, since altair takes a while to import
+
+        results = runs_to_show(tuning.recommendations[0], scenario, advice.rows)
+        page, *_ = write_tuning(out, tuning, scenario, results)
+        write_files(out, {DOCUMENT: indented(tuning)})
+        say(f"wrote {page}")
+    present(tuning, print_tuning, json=json)
+    return FAILED if any(each.verdict == "none" for each in tuning.recommendations) else 0
 
 
 def _scenario(
     file: Path | None, running: JobOptions, access: AccessOptions, allow_code: bool
 ) -> tuple[Scenario, list[str]]:
-    """The scenario of a file, or of a running job with what could not be read of it."""
+    """The scenario of a file, or of a running job with notes on what could not be read."""
     options = ReadingOptions(
         record_bytes=running.record_bytes,
         rate=running.rate,
@@ -222,31 +219,6 @@ def _scenario(
         raise UsageError([f"netstack tune: {only}; give that in place of a file, or leave them out"])
     access.refuse_without_address(f"{file} is a scenario")
     return load_runnable(file, allow_code=allow_code), []
-
-
-def _document(advice: Advice, notes: list[str]) -> TuneDocument:
-    scenario, rows = advice.scenario, advice.rows
-    return TuneDocument(
-        command=command_line(),
-        scenario=scenario_document(scenario),
-        notes=notes,
-        recommendations=[with_trials(each, rows, scenario) for each in advice.recommendations],
-        pitfalls=find_pitfalls(rows),
-        points=[msgspec.structs.replace(row, result=None) for row in rows],
-    )
-
-
-def _show(document: TuneDocument, preset: str, json: bool) -> None:
-    if json:
-        write_json(msgspec.json.encode(document))
-    else:
-        print_recommendations(
-            document.recommendations,
-            document.pitfalls,
-            to_stdout(),
-            preset=preset,
-            command=document.command,
-        )
 
 
 def _milliseconds(option: str, text: str | None) -> float | None:
@@ -275,16 +247,16 @@ def _runner(name: str, out: Path | None, master: str | None) -> RunPoints:
 
 
 def _import_late(out: Path | None) -> None:
-    """Import what is needed at the end, and takes a second."""
+    """Import the slow modules that are needed at the end."""
     importlib.import_module("scipy.special")
     if out is not None:
-        importlib.import_module("..report.tuning_report", __package__)
+        importlib.import_module("..present.pages", __package__)
 
 
 def _announce(
     scenario: Scenario, points: Sequence[Point], possible: Sequence[Point], tried: Sequence[PointRow]
 ) -> None:
-    """Say how much there is to do at least and at most, and how long that takes by what was tried."""
+    """Report the least and most number of emulations, and their time as estimated from earlier ones."""
     cores = os.cpu_count() or 1
     least, most = (seconds_for(each, tried) for each in (points, possible))
     time = "for an unknown time"
@@ -294,24 +266,3 @@ def _announce(
         f"{scenario.name}: {len(points)} to {max(len(points), len(possible))} emulations, {time} on {cores} "
         "cores; most where runs differ, and leave open which setting to take"
     )
-
-
-def _write(out: Path, document: TuneDocument, advice: Advice) -> None:
-    # Here, since what draws takes a while to import.
-    from ..report.tuning_report import Sweep, settings_graph, write_tuning_report
-    from ..tuning.reruns import runs_to_show
-
-    first, scenario = document.recommendations[0], advice.scenario
-    results = runs_to_show(first, scenario, advice.rows)
-    sweep = Sweep(
-        scenario=document.scenario,
-        recommendations=document.recommendations,
-        pitfalls=document.pitfalls,
-        points=len(advice.rows),
-        command=document.command,
-        notes=document.notes,
-        graph=settings_graph(scenario, first, results),
-    )
-    page, *_ = write_tuning_report(out, sweep, results)
-    write_files(out, {DOCUMENT: indented(msgspec.json.encode(document))})
-    say(f"wrote {page}")

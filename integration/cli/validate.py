@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-from rich.console import Console
-from rich.text import Text
-
 from ..extras import require
-from ..flink import Validation
+from ..files.writing import prepare_folder
 from ..flink import validate as judge
-from ..report.comparison_text import comparison_table, verdict
-from ..report.output import PAGE, prepare_folder, to_stderr, to_stdout, write_files, write_json
-from ..report.progress import progress
+from ..present.comparison import print_validation
+from ..present.console import PAGE, to_stderr
+from ..present.documents import encoded, present, write_files
+from ..present.progress import progress
 from ..runs.scenario_runs import run_seeds
 from .access_options import ANYBODY, AccessOptions
 from .arguments import Flag, Whole, command_line, require_some
@@ -23,13 +20,6 @@ from .flink_options import AS_READ, ReadingOptions, read_flink
 SEEDS = 5
 
 DOCUMENT = "validation.json"
-
-LEGEND = (
-    "Flink: present figures of the job, times with their range over its checkpoints. "
-    "ours: median and range over seeds, predicted from its load and options. "
-    "ratio: ours by Flink's. allowed: the tolerance. "
-    "Times in ms, throughput in records/s."
-)
 
 
 def validate(
@@ -60,24 +50,10 @@ def validate(
     with progress("predicting", seeds, "runs", to_stderr()) as report:
         results = run_seeds([imported.scenario], seeds, done=report)[0]
     validation = judge(imported, results)
-    encoded = msgspec.json.encode(validation)
     if out is not None:
-        # Here: the libraries for charts take a while to import.
-        from ..report.validation_report import render_validation
+        from ..present.pages import render_validation  # here, since altair takes a while to import
 
         page = render_validation(validation, imported, results, command_line())
-        write_files(out, {DOCUMENT: encoded, PAGE: page.encode()})
-    if json:
-        write_json(encoded)
-    else:
-        print_validation(validation, to_stdout())
+        write_files(out, {DOCUMENT: encoded(validation), PAGE: page.encode()})
+    present(validation, print_validation, json=json)
     return 0 if validation.ok else FAILED
-
-
-def print_validation(validation: Validation, console: Console) -> None:
-    """Print prediction, measurement, ratio and verdict."""
-    console.print(Text(f"job {validation.job}, Flink {validation.flink}, {validation.url}", style="dim"))
-    console.print(comparison_table(validation.comparison))
-    console.print()
-    console.print(Text(LEGEND, style="dim"))
-    console.print(verdict([validation.comparison]))

@@ -224,8 +224,8 @@ def _refuse_code(document: Mapping[str, Any], file: Path) -> None:
     if isinstance(policy, str) and ":" in policy:
         raise FileError(
             [
-                f"{file}: policy: {policy!r} is code, and a file alone has none run; name it by --policy, "
-                "or give --allow-code for a file that you trust"
+                f"{file}: policy: {policy!r} is code, and a file alone has none run; name it by `policy`, "
+                "or give `allow_code` for a file that you trust"
             ]
         )
 

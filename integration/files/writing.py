@@ -1,4 +1,4 @@
-"""Files that a user gets: each appears whole, or what was there before stays as it was.
+"""Output files: each appears complete, or the file that was there before stays unchanged.
 
 A file is written beside its place, under a name that begins with a dot, and moved there when it is complete::
 
@@ -18,6 +18,8 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from ..errors import OutputError
 
 
 @contextmanager
@@ -62,6 +64,61 @@ def write_whole(files: Mapping[Path, bytes]) -> None:
             except OSError as error:
                 error.filename = str(path)
                 raise
+
+
+def write_outputs(files: Mapping[Path, bytes]) -> list[Path]:
+    """Write files, all of them or none, and return their paths.
+
+    Raises:
+        OutputError: A file cannot be written.
+    """
+    try:
+        write_whole(files)
+    except OSError as error:
+        raise OutputError(f"{error.filename}: cannot be written: {error.strerror}") from None
+    return list(files)
+
+
+def prepare_folder(folder: Path | None, *names: str) -> None:
+    """Make a folder for output before long work begins, and check that files of these names can be in it.
+
+    Raises:
+        OutputError: The folder cannot be made, no file can be made in it, or a name is taken by a folder.
+    """
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise OutputError(f"{folder}: no folder can be made there: it is a file") from None
+    except OSError as error:
+        raise OutputError(f"{folder}: no folder can be made there: {error.strerror}") from None
+    require_place(folder)
+    for name in names:
+        if (folder / name).is_dir():
+            raise OutputError(f"{folder / name}: is a folder, where a file would be written")
+
+
+def prepare_file(file: Path | None) -> None:
+    """Make the folder of an output file before long work begins, and check that the file can be in it.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    if file is not None and not is_device(file):
+        prepare_folder(file.parent, file.name)
+
+
+def require_place(path: Path) -> None:
+    """Check that files can be made in a folder, or in the nearest existing one above it; make none.
+
+    Raises:
+        OutputError: No file can be made there.
+    """
+    try:
+        require_writable(path)
+    except OSError as error:
+        raise OutputError(f"{path}: nothing can be written there: {error.strerror}") from None
 
 
 def require_writable(folder: Path) -> None:

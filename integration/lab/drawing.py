@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netstack import Scenario
 
-from ..report.graph_layout import laid_out
+from ..present.graph import laid_out
 from .page_messages import VertexShape
 
 _WIDTH, _HEIGHT = 160.0, 60.0

@@ -193,7 +193,7 @@ def _remedy(needed: Sequence[int | None]) -> str:
         return "More seeds or a longer duration would tell."
     if runs > MOST_RUNS_NAMED:
         return "It lies on the limit, for all that can be told; a limit that is not so near would decide it."
-    return f"About {runs} seeds would decide it (--seeds {runs}), or a limit that is not so near."
+    return f"About {runs} seeds would decide it (`seeds` {runs}), or a limit that is not so near."
 
 
 def _thin(*settings: TargetSummary) -> list[str]:
@@ -221,5 +221,5 @@ def left_out_text(left_out: Sequence[str], tried: Sequence[TargetSummary]) -> st
     share = f"{last.throughput_share.mean:.3f} of the throughput"
     return (
         f"Not run: {', '.join(left_out)}, since {last.target} leaves only {share}, and a shorter target "
-        "cannot leave more (--min-throughput 0 has all run)."
+        "cannot leave more (`min_throughput` 0 has all run)."
     )

@@ -4,7 +4,7 @@ Nothing here draws, and nothing here knows who does. A distribution that can sho
 points, which is also how pandas finds what draws its plots::
 
     [project.entry-points."netstack.views"]
-    Result = "integration.notebook.result_view:VIEW"
+    Result = "integration.present.notebook:RESULT"
 
 So a class of a lower layer is shown by a higher one, which is imported when somebody looks.
 """

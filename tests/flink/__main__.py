@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from integration.report.comparison_text import comparison_markdown, print_comparisons
-from integration.report.output import to_stdout
+from integration.present.comparison import comparison_markdown, print_comparisons
+from integration.present.console import to_stdout
 from netstack import InputError, Scenario
 
 from . import ordinary_jobs, policy_runs

@@ -19,11 +19,10 @@ from integration.analysis.comparison import compare
 from integration.analysis.result_differences import differences
 from integration.analysis.rules.diagnosis import Diagnosis, diagnose
 from integration.analysis.rules.observation import observations
-from integration.cli.diagnose import print_diagnosis
 from integration.files.reading import json_document
-from integration.report.comparison_text import comparison_markdown, print_comparisons
-from integration.report.run_text import print_result
-from integration.report.two_runs_report import print_differences
+from integration.present.comparison import comparison_markdown, print_comparisons, print_differences
+from integration.present.diagnosis import print_diagnosis
+from integration.present.run import print_result
 from netstack import InputError, Result, from_json, to_json
 
 from .door import Arguments, Door, refused

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from integration.analysis.window_figures import figures_of
-from integration.analysis.wording import milliseconds, per_second, percent
+from integration.analysis.wording import figure, milliseconds, per_second, percent
 from integration.cli.app import main
 from integration.files.reading import load_result
-from integration.report.comparison_text import figure
-from integration.report.tables import summary_table
+from integration.present.run import summary_table
 from netstack import Result, from_json
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from integration.analysis.checkpoint_times import (
 from integration.analysis.rules.checkpoints import phases
 from integration.analysis.rules.observation import observations
 from integration.analysis.window_figures import figures_of
-from integration.report.run_text import print_result
+from integration.present.run import print_result
 from integration.tuning.measures import measure
 from netstack import CheckpointResult, Result, VertexCheckpoint, emulate, read_scenario
 from tests.integration.sample_results import sample_result, sample_results

@@ -18,8 +18,8 @@ from integration.cli import exit_status
 from integration.cli.app import main
 from integration.errors import OutputError
 from integration.files.reading import load_result
-from integration.report.output import to_stdout
-from integration.report.run_text import MOST_INCIDENTS, print_head, print_incidents
+from integration.present.console import to_stdout
+from integration.present.run import MOST_INCIDENTS, print_head, print_incidents
 from netstack import CostModel, emulate, from_json
 from tests.integration.sample_results import unaligned_result
 
@@ -554,7 +554,7 @@ def test_a_report_that_cannot_be_written_costs_nobody_the_result(scenario, tmp_p
     def full(*_args, **_named):
         raise OutputError("short.json: cannot be written: No space left on device")
 
-    monkeypatch.setattr("integration.report.run_report.write_report", full)
+    monkeypatch.setattr("integration.present.pages.write_report", full)
     assert main(["run", str(scenario), "--out", str(tmp_path / "out")]) == 2
     printed = capsys.readouterr()
     assert "end to end" in printed.out

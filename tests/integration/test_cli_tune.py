@@ -14,7 +14,7 @@ import pytest
 from integration.cli import tune as command_tune
 from integration.cli.app import main
 from integration.cli.exit_status import INTERRUPTED
-from integration.report.output import WIDTH
+from integration.present.console import WIDTH
 from integration.tuning.advise import FIRST_SEEDS, PROBE_SEEDS, SEEDS
 from tests.integration.flink_cluster import replayed
 
@@ -254,5 +254,5 @@ def test_a_limit_for_checkpoints_that_are_never_taken_is_refused(
 
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no PNG, which takes longest and is looked at elsewhere."""
-    monkeypatch.setattr("integration.report.tuning_report.to_png", lambda chart: b"")
-    monkeypatch.setattr("integration.tuning.reruns.runs_to_show", lambda *arguments: {})
+    monkeypatch.setattr("integration.present.pages.to_png", lambda chart: b"")
+    monkeypatch.setattr("integration.cli.tune.runs_to_show", lambda *arguments: {})

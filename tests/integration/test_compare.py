@@ -21,7 +21,8 @@ from integration.analysis.comparison import (
     measure,
     tolerance,
 )
-from integration.report.comparison_text import comparison_markdown, figure, print_comparisons, verdict
+from integration.analysis.wording import figure
+from integration.present.comparison import comparison_markdown, print_comparisons, verdict
 from netstack import (
     CheckpointResult,
     Edge,

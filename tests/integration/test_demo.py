@@ -11,33 +11,30 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from integration import demo as flights
 from integration.analysis.window_figures import figures_of
-from integration.analysis.wording import compare
 from integration.cli import exit_status
 from integration.cli.app import main
-from integration.cli.demo import DemoDocument, print_demo
-from integration.demo import flights
-from integration.demo.checkpoint_modes import (
+from integration.demo import (
     ALIGNED,
     AT_LEAST_ONCE,
+    CONSUMER_BYTES_PER_S,
     DEBLOATED,
     MODES,
-    TIMED_OUT,
-    UNALIGNED,
-    ModesDocument,
-    compare_modes,
-)
-from integration.demo.main_job import (
-    CONSUMER_BYTES_PER_S,
     OFF,
     ON,
+    TIMED_OUT,
+    UNALIGNED,
     DemoSettings,
     demo_scenarios,
     measure_data,
     spark_source,
 )
-from integration.report.output import to_stdout
-from integration.report.tables import job_facts, summary_table
+from integration.present.console import to_stdout
+from integration.present.demo import compare_modes, print_demo
+from integration.present.documents import DemoModes, DemoRuns
+from integration.present.run import job_facts, summary_table
+from integration.present.sentences import compare
 from netstack import from_json, scenario_document, scenario_problems
 from tests.integration.sample_results import sample_results
 
@@ -182,7 +179,7 @@ def test_json_is_one_document_with_both_results(spark, rows, tmp_path, capsys):
 
     assert main(["demo", *arguments, "--json", "--seed", "7", "--target", "200 ms"]) == 0
 
-    document = msgspec.json.decode(capsys.readouterr().out, type=DemoDocument)
+    document = msgspec.json.decode(capsys.readouterr().out, type=DemoRuns)
     assert document.schema == "netstack.demo/1"
     off, on = (from_json(bytes(written)) for written in (document.off, document.on))
     assert document.finding == compare(figures_of(off), figures_of(on))
@@ -209,7 +206,7 @@ def modes(spark, tmp_path_factory):
     out.buffer = io.BytesIO()
     with redirect_stdout(out), redirect_stderr(err):
         assert main(["demo", "--modes", "--json", "--target", "500 ms", *arguments]) == 0
-    document = msgspec.json.decode(out.buffer.getvalue(), type=ModesDocument)
+    document = msgspec.json.decode(out.buffer.getvalue(), type=DemoModes)
     return folder / "report", document, err.getvalue()
 
 

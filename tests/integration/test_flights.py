@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.demo import flights
+from integration import demo as flights
 from netstack import SourceError
 
 
@@ -27,7 +27,7 @@ def test_the_flights_are_unpacked_once(cache: Path) -> None:
     with path.open() as file:
         header = file.readline().strip().split(",")
         assert sum(1 for _ in file) == 336_776
-    assert flights.KEY in header
+    assert flights.FLIGHTS_KEY in header
     unpacked = path.stat()
     assert flights.flights_csv() == path
     assert path.stat() == unpacked

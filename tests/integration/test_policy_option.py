@@ -11,7 +11,7 @@ import pytest
 
 from integration.cli.app import main
 from integration.files.reading import load_result, load_scenario
-from integration.report.run_report import write_report
+from integration.present.pages import write_report
 from integration.tuning.pitfalls import find_pitfalls
 from integration.tuning.point_rows import failed_row
 from integration.tuning.points import point_of

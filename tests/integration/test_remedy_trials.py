@@ -9,7 +9,7 @@ import pytest
 
 from integration.analysis.wording import milliseconds
 from integration.files.reading import load_scenario
-from integration.report.tuning_text import remedy_text
+from integration.present.tuning import remedy_text
 from integration.tuning.measures import measure
 from integration.tuning.point_rows import PointRow
 from integration.tuning.recommend import Recommendation, recommend

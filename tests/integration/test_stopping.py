@@ -121,7 +121,7 @@ def test_sigterm_ends_a_comparison_and_its_processes(scenario: Path, tmp_path: P
 IN_A_RUN = """
 import os, signal, sys
 from integration import stopping
-from integration.report import progress
+from integration.present import progress
 {before}
 def report(done):
     if done > 1:

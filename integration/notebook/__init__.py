@@ -1,1 +1,0 @@
-"""What results, comparisons, recommendations and imported jobs show in a notebook."""

@@ -1,0 +1,338 @@
+"""Charts of runs: panels on common scales, colours, and output as PNG, SVG or an altair chart.
+
+Up to `MOST_COLUMNS` runs stand side by side, more of them one below the other. Every chart over time shows
+the events of its jobs: a red rule for each fault, and a shade from a failure until the job runs again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from textwrap import wrap
+from typing import Any
+
+import altair as alt
+import vl_convert
+from msgspec import UNSET
+
+from netstack import Result
+
+from ..analysis.window_figures import WindowFigures, figures_of_runs
+from .console import shown
+from .sentences import down_times
+
+Row = dict[str, Any]
+"""One mark of a chart."""
+
+Results = Mapping[str, Result]
+"""Results by the name of the run."""
+
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart: the name of its file, its finding as the title, a note on reading it, and its specification.
+
+    Title and note are not part of the specification: a page breaks long lines, and Vega-Lite does not.
+    """
+
+    name: str
+    title: str
+    note: str
+    spec: Spec
+
+
+PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a7a00", "#6f5fb5")
+"""Colours that people of every colour vision tell apart (after Okabe and Ito), on white and on black."""
+
+NEUTRAL = "#808080"
+"""Colour of marks that belong to no subtask."""
+
+ALARM = "#d1242f"
+"""Colour of failures."""
+
+SHADE = 0.14
+"""Opacity of the shade of a job that is down."""
+
+PANEL_WIDTH = 400
+"""Width of one run's panel in a PNG, in pixels before its scale."""
+
+PANEL_GAP = 14
+
+_NARROWEST, _WIDER, _WIDEST = 1.5, 1.4, 4.5
+"""Pixels of the first subtask's line, how much wider each next line is, and the most added to the last."""
+
+TIME = "time (s)"
+"""Title of the time axis."""
+
+MOST_COLUMNS = 2
+"""Runs that stand side by side."""
+
+MAX_SUBTASKS = 8
+"""Subtasks of a vertex in a chart: the first ones."""
+
+MAX_EVENTS = 100
+"""Faults of a run in a chart, and failures: the first ones."""
+
+DOWN, FAULT = "down", "fault"
+"""Values of the field ``event``: the job is down; an injected fault."""
+
+SUBTASKS = tuple(f"subtask {index}" for index in range(MAX_SUBTASKS))
+"""Names of subtasks in legends."""
+
+VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+"""Version of Vega-Lite of the specifications."""
+
+PNG_SCALE = 2
+
+FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+"""Fonts of equal widths, since vl-convert measures text with one of its own."""
+
+
+def panels(
+    marks: Sequence[Any],
+    rows: list[Row],
+    results: Results,
+    *,
+    height: int,
+    row: str | None = None,
+    time: str = TIME,
+) -> Spec:
+    """Return the specification of a panel per run, and per value of the field `row` if runs are side by side.
+
+    Runs without rows have no panel. `marks` are layers that draw `rows`; `time` is the time axis's title.
+    """
+    runs = ordered(rows, "run", list(results))
+    values = ordered(rows, row, distinct(rows, row)) if row else []
+    side_by_side = len(results) <= MOST_COLUMNS
+    if row and side_by_side:
+        # Rows without a mark for missing panels, whose places others would take.
+        there = {(each["run"], each.get(row)) for each in rows}
+        rows = rows + [
+            {"run": run, row: value} for value in values for run in runs if (run, value) not in there
+        ]
+    events = event_rows({run: results[run] for run in runs}, row, values)
+    shades = (
+        alt.Chart()
+        .mark_rect(color=ALARM, opacity=SHADE)
+        .encode(
+            x=seconds(time), x2="until:Q", tooltip=["what:N", tip("t", "from (s)"), tip("until", "to (s)")]
+        )
+    )
+    faults = (
+        alt.Chart()
+        .mark_rule(color=ALARM, strokeWidth=1.5)
+        .encode(x=seconds(time), tooltip=["what:N", tip("t", "time (s)")])
+    )
+    layers = [
+        *_event_layer(DOWN, events, shades),
+        *(mark.transform_filter("!isValid(datum.event)") if events else mark for mark in marks),
+        *_event_layer(FAULT, events, faults),
+        *(
+            alt.Chart().mark_rule(strokeDash=[3, 3], color=NEUTRAL).encode(x=alt.datum(t))
+            for t in window_edges(results)
+        ),
+        _whole_run(results),
+    ]
+    width = PANEL_WIDTH if side_by_side and len(runs) > 1 else 2 * PANEL_WIDTH
+    facets = _side_by_side(runs, row, values) if side_by_side else {"row": _row("run", runs)}
+    layered = alt.layer(*layers).properties(width=width, height=height)
+    spec: Spec = layered.facet(**facets, data={"values": rows + events}, spacing=PANEL_GAP).to_dict()
+    return spec
+
+
+def _side_by_side(runs: list[str], row: str | None, values: list[str]) -> dict[str, Any]:
+    heading = alt.Header(labelAnchor="start") if len(runs) > 1 else None
+    facets: dict[str, Any] = {"column": alt.Column("run:N", sort=runs, title=None, header=heading)}
+    if row and len(values) > 1:
+        facets["row"] = _row(row, values)
+    return facets
+
+
+def _row(field: str, values: list[str]) -> alt.Row:
+    header = alt.Header(labelOrient="top", labelAnchor="start", labelFontWeight="normal", labelPadding=2)
+    return alt.Row(f"{field}:N", sort=values, title=None, header=header)
+
+
+def _event_layer(event: str, events: list[Row], mark: Any) -> list[Any]:
+    there = any(row["event"] == event for row in events)
+    return [mark.transform_filter(f"datum.event == '{event}'")] if there else []
+
+
+def _whole_run(results: Results) -> Any:
+    """An invisible layer that extends the time axis to the whole of the longest run."""
+    end = max(result.emulated_seconds for result in results.values())
+    scale = alt.Scale(domain=[0, end], nice=False)
+    return alt.Chart().mark_rule(opacity=0).encode(x=alt.XDatum(end, scale=scale))
+
+
+def ruler_note(results: Results) -> str:
+    """Return the meaning of the lines and shades of `panels` as sentences after a space, or nothing."""
+    notes = ""
+    if any(len(result.steady) > 1 for result in results.values()):
+        notes = " Dashed: what is measured begins and ends."
+    elif window_edges(results):
+        notes = " Dashed: measuring begins."
+    if any(result.faults for result in results.values()):
+        notes += " Red lines: faults."
+    restarts = [restart for result in results.values() for restart in result.restarts]
+    if restarts:
+        whole = all(restart.tasks is UNSET for restart in restarts)
+        notes += " Shaded: the job is down." if whole else " Shaded: the job, or a part of it, is down."
+    return notes
+
+
+def seconds(title: str = TIME) -> alt.X:
+    """Return the time axis, for the field `t`."""
+    return alt.X("t:Q", title=title, axis=alt.Axis(grid=False, tickCount=6))
+
+
+def tip(field: str, title: str) -> alt.Tooltip:
+    """Return a number for a tooltip."""
+    return alt.Tooltip(f"{field}:Q", title=title)
+
+
+def colours(field: str, names: Sequence[str], palette: Sequence[str], symbol: str = "square") -> alt.Color:
+    """Return colours for the values of a field, with a legend above the chart."""
+    scale = alt.Scale(domain=list(names), range=list(palette[: len(names)]))
+    legend = alt.Legend(title=None, orient="top", symbolType=symbol)
+    if symbol == "stroke":
+        legend.symbolOpacity = 1  # as lines have, whatever the marks beside them have
+    return alt.Color(f"{field}:N", scale=scale, legend=legend)
+
+
+def subtask_colours(names: Sequence[str]) -> alt.Color:
+    """Return the colours of subtasks by name; other names are neutral."""
+    known = dict(zip(SUBTASKS, PALETTE, strict=True))
+    return colours("subtask", names, [known.get(name, NEUTRAL) for name in names], "stroke")
+
+
+def subtask_widths(names: Sequence[str]) -> alt.StrokeWidth:
+    """Return widths of subtasks' lines, so that coinciding ones can be seen if the widest is drawn first."""
+    step = min(_WIDER, _WIDEST / max(1, len(names) - 1))
+    widths = [_NARROWEST + step * place * (name in SUBTASKS) for place, name in enumerate(names)]
+    scale = alt.Scale(type="ordinal", domain=list(names), range=widths)
+    return alt.StrokeWidth("subtask:N", scale=scale, legend=None)
+
+
+def distinct(rows: list[Row], field: str) -> list[str]:
+    """Return the values of a field in order of appearance, ignoring rows without it."""
+    return list(dict.fromkeys(row[field] for row in rows if field in row))
+
+
+def ordered(rows: list[Row], field: str, names: Sequence[str]) -> list[str]:
+    """Return the names that are values of a field, in the order of `names`."""
+    values = set(distinct(rows, field))
+    return [name for name in names if name in values]
+
+
+def per_window(results: Results, text: Callable[[WindowFigures], str]) -> str:
+    """Return a text for each run and window, as "32.0 KiB (off), 5.10 KiB (on)"."""
+    texts = {label: text(findings) for label, findings in figures_of_runs(results).items()}
+    if len(texts) == 1:
+        return next(iter(texts.values()))
+    return ", ".join(f"{value} ({label})" for label, value in texts.items())
+
+
+def event_rows(results: Results, field: str | None = None, values: Sequence[str] = ()) -> list[Row]:
+    """Return rows ``run, event, t, what``, and ``until`` of a job that was down: the events of the jobs.
+
+    Each is repeated for every value of `field`, if panels stand for its values.
+    """
+    copies: list[Row] = [{field: value} for value in values] if field and values else [{}]
+    rows = []
+    for run, result in results.items():
+        events: list[Row] = []
+        for restart, (since, until) in zip(result.restarts, down_times(result), strict=True):
+            part = "" if restart.tasks is UNSET else f"{', '.join(restart.tasks)} "
+            events.append({"event": DOWN, "t": since, "until": until, "what": f"{part}down: {restart.cause}"})
+        del events[MAX_EVENTS:]
+        events += [{"event": FAULT, "t": fault.t, "what": fault.what} for fault in result.faults[:MAX_EVENTS]]
+        rows += [{"run": run} | event | copy for event in events for copy in copies]
+    return rows
+
+
+def window_edges(results: Results) -> list[float]:
+    """Return the times at which windows begin, and end if a run has several, in seconds."""
+    windows = [steady for result in results.values() for steady in result.steady]
+    edges = {steady.from_s for steady in windows}
+    if any(len(result.steady) > 1 for result in results.values()):
+        edges |= {steady.to_s for steady in windows}
+    ends = {result.emulated_seconds for result in results.values()}
+    return sorted(edges - ends - {0.0})
+
+
+_PNG_CONFIG = {
+    "font": FONT,
+    "background": "white",
+    "padding": 16,
+    "title": {"fontSize": 17, "subtitleFontSize": 13, "subtitleColor": "#555", "offset": 14},
+    "axis": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "gridColor": "#e6e6e6"},
+    "axisY": {"minExtent": 34, "maxExtent": 34},
+    "header": {"labelFontSize": 13, "labelFontWeight": "bold"},
+    "legend": {"labelFontSize": 12, "symbolStrokeWidth": 3},
+    "view": {"stroke": "#ccc"},
+}
+"""Look of a PNG; a page has configurations of its own, for light and for dark."""
+
+_PAGE = "currentColor"
+
+_SVG_CONFIG = {
+    "background": None,
+    "font": FONT,
+    "title": {
+        "color": _PAGE, "subtitleColor": _PAGE, "anchor": "start", "fontSize": 14, "subtitleFontSize": 11
+    },
+    "axis": {
+        "labelColor": _PAGE, "titleColor": _PAGE, "titleFontWeight": "normal", "domainColor": _PAGE,
+        "tickColor": _PAGE, "gridColor": _PAGE, "gridOpacity": 0.15,
+    },
+    "header": {"labelColor": _PAGE, "titleColor": _PAGE},
+    "legend": {"labelColor": _PAGE, "titleColor": _PAGE},
+    "text": {"color": _PAGE},
+    "view": {"stroke": _PAGE, "strokeOpacity": 0.3},
+}  # fmt: skip
+"""Look of an SVG: the colours of the page around it."""
+
+_SCALED = "max-width: 100%; height: auto; overflow: visible"
+
+_ID = re.compile(r'(?<= id=")[^"]+(?=")')
+
+
+def to_png(chart: Chart, *, scale: float = PNG_SCALE) -> bytes:
+    """Return a chart, with its title, as a PNG on white."""
+    spec = drawable(_titled(chart, note_width=130, anchor="start"))
+    return vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale, config=_PNG_CONFIG)
+
+
+def to_altair(chart: Chart) -> Any:
+    """Return a chart, with its title, as an altair chart."""
+    return alt.Chart.from_dict(_titled(chart))
+
+
+def to_svg(chart: Chart) -> str:
+    """Return a chart, with its title, as an SVG element that scales with the page."""
+    svg = vl_convert.vegalite_to_svg(drawable(_titled(chart)), vl_version=VEGA_LITE, config=_SVG_CONFIG)
+    digest = sha256(svg.encode()).hexdigest()[:12]
+    for name in dict.fromkeys(_ID.findall(svg)):  # no other SVG in the same notebook may have these ids
+        unique = f"{digest}-{name}"
+        svg = svg.replace(f' id="{name}"', f' id="{unique}"').replace(f"#{name})", f"#{unique})")
+        svg = svg.replace(f'href="#{name}"', f'href="#{unique}"')
+    return svg.replace("<svg ", f'<svg style="{_SCALED}" ', 1)
+
+
+def _titled(chart: Chart, note_width: int = 100, **title: str) -> Spec:
+    lines = {"text": wrap(chart.title, 100), "subtitle": wrap(chart.note, note_width)}
+    return chart.spec | {"title": lines | title}
+
+
+def drawable(value: Any) -> Any:
+    """Return a specification with control characters shown: an SVG cannot contain them."""
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, list):
+        return [drawable(each) for each in value]
+    return {key: drawable(each) for key, each in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,191 @@
+"""Comparisons on a terminal and as Markdown: with a real Flink, of a prediction, and of two results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.table import Column
+from rich.text import Text
+
+from ..analysis.comparison import Comparison, Row, Spread
+from ..analysis.result_differences import FigureDifference, ResultDifferences
+from ..analysis.window_figures import QUANTITIES
+from ..analysis.wording import NOTHING, figure, ratio, size, size_in, size_unit
+from .console import WIDTH
+from .tables import BEFORE, BOTH, TIGHT, figures
+
+if TYPE_CHECKING:
+    from ..flink.watch import Validation
+
+LEGEND = (
+    "Medians, with ranges over Flink's repetitions and over our seeds. ok: within what is allowed. "
+    "seeds: Flink's number lies within our range, widened by 10 %. flink: ours lies within Flink's range."
+)
+UNITS = "Times in ms, throughput in records/s. "
+
+VALIDATION_LEGEND = (
+    "Flink: what the job shows now, times with their range over its checkpoints. "
+    "ours: median and range over seeds, predicted from its load and options. "
+    "ratio: ours by Flink's. allowed: how far apart they may be. "
+    "Times in ms, throughput in records/s."
+)
+
+DIFFERENCES_LEGEND = (
+    "Of the last window of each; difference: the second less the first; ratio: the second by the first."
+)
+
+_VERDICTS = {
+    "tolerance": "ok",
+    "our range": "seeds",
+    "Flink's range": "flink",
+    "outside": "OUTSIDE",
+}
+
+_PIECE = re.compile(r"[^.-]+[.-]*|[.-]+")
+
+_TEXTS = {quantity.name: quantity.text for quantity in QUANTITIES}
+
+
+def print_comparisons(comparisons: Sequence[Comparison], console: Console, sides: Sequence[str] = ()) -> None:
+    """Print the table of each comparison, a legend, and the number of values outside.
+
+    `sides` name the two sides of each comparison, if given.
+    """
+    for place, comparison in enumerate(comparisons):
+        if sides:
+            console.print(Text(sides[place], style="dim", overflow="fold"))
+        console.print(comparison_table(comparison))
+        console.print()
+    console.print(Text(UNITS + LEGEND, style="dim"))
+    console.print(verdict(comparisons))
+
+
+def print_validation(validation: Validation, console: Console) -> None:
+    """Print the prediction for a running Flink job beside its measurements."""
+    console.print(Text(f"job {validation.job}, Flink {validation.flink}, {validation.url}", style="dim"))
+    console.print(comparison_table(validation.comparison))
+    console.print()
+    console.print(Text(VALIDATION_LEGEND, style="dim"))
+    console.print(verdict([validation.comparison]))
+
+
+def comparison_table(comparison: Comparison) -> Group:
+    """Return the table of one scenario: medians, with ranges where there are several runs."""
+    heads = [Column(head) for head in ("", "Flink", "ours")]
+    heads += [Column(head, justify="right") for head in ("ratio", "allowed")]
+    table = figures([*heads, Column("")], padding=TIGHT)
+    for subject, rows in groupby(comparison.rows, key=lambda row: (row.window, row.vertex)):
+        table.add_row(Text(" ".join(subject).strip(), style="bold"))
+        for row in rows:
+            table.add_row(f" {row.quantity}", *_cells_with_units(row), style="" if row.ok else "bold red")
+    seeds = ", ".join(map(str, comparison.seeds))
+    title = Text(f"{comparison.scenario}   (seed{'s' * (len(comparison.seeds) > 1)} {seeds})", style="bold")
+    return Group(title, table)
+
+
+def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
+    """Return one Markdown table of all scenarios, with legend and verdict below."""
+    head = ("scenario", "window", "vertex", "quantity", "Flink", "ours", "ratio", "allowed", "")
+    lines = [_line(head), _line("---" for _ in head)]
+    for comparison in comparisons:
+        for row in comparison.rows:
+            subject = (comparison.scenario, row.window, row.vertex, f"{row.quantity}, {row.unit}")
+            cells = list(cells_of(row))
+            if not row.ok:
+                cells[-1] = f"**{cells[-1].lower()}**"
+            lines.append(_line((*subject, *cells)))
+    return "\n".join([*lines, "", LEGEND, "", verdict(comparisons), ""])
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def verdict(comparisons: Sequence[Comparison]) -> str:
+    """Return the number of values outside their tolerance, as a sentence."""
+    rows = [row for comparison in comparisons for row in comparison.rows]
+    outside = sum(not row.ok for row in rows)
+    scenarios = "1 scenario" if len(comparisons) == 1 else f"{len(comparisons)} scenarios"
+    if not outside:
+        return f"All {len(rows)} numbers of {scenarios} are inside the tolerance."
+    return f"{outside} of {len(rows)} numbers of {scenarios} are outside the tolerance."
+
+
+def cells_of(row: Row) -> Iterator[str]:
+    """Yield the texts of a row after its name: Flink's value, ours, ratio, tolerance and verdict."""
+    yield _spread(row.flink)
+    yield "none" if row.ours is None else _spread(row.ours)
+    yield "" if row.ratio is None else f"{row.ratio:.2f}"
+    yield figure(row.tolerance)
+    yield _VERDICTS[row.why]
+
+
+def _cells_with_units(row: Row) -> Iterator[str]:
+    """Yield `cells_of` with units on sizes; the legend has the units of other values."""
+    flink, ours, by, tolerance, why = cells_of(row)
+    if row.unit != "bytes":
+        yield from (flink, ours, by, tolerance, why)
+        return
+    yield _size_spread(row.flink)
+    yield ours if row.ours is None else _size_spread(row.ours)
+    yield from (by, size(row.tolerance), why)
+
+
+def _spread(spread: Spread) -> str:
+    if spread.least == spread.most:
+        return figure(spread.median)
+    return f"{figure(spread.median)} ({figure(spread.least)}-{figure(spread.most)})"
+
+
+def _size_spread(spread: Spread) -> str:
+    """A median of bytes, and the range in its unit."""
+    if spread.least == spread.most:
+        return size(spread.median)
+    unit = size_unit(spread.median)
+    return f"{size(spread.median)} ({size_in(unit, spread.least)}-{size_in(unit, spread.most)})"
+
+
+def print_differences(differences: ResultDifferences, console: Console) -> None:
+    """Print the figures of two results, and the settings that differ."""
+    console.print(Text(f"first: {differences.first}\nsecond: {differences.second}", style="bold"))
+    least = 12 if console.width >= WIDTH else 0
+    heads = [
+        Column(head, justify="right", min_width=least) for head in ("first", "second", "difference", "ratio")
+    ]
+    rows = [(figure.quantity, *figure_cells(figure)) for figure in differences.figures]
+    console.print(figures(["", *heads], rows, padding=BEFORE, edge=False))
+    console.print(Text(DIFFERENCES_LEGEND, style="dim"))
+    console.print()
+    if not differences.settings:
+        console.print("Both have the same settings.")
+        return
+    width = min(max(len(setting.key) for setting in differences.settings), console.width // 2)
+    settings = figures(
+        [Column("set otherwise", width=width), Column("first"), Column("second")], padding=BOTH, edge=False
+    )
+    for setting in differences.settings:
+        cells = (_broken(setting.key, width), setting.first or NOTHING, setting.second or NOTHING)
+        settings.add_row(*(Text(cell, overflow="fold") for cell in cells))
+    console.print(settings)
+
+
+def figure_cells(figure: FigureDifference) -> tuple[str, str, str, str]:
+    """Return both values, their difference with its sign, and their ratio."""
+    text, by = _TEXTS[figure.quantity], figure.difference
+    sign = "" if by is None or text(abs(by)) == text(0) else "-" if by < 0 else "+"
+    difference = f"{sign}{text(None if by is None else abs(by))}"
+    return text(figure.first), text(figure.second), difference, ratio(figure.ratio)
+
+
+def _broken(key: str, width: int) -> str:
+    """A key on lines of a width, broken after dots and hyphens if it has any."""
+    lines = [""]
+    for piece in _PIECE.findall(key):
+        if lines[-1] and len(lines[-1]) + len(piece) > width:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)

@@ -1,0 +1,86 @@
+"""Consoles for stdout and stderr, which show control characters instead of obeying them.
+
+The name of a vertex, a file or a server may contain anything. Sent to a terminal as it is, a name can move
+the cursor, change the window's title, or hide the text beside it. So control characters in texts appear as
+their codes, such as ``\\x1b``. The codes that rich adds for colours and bars are not part of a text and stay.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+PAGE = "report.html"
+"""Name of a page in the folder of a report."""
+
+WIDTH = 80
+"""Columns of the output where stdout is not a terminal."""
+
+# C0, delete and C1; line separators and characters that change the direction of writing; surrogates, which
+# Python uses for bytes of file names that are not UTF-8.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+_CONTROL_BUT_LAYOUT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters except tab and line feed, which layouts need."""
+
+_TRAILING_SPACES = re.compile(r" +$", re.MULTILINE)
+
+
+class Terminal(Console):
+    """A console that shows control characters, and writes no trailing spaces to anything but a terminal."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        """Print as `Console` does."""
+        if self.is_terminal:
+            super().print(*objects, **how)
+            return
+        with self.capture() as captured:
+            super().print(*objects, **how)
+        self.file.write(_TRAILING_SPACES.sub("", captured.get()))
+        self.file.flush()
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of `Console`, with control characters in texts replaced."""
+        for segment in super().render(renderable, options):
+            if segment.control or not _CONTROL_BUT_LAYOUT.search(segment.text):
+                yield segment
+            else:
+                yield segment._replace(text=_CONTROL_BUT_LAYOUT.sub(_code, segment.text))
+
+
+def to_stderr() -> Console:
+    """Return a console for progress and notices."""
+    return Terminal(stderr=True, markup=False, emoji=False)
+
+
+def to_stdout() -> Console:
+    """Return a console for results: as wide as the terminal, `WIDTH` columns if stdout is not one."""
+    width = None if sys.stdout.isatty() else WIDTH
+    return Terminal(width=width, markup=False, emoji=False)
+
+
+def say(line: str) -> None:
+    """Print a text to stderr as one line, whatever its length, with control characters shown."""
+    to_stderr().print(Text(shown(line)), soft_wrap=True)
+
+
+def print_line(line: str) -> None:
+    """Print a text to stdout as one line at once, for programs that read it."""
+    print(line, flush=True)
+
+
+def shown(text: str) -> str:
+    """Return a text as one line with control characters replaced by their codes."""
+    return _CONTROL.sub(_code, text)
+
+
+def _code(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    short = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}.get(match[0])
+    return short or (f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}")

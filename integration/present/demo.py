@@ -1,0 +1,157 @@
+"""The demo on a terminal: the job, a table of its runs or of its checkpoint modes, and the conclusion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Column
+from rich.text import Text
+
+from netstack import Result, format_duration
+
+from ..analysis.window_figures import figures_of
+from ..analysis.wording import SAME_THROUGHPUT, milliseconds, per_second, percent, ratio, size
+from ..demo import ALIGNED, AT_LEAST_ONCE, CHECKPOINT_INTERVAL_S, TIMEOUT_S, Data, DemoSettings
+from .run import AFTER_BARRIERS, MODE_COLUMNS, MODES_LEGEND, Fact, job_facts, modes_table, summary_table
+from .sentences import restore_ms
+from .tables import figures, grid, number
+
+TITLE = "How long a checkpoint barrier waits, with debloating off and on"
+MODES_TITLE = "One job, five ways to take a checkpoint"
+
+# A terminal of 80 columns has no room for the column `AFTER_BARRIERS`.
+_MODE_HEADS = (
+    "start\ndelay",
+    "align-\nment",
+    "end to\nend",
+    "pro-\ncessed",
+    "stored",
+    "rate",
+    "exactly\nonce",
+)
+
+
+def print_demo(
+    facts: Sequence[Fact],
+    results: Mapping[str, Result],
+    finding: str,
+    console: Console,
+    *,
+    modes: bool = False,
+    page: Path | None = None,
+) -> None:
+    """Print the job, a table of its runs or of its modes, the conclusion, and the path of the page."""
+    rows = [(name, Text(text)) for name, text in facts]
+    console.print(grid([Column(style="dim"), Column()], rows), highlight=False)
+    console.print()
+    if modes:
+        print_modes(results, console)
+    else:
+        heads = [Column("", no_wrap=True), Column("", style="dim"), *map(number, ("off", "on", "on/off"))]
+        table = summary_table(results)
+        runs = figures(heads, ((row.name, row.meaning, *row.texts) for row in table.rows))
+        console.print(runs, highlight=False)
+    console.print()
+    console.print(Text(finding))
+    console.print()
+    if page is not None:
+        console.print(Text(f"Report: {page}"), soft_wrap=True)
+
+
+def print_modes(results: Mapping[str, Result], console: Console) -> None:
+    """Print a table with a row for each mode."""
+    table = figures(["", *map(number, _MODE_HEADS)], edge=False)
+    for row in modes_table(results).rows:
+        cells = zip(MODE_COLUMNS, row.texts, strict=True)
+        table.add_row(row.name, *(text for column, text in cells if column != AFTER_BARRIERS))
+    console.print(table, highlight=False)
+    console.print(Text(MODES_LEGEND, style="dim"))
+
+
+def demo_facts(settings: DemoSettings, data: Data, result: Result) -> list[Fact]:
+    """Return the facts about the demo's job: the data, its skew, and those of one of its runs."""
+    spread = f"{data.rows:,} rows of {data.record_bytes:.0f} bytes in {data.partitions} Spark partitions"
+    skew = (
+        f"{settings.key} has {data.keys:,} values; {percent(data.top_share)} of the rows have {data.top_key}"
+    )
+    rates = [rate or 0.0 for rate in result.steady[-1].vertices[-1].records_in_per_s]
+    if any(rates):
+        skew += f"; the busiest consumer gets {percent(max(rates) / sum(rates))} of the records"
+    return [("Data", f"{settings.name}, {spread}"), ("Key", skew), *job_facts(result, origins=False)]
+
+
+def modes_facts(settings: DemoSettings, data: Data, result: Result) -> list[Fact]:
+    """Return the facts about the demo's job with all checkpoint modes instead of that of the run."""
+    modes = (
+        f"every {format_duration(CHECKPOINT_INTERVAL_S)}; debloating aims at "
+        f"{format_duration(settings.target_s)}; the timeout is {format_duration(TIMEOUT_S)}, then unaligned"
+    )
+    facts = demo_facts(settings, data, result)
+    return [(name, modes if name == "Checkpoints" else text) for name, text in facts]
+
+
+def compare_modes(results: Mapping[str, Result]) -> str:
+    """Return the conclusion from the runs in all modes, in sentences."""
+    took = {
+        mode: ms for mode, result in results.items() if (ms := figures_of(result).end_to_end_ms) is not None
+    }
+    exact = {mode: ms for mode, ms in took.items() if mode != AT_LEAST_ONCE}
+    free = {mode: ms for mode, ms in exact.items() if not figures_of(results[mode]).persisted_bytes}
+    parts = [_fastest(exact, results), _without_storing(exact, free), _at_least_once(took, results)]
+    return " ".join(part for part in [*parts, _throughput(results)] if part)
+
+
+def _fastest(exact: Mapping[str, float], results: Mapping[str, Result]) -> str:
+    """The fastest exactly-once mode compared with aligned, and its price."""
+    if not exact:
+        return "No checkpoint was completed in any exactly-once mode."
+    best = _quickest(exact)
+    if best == ALIGNED:
+        return f"No exactly-once mode was faster than aligned: {milliseconds(exact[ALIGNED])} a checkpoint."
+    text = f"The fastest was {best}: a checkpoint took {milliseconds(exact[best])}"
+    if ALIGNED in exact:
+        factor = ratio(exact[ALIGNED] / max(exact[best], 0.01))
+        text += f" instead of {milliseconds(exact[ALIGNED])}, {factor} times as fast as aligned"
+    stored = figures_of(results[best]).persisted_bytes
+    return f"{text}{_price(results[best], stored)}." if stored else f"{text}."
+
+
+def _price(result: Result, stored: float) -> str:
+    ms, measured = restore_ms(result)
+    reading = f"{'which took up to' if measured else 'an estimated'} {milliseconds(ms)} to read back"
+    return (
+        f"; its price is {size(stored)} of data in flight stored with each, {reading} after a failure, and "
+        "longer to work off"
+    )
+
+
+def _without_storing(exact: Mapping[str, float], free: Mapping[str, float]) -> str:
+    """The fastest exactly-once mode that stores no data in flight, if it is another one."""
+    if not free or _quickest(free) == _quickest(exact):
+        return ""
+    best = _quickest(free)
+    return f"Of those that store no data in flight, {best} was the fastest: {milliseconds(free[best])}."
+
+
+def _at_least_once(took: Mapping[str, float], results: Mapping[str, Result]) -> str:
+    read = figures_of(results[AT_LEAST_ONCE]).processed_bytes
+    if AT_LEAST_ONCE not in took or not read:
+        return ""
+    return (
+        f"At least once took {milliseconds(took[AT_LEAST_ONCE])}, and part of the {size(read)} that it read "
+        "between first and last barrier would be processed again after a failure."
+    )
+
+
+def _throughput(results: Mapping[str, Result]) -> str:
+    """The range of throughputs, if they differ."""
+    rates = [rate for result in results.values() if (rate := figures_of(result).records_per_s)]
+    if not rates or max(rates) - min(rates) < SAME_THROUGHPUT * max(rates):
+        return ""
+    return f"Throughput was between {per_second(min(rates))} and {per_second(max(rates))}."
+
+
+def _quickest(took: Mapping[str, float]) -> str:
+    return min(took, key=lambda mode: took[mode])

@@ -1,0 +1,323 @@
+"""Notebook views of results, comparisons, imported jobs and recommendations, by the entry points of netstack.
+
+A `View` makes Arrow and pandas tables, charts, and the HTML that a notebook shows: sentences, the first chart
+and a table of texts, the same rows as on a terminal. HTML takes the colours of the notebook around it
+(``currentColor``), needs no network and runs no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from netstack import FaultResult, RestartResult, Result, Steady, VertexSteady
+
+from ..analysis.comparison import Comparison, Row
+from ..analysis.known_values import highest
+from ..analysis.window_figures import figures_of_runs
+from ..analysis.wording import NOTHING, milliseconds, per_second, percent, size
+from ..extras import is_installed, missing_line, require
+from ..tuning.estimates import Estimate
+from ..tuning.recommend import Recommendation
+from ..tuning.summaries import TargetSummary
+from . import notebook_tables
+from .comparison import cells_of, verdict
+from .notebook_tables import struct_table, sum_of_all, table_of
+from .run import summary_table
+from .sentences import describe, fell_behind, what_went_wrong
+
+if TYPE_CHECKING:
+    from ..flink.importing import Imported
+    from .charts import Chart
+
+T = TypeVar("T")
+
+MOST_ROWS = 20
+"""Rows of a table that a notebook shows: the first ones."""
+
+_TABLE = "color: inherit; border-collapse: collapse; margin: 0.5em 0"
+_CELL = "padding: 0.15em 0.8em; border-bottom: 1px solid rgba(128, 128, 128, 0.35); text-align:"
+
+
+class Grid(NamedTuple):
+    """A table of texts: head and rows; the first column is to the left, the others to the right."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class View(Generic[T]):
+    """The view of a class; satisfies `netstack.results.viewed.View`."""
+
+    kind: str
+    """Name of the class."""
+    tables: Mapping[str, Callable[[T], pa.Table]]
+    """Tables by name; the first one is the default."""
+    pictures: Callable[[T], Sequence[Chart]]
+    """Charts with something to show; called only if the library is installed."""
+    sentences: Callable[[T], Sequence[str]]
+    """Sentences above the chart."""
+    grid: Callable[[T], Grid]
+    """Table below the chart."""
+
+    def table(self, shown: T, name: str | None) -> pa.Table:
+        """Return a table as Arrow.
+
+        Raises:
+            ValueError: There is no table of that name.
+        """
+        if name is None:
+            name = next(iter(self.tables))
+        if name not in self.tables:
+            raise ValueError(self._no_such("table", name, self.tables))
+        return self.tables[name](shown)
+
+    def frame(self, shown: T, name: str | None) -> Any:
+        """Return a table as a pandas.DataFrame.
+
+        Raises:
+            ValueError: There is no table of that name.
+            MissingExtraError: pandas is not installed.
+        """
+        require("pandas", f"{self.kind}.to_pandas")
+        return self.table(shown, name).to_pandas()
+
+    def chart(self, shown: T, name: str | None) -> Any:
+        """Return a chart, with its title, as an altair chart.
+
+        Raises:
+            ValueError: There is no chart of that name, or nothing to draw.
+            MissingExtraError: The libraries for charts are not installed.
+        """
+        require("report", f"{self.kind}.plot")
+        from .charts import to_altair  # here, since altair takes a while to import
+
+        charts = {chart.name: chart for chart in self.pictures(shown)}
+        if not charts:
+            raise ValueError(f"this {self.kind} has nothing to draw")
+        if name is not None and name not in charts:
+            raise ValueError(self._no_such("picture", name, charts))
+        return to_altair(charts[next(iter(charts)) if name is None else name])
+
+    def html(self, shown: T) -> str:
+        """Return the HTML of a notebook cell."""
+        said = "".join(f'<p style="margin: 0.3em 0">{escape(line)}</p>' for line in self.sentences(shown))
+        if is_installed("report"):
+            from .charts import to_svg
+
+            drawn = next((to_svg(chart) for chart in self.pictures(shown)), "")
+        else:
+            drawn = f"<p><em>{escape(missing_line('report', 'the picture'))}</em></p>"
+        return f"<div>{said}{drawn}{_grid_html(self.grid(shown))}</div>"
+
+    def _no_such(self, what: str, name: str, names: Iterable[str]) -> str:
+        return f"there is no {what} {name!r}; those of this {self.kind} are {', '.join(names)}"
+
+
+def _grid_html(grid: Grid) -> str:
+    if not grid.rows:
+        return ""
+    head = _row_html("th", grid.head)
+    body = "".join(_row_html("td", row) for row in grid.rows[:MOST_ROWS])
+    left_out = len(grid.rows) - MOST_ROWS
+    rest = f"<p><em>and {left_out} more</em></p>" if left_out > 0 else ""
+    return f'<table style="{_TABLE}"><thead>{head}</thead><tbody>{body}</tbody></table>{rest}'
+
+
+def _row_html(element: str, texts: Sequence[str]) -> str:
+    cells = (
+        f'<{element} style="{_CELL} {"right" if place else "left"}">{escape(text)}</{element}>'
+        for place, text in enumerate(texts)
+    )
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _result_charts(result: Result) -> Sequence[Chart]:
+    from .run_charts import charts
+
+    return charts({result.scenario.name: result}) if result.steady else []
+
+
+def _result_sentences(result: Result) -> list[str]:
+    windows = figures_of_runs({result.scenario.name: result})
+    several = len(windows) > 1
+    said = [f"{name}: {describe(each)}" if several else describe(each) for name, each in windows.items()]
+    return [repr(result)[1:-1], *said, *fell_behind(result), *what_went_wrong(result)]
+
+
+def _result_grid(result: Result) -> Grid:
+    table = summary_table({result.scenario.name: result})
+    return Grid(("", *table.columns), [(row.name, *row.texts) for row in table.rows])
+
+
+RESULT: View[Result] = View(
+    kind="Result",
+    tables={
+        "vertices": lambda result: notebook_tables.vertices(result.steady),
+        "subtasks": lambda result: notebook_tables.subtasks(result.steady),
+        "windows": lambda result: struct_table(result.steady, Steady),
+        "checkpoints": lambda result: notebook_tables.checkpoints(result.checkpoints),
+        "checkpoint_subtasks": lambda result: notebook_tables.checkpoint_subtasks(result.checkpoints),
+        "series": lambda result: notebook_tables.series(result.series),
+        "restarts": lambda result: struct_table(result.restarts, RestartResult),
+        "faults": lambda result: struct_table(result.faults, FaultResult),
+    },
+    pictures=_result_charts,
+    sentences=_result_sentences,
+    grid=_result_grid,
+)
+
+
+_TEXTS = ("window", "vertex", "quantity", "unit")
+_NUMBERS = {
+    **dict.fromkeys(_TEXTS, pa.string()),
+    **dict.fromkeys(("flink", "flink_least", "flink_most"), pa.float64()),
+    **dict.fromkeys(("ours", "ours_least", "ours_most", "ratio", "tolerance"), pa.float64()),
+    "ok": pa.bool_(),
+    "why": pa.string(),
+}
+
+
+def _number(row: Row) -> dict[str, Any]:
+    values = {name: getattr(row, name) for name in (*_TEXTS, "ratio", "tolerance", "ok", "why")}
+    for side, spread in (("flink", row.flink), ("ours", row.ours)):
+        if spread is not None:
+            values |= {side: spread.median, f"{side}_least": spread.least, f"{side}_most": spread.most}
+    return values
+
+
+def _comparison_charts(comparison: Comparison) -> Sequence[Chart]:
+    from .notebook_charts import ratios
+
+    return [chart for chart in [ratios(comparison)] if chart is not None]
+
+
+def _comparison_grid(comparison: Comparison) -> Grid:
+    head = ("quantity", "vertex", "window", "Flink", "ours", "ratio", "allowed", "")
+    rows = [
+        (f"{row.quantity}, {row.unit}", row.vertex, row.window, *cells_of(row)) for row in comparison.rows
+    ]
+    return Grid(head, rows)
+
+
+COMPARISON: View[Comparison] = View(
+    kind="Comparison",
+    tables={"numbers": lambda comparison: table_of(map(_number, comparison.rows), _NUMBERS)},
+    pictures=_comparison_charts,
+    sentences=lambda comparison: [repr(comparison)[1:-1], verdict([comparison])],
+    grid=_comparison_grid,
+)
+
+
+def _imported_charts(imported: Imported) -> Sequence[Chart]:
+    from .notebook_charts import task_time
+
+    return [chart for chart in [task_time(imported.measured.steady.vertices)] if chart is not None]
+
+
+def _imported_grid(imported: Imported) -> Grid:
+    head = ("vertex", "subtasks", "records in", "records out", "busy", "start delay", "alignment")
+    return Grid(head, [_vertex_texts(vertex) for vertex in imported.measured.steady.vertices])
+
+
+def _vertex_texts(vertex: VertexSteady) -> tuple[str, ...]:
+    busy = highest(vertex.busy_ms_per_s)
+    return (
+        vertex.name,
+        str(vertex.parallelism),
+        per_second(sum_of_all(vertex.records_in_per_s)),
+        per_second(sum_of_all(vertex.records_out_per_s)),
+        NOTHING if busy is None else percent(busy / 1000),
+        milliseconds(vertex.start_delay_ms),
+        milliseconds(vertex.alignment_ms),
+    )
+
+
+IMPORTED: View[Imported] = View(
+    kind="Imported",
+    tables={
+        "vertices": lambda imported: notebook_tables.vertices([imported.measured.steady]),
+        "subtasks": lambda imported: notebook_tables.subtasks([imported.measured.steady]),
+        "checkpoints": lambda imported: notebook_tables.checkpoints(imported.measured.checkpoints),
+        "checkpoint_subtasks": lambda imported: notebook_tables.checkpoint_subtasks(
+            imported.measured.checkpoints
+        ),
+        "notes": lambda imported: table_of(
+            ({"note": str(note)} for note in imported.notes), {"note": pa.string()}
+        ),
+    },
+    pictures=_imported_charts,
+    sentences=lambda imported: [repr(imported)[1:-1], *imported.notes],
+    grid=_imported_grid,
+)
+
+
+_FIGURES = [field.name for field in msgspec.structs.fields(TargetSummary) if field.type == Estimate | None]
+_COUNTS = ["failed", "step_runs", "checkpoints_completed", "checkpoints_failed", "checkpoints_expired"]
+
+
+def _settings(recommendation: Recommendation) -> pa.Table:
+    """A row for each setting: means over seeds, and the ends of their 95 % intervals."""
+    ends = [f"{name}{end}" for name in _FIGURES for end in ("", "_low", "_high")]
+    columns = {
+        "target": pa.string(),
+        "recommended": pa.bool_(),
+        "seeds": pa.int64(),
+        **dict.fromkeys(_COUNTS, pa.int64()),
+        **dict.fromkeys(ends, pa.float64()),
+    }
+    rows = []
+    for setting in recommendation.settings:
+        row: dict[str, Any] = {"target": setting.target, "seeds": len(setting.seeds)}
+        row["recommended"] = setting.target == recommendation.advised.target
+        row |= {name: getattr(setting, name) for name in _COUNTS}
+        for name in _FIGURES:
+            estimate: Estimate | None = getattr(setting, name)
+            if estimate is not None:
+                row |= {name: estimate.mean, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+        rows.append(row)
+    return table_of(rows, columns)
+
+
+def _recommendation_charts(recommendation: Recommendation) -> Sequence[Chart]:
+    from .tuning_charts import tuning_charts
+
+    return tuning_charts([recommendation])
+
+
+def _recommendation_grid(recommendation: Recommendation) -> Grid:
+    head = ("target", "throughput", "end to end", "95 %", "in flight", "record delay", "")
+    return Grid(head, [_setting_texts(each, recommendation) for each in recommendation.settings])
+
+
+def _setting_texts(setting: TargetSummary, recommendation: Recommendation) -> tuple[str, ...]:
+    marks = (("now", recommendation.current), ("set", recommendation.chosen))
+    share = setting.throughput_share
+    return (
+        setting.target,
+        NOTHING if share is None else percent(share.mean),
+        milliseconds(_mean(setting.end_to_end_ms)),
+        milliseconds(_mean(setting.end_to_end_p95_ms)),
+        size(_mean(setting.in_flight_bytes)),
+        milliseconds(_mean(setting.record_delay_ms)),
+        ", ".join(mark for mark, target in marks if setting.target == target),
+    )
+
+
+def _mean(estimate: Estimate | None) -> float | None:
+    return None if estimate is None else estimate.mean
+
+
+RECOMMENDATION: View[Recommendation] = View(
+    kind="Recommendation",
+    tables={"settings": _settings},
+    pictures=_recommendation_charts,
+    sentences=lambda recommendation: [*recommendation.words, *recommendation.configuration],
+    grid=_recommendation_grid,
+)

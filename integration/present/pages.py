@@ -1,0 +1,458 @@
+"""HTML pages of runs, of two results, of a validation and of a sweep, with their charts as PNGs beside them.
+
+Templates, style and script are in ``page``. A page contains all that it needs, Vega included, and opens
+without a network; its content security policy allows its own scripts and no others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import vl_convert
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from netstack import InputError, Result, Scenario, Steady, read_scenario, scenario_document, to_json
+
+from ..analysis.result_differences import ResultDifferences, document_of
+from ..analysis.window_figures import figures_of_runs
+from ..analysis.wording import NOTHING, milliseconds, per_second, size
+from ..files.caches import cached_text
+from ..files.writing import prepare_folder, write_outputs
+from ..tuning.estimates import Estimate
+from ..tuning.recommend import Recommendation
+from ..tuning.reruns import settings_to_show
+from ..tuning.summaries import OFF, TargetSummary
+from .charts import MOST_COLUMNS, VEGA_LITE, Chart, to_png
+from .comparison import DIFFERENCES_LEGEND, LEGEND, UNITS, cells_of, figure_cells, verdict
+from .console import PAGE
+from .graph import NOTE, JobGraph, job_graph
+from .run import (
+    MODES_LEGEND,
+    SUBTASK_COLUMNS,
+    Fact,
+    how_obtained,
+    job_facts,
+    modes_table,
+    subtask_rows,
+    summary_table,
+    versions_text,
+)
+from .run_charts import CHOSEN, DETAIL, charts, checkpoint_detail, checkpoint_details
+from .sentences import describe, fell_behind, incidents, price, what_went_wrong
+from .tuning import conditions_of, failures_of, mark_in_words, recommended, remedy_text, settings_of
+from .tuning_charts import tuning_charts
+
+if TYPE_CHECKING:
+    from ..flink.importing import Imported
+    from ..flink.watch import Validation
+    from ..tuning.pitfalls import Pitfall
+    from .documents import Tuning
+
+FLINK, OURS = "Flink", "ours"
+"""Names of the two sides of a validation."""
+
+TARGETS_LEGEND = (
+    "Means over seeds, with their 95 % intervals. Throughput: of what it is now, same seed, records per "
+    "second below. "
+    "Start delay: from the trigger to the first barrier; alignment: to the last one; of the subtask that "
+    "acknowledged last, means of checkpoints, and part of the end to end. Stored if unaligned: data in "
+    "flight that an unaligned checkpoint writes. Record delay: from a record's emission by a source to its "
+    "processing by the last vertex, which unaligned checkpoints do not shorten. Adapts: until the queues "
+    "have settled after the load has doubled."
+)
+
+_OF_CHECKPOINTS = ("checkpoint-phases", "checkpoint-history", "checkpoint-bytes")
+_OVER_TIME = ("checkpoint-history", "buffer-size", "in-flight-time", "queue-length")
+
+
+def write_report(
+    directory: Path,
+    results: Mapping[str, Result],
+    *,
+    title: str | None = None,
+    finding: str | None = None,
+    facts: Sequence[Fact] | None = None,
+    command: str = "",
+) -> list[Path]:
+    """Write the page of one run, or of several runs of one job, and return all files, the page first.
+
+    Beside the page lie a PNG for each chart, and the result of each run as ``NAME.json``. Files of the same
+    names are replaced, others stay.
+
+    Args:
+        directory: Folder for the files; made if it does not exist.
+        results: At least one result, by the name of the run.
+        title: Title of the page; by default the names of the scenarios.
+        finding: Conclusion in a sentence; by default a sentence for each run and window.
+        facts: Description of the job, line by line; by default that of the first scenario.
+        command: Command that made the results.
+
+    Raises:
+        OutputError: A file cannot be written.
+    """
+    pictures = charts(results)
+    page = render_runs(results, pictures, title, finding, facts, command)
+    names = {run: re.sub(r"[^\w.-]+", "-", run).strip("-.") or "result" for run in results}
+    documents = {f"{names[run]}.json": to_json(result) + b"\n" for run, result in results.items()}
+    return _write(directory, page, pictures, documents)
+
+
+def render_runs(
+    results: Mapping[str, Result],
+    pictures: Sequence[Chart],
+    title: str | None = None,
+    finding: str | None = None,
+    facts: Sequence[Fact] | None = None,
+    command: str = "",
+) -> str:
+    """Return the page of runs as HTML; arguments as for `write_report`."""
+    runs, few = list(results.values()), len(results) <= MOST_COLUMNS
+    names = dict.fromkeys(result.scenario.name for result in runs)
+    went_wrong = [
+        sentence if len(runs) == 1 else f"{run}: {sentence}"
+        for run, result in results.items()
+        for sentence in [*fell_behind(result), *what_went_wrong(result)]
+    ]
+    return render_page(
+        "report.html.jinja",
+        title=title or ", ".join(names),
+        findings=[*([finding] if finding else _described(results)), *went_wrong],
+        facts=job_facts(runs[0]) if facts is None else facts,
+        table=asdict(summary_table(results) if few else modes_table(results)),
+        table_legend="" if few else MODES_LEGEND,
+        incidents={run: incidents(result) for run, result in results.items()},
+        checkpoint_charts=[chart for chart in pictures if chart.name in _OF_CHECKPOINTS],
+        charts=[chart for chart in pictures if chart.name not in _OF_CHECKPOINTS],
+        few=few,
+        subtasks={run: subtask_rows(result) for run, result in results.items()},
+        subtask_columns=SUBTASK_COLUMNS,
+        several_windows=any(len(result.steady) > 1 for result in runs),
+        obtained={run: how_obtained(result, command) for run, result in results.items()},
+        scenarios={run: _pretty(scenario_document(result.scenario)) for run, result in results.items()},
+        specs=_drawings(pictures),
+        detail={
+            "name": DETAIL,
+            "signal": CHOSEN,
+            "spec": checkpoint_detail(results),
+            "runs": checkpoint_details(results),
+        },
+    )
+
+
+def _described(results: Mapping[str, Result]) -> list[str]:
+    windows = figures_of_runs(results)
+    prices = {run: text for run, result in results.items() if (text := price(result)) is not None}
+    if len(windows) == 1:
+        return [*map(describe, windows.values()), *prices.values()]
+    described = [f"{label}: {describe(window)}" for label, window in windows.items()]
+    return described + [text if len(results) == 1 else f"{run}: {text}" for run, text in prices.items()]
+
+
+def write_differences(
+    directory: Path, differences: ResultDifferences, results: Mapping[str, Result], command: str
+) -> list[Path]:
+    """Write the page of two results, by their names, and its charts, and return all files, the page first.
+
+    Raises:
+        OutputError: A file cannot be written.
+    """
+    pictures = charts(results)
+    page = render_page(
+        "two_runs.html.jinja",
+        title=" beside ".join(results),
+        names=list(results),
+        rows=[(figure.quantity, figure.meaning, figure_cells(figure)) for figure in differences.figures],
+        legend=DIFFERENCES_LEGEND,
+        settings=differences.settings,
+        nothing=NOTHING,
+        graphs={name: _graph(name, result) for name, result in results.items()},
+        graph_note=NOTE,
+        charts=pictures,
+        facts={name: job_facts(result) for name, result in results.items()},
+        obtained={name: how_obtained(result, command) for name, result in results.items()},
+        scenarios={name: _pretty(document_of(result)) for name, result in results.items()},
+        specs=_drawings(pictures),
+    )
+    return _write(directory, page, pictures)
+
+
+def _graph(name: str, result: Result) -> JobGraph | None:
+    """The graph of a result; None if its scenario does not come from a file, and so cannot be read again."""
+    try:
+        return job_graph(read_scenario(document_of(result)), {name: result.steady[-1:]})
+    except InputError:
+        return None
+
+
+def render_validation(
+    validation: Validation, imported: Imported, results: Sequence[Result], command: str
+) -> str:
+    """Return the page of a validation as HTML; `results` are those of the imported scenario by seed."""
+    runs = {FLINK: [imported.measured.steady], OURS: [result.steady[-1] for result in results]}
+    first = results[0]
+    return render_page(
+        "validation.html.jinja",
+        title=f"{imported.scenario.name}: predicted, and measured",
+        verdict=verdict([validation.comparison]),
+        facts=[("Job", validation.job), ("Flink", f"{validation.flink} at {validation.url}")],
+        graph=job_graph(imported.scenario, runs),
+        graph_note=f"{FLINK}: what the job shows now; {OURS}: median over seeds. {NOTE}",
+        rows=[
+            {
+                "quantity": row.quantity,
+                "about": f"{row.vertex or 'the whole job'}, {row.unit}, {row.window}",
+                "cells": list(cells_of(row)),
+                "ok": row.ok,
+            }
+            for row in validation.comparison.rows
+        ],
+        legend=UNITS + LEGEND,
+        notes=validation.notes,
+        obtained=[
+            ("Seeds", ", ".join(map(str, validation.comparison.seeds))),
+            ("Emulated", f"{first.emulated_seconds:g} s of {first.clock} time, each"),
+            ("Versions", versions_text(first.versions)),
+            ("Command", command),
+        ],
+        scenario=_pretty(validation.scenario),
+    )
+
+
+def write_tuning(
+    directory: Path, tuning: Tuning, scenario: Scenario, results: Mapping[str, Result]
+) -> list[Path]:
+    """Write the page of a sweep over a scenario and its charts, and return all files, the page first.
+
+    `results` are runs with series, by the names of `settings_to_show`, for the charts over time.
+
+    Raises:
+        OutputError: A file cannot be written.
+    """
+    first = tuning.recommendations[0]
+    of_sweep = tuning_charts(tuning.recommendations)
+    over_time = [chart for chart in charts(results) if chart.name in _OVER_TIME] if results else []
+    steady = {name: result.steady[-1:] for name, result in results.items() if result.steady}
+    obtained = [
+        ("Scenario", f"{tuning.scenario['name']}, preset {tuning.scenario['preset']}"),
+        ("Seeds", ", ".join(map(str, first.seeds))),
+        ("Clock", f"{first.clock} time"),
+        ("Points", f"{len(tuning.points)} emulations"),
+        ("Versions", versions_text(first.versions)),
+        ("Command", tuning.command),
+        *(("Note", note) for note in tuning.notes),
+    ]
+    page = render_page(
+        "tuning.html.jinja",
+        title=f"Which debloat target for {tuning.scenario['name']}?",
+        parts=[_part(recommendation) for recommendation in tuning.recommendations],
+        columns=["Target", *(name for name, _, _ in _COLUMNS)],
+        legend=TARGETS_LEGEND,
+        charts=of_sweep,
+        graph=job_graph(scenario, column_names(first, steady)) if steady else None,
+        graph_note=f"{' beside '.join(results)}; of the first seed. {NOTE}" if results else "",
+        pitfalls=[_pitfall(pitfall) for pitfall in tuning.pitfalls],
+        runs=list(results),
+        run_charts=over_time,
+        obtained=[(name, text) for name, text in obtained if text],
+        runs_obtained={run: how_obtained(result, tuning.command) for run, result in results.items()},
+        scenarios={run: _pretty(scenario_document(result.scenario)) for run, result in results.items()}
+        or {"as it is": _pretty(tuning.scenario)},
+        specs=_drawings([*of_sweep, *over_time]),
+    )
+    return _write(directory, page, [*of_sweep, *over_time])
+
+
+def column_names(
+    recommendation: Recommendation, runs: Mapping[str, Sequence[Steady]]
+) -> dict[str, Sequence[Steady]]:
+    """Return runs by names short enough for a vertex, instead of those of `settings_to_show`."""
+    named = {}
+    targets = dict(settings_to_show(recommendation))
+    for name, steady in runs.items():
+        if targets[name] == recommendation.current:
+            short = "now"
+        elif recommendation.verdict in ("set", "turn off"):
+            short = "recommended"
+        else:
+            short = "off" if targets[name] == OFF else "nearest"
+        named[short] = steady
+    return named
+
+
+Text = Callable[[float | None], str]
+
+
+def _seconds(value: float | None) -> str:
+    return NOTHING if value is None else f"{value / 1000:.0f} s"
+
+
+def _percent(value: float | None) -> str:
+    return NOTHING if value is None else f"{100 * value:.1f} %"
+
+
+_COLUMNS: Sequence[tuple[str, str, Text]] = (
+    ("Throughput", "throughput_share", _percent),
+    ("Start delay", "start_delay_ms", milliseconds),
+    ("Alignment", "alignment_ms", milliseconds),
+    ("End to end", "end_to_end_ms", milliseconds),
+    ("p95", "end_to_end_p95_ms", milliseconds),
+    ("Bytes in flight", "in_flight_bytes", size),
+    ("Stored if unaligned", "persisted_bytes", size),
+    ("Record delay", "record_delay_ms", milliseconds),
+    ("Adapts", "adaptation_ms", _seconds),
+)
+
+
+def _part(recommendation: Recommendation) -> dict[str, Any]:
+    now = f"debloating {OFF}" if recommendation.current == OFF else f"target {recommendation.current}"
+    rows = [
+        {
+            "name": "no debloating" if summary.target == OFF else summary.target,
+            "said": mark_in_words(recommendation, summary),
+            "chosen": summary.target == recommended(recommendation),
+            "cells": [_cell(summary, field, text) for _, field, text in _COLUMNS],
+        }
+        for summary in recommendation.settings
+    ]
+    return {
+        "conditions": conditions_of(recommendation),
+        "words": recommendation.words,
+        "configuration": recommendation.configuration,
+        "facts": [
+            ("Now", now),
+            ("Knee", f"{recommendation.knee or 'none'}: {recommendation.knee_why}"),
+            ("Rule", recommendation.rule),
+        ],
+        "remedies": [(remedy_text(remedy), remedy.configuration) for remedy in recommendation.remedies],
+        "failures": failures_of(recommendation),
+        "rows": rows,
+    }
+
+
+def _cell(summary: TargetSummary, field: str, text: Text) -> tuple[str, str]:
+    """A figure, and a line below it: its interval and the number of runs, or the rate of a throughput."""
+    value: Estimate | None = getattr(summary, field)
+    if field == "throughput_share":
+        rate = summary.throughput_per_s
+        return text(value.mean if value else None), per_second(rate.mean) if rate else ""
+    if value is None:
+        never = field == "adaptation_ms" and summary.step_runs
+        return ("never", f"in {summary.step_runs} runs") if never else (NOTHING, "")
+    below = [_range(text(value.least), text(value.greatest))]
+    below += [f"in {value.runs} of {value.of} runs"] if value.runs < value.of else []
+    return text(value.mean), ", ".join(part for part in below if part)
+
+
+def _range(least: str, most: str) -> str:
+    """Two texts as a range with their common unit once, as "140–173 ms"; nothing if they are equal."""
+    if least == most:
+        return ""
+    number, _, unit = least.rpartition(" ")
+    return f"{number}–{most}" if number and unit == most.rpartition(" ")[2] else f"{least}–{most}"
+
+
+def _pitfall(pitfall: Pitfall) -> dict[str, Any]:
+    facts = [
+        ("Shows at", settings_of(pitfall)),
+        ("Evidence", f"{pitfall.evidence} ({pitfall.point or 'as it is'}, seed {pitfall.seed})"),
+        ("What to do", pitfall.remedy),
+        ("Shown by", pitfall.shown_by),
+    ]
+    return {"name": pitfall.name, "vertex": pitfall.vertex, "what": pitfall.what, "facts": facts}
+
+
+def _write(
+    directory: Path, page: str, pictures: Sequence[Chart], others: Mapping[str, bytes] | None = None
+) -> list[Path]:
+    files = {PAGE: page.encode()} | {f"{chart.name}.png": to_png(chart) for chart in pictures}
+    prepare_folder(directory)
+    return write_outputs(
+        {directory / name: content for name, content in (files | dict(others or {})).items()}
+    )
+
+
+def render_page(template: str, **values: Any) -> str:
+    """Return a page as HTML, with style, script and Vega inside.
+
+    `template` is the name of a file in ``page``; `values` are its variables, beside those of every page.
+    """
+    css, script, vega = (
+        _inline(code) for code in (_page_file("report.css"), _page_file("report.js"), _vega())
+    )
+    policy = Markup(
+        f"default-src 'none'; script-src {_source(vega)} {_source(script)}; style-src {_source(css)}; "
+        "img-src 'self' file:; base-uri 'none'; form-action 'none'"
+    )
+    page = _environment().get_template(template)
+    return page.render(css=css, script=script, vega=vega, policy=policy, **values)
+
+
+def _drawings(pictures: Sequence[Chart]) -> list[dict[str, Any]]:
+    """The charts in the form that the script of a page reads."""
+    return [
+        {
+            "name": chart.name,
+            "panels": max(1, len(chart.spec.get("facet", {}).get("column", {}).get("sort", []))),
+            "spec": chart.spec,
+        }
+        for chart in pictures
+    ]
+
+
+def _pretty(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader(__package__ or "integration", "page"),
+        autoescape=select_autoescape(["html", "jinja"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["unbroken"] = _unbroken
+    return environment
+
+
+def _unbroken(text: str) -> str:
+    """Keep numbers and their units on one line."""
+    return re.sub(r"(?<=\d) (?=[^\W\d]|%)", "\N{NO-BREAK SPACE}", text)
+
+
+def _inline(code: str) -> Markup:
+    """Mark code as safe within its own element: nothing in it ends the element early."""
+    return Markup(re.sub(r"</(?=script|style)", r"<\\/", code, flags=re.IGNORECASE))
+
+
+def _source(content: str) -> str:
+    """The source expression of an element with this content, for the security policy."""
+    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
+
+
+def _page_file(name: str) -> str:
+    return (resources.files(__package__) / "page" / name).read_text(encoding="utf-8")
+
+
+_SNIPPET = "window.vegaEmbed = vegaEmbed;"
+
+
+@cache
+def _vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script, cached on disk since bundling it takes a second."""
+    return cached_text(
+        f"vl-convert {version('vl-convert-python')}, Vega-Lite {VEGA_LITE}: {_SNIPPET}",
+        lambda: vl_convert.javascript_bundle(_SNIPPET, vl_version=VEGA_LITE),
+    )

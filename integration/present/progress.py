@@ -1,0 +1,151 @@
+"""Progress of long work: a bar on a terminal, now and then a line elsewhere.
+
+Work with a total shows its share done and the time left at the pace so far; other work shows its present step
+and the time so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
+from rich.text import Text
+
+from .console import say, shown, to_stderr
+
+LINE_EVERY_S = 5.0
+"""Least time between two lines where stderr is not a terminal."""
+
+Report = Callable[[float], None]
+"""Reports the work done, in the unit of the total."""
+
+Tell = Callable[[str], None]
+"""Reports the present step in a few words."""
+
+
+@contextmanager
+def progress(
+    label: str, total: float, unit: str, console: Console, *, before: str = "", behind: str = ""
+) -> Iterator[Report]:
+    """Show the share of `total` that is done while the block runs; the bar is gone afterwards.
+
+    `before` and `behind` name the steps before the first report and after the last one. A report of 0
+    restarts the clock by which the pace is measured.
+    """
+    if not console.is_terminal:
+        yield _lines(label, total, unit, console)
+        return
+    with Progress(*_columns(console), console=console, transient=True) as bar:
+        task = bar.add_task(_labelled(label, before), total=total, shown=_shown(0, total, unit))
+
+        def report(done: float) -> None:
+            name = _labelled(label, behind) if done >= total else label
+            bar.update(task, description=name, completed=min(done, total), shown=_shown(done, total, unit))
+
+        yield report
+
+
+@contextmanager
+def activity(label: str, console: Console) -> Iterator[Tell]:
+    """Show the present step of work without a known total, and the time so far, while the block runs."""
+    if not console.is_terminal:
+        yield _told_lines(label, console)
+        return
+    text = TextColumn("{task.description}", markup=False)
+    with Progress(SpinnerColumn(), text, TimeElapsedColumn(), console=console, transient=True) as line:
+        task = line.add_task(_cut(label, console), total=None)
+        yield lambda doing: line.update(task, description=_cut(_labelled(label, doing), console))
+
+
+@contextmanager
+def stage(what: str) -> Iterator[None]:
+    """Show that a stage of work is running, and report its duration on stderr afterwards."""
+    started = monotonic()
+    with activity(what, to_stderr()):
+        yield
+    say(f"{what}: {monotonic() - started:.1f} s")
+
+
+def _cut(text: str, console: Console) -> str:
+    """A text as one line that leaves room for the time beside it."""
+    line = Text(shown(text))
+    line.truncate(max(1, console.width - len("* 100:00:00 ")), overflow="ellipsis")
+    return line.plain
+
+
+def _columns(console: Console) -> list[ProgressColumn]:
+    """The columns of a bar, which is narrower in a narrow terminal to keep the time left visible."""
+    label = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1))
+    shown = TextColumn("{task.fields[shown]}", table_column=Column(no_wrap=True))
+    elapsed, left = (Column(no_wrap=True, min_width=7) for _ in range(2))
+    times = [TimeElapsedColumn(elapsed), TextColumn("left"), TimeRemainingColumn(table_column=left)]
+    bar_width = max(6, min(40, console.width // 4))
+    return [label, BarColumn(bar_width=bar_width), shown, *times]
+
+
+def _labelled(label: str, doing: str) -> str:
+    return f"{label}: {doing}" if doing else label
+
+
+def _lines(label: str, total: float, unit: str, console: Console) -> Report:
+    begun = monotonic()
+    due = begun + LINE_EVERY_S
+
+    def report(done: float) -> None:
+        nonlocal begun, due
+        now = monotonic()
+        if done <= 0:
+            begun = now
+        if now >= due:
+            due = now + LINE_EVERY_S
+            left = _left(done, total, now - begun)
+            console.print(Text(f"{label}: {_shown(done, total, unit)}{left}"), soft_wrap=True)
+
+    return report
+
+
+def _told_lines(label: str, console: Console) -> Tell:
+    begun = monotonic()
+    due = begun + LINE_EVERY_S
+
+    def tell(doing: str) -> None:
+        nonlocal due
+        now = monotonic()
+        if now >= due:
+            due = now + LINE_EVERY_S
+            line = f"{_labelled(label, doing)}, {duration_text(now - begun)} so far"
+            console.print(Text(shown(line)), soft_wrap=True)
+
+    return tell
+
+
+def _left(done: float, total: float, elapsed_s: float) -> str:
+    """Time for the rest at the pace so far; nothing before the first progress."""
+    if done <= 0 or done >= total:
+        return ""
+    return f", {duration_text(elapsed_s * (total - done) / done)} left"
+
+
+def duration_text(seconds: float) -> str:
+    """Return an estimated time as "40 s", "3 min" or "1 h 20 min"."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _shown(done: float, total: float, unit: str) -> str:
+    whole = f"{total:,.0f}" if total == int(total) else f"{total:g}"
+    return f"{min(done, total):,.0f} of {whole} {unit}"

@@ -1,0 +1,427 @@
+"""A run: facts about the job, tables of its figures, and both on a terminal.
+
+Facts and tables are texts; pages, notebooks and the demo show the same ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from netstack import (
+    FROM_SOURCE,
+    PRESETS,
+    CheckpointMode,
+    CheckpointResult,
+    GeneratorSpec,
+    NetworkConfig,
+    Result,
+    Scenario,
+    SourceObject,
+    SourceSpec,
+    Steady,
+    TraceEvent,
+    Vertex,
+    VertexSteady,
+    format_duration,
+    object_name,
+)
+
+from ..analysis.checkpoint_times import (
+    ACKNOWLEDGEMENT,
+    ALIGNMENT,
+    NOT_TOLD,
+    START_DELAY,
+    CheckpointTimes,
+    completed_within,
+    mean_times,
+)
+from ..analysis.known_values import highest, known, lowest, mean_of_known, quotient
+from ..analysis.window_figures import QUANTITIES, edge_ends, figures_of, figures_of_runs
+from ..analysis.wording import (
+    NOTHING,
+    counted,
+    figure,
+    milliseconds,
+    per_second,
+    percent,
+    ratio,
+    size,
+    with_micro_sign,
+)
+from .sentences import are_plain, checkpoints_by_end, fell_behind, incidents, never_fired, price
+from .tables import figures, fits, grid, number
+
+Fact = tuple[str, str]
+"""A line of a report: subject and text."""
+
+
+def job_facts(result: Result, *, origins: bool = True) -> list[Fact]:
+    """Return topology, sources, service times, checkpoints and windows of a job, a line each.
+
+    Without `origins`, the lines on sources have their rates only.
+    """
+    scenario = result.scenario
+    facts = [("Job", _topology(scenario))]
+    sources = [(vertex, vertex.source) for vertex in scenario.vertices if vertex.source is not None]
+    served = [vertex for vertex in scenario.vertices if vertex.service]
+    for vertex, source in sources:
+        paces = Counter(vertex.rate(subtask) for subtask in range(_subtasks(vertex)))
+        pace = ", ".join(
+            f"{counted(count, 'subtask')} {f'at {rate:,.4g} records/s' if rate else 'as fast as possible'}"
+            for rate, count in paces.items()
+        )
+        name = f"{vertex.name}: " if len(sources) > 1 else ""
+        facts.append(("Sources", f"{name}{_origin(source)}; {pace}" if origins else f"{name}{pace}"))
+    for vertex in served:
+        name = f"{vertex.name}: " if len(served) > 1 else ""
+        facts.append(("Service", f"{name}{_service(vertex)}"))
+    windows = ", ".join(f"{steady.from_s:g} to {steady.to_s:g} s" for steady in result.steady)
+    clock = "emulated time" if result.clock == "virtual" else "real time"
+    over = ", over TCP" if result.link == "tcp" else ""
+    return [
+        *facts,
+        ("Checkpoints", _checkpoints(scenario.config)),
+        ("Measured", f"{windows} of {clock}{over}"),
+    ]
+
+
+def how_obtained(result: Result, command: str) -> list[Fact]:
+    """Return the facts by which a result can be reproduced."""
+    facts = [
+        ("Clock", f"{result.clock} time, {result.link} links, preset {result.preset}, seed {result.seed}"),
+        ("Emulated", f"{result.emulated_seconds:g} s in {result.wall_seconds:.1f} s of real time"),
+        ("Moved", f"{result.work.buffers:,} buffers with {result.work.records:,} records"),
+        ("Versions", versions_text(result.versions)),
+        ("Command", command),
+    ]
+    return [(name, text) for name, text in facts if text]
+
+
+def versions_text(versions: Mapping[str, str]) -> str:
+    """Return the versions that made a result, as "netstack 0.1.0, python 3.11.7"."""
+    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+
+
+def _topology(scenario: Scenario) -> str:
+    subtasks = {vertex.name: _subtasks(vertex) for vertex in scenario.vertices}
+    if not scenario.edges:
+        return ", ".join(f"{name} ×{count}" for name, count in subtasks.items())
+    return "; ".join(
+        f"{edge.source} ×{subtasks[edge.source]} → {edge.ship} → {edge.target} ×{subtasks[edge.target]}"
+        for edge in scenario.edges
+    )
+
+
+def _subtasks(vertex: Vertex) -> int:
+    return 1 if vertex.parallelism == FROM_SOURCE else vertex.parallelism
+
+
+def _origin(source: SourceSpec) -> str:
+    if isinstance(source, GeneratorSpec):
+        return f"generated records of {source.record_bytes:,} bytes"
+    if isinstance(source, SourceObject):
+        return object_name(source.source) if source.spec is None else _origin(source.spec)
+    keyed = f", keyed by {', '.join(source.key)}" if source.key else ""
+    return f"{PurePath(source.path).name}{keyed}{', over and over' if source.repeat else ''}"
+
+
+def _service(vertex: Vertex) -> str:
+    costs = [(format_duration(at), with_micro_sign(format_duration(cost))) for at, cost in vertex.service]
+    if len(costs) == 1:
+        text = f"{costs[0][1]} a record"
+    else:
+        text = ", ".join(f"{cost} a record from {at} on" for at, cost in costs)
+    if vertex.service_spread:
+        text += f" (known within {100 * vertex.service_spread:.2g} %)"
+    skew = vertex.service_skew
+    skewed = f"{text}, times {', '.join(f'{factor:g}' for factor in skew)} by subtask"
+    return text if skew == (1.0,) else skewed
+
+
+def _checkpoints(config: NetworkConfig) -> str:
+    if config.checkpoint_interval_s is None:
+        return "none"
+    every = f"every {format_duration(config.checkpoint_interval_s)}"
+    if config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
+        return f"{every}, at least once, without alignment"
+    if not config.unaligned_enabled:
+        return f"{every}, exactly once, aligned"
+    if not config.aligned_checkpoint_timeout_s:
+        return f"{every}, exactly once, unaligned"
+    timeout = format_duration(config.aligned_checkpoint_timeout_s)
+    return f"{every}, exactly once, aligned for {timeout} and then unaligned"
+
+
+MAX_ROWS = 64
+"""Subtasks of a vertex in `subtask_rows`: the first ones."""
+
+SUBTASK_COLUMNS = (
+    "Subtask",
+    "Records in",
+    "Records out",
+    "Busy",
+    "Back-pressured",
+    "Buffer size",
+    "Input queue",
+    "Output queue",
+)
+"""Columns of `subtask_rows`; queues in buffers."""
+
+AFTER_BARRIERS = "After them"
+
+MODE_COLUMNS = (
+    "Start delay",
+    "Alignment",
+    AFTER_BARRIERS,
+    "End to end",
+    "Bytes processed",
+    "Bytes stored",
+    "Rate",
+    "Exactly once",
+)
+"""Columns of `modes_table`."""
+
+MODES_LEGEND = (
+    "Start delay: to the first barrier, alignment: to the last one, of the subtask that acknowledged last. "
+    "With its snapshot and acknowledgement after them they add up to end to end. Means of checkpoints. "
+    "Processed: bytes read during alignment, stored: data in flight, of all subtasks; medians. "
+    "Rate: records of all consumers."
+)
+"""Meaning of the columns of `modes_table`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A quantity and its value in every column."""
+
+    name: str
+    meaning: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunTable:
+    """Quantities by run, or by window of a run."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def summary_table(results: Mapping[str, Result]) -> RunTable:
+    """Return the figures of runs, a column for each window, and for two runs their ratio."""
+    columns = figures_of_runs(results)
+    windows = list(columns.values())
+    two = len(results) == len(windows) == 2
+    rows = []
+    for quantity in QUANTITIES:
+        values = [quantity.value(window) for window in windows]
+        if quantity.optional and not any(values):
+            continue
+        ratios = [ratio(quotient(values[1], values[0]))] if two else []
+        rows.append(Row(quantity.name, quantity.meaning, (*map(quantity.text, values), *ratios)))
+    completed = [f"{window.checkpoints}" for window in windows] + ([NOTHING] if two else [])
+    rows.append(Row("Checkpoints", "completed", tuple(completed)))
+    return RunTable((*columns, *(("ratio",) if two else ())), tuple(rows))
+
+
+def modes_table(results: Mapping[str, Result]) -> RunTable:
+    """Return the figures of the last window of each run, a row for each, to compare checkpoint modes."""
+    rows = []
+    for run, result in results.items():
+        window = figures_of(result)
+        exactly_once = result.scenario.config.checkpoint_mode is CheckpointMode.EXACTLY_ONCE
+        texts = (
+            milliseconds(window.start_delay_ms),
+            milliseconds(window.alignment_ms),
+            milliseconds(window.after_barriers_ms),
+            milliseconds(window.end_to_end_ms),
+            size(window.processed_bytes),
+            size(window.persisted_bytes),
+            per_second(window.records_per_s),
+            "yes" if exactly_once else "no",
+        )
+        rows.append(Row(run, "", texts))
+    return RunTable(MODE_COLUMNS, tuple(rows))
+
+
+def subtask_rows(result: Result) -> list[tuple[str, ...]]:
+    """Return a row of texts for each subtask, over the last window."""
+    readers, writers = edge_ends(result)
+    return [
+        _subtask(vertex, index, vertex.name in readers, vertex.name in writers)
+        for vertex in result.steady[-1].vertices
+        for index in range(min(vertex.parallelism, MAX_ROWS))
+    ]
+
+
+def _subtask(vertex: VertexSteady, index: int, reads: bool, writes: bool) -> tuple[str, ...]:
+    return (
+        f"{vertex.name} {index}",
+        per_second(_at(vertex.records_in_per_s, index)) if reads else "",
+        per_second(_at(vertex.records_out_per_s, index)) if writes else "",
+        _time_share(_at(vertex.busy_ms_per_s, index)),
+        _time_share(_at(vertex.backpressured_ms_per_s, index)),
+        size(_at(vertex.debloatedBufferSize, index)) if reads else "",
+        _queue(_at(vertex.inputQueueLength, index)) if reads else "",
+        _queue(_at(vertex.outputQueueLength, index)) if writes else "",
+    )
+
+
+def _at(values: list[float | None], index: int) -> float | None:
+    return values[index] if index < len(values) else None
+
+
+def _time_share(ms_per_s: float | None) -> str:
+    return NOTHING if ms_per_s is None else percent(ms_per_s / 1000)
+
+
+def _queue(length: float | None) -> str:
+    return NOTHING if length is None else f"{length:g}"
+
+
+MOST_INCIDENTS = 20
+"""Faults and failures that are printed: the first ones."""
+
+_HEAD = ("", "start\ndelay", "align-\nment", "end to\nend", "rec/s", "buffer", "in", "out", "busy", "blocked")
+_OF_CHECKPOINTS = 4
+"""Columns of a vertex and its checkpoints; those of its load follow."""
+
+LEGEND = (
+    "Checkpoints: ms, means of those completed, of the subtask that acknowledged last; in the table, of each "
+    "vertex. rec/s: records of all subtasks. buffer: smallest debloated size. in, out: queued buffers "
+    "of a subtask. blocked: back-pressured."
+)
+
+
+def print_result(result: Result, console: Console) -> None:
+    """Print the run, its cost, and a table for each window."""
+    print_head(result, console)
+    print_incidents(result, console)
+    for steady in result.steady:
+        console.print()
+        completed = completed_within(result.checkpoints, steady)
+        console.print(_window_line(steady, completed, result.emulated_seconds), highlight=False)
+        table = _window_table(steady, completed, range(len(_HEAD)))
+        if fits(table, console):
+            console.print(table)
+        else:  # in two tables
+            for columns in (range(_OF_CHECKPOINTS), (0, *range(_OF_CHECKPOINTS, len(_HEAD)))):
+                console.print(_window_table(steady, completed, columns))
+        lags = {vertex.name: highest(vertex.watermark_lag_ms or ()) for vertex in steady.vertices}
+        behind = [f"{name} {figure(lag)}" for name, lag in lags.items() if lag is not None]
+        if behind:
+            console.print(f"watermarks behind the clock, ms: {', '.join(behind)}", highlight=False)
+    paid = price(result)
+    if paid is not None:
+        console.print(paid, highlight=False)
+    console.print(LEGEND, style="dim", highlight=False)
+
+
+def print_head(result: Result, console: Console) -> None:
+    """Print the scenario, its clock and its cost, and the outcome of checkpoints unless all are plain."""
+    work, wall = result.work, max(result.wall_seconds, 1e-9)
+    name, named = result.scenario.name, result.scenario.config.debloat_policy
+    over = ", over TCP" if result.link == "tcp" else ""
+    policy = "" if named == PRESETS[result.preset].debloat_policy else f", policy {named}"
+    how = f"  {result.preset}{policy}, seed {result.seed}, {result.clock} clock{over}"
+    console.print(Text.assemble((name, "bold"), how))
+    checkpoints = counted(len(result.checkpoints), "checkpoint")
+    ran = f"{figure(result.emulated_seconds)} s in {wall:.2f} s, {checkpoints}"
+    moved = f"{work.records:,} records, {size(work.bytes)}, {work.messages:,} messages"
+    console.print(ran, highlight=False)
+    console.print(f"{work.buffers:,} buffers ({work.buffers / wall:,.0f}/s), {moved}", highlight=False)
+    for sentence in fell_behind(result):
+        console.print(Text(sentence))
+    if not are_plain(result):
+        console.print(f"checkpoints: {checkpoints_by_end(result)}", highlight=False)
+
+
+def print_incidents(result: Result, console: Console) -> None:
+    """Print the events of a run, and the number of faults that did not fire."""
+    listed = incidents(result)
+    if listed:
+        columns = [Column(justify="right", no_wrap=True), Column(no_wrap=True), Column(overflow="fold")]
+        rows = [(f"{each.t:.1f} s", each.what, Text(each.text)) for each in listed[:MOST_INCIDENTS]]
+        console.print()
+        console.print(grid(columns, rows), highlight=False)
+    if len(listed) > MOST_INCIDENTS:
+        console.print(f"... and {len(listed) - MOST_INCIDENTS} more of such events", highlight=False)
+    unfired = never_fired(result)
+    if unfired is not None:
+        console.print(unfired, highlight=False)
+
+
+def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: float) -> Text:
+    """The window, up to the end of the job, and its checkpoints with the phases of their time."""
+    if steady.from_s >= end_s:
+        missed = (f"{steady.from_s:g}-{steady.to_s:g} s", "bold")
+        return Text.assemble(missed, f": the job ended before, after {end_s:.4g} s")
+    window = (f"{steady.from_s:g}-{min(steady.to_s, end_s):.4g} s", "bold")
+    times = mean_times(completed)
+    if times is None:
+        return Text.assemble(window, ": no checkpoint")
+    took = known(checkpoint.duration_ms for checkpoint in completed)
+    return Text.assemble(
+        window,
+        f": {counted(len(completed), 'checkpoint')}, end to end {figure(times.end_to_end_ms)} ms "
+        f"({figure(min(took))}-{figure(max(took))}):\n  {_phases_text(times)}",
+    )
+
+
+def _phases_text(times: CheckpointTimes) -> str:
+    """The phases, which add up, with sync and async as one snapshot."""
+    parts = (
+        (START_DELAY, times.start_delay_ms),
+        (ALIGNMENT, times.alignment_ms),
+        ("snapshot", times.snapshot_ms),
+        (ACKNOWLEDGEMENT, times.acknowledgement_ms),
+    )
+    texts = [f"{name} {figure(time)}" for name, time in parts if time is not None]
+    rest = times.end_to_end_ms - sum(time for _, time in parts if time is not None)
+    if len(texts) < len(parts):
+        texts.append(f"{NOT_TOLD} {figure(rest)}")
+    return " + ".join(texts)
+
+
+def _window_table(steady: Steady, completed: Sequence[CheckpointResult], columns: Sequence[int]) -> Table:
+    rows = [_cells(vertex, mean_times(completed, vertex.name)) for vertex in steady.vertices]
+    heads = [number(_HEAD[column]) if column else _HEAD[0] for column in columns]
+    return figures(heads, ([row[column] for column in columns] for row in rows))
+
+
+def _cells(vertex: VertexSteady, times: CheckpointTimes | None) -> Sequence[str | Text]:
+    reads = any(vertex.records_in_per_s)
+    return (
+        Text(vertex.name),
+        _known(times.start_delay_ms if times else None),
+        _known(times.alignment_ms if times else None),
+        _known(times.end_to_end_ms if times else None),
+        figure(sum(rate or 0 for rate in (vertex.records_in_per_s if reads else vertex.records_out_per_s))),
+        size(lowest(vertex.debloatedBufferSize)),
+        _known(mean_of_known(vertex.inputQueueLength)),
+        _known(mean_of_known(vertex.outputQueueLength)),
+        _time_share(mean_of_known(vertex.busy_ms_per_s)),
+        _time_share(mean_of_known(vertex.backpressured_ms_per_s)),
+    )
+
+
+def _known(value: float | None) -> str:
+    return NOTHING if value is None else figure(value)
+
+
+class TracePrinter:
+    """Prints each step of a checkpoint when it happens; the argument `trace` of `emulate`."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def __call__(self, at: float, place: str, text: str, checkpoint_id: int | None = None) -> None:
+        """Print one step, on one line."""
+        self._console.print(Text(str(TraceEvent(at, place, text, checkpoint_id))), soft_wrap=True)

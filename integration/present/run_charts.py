@@ -1,0 +1,649 @@
+"""Charts of runs: buffers, queues and checkpoints over time, and the phases of a single checkpoint.
+
+For each chart one function draws, and one makes the rows out of results, thinned to what a chart can show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import ceil
+from statistics import median
+from typing import Any
+
+import altair as alt
+from msgspec import UNSET
+
+from netstack import CheckpointResult, Result
+
+from ..analysis.checkpoint_times import (
+    ALIGNMENT,
+    COMPLETED,
+    FAILED,
+    PLAIN_TYPE,
+    SAVEPOINT,
+    START_DELAY,
+    SYNC_SAVEPOINT,
+    CheckpointTimes,
+    SubtaskPart,
+    checkpoint_times,
+    last_part,
+    of_status,
+    phases_in,
+    subtask_parts,
+    window_times,
+)
+from ..analysis.window_figures import WindowFigures, bytes_per_s, edge_ends, is_debloated, queued
+from ..analysis.wording import NOTHING, milliseconds, size
+from .charts import (
+    ALARM,
+    MAX_SUBTASKS,
+    MOST_COLUMNS,
+    NEUTRAL,
+    SUBTASKS,
+    Chart,
+    Results,
+    Row,
+    Spec,
+    colours,
+    ordered,
+    panels,
+    per_window,
+    ruler_note,
+    seconds,
+    subtask_colours,
+    subtask_widths,
+    tip,
+)
+
+
+def charts(results: Results) -> list[Chart]:
+    """Return the charts of runs of one job, without those that have nothing to show.
+
+    With more runs than stand side by side, charts of single subtasks are left out.
+    """
+    several = (checkpoint_phases, checkpoint_history, checkpoint_bytes, in_flight_time)
+    few = (checkpoint_history, checkpoint_bytes, buffer_size, in_flight_time, checkpoint_time, queue_length)
+    makers = several if len(results) > MOST_COLUMNS else few
+    return [chart for make in makers if (chart := make(results)) is not None]
+
+
+MAX_SAMPLES = 240
+"""Points of a line; of more samples every second, third and so on is drawn."""
+
+MAX_VERTICES = 3
+"""Vertices in a chart: the last ones, where most problems show."""
+
+FIXED = "all, fixed"
+"""Legend of the subtasks of a run without debloating."""
+
+SENDERS, RECEIVERS = "at the senders", "at the receivers"
+
+_KIB = 1 << 10
+_MIB = 1 << 20
+
+_LEAST_TOP = 4
+"""Least upper end of an axis of counts, so that it has whole numbers only."""
+
+
+def buffer_size(results: Results) -> Chart | None:
+    """Draw the size of new buffers over time, a line per subtask; None if debloating is off in all runs."""
+    rows = buffer_size_rows(results)
+    if not rows or not any(is_debloated(series) for result in results.values() for series in result.series):
+        return None
+    subtasks = ordered(rows, "subtask", [*SUBTASKS, FIXED])
+    whole = max(result.scenario.config.segment_bytes for result in results.values()) / 1024
+    size_axis = alt.Y(
+        "kib:Q",
+        title="buffer size (KiB)",
+        scale=alt.Scale(domain=[0, 1.05 * whole], nice=False),
+        axis=alt.Axis(values=[whole * part / 8 for part in range(0, 9, 2)]),
+    )
+    lines = _lines(size_axis, subtasks, ["vertex:N", "subtask:N", tip("t", "time (s)"), tip("kib", "KiB")])
+    return Chart(
+        "buffer-size",
+        f"Size of new buffers: {per_window(results, lambda window: size(window.buffer_bytes))}",
+        "Median of the smallest subtask. Receivers announce it for new buffers."
+        + _lines_note(subtasks, results),
+        panels([lines], rows, results, row="vertex", height=200),
+    )
+
+
+def buffer_size_rows(results: Results) -> list[Row]:
+    """Return rows ``run, vertex, t, subtask, kib``: sizes of new buffers by subtask, the last one first."""
+    rows: list[Row] = []
+    for run, result in results.items():
+        readers, _ = edge_ends(result)
+        for series in [series for series in result.series if series.vertex in readers][-MAX_VERTICES:]:
+            sizes: dict[str, Sequence[float | None]] = {
+                FIXED: [result.scenario.config.segment_bytes] * len(series.t)
+            }
+            if series.debloatedBufferSize is not UNSET:
+                sizes = dict(zip(SUBTASKS, series.debloatedBufferSize, strict=False))
+            rows += [
+                {
+                    "run": run,
+                    "vertex": series.vertex,
+                    "t": t,
+                    "subtask": subtask,
+                    "kib": round(size / _KIB, 2),
+                }
+                for subtask, values in reversed(sizes.items())
+                for t, size in _thinned(series.t, values)
+                if size is not None
+            ]
+    return rows
+
+
+def in_flight_time(results: Results) -> Chart | None:
+    """Draw the time to consume the queued data, split by place; None without samples."""
+    rows = in_flight_rows(results)
+    if not rows:
+        return None
+    areas = (
+        alt.Chart()
+        .mark_area(interpolate="step-after", opacity=0.85)
+        .encode(
+            x=seconds(),
+            y=alt.Y("s:Q", title="time to consume (s)").stack("zero"),
+            color=colours("place", [RECEIVERS, SENDERS], ("#0072b2", "#e69f00")),
+            order=alt.Order("place:N", sort="descending"),
+            tooltip=["place:N", tip("t", "time (s)"), tip("s", "seconds"), tip("mib", "MiB")],
+        )
+    )
+    return Chart(
+        "in-flight-time",
+        f"Records in flight last for: {per_window(results, _in_flight)}",
+        f"Queued bytes over throughput: how long a record waits on average.{ruler_note(results)}",
+        panels([areas], rows, results, height=200 if len(results) <= MOST_COLUMNS else 110),
+    )
+
+
+def in_flight_rows(results: Results) -> list[Row]:
+    """Return rows ``run, t, place, s, mib``: data queued at each end, as time to consume and as bytes."""
+    return [
+        {"run": run, "t": t, "place": place, "s": round(size / rate, 3), "mib": round(size / _MIB, 3)}
+        for run, result in results.items()
+        for place, field in ((SENDERS, "outputQueueSize"), (RECEIVERS, "inputQueueSize"))
+        if result.series
+        for t, (size, rate) in _thinned(
+            result.series[0].t, list(zip(queued(result, field), bytes_per_s(result), strict=False))
+        )
+        if rate is not None
+    ]
+
+
+def _in_flight(window: WindowFigures) -> str:
+    return milliseconds(None if window.in_flight_s is None else 1000 * window.in_flight_s)
+
+
+def queue_length(results: Results) -> Chart | None:
+    """Draw the queued buffers over time, a line per subtask, senders above receivers; None without any."""
+    rows = queue_length_rows(results)
+    if not rows:
+        return None
+    subtasks = ordered(rows, "subtask", SUBTASKS)
+    most = max(_LEAST_TOP, *(row["buffers"] for row in rows))
+    count_axis = alt.Y("buffers:Q", title="buffers", scale=alt.Scale(domain=[0, most]))
+    tips = ["place:N", "subtask:N", tip("t", "time (s)"), tip("buffers", "buffers")]
+    return Chart(
+        "queue-length",
+        f"Buffers that wait at senders and receivers: {per_window(results, _buffers_that_wait)}",
+        "Medians of all subtasks together; a line is a subtask. Events, such as barriers, are counted, too."
+        + _lines_note(subtasks, results),
+        panels([_lines(count_axis, subtasks, tips)], rows, results, row="place", height=130),
+    )
+
+
+def queue_length_rows(results: Results) -> list[Row]:
+    """Return rows ``run, place, t, subtask, buffers``: the queue of each subtask, the last first."""
+    rows: list[Row] = []
+    for run, result in results.items():
+        readers, writers = edge_ends(result)
+        for series in result.series[-MAX_VERTICES:]:
+            for ends, place, lengths in (
+                (readers, "receiving", series.inputQueueLength),
+                (writers, "sending", series.outputQueueLength),
+            ):
+                rows += [
+                    {"run": run, "place": f"{series.vertex}, {place}", "t": t}
+                    | {"subtask": subtask, "buffers": length}
+                    for subtask, queue in reversed(list(zip(SUBTASKS, lengths, strict=False)))
+                    for t, length in _thinned(series.t, queue)
+                    if series.vertex in ends
+                ]
+    return rows
+
+
+def _buffers_that_wait(window: WindowFigures) -> str:
+    sent, received = window.sender_buffers, window.receiver_buffers
+    return NOTHING if sent is None or received is None else f"{sent:,g} + {received:,g}"
+
+
+def _lines(height: alt.Y, subtasks: Sequence[str], tooltip: Sequence[Any]) -> Any:
+    """A line over time for each subtask."""
+    return (
+        alt.Chart()
+        .mark_line(interpolate="step-after")
+        .encode(
+            x=seconds(),
+            y=height,
+            color=subtask_colours(subtasks),
+            strokeWidth=subtask_widths(subtasks),
+            tooltip=tooltip,
+        )
+    )
+
+
+def _lines_note(subtasks: Sequence[str], results: Results) -> str:
+    coinciding = " Subtasks that coincide lie on one another." if len(subtasks) > 1 else ""
+    return coinciding + ruler_note(results)
+
+
+def _thinned(times: Sequence[float], values: Sequence[Any]) -> Iterator[tuple[float, Any]]:
+    step = max(1, ceil(len(times) / MAX_SAMPLES))
+    return zip(times[::step], values[::step], strict=False)
+
+
+MAX_CHECKPOINTS = 120
+"""Checkpoints of a run in a chart: the last ones."""
+
+LEAST_BYTES = 1024
+"""Least bytes of a checkpoint that are worth a chart."""
+
+IN_FLIGHT, OTHER_STATE = "data in flight", "other state"
+
+_BAR_SHARE = 0.8
+
+MAX_DETAILED = 32
+"""Subtasks of a vertex in the details of a checkpoint: the slowest ones."""
+
+UNALIGNED_TYPE = "UNALIGNED_CHECKPOINT"
+
+TYPES = (PLAIN_TYPE, UNALIGNED_TYPE, "AT_LEAST_ONCE_CHECKPOINT", SAVEPOINT, SYNC_SAVEPOINT)
+"""Types of checkpoints, by Flink's names."""
+
+CHOSEN = "chosen"
+"""Signal of `checkpoint_history` that names the highlighted checkpoint, as "RUN#ID"; empty: none."""
+
+DETAIL = "checkpoint-detail"
+"""Name of the chart of a single checkpoint."""
+
+_PHASES = ("#56b4e9", "#d55e00", "#009e73", "#cc79a7", "#a0a0a0", "#e0e0e0")
+
+_TYPES = ("#bdbdbd", "#6f5fb5", "#8a7a00", "#2a7f62", "#b5483a")
+
+_TRIGGER = "trigger of the checkpoint (s)"
+
+_PHASES_NOTE = "Each bar has the phases of the subtask that acknowledged last: they add up to the duration."
+
+_UNALIGNED_NOTE = (
+    " Where barriers overtake data, sync and async run beside the alignment, and the bar has what comes "
+    "after it. Async also lasts until a subtask's own barriers have left, or have overtaken after a timeout."
+)
+
+
+def checkpoint_history(results: Results) -> Chart | None:
+    """Draw every checkpoint with the phases of its time, failed ones too; None without checkpoints."""
+    rows = history_rows(results)
+    if not rows:
+        return None
+    types = ordered(rows, "type", TYPES)
+    marks = [_phase_bars(phases_in(results.values())), *_without_bar()]
+    if len(types) > 1:  # a thin band above the bars, in the colour of each checkpoint's type
+        known = dict(zip(TYPES, _TYPES, strict=True))
+        scale = alt.Scale(domain=types, range=[known[kind] for kind in types])
+        legend = alt.Legend(title=None, orient="bottom", labelLimit=0, columns=2)
+        band = _of_each_checkpoint(
+            y=alt.value(-8),
+            y2=alt.value(-3),
+            fill=alt.Fill("type:N", scale=scale, legend=legend),
+            tooltip=[tip("id", "checkpoint"), "type:N"],
+        )
+        marks.append(band)
+    few = len(results) <= MOST_COLUMNS
+    spec = panels(marks, rows, results, height=150 if few else 90, time=_TRIGGER)
+    spec["params"] = [{"name": CHOSEN, "value": ""}]
+    kinds = f"All are of the type {types[0]}." if len(types) == 1 else "The band above: their types."
+    ends = {checkpoint.status for result in results.values() for checkpoint in result.checkpoints}
+    failed = " Crosses: they failed." if FAILED in ends else ""
+    unfinished = " Rings: they were going on at the end." if ends - {COMPLETED, FAILED} else ""
+    return Chart(
+        "checkpoint-history",
+        f"A checkpoint takes: {per_window(results, _duration)}" if few else "Every checkpoint of each run",
+        f"{_phases_note(types)} {kinds}{failed}{unfinished}{ruler_note(results)}",
+        spec,
+    )
+
+
+def history_rows(results: Results) -> list[Row]:
+    """Return rows ``run, id, t, status, type, ...``: every checkpoint with the phases of its time.
+
+    A completed checkpoint has a row for each phase that took any time, with ``until, part, ms, from_s, to_s``
+    and ``total``, of the subtask ``last`` that acknowledged last. Any other has one row with ``failure`` and
+    ``to_s`` 0.
+    """
+    rows: list[Row] = []
+    for run, result in results.items():
+        for checkpoint, until in _with_ends(result, result.checkpoints[-MAX_CHECKPOINTS:]):
+            head = {
+                "run": run,
+                "id": checkpoint.id,
+                "t": checkpoint.t,
+                "until": until,
+                "status": checkpoint.status,
+                "type": checkpoint.checkpoint_type,
+            }
+            part, times = last_part(checkpoint), checkpoint_times(checkpoint)
+            if times is None or part is None:
+                rows.append(head | {"failure": outcome(checkpoint), "to_s": 0.0})
+                continue
+            last = {"last": f"{part.vertex} {part.subtask}", "total": round(times.end_to_end_ms, 1)}
+            rows += [head | last | bar for bar in _stacked(times)]
+    return rows
+
+
+def _phase_bars(phases: Sequence[str]) -> Any:
+    """Bars of phases; if a checkpoint is chosen, all others are pale."""
+    this = "datum.run + '#' + datum.id"
+    condition = alt.condition(f"{CHOSEN} == '' || {CHOSEN} == {this}", alt.value(1.0), alt.value(0.45))
+    bars = _of_each_checkpoint(
+        cursor="pointer",
+        y=alt.Y("from_s:Q", title="time (s)"),
+        y2="to_s:Q",
+        color=colours("part", phases, _PHASES),
+        opacity=condition,
+        tooltip=[
+            tip("id", "checkpoint"),
+            "type:N",
+            alt.Tooltip("part:N", title="phase"),
+            tip("ms", "ms"),
+            tip("total", "in all, ms"),
+            alt.Tooltip("last:N", title="acknowledged last"),
+        ],
+    )
+    return bars.transform_filter(f"datum.status == '{COMPLETED}'")
+
+
+def _without_bar() -> list[Any]:
+    """A cross for each failed checkpoint, and a ring for one that had not ended."""
+    base = alt.Chart().encode(
+        x=seconds(_TRIGGER),
+        y=alt.Y("to_s:Q", title="time (s)"),
+        tooltip=[tip("id", "checkpoint"), "type:N", alt.Tooltip("failure:N", title="outcome")],
+    )
+    cross = base.mark_point(
+        shape="cross", cursor="pointer", angle=45, size=70, filled=True, color=ALARM, opacity=1, yOffset=-6
+    )
+    ring = base.mark_point(shape="circle", cursor="pointer", size=45, color=NEUTRAL, opacity=1, yOffset=-6)
+    other = f"isValid(datum.status) && datum.status != '{COMPLETED}' && datum.status != '{FAILED}'"
+    return [cross.transform_filter(f"datum.status == '{FAILED}'"), ring.transform_filter(other)]
+
+
+def checkpoint_bytes(results: Results) -> Chart | None:
+    """Draw the stored bytes of each completed checkpoint; None if they are next to nothing."""
+    rows = stored_rows(results)
+    if not rows:
+        return None
+    bars = _of_each_checkpoint(
+        y=alt.Y("from_mib:Q", title="stored (MiB)"),
+        y2="to_mib:Q",
+        color=colours("part", [IN_FLIGHT, OTHER_STATE], ("#e69f00", "#0072b2")),
+        tooltip=[tip("id", "checkpoint"), "type:N", "part:N", "size:N"],
+    )
+    stored = per_window(results, lambda window: size(window.persisted_bytes))
+    return Chart(
+        "checkpoint-bytes",
+        f"Data in flight that a checkpoint stores: {stored}",
+        f"Medians of checkpoints that were completed.{ruler_note(results)}",
+        panels([bars], rows, results, height=110 if len(results) <= MOST_COLUMNS else 70, time=_TRIGGER),
+    )
+
+
+def stored_rows(results: Results) -> list[Row]:
+    """Return rows ``run, id, t, until, type, part, size, from_mib, to_mib``: stored bytes of checkpoints.
+
+    A run without a checkpoint of `LEAST_BYTES` has no rows.
+    """
+    return [
+        {
+            "run": run,
+            "id": checkpoint.id,
+            "t": checkpoint.t,
+            "until": until,
+            "type": checkpoint.checkpoint_type,
+            "part": part,
+            "size": size(count),
+            "from_mib": round(below / _MIB, 4),
+            "to_mib": round((below + count) / _MIB, 4),
+        }
+        for run, result in results.items()
+        if any(checkpoint.state_bytes >= LEAST_BYTES for checkpoint in of_status(result, COMPLETED))
+        for checkpoint, until in _with_ends(result, of_status(result, COMPLETED)[-MAX_CHECKPOINTS:])
+        for part, count, below in (
+            (IN_FLIGHT, checkpoint.persisted_bytes, 0),
+            (
+                OTHER_STATE,
+                max(0, checkpoint.state_bytes - checkpoint.persisted_bytes),
+                checkpoint.persisted_bytes,
+            ),
+        )
+    ]
+
+
+def checkpoint_time(results: Results) -> Chart | None:
+    """Draw start delay and alignment of every checkpoint in every subtask; None without checkpoints."""
+    rows = part_rows(results)
+    if not rows:
+        return None
+    bars = _of_each_checkpoint(
+        y=alt.Y("from_s:Q", title="time (s)"),
+        y2="to_s:Q",
+        color=colours("part", [START_DELAY, ALIGNMENT], _PHASES),
+        tooltip=["subtask:N", tip("id", "checkpoint"), "part:N", tip("s", "seconds")],
+    )
+    return Chart(
+        "checkpoint-time",
+        f"Start delay and alignment: {per_window(results, _waits)}",
+        f"Means of the subtask that acknowledged last. Each bar is a checkpoint.{ruler_note(results)}",
+        panels([bars], rows, results, row="subtask", height=72, time=_TRIGGER),
+    )
+
+
+def part_rows(results: Results) -> list[Row]:
+    """Return rows ``run, subtask, id, t, until, part, s, from_s, to_s``: the waits of each checkpoint.
+
+    The subtasks are those of the vertex that acknowledges last.
+    """
+    return [
+        {"run": run, "subtask": f"{vertex} {part.subtask}", "id": checkpoint.id, "t": checkpoint.t}
+        | {"until": until}
+        | bar
+        for run, result in results.items()
+        for vertex in (slowest_vertex(result),)
+        for checkpoint, until in _with_ends(result, of_status(result, COMPLETED)[-MAX_CHECKPOINTS:])
+        for part in subtask_parts(checkpoint)
+        if part.vertex == vertex and part.subtask < MAX_SUBTASKS
+        for bar in _wait_bars(part)
+    ]
+
+
+def slowest_vertex(result: Result) -> str:
+    """Return the vertex that most often acknowledges last; without checkpoints the last vertex."""
+    times = window_times(result)
+    last = result.steady[-1].vertices[-1].name
+    return last if times is None or times.vertex is None else times.vertex
+
+
+def _wait_bars(part: SubtaskPart) -> Iterator[Row]:
+    if START_DELAY not in part.phases or ALIGNMENT not in part.phases:
+        return
+    delay, alignment = (round(part.phases[name] / 1000, 3) for name in (START_DELAY, ALIGNMENT))
+    yield {"part": START_DELAY, "s": delay, "from_s": 0.0, "to_s": delay}
+    yield {"part": ALIGNMENT, "s": alignment, "from_s": delay, "to_s": round(delay + alignment, 3)}
+
+
+def _waits(window: WindowFigures) -> str:
+    return f"{milliseconds(window.start_delay_ms)} + {milliseconds(window.alignment_ms)}"
+
+
+def checkpoint_phases(results: Results) -> Chart | None:
+    """Draw the phases of the mean checkpoint, a bar for each run; None without checkpoints."""
+    rows = typical_rows(results)
+    if not rows:
+        return None
+    names, phases = ordered(rows, "run", list(results)), phases_in(results.values())
+    types = [each.checkpoint_type for result in results.values() for each in of_status(result, COMPLETED)]
+    return Chart(
+        "checkpoint-phases",
+        f"A checkpoint takes: {per_window(results, _duration)}",
+        f"Of each run the mean of its last window's checkpoints. {_phases_note(types)}",
+        _horizontal("run", names, rows, phases),
+    )
+
+
+def typical_rows(results: Results) -> list[Row]:
+    """Return rows ``run, last, part, ms, from_s, to_s``: the mean checkpoint of each run's last window."""
+    return [
+        {"run": run, "last": times.vertex} | bar
+        for run, result in results.items()
+        if (times := window_times(result)) is not None
+        for bar in _stacked(times)
+    ]
+
+
+def checkpoint_detail(results: Results) -> Spec:
+    """Return the specification of one checkpoint with a bar per subtask; the page fills in the rows.
+
+    A row has ``subtask, part, ms, from_s, to_s`` and ``figures``, a text.
+    """
+    return _horizontal("subtask", None, [], phases_in(results.values()), extra=["figures:N"])
+
+
+def checkpoint_details(results: Results) -> list[dict[str, Any]]:
+    """Return the data of `checkpoint_detail` for a page, for each run with checkpoints.
+
+    A run has its ``name``, its ``checkpoints`` and in ``chosen`` the id of the slowest. A checkpoint has
+    ``id``, ``label``, ``text``, and ``parts``: for each subtask its name, the milliseconds of each phase
+    (`phases_in`), and its other figures as a text.
+    """
+    shown_runs, phases = [], phases_in(results.values())
+    for run, result in results.items():
+        checkpoints = result.checkpoints[-MAX_CHECKPOINTS:]
+        if checkpoints:
+            slowest = max(checkpoints, key=lambda checkpoint: checkpoint.duration_ms or 0.0)
+            shown = [_detail(checkpoint, phases) for checkpoint in checkpoints]
+            shown_runs.append({"name": run, "chosen": slowest.id, "checkpoints": shown})
+    return shown_runs
+
+
+def _detail(checkpoint: CheckpointResult, phases: Sequence[str]) -> dict[str, Any]:
+    parts = list(subtask_parts(checkpoint))
+    shown = _slowest_of_each_vertex(parts)
+    subtasks = sum(len(vertex.end_to_end_ms) for vertex in checkpoint.vertices)
+    text = f"{checkpoint.checkpoint_type}, triggered at {checkpoint.t:.1f} s, {outcome(checkpoint)}; "
+    all_of = "all" if len(parts) == subtasks else f"{len(parts)} of"
+    text += f"{all_of} {subtasks} subtasks acknowledged"
+    if len(shown) < len(parts):
+        text += f", the slowest {MAX_DETAILED} of a vertex are shown"
+    if checkpoint.state_bytes:
+        text += f"; {size(checkpoint.state_bytes)} of state"
+    if checkpoint.persisted_bytes:
+        text += f", {size(checkpoint.persisted_bytes)} of it data in flight"
+    return {
+        "id": checkpoint.id,
+        "label": f"{checkpoint.id}: at {checkpoint.t:.1f} s, {outcome(checkpoint)}",
+        "text": f"{text}.",
+        "parts": [
+            [
+                f"{part.vertex} {part.subtask}",
+                [round(part.phases.get(name, 0.0), 2) for name in phases],
+                _figures(part),
+            ]
+            for part in shown
+        ],
+    }
+
+
+def _figures(part: SubtaskPart) -> str:
+    kind = {True: "unaligned", False: "aligned", None: "aligned or not"}[part.unaligned]
+    text = f"{kind}; sync {milliseconds(part.sync_ms)}, async {milliseconds(part.async_ms)} in all"
+    if part.processed_bytes:
+        text += f"; {size(part.processed_bytes)} processed during alignment"
+    return text + (f"; {size(part.persisted_bytes)} persisted" if part.persisted_bytes else "")
+
+
+def _slowest_of_each_vertex(parts: list[SubtaskPart]) -> list[SubtaskPart]:
+    shown: set[tuple[str, int]] = set()
+    for vertex in dict.fromkeys(part.vertex for part in parts):
+        of_vertex = [part for part in parts if part.vertex == vertex]
+        of_vertex.sort(key=lambda part: part.end_to_end_ms, reverse=True)
+        shown |= {(vertex, part.subtask) for part in of_vertex[:MAX_DETAILED]}
+    return [part for part in parts if (part.vertex, part.subtask) in shown]
+
+
+def _horizontal(
+    field: str,
+    names: list[str] | None,
+    rows: list[Row],
+    phases: Sequence[str],
+    extra: list[str] | None = None,
+) -> Spec:
+    bars = (
+        alt.Chart()
+        .mark_bar()
+        .encode(
+            x=alt.X("from_s:Q", title="time since the trigger (s)", axis=alt.Axis(tickCount=8)),
+            x2="to_s:Q",
+            y=alt.Y(f"{field}:N", sort=names, title=None, axis=alt.Axis(grid=False, labelLimit=220)),
+            color=colours("part", phases, _PHASES),
+            tooltip=[f"{field}:N", "part:N", tip("ms", "ms"), *(extra or ["last:N"])],
+        )
+        .properties(width=650, height=alt.Step(24 if names else 17))
+    )
+    spec: Spec = bars.to_dict() | {"data": {"values": rows}}
+    # The names of subtasks need more room than those of buffers do.
+    return spec | {"config": {"axisY": {"minExtent": 0, "maxExtent": 240}}}
+
+
+def _of_each_checkpoint(cursor: str | None = None, **channels: Any) -> Any:
+    """A rectangle for each checkpoint, from its trigger to the next one's."""
+    mark: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
+    return alt.Chart().mark_rect(**mark).encode(x=seconds(_TRIGGER), x2="until:Q", **channels)
+
+
+def _phases_note(types: Sequence[str]) -> str:
+    return _PHASES_NOTE + (_UNALIGNED_NOTE if UNALIGNED_TYPE in types else "")
+
+
+def _duration(window: WindowFigures) -> str:
+    return milliseconds(window.end_to_end_ms)
+
+
+def outcome(checkpoint: CheckpointResult) -> str:
+    """Return the end of a checkpoint in a few words."""
+    if checkpoint.status == COMPLETED:
+        return f"complete after {milliseconds(checkpoint.duration_ms)}"
+    if checkpoint.status == FAILED:
+        return f"failed: {checkpoint.failure or 'for no known reason'}"
+    return "was going on at the end"
+
+
+def _with_ends(
+    result: Result, checkpoints: Sequence[CheckpointResult]
+) -> Iterator[tuple[CheckpointResult, float]]:
+    """Each checkpoint with the right edge of its bar, before the next one's left edge and the run's end."""
+    gaps = [after.t - before.t for before, after in pairwise(checkpoints)] or [1.0]
+    usual = median(gaps)
+    for checkpoint, gap in zip(checkpoints, [*gaps, usual], strict=False):
+        until = checkpoint.t + _BAR_SHARE * min(gap, usual)
+        yield checkpoint, round(min(until, max(result.emulated_seconds, checkpoint.t)), 3)
+
+
+def _stacked(times: CheckpointTimes) -> Iterator[Row]:
+    below = 0.0
+    for name, ms in times.phases.items():
+        if ms > 0:
+            from_s, to_s = round(below / 1000, 5), round((below + ms) / 1000, 5)
+            yield {"part": name, "ms": round(ms, 2), "from_s": from_s, "to_s": to_s}
+        below += ms

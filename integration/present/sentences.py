@@ -1,0 +1,381 @@
+"""Sentences about runs: figures of a window, comparison of two runs, lateness, faults and restarts."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from msgspec import UNSET
+
+from netstack import CheckpointResult, FaultResult, RestartResult, Result, StartResult
+
+from ..analysis.checkpoint_times import COMPLETED, FAILED, PLAIN_TYPE, SYNC_SAVEPOINT, of_status
+from ..analysis.known_values import quotient
+from ..analysis.window_figures import WindowFigures
+from ..analysis.wording import SAME_THROUGHPUT, digits, figure, milliseconds, percent, size
+
+SAME_TIME = 1.05
+"""Quotient below which two times count as the same."""
+
+_LAST = "at the subtask that acknowledged last the first barrier"
+
+SEEN = 0.02
+"""Share of a duration from which a part of it is mentioned."""
+
+
+def describe(run: WindowFigures) -> str:
+    """Return the figures of a window in one sentence."""
+    if run.end_to_end_ms is None:
+        return f"No checkpoint was completed in {_length(run)}; throughput was {_rate(run)}."
+    parts = [f"A checkpoint took {milliseconds(run.end_to_end_ms)}"]
+    if run.start_delay_ms is not None and run.alignment_ms is not None:
+        parts[0] += f": {_LAST} came after {milliseconds(run.start_delay_ms)}"
+        late = run.alignment_ms >= 0.5
+        parts.append(
+            f"the last one {milliseconds(run.alignment_ms)} later" if late else "the last one with it"
+        )
+        parts += _after_barriers(run)
+    if run.sender_share is not None:
+        parts.append(f"with {size(run.in_flight_bytes)} in flight, {_place(run.sender_share)}")
+    return f"{', '.join(parts)}; throughput was {_rate(run)}."
+
+
+def compare(off: WindowFigures, on: WindowFigures) -> str:
+    """Return the effect of debloating between two runs of one job in one sentence."""
+    if off.end_to_end_ms is None or on.end_to_end_ms is None:
+        return f"{_without_checkpoints(off, on)}; {_throughput_change(off, on)}."
+    parts = [_checkpoint_change(off.end_to_end_ms, on.end_to_end_ms)]
+    if None not in (off.start_delay_ms, on.start_delay_ms, off.alignment_ms, on.alignment_ms):
+        delay = _change(off, on, lambda figures: milliseconds(figures.start_delay_ms))
+        alignment = _change(off, on, lambda figures: milliseconds(figures.alignment_ms))
+        parts[0] += f": {_LAST} came after {delay}"
+        parts.append(f"the last one {alignment} later")
+        parts += _after_barriers(off, on)
+    if off.sender_share is not None and on.sender_share is not None:
+        in_flight = _change(off, on, lambda figures: size(figures.in_flight_bytes))
+        parts.append(f"with {in_flight} in flight, {_place(on.sender_share)}")
+    return f"{', '.join(parts)}; {_throughput_change(off, on)}."
+
+
+def _after_barriers(*runs: WindowFigures) -> list[str]:
+    """Time after the barriers, if it is at least the share `SEEN` of the whole."""
+    rests = [run.after_barriers_ms for run in runs]
+    shares = [quotient(rest, run.end_to_end_ms) for rest, run in zip(rests, runs, strict=True)]
+    if None in rests or all((share or 0.0) < SEEN for share in shares):
+        return []
+    took = milliseconds(rests[0])
+    if len(runs) == 2:
+        took = _change(*runs, lambda run: milliseconds(run.after_barriers_ms))
+    return [f"its snapshot and acknowledgement took {took}"]
+
+
+def _checkpoint_change(off_ms: float, on_ms: float) -> str:
+    was, now = milliseconds(off_ms), milliseconds(on_ms)
+    factor = max(off_ms, on_ms) / max(min(off_ms, on_ms), 1e-9)
+    if factor < SAME_TIME:
+        return f"Debloating changed next to nothing, a checkpoint took {now} with it and {was} without"
+    if on_ms < off_ms:
+        return f"With debloating a checkpoint took {now} instead of {was}, {digits(factor)} times as fast"
+    return (
+        f"Debloating did not help, a checkpoint took {now} instead of {was}, {digits(factor)} times as long"
+    )
+
+
+def _without_checkpoints(off: WindowFigures, on: WindowFigures) -> str:
+    if off.end_to_end_ms is None and on.end_to_end_ms is None:
+        return f"No checkpoint was completed in {_length(off)}, with debloating or without"
+    if off.end_to_end_ms is None:
+        done = milliseconds(on.end_to_end_ms)
+        return f"Without debloating no checkpoint was completed in {_length(off)}, with it one took {done}"
+    done = milliseconds(off.end_to_end_ms)
+    return f"With debloating no checkpoint was completed in {_length(on)}, without it one took {done}"
+
+
+def _throughput_change(off: WindowFigures, on: WindowFigures) -> str:
+    change = quotient(on.records_per_s, off.records_per_s)
+    if change is None:
+        return "throughput cannot be compared"
+    if abs(change - 1) < SAME_THROUGHPUT:
+        return f"throughput stayed at {_rate(on)}"
+    verb = "fell" if change < 1 else "rose"
+    return f"throughput {verb} by {100 * abs(change - 1):.1f} % to {_rate(on)}"
+
+
+def _change(off: WindowFigures, on: WindowFigures, text: Callable[[WindowFigures], str]) -> str:
+    """Return "A instead of B", or "A as before" where both read the same."""
+    return f"{text(on)} as before" if text(on) == text(off) else f"{text(on)} instead of {text(off)}"
+
+
+def _place(sender_share: float) -> str:
+    if sender_share >= 0.5:
+        return f"{percent(sender_share)} of it waiting at the senders"
+    return f"{percent(1 - sender_share)} of it waiting at the receivers"
+
+
+def _rate(run: WindowFigures) -> str:
+    return "unknown" if run.records_per_s is None else f"{digits(run.records_per_s)} records/s"
+
+
+def _length(run: WindowFigures) -> str:
+    return f"{digits(run.to_s - run.from_s)} s"
+
+
+TOO_LATE = 0.01
+"""Lateness of a run in real time, as a share of its length, from which it is reported."""
+
+_SO = (
+    "so times may be too long and rates too low; give it less to do, or run in virtual time, where the speed "
+    "of a machine does not matter."
+)
+
+
+def fell_behind(result: Result) -> Iterator[str]:
+    """Yield how far a run in real time was behind the clock, the effect on its figures, and the remedy."""
+    parts = result.task_managers_behind_s
+    if parts is UNSET:
+        parts = {} if result.behind_s is UNSET else {"": result.behind_s}
+    late = {
+        name: behind_s
+        for name, behind_s in parts.items()
+        if behind_s is not None and behind_s > TOO_LATE * result.emulated_seconds
+    }
+    if late:
+        by = f"by {'up to ' if len(late) > 1 else ''}{max(late.values()):.2g} s of"
+        share = f"{by} {figure(result.emulated_seconds)} s"
+        told = f"{_named(list(late))} fell behind the clock {share}"
+        yield f"{told}, {_SO}"
+    unknown = [name for name, behind_s in parts.items() if behind_s is None]
+    if unknown:
+        it_was = "it was" if len(unknown) == 1 else "they were"
+        told = f"{_named(unknown)} ended without telling how far {it_was} behind the clock"
+        yield f"{told}, {_SO}"
+
+
+def _named(task_managers: list[str]) -> str:
+    if task_managers == [""]:  # a run in one process
+        return "This machine"
+    plural = "s" if len(task_managers) > 1 else ""
+    return f"The process{'es' if plural else ''} of task manager{plural} {', '.join(task_managers)}"
+
+
+UNKNOWN = "unknown reason"
+
+_REPEATED = "; what sinks have committed since that checkpoint comes again"
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """An event of a job at `t` seconds: its kind and its description."""
+
+    t: float
+    what: str
+    text: str
+
+
+def incidents(result: Result) -> list[Incident]:
+    """Return the start, savepoints, faults, restarts and final failure of a run, by time."""
+    listed = [] if result.started_from is UNSET else [Incident(0.0, "start", _start(result.started_from))]
+    listed += [
+        Incident(each.t, "savepoint", _savepoint(each, each.savepoint, result.scenario.config.checkpoint_dir))
+        for each in result.checkpoints
+        if each.savepoint is not UNSET
+    ]
+    listed += [
+        Incident(fault.t, fault.kind.replace("_", " "), fault.what + _lost(fault, result))
+        for fault in result.faults
+    ]
+    faults = {(fault.t, fault.what) for fault in result.faults}
+    went_back = False
+    for restart in result.restarts:
+        known = (restart.failed_at, restart.cause) in faults
+        cause = "" if known else f"{restart.cause}; "
+        again = _REPEATED if went_back and restart.checkpoint_id is not None else ""
+        text = cause + _recovery(restart) + again
+        listed.append(Incident(restart.failed_at, "failure", text))
+        went_back = restart.unusable_checkpoint_id is not UNSET or (went_back and not again)
+    if result.failure is not None:
+        listed.append(Incident(result.emulated_seconds, "end of the job", result.failure))
+    return sorted(listed, key=lambda incident: incident.t)  # stable: a fault stands before what it does
+
+
+def _savepoint(savepoint: CheckpointResult, location: str, beside: str | None) -> str:
+    if savepoint.duration_ms is None:
+        return "not complete at the end" if savepoint.failure is None else f"failed: {savepoint.failure}"
+    took = f"{size(savepoint.state_bytes)} in {milliseconds(savepoint.duration_ms)}"
+    end = ", with which the job stopped" if savepoint.checkpoint_type == SYNC_SAVEPOINT else ""
+    return f"{took}: {os.path.join(beside or '', location)}{end}"
+
+
+def down_times(result: Result) -> list[tuple[float, float]]:
+    """Return the time that tasks were down after each failure: to their next failure, or the end, at most."""
+    times = []
+    for place, restart in enumerate(result.restarts):
+        until = restart.running_at
+        if until is None:
+            later = result.restarts[place + 1 :]
+            again = (each.failed_at for each in later if each.tasks is UNSET or each.tasks == restart.tasks)
+            until = next(again, result.emulated_seconds)
+        times.append((restart.failed_at, until))
+    return times
+
+
+def _time_in(intervals: Sequence[tuple[float, float]]) -> float:
+    """Length of the union of intervals that are sorted by their begins."""
+    total, counted_until = 0.0, 0.0
+    for since, until in intervals:
+        total += max(0.0, until - max(since, counted_until))
+        counted_until = max(counted_until, until)
+    return total
+
+
+def never_fired(result: Result) -> str | None:
+    """Return the number and kinds of the scenario's faults that never fired; None if all did."""
+    given = Counter(fault.kind for fault in result.scenario.faults)
+    left = given - Counter(fault.kind for fault in result.faults)
+    return f"{left.total()} of {given.total()} faults never fired: {_list(left)}" if left else None
+
+
+def are_plain(result: Result) -> bool:
+    """Whether all checkpoints are of Flink's ordinary type, and none failed or hangs after a fault."""
+    if result.faults and any(checkpoint.status != COMPLETED for checkpoint in result.checkpoints):
+        return False
+    return all(
+        checkpoint.status != FAILED and checkpoint.checkpoint_type == PLAIN_TYPE
+        for checkpoint in result.checkpoints
+    )
+
+
+def checkpoints_by_end(result: Result) -> str:
+    """Return the number of checkpoints by outcome, with types and reasons for failures."""
+    completed, failed = of_status(result, COMPLETED), of_status(result, FAILED)
+    going_on = len(result.checkpoints) - len(completed) - len(failed)
+    types = Counter(checkpoint.checkpoint_type for checkpoint in completed)
+    parts = [_counted(len(completed), "complete", types if set(types) - {PLAIN_TYPE} else Counter())]
+    parts += [_counted(len(failed), "failed", _reasons(failed))] if failed else []
+    parts += [f"{going_on} not ended"] if going_on else []
+    return ", ".join(parts)
+
+
+def what_went_wrong(result: Result) -> Iterator[str]:
+    """Yield sentences about failures of the job and of its checkpoints."""
+    end_s = result.emulated_seconds
+    if result.restarts:
+        total = _time_in(down_times(result))
+        share = percent(total / max(end_s, total))
+        whole = all(restart.tasks is UNSET for restart in result.restarts)
+        what = "The job failed {} and was" if whole else "Tasks failed {}, and the job or a part of it was"
+        failures = what.format(_times(len(result.restarts)))
+        yield f"{failures} down for {milliseconds(1000 * total)}, {share} of the time."
+    if result.failure is not None:
+        yield f"After {end_s:.1f} s it failed for good: {result.failure}."
+    failed = of_status(result, FAILED)
+    if failed:
+        yield f"{len(failed)} of {len(result.checkpoints)} checkpoints failed: {_list(_reasons(failed))}."
+    unfired = never_fired(result)
+    if unfired is not None:
+        yield f"{unfired}."
+
+
+def price(result: Result) -> str | None:
+    """Return the cost of unaligned checkpoints in the last window; None if they store no data in flight."""
+    persisted = result.steady[-1].persisted_bytes if result.steady else None
+    if not persisted:
+        return None
+    ms, measured = restore_ms(result)
+    if measured:
+        restoring = f"took up to {milliseconds(ms)} to read it back and to work it off."
+    else:
+        restoring = (
+            f"would take {milliseconds(ms)} to read it back (an estimate: bytes by the download rate), and "
+            "longer to work it off."
+        )
+    return f"A checkpoint stored {size(persisted)} of data in flight. After a failure it {restoring}"
+
+
+def restore_ms(result: Result) -> tuple[float, bool]:
+    """Return the time to restore a checkpoint's data in flight, and whether it was measured.
+
+    A measured time is the longest restart from a checkpoint with such data. An estimate is the time to read
+    the bytes of a checkpoint of the last window.
+    """
+    measured = [
+        1000 * (restart.running_at - restart.restarted_at)
+        for restart in result.restarts
+        if restart.persisted_bytes and restart.running_at is not None and restart.restarted_at is not None
+    ]
+    if measured:
+        return max(measured), True
+    rate = result.scenario.costs.download_rate_bytes_per_s
+    return 1000 * (result.steady[-1].persisted_bytes or 0.0) / rate, False
+
+
+def _lost(fault: FaultResult, result: Result) -> str:
+    """Text for a kill without effect because its tasks were down already; else nothing."""
+    failures = {(restart.failed_at, restart.cause) for restart in result.restarts}
+    ended = result.failure is not None and fault.t >= result.emulated_seconds
+    if not fault.kind.startswith("kill") or (fault.t, fault.what) in failures or ended:
+        return ""
+    down = [
+        restart
+        for restart in result.restarts
+        if restart.failed_at < fault.t and (restart.restarted_at is None or fault.t <= restart.restarted_at)
+    ]
+    if any(restart.tasks is UNSET for restart in down):
+        return ", without effect: the job is down"
+    # The tasks of a task manager are not known here.
+    killed = fault.what.removeprefix("subtask ").removesuffix(" is killed")
+    names = (name for restart in down for name in restart.tasks or ())
+    return ", without effect: it is down" if any(_includes(name, killed) for name in names) else ""
+
+
+def _includes(name: str, subtask: str) -> bool:
+    """Whether the name of a vertex, or of some of its subtasks, includes a subtask."""
+    vertex, _, indices = name.partition("[")
+    killed, _, index = subtask.partition("[")
+    return vertex == killed and (not indices or index.rstrip("]") in indices.rstrip("]").split(", "))
+
+
+def _start(start: StartResult) -> str:
+    text = f"went on from {start.path} ({size(start.restored_bytes)})"
+    if start.running_at is None:
+        return f"{text}, not running before the next failure or the end"
+    return f"{text}, running after {milliseconds(1000 * start.running_at)}"
+
+
+def _recovery(restart: RestartResult) -> str:
+    alone = "" if restart.tasks is UNSET else f"{', '.join(restart.tasks)} alone: "
+    if restart.restarted_at is None:
+        return f"{alone}not restarted before the end"
+    if restart.unusable_checkpoint_id is not UNSET:
+        return f"{alone}restarted from checkpoint {restart.unusable_checkpoint_id}, in vain"
+    if restart.checkpoint_id is None:
+        text = "began anew, as no checkpoint was complete"
+    else:
+        text = f"restored checkpoint {restart.checkpoint_id} ({size(restart.restored_bytes)}"
+        if restart.running_at is not None and restart.running_at > restart.restarted_at:
+            text += f" in {milliseconds(1000 * (restart.running_at - restart.restarted_at))}"
+        text += ")"
+    if restart.running_at is None:
+        return f"{alone}{text}, not running again before the next failure or the end"
+    return f"{alone}{text}, down for {milliseconds(1000 * (restart.running_at - restart.failed_at))}"
+
+
+def _reasons(failed: list[CheckpointResult]) -> Counter[str]:
+    return Counter(checkpoint.failure or UNKNOWN for checkpoint in failed)
+
+
+def _counted(count: int, what: str, kinds: Counter[str]) -> str:
+    return f"{count} {what} ({_list(kinds)})" if kinds else f"{count} {what}"
+
+
+def _list(kinds: Counter[str]) -> str:
+    """Kinds with their counts, the most frequent first; a single kind without a count."""
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -1,0 +1,147 @@
+"""Work on Spark: the progress of a distributed run and of a shuffle, and the counts of a shuffle's tasks.
+
+Tasks on other machines report nothing while they run, and not all files say how many rows they have. Then the
+progress is the number of finished tasks of Spark, or the time so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from netstack import Scenario, task_managers
+
+from ..analysis.wording import counted, digits, milliseconds, size
+from ..spark.interrupts import held_interrupts
+from ..spark.masters import local_slots
+from ..spark.task_notes import TaskNotes
+from .progress import Report, activity, progress
+from .tables import AFTER, TIGHT, figures, fits
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .documents import Shuffled
+
+LEGEND = (
+    "sent, received: on the wire. stalls: how often a channel with data had no credit. blocked: how long, "
+    "added up over channels. buffers: most network memory in use. worker: most memory of the Python process."
+)
+
+MILLION = 1_000_000
+"""Least count that is written with three digits and M, so that a row fits."""
+
+
+@contextmanager
+def job_progress(
+    scenario: Scenario, master: str | None, console: Console
+) -> Iterator[Callable[[float | None], None]]:
+    """Show the progress of a job over Spark's tasks; yields a function of its seconds, None: not known."""
+    tasks = counted(len(task_managers(scenario)), "task")
+    if master is not None and local_slots(master) is None:
+        doing = f"{tasks} on {master}, {scenario.duration_s:g} s"
+        with activity(scenario.name, console) as tell:
+            tell(doing)
+            yield lambda seconds: tell(doing)
+        return
+    total, before, behind = scenario.duration_s, f"{tasks} on Spark", "gathering what was measured"
+    with progress(scenario.name, total, "s", console, before=before, behind=behind) as report:
+        report_work = _from_now_on(report)
+        yield lambda seconds: None if seconds is None else report_work(seconds)
+
+
+@contextmanager
+def shuffle_progress(
+    session: SparkSession, notes: TaskNotes, rows: int | None, console: Console
+) -> Iterator[Callable[[], None]]:
+    """Show the progress of a shuffle; yields a function that updates it.
+
+    `rows` is the number of rows of all its partitions, None if it is not known.
+    """
+    if rows and notes.possible:
+        with progress("shuffle", rows, "rows", console, before="reading", behind="writing") as report:
+            report_work = _from_now_on(report)
+            yield lambda: report_work(sum(numbers)) if (numbers := notes.numbers()) else None
+        return
+
+    def doing() -> str:
+        numbers = notes.numbers()
+        return ", ".join([tasks_text(session), *([f"{sum(numbers):,.0f} rows so far"] if numbers else [])])
+
+    with activity("shuffle", console) as tell:
+        yield lambda: tell(doing())
+
+
+def _from_now_on(report: Report) -> Report:
+    """Measure the pace from the first report, and not from the start of Spark."""
+    begun = False
+
+    def report_work(done: float) -> None:
+        nonlocal begun
+        if not begun:
+            begun = True
+            report(0.0)
+        report(done)
+
+    return report_work
+
+
+def tasks_text(session: SparkSession) -> str:
+    """Return the number of finished tasks of Spark's active stages, as "1 of 4 tasks done"."""
+    with held_interrupts():
+        tracker = session.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    known = [stage for stage in stages if stage is not None]
+    done, total = (sum(getattr(stage, name) for stage in known) for name in ("numCompletedTasks", "numTasks"))
+    return f"{done} of {counted(total, 'task')} done" if total else "no task of Spark's runs"
+
+
+def print_shuffle(shuffled: Shuffled, console: Console) -> None:
+    """Print a shuffle, a row for each task, and their sum, of memory the maximum."""
+    rows = sum(task["rows_read"] for task in shuffled.tasks)
+    how = f"{shuffled.ship} by {', '.join(shuffled.keys)}" if shuffled.keys else shuffled.ship
+    rule = f", {shuffled.partitioner.capitalize()}'s placement" if shuffled.ship == "hash" else ""
+    done = f"{rows:,} rows into {shuffled.partitions} partitions in {shuffled.wall_seconds:.2f} s"
+    console.print(Text(shuffled.output, "bold"), soft_wrap=True)
+    console.print(f"{done}: {how}{rule}", highlight=False)
+    console.print()
+    table = _task_table(shuffled.tasks)
+    table.padding = AFTER if fits(table, console) else TIGHT
+    console.print(table)
+    console.print(LEGEND, style="dim", highlight=False)
+
+
+def _task_table(tasks: Sequence[dict[str, Any]]) -> Table:
+    heads = [heading for heading, *_ in _COLUMNS]
+    table = figures(["", *heads], edge=False)
+    table.columns[0].justify = "right"
+    for task in tasks:
+        cells = [written(task[name]) for _, name, written, _ in _COLUMNS]
+        table.add_row(str(task["partition"]), *cells)
+    if len(tasks) > 1:
+        table.add_section()
+        totals = [written(total([task[name] for task in tasks])) for _, name, written, total in _COLUMNS]
+        table.add_row("all", *totals)
+    return table
+
+
+def _count(number: float) -> str:
+    return f"{number:,}" if number < MILLION else f"{digits(number / MILLION)} M"
+
+
+_COLUMNS: tuple[tuple[str, str, Callable[[float], str], Callable[[Sequence[float]], float]], ...] = (
+    ("rows in", "rows_read", _count, sum),
+    ("rows out", "rows", _count, sum),
+    ("sent", "bytes_sent", size, sum),
+    ("received", "bytes_received", size, sum),
+    ("stalls", "credit_stalls", _count, sum),
+    ("blocked", "credit_blocked_s", lambda seconds: milliseconds(1000 * seconds), sum),
+    ("buffers", "peak_network_memory_bytes", size, max),
+    ("worker", "worker_memory_bytes", size, max),
+)
+"""Heading, statistic, format, and the aggregate over tasks."""

@@ -1,0 +1,443 @@
+"""Charts of a sweep over debloat targets: the trade-off between throughput and checkpoint time, and times.
+
+A mark is the mean over seeds; its bars are the 95 % interval. The names of settings stand beside their marks
+so that none covers another. Each takes the first side on which it covers neither a mark nor a name, and no
+bar if possible. Names with a meaning, such as the recommended one, choose first. A name without room is left
+to the tooltip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import ceil, floor, log, log10
+from typing import Any, Literal, NamedTuple
+
+import altair as alt
+
+from netstack import parse_flink_duration
+
+from ..analysis.wording import milliseconds
+from ..tuning.estimates import Estimate
+from ..tuning.recommend import Recommendation
+from ..tuning.summaries import OFF, TargetSummary
+from .charts import ALARM, NEUTRAL, PALETTE, PANEL_WIDTH, Chart, Row, colours, tip
+from .graph import Box
+from .tuning import conditions_of
+
+WIDTH, HEIGHT = 2 * PANEL_WIDTH, 300
+"""Width and height of the chart, in pixels."""
+PADDING = 50
+"""Pixels between the outermost marks and the sides of the chart."""
+FONT_SIZE = 11.5
+
+_CHARACTER = 6.6
+"""Most pixels of a character of a name."""
+_MARK = 7.0
+"""Half the width of a mark, with room around it."""
+_RING = 13.0
+_APART = 6.0
+"""Least pixels between two names side by side."""
+
+NARROW = 300
+"""Width of the chart on a phone, in pixels, for which names have sides of their own."""
+
+_STEPS = 24
+"""Parts of a line that are checked for overlap."""
+
+_SPARE = 0.24
+"""Share of the throughput axis left free above and below all marks, for names."""
+_NARROWEST = 4.0
+"""Least range of the throughput axis in percentage points, so that noise looks like noise."""
+
+
+class Side(NamedTuple):
+    """Position of a name, in pixels from the middle of its mark."""
+
+    align: Literal["left", "center", "right"]
+    baseline: Literal["top", "middle", "bottom"]
+    dx: float
+    dy: float
+
+
+SIDES = {
+    "above": Side("center", "bottom", 0, -14),
+    "below": Side("center", "top", 0, 14),
+    "right above": Side("left", "bottom", 14, -14),
+    "left above": Side("right", "bottom", -14, -14),
+    "right below": Side("left", "top", 14, 14),
+    "left below": Side("right", "top", -14, 14),
+    "higher": Side("center", "bottom", 0, -30),
+    "lower": Side("center", "top", 0, 30),
+    "right": Side("left", "middle", 15, 0),
+    "left": Side("right", "middle", -15, 0),
+}
+"""Sides in the order of trials; the line between marks runs to the right and to the left."""
+
+NOWHERE = "nowhere"
+
+
+def placed(rows: Sequence[Row]) -> list[Row]:
+    """Return rows (with `ms`, `share`, `said`, `label`) with the `side` of each name.
+
+    `narrow_side` is its side in a chart `NARROW` pixels wide.
+    """
+    both = zip(rows, _sides(rows, WIDTH), _sides(rows, NARROW), strict=True)
+    return [{**row, "side": side, "narrow_side": narrow} for row, side, narrow in both]
+
+
+def _sides(rows: Sequence[Row], width: float) -> list[str]:
+    at = [_point(row, rows, width) for row in rows]
+    marks = [_mark(x, y, _RING if row["said"] else _MARK) for row, (x, y) in zip(rows, at, strict=True)]
+    bars = [*(bar for row in rows for bar in _bars(row, rows, width)), *_lines(rows, at)]
+    names: list[Box] = []
+    sides = [NOWHERE] * len(rows)
+    for place in sorted(range(len(rows)), key=lambda place: not rows[place]["said"]):
+        with_room = [
+            (name, box)
+            for name, box in _boxes(rows[place]["label"], *at[place])
+            if rows[place]["label"] and _is_inside(box, width) and not _covers_any(box, [*marks, *names])
+        ]
+        if with_room:
+            off_bars = (named for named in with_room if not _covers_any(named[1], bars))
+            sides[place], box = next(off_bars, with_room[0])
+            names.append(box)
+    return sides
+
+
+def _covers_any(box: Box, others: Sequence[Box]) -> bool:
+    return any(box.covers(other) for other in others)
+
+
+def share_domain(rows: Sequence[Row]) -> tuple[float, float]:
+    """Return the ends of the throughput axis, in %."""
+    most = max(100.0, *(row["share_most"] for row in rows))
+    least = min(most - _NARROWEST, *(row["share_least"] for row in rows))
+    spare = _SPARE * (most - least)
+    return least - spare, most + spare
+
+
+def label_boxes(rows: Sequence[Row], *, narrow: bool = False) -> list[Box]:
+    """Return the boxes of the names of placed rows, in the usual chart or in the narrow one."""
+    field, width = ("narrow_side", NARROW) if narrow else ("side", WIDTH)
+    return [
+        dict(_boxes(row["label"], *_point(row, rows, width)))[row[field]]
+        for row in rows
+        if row[field] in SIDES
+    ]
+
+
+def _point(row: Row, rows: Sequence[Row], width: float) -> tuple[float, float]:
+    """The middle of a mark."""
+    return _x(row["ms"], rows, width), _y(row["share"], rows)
+
+
+def _bars(row: Row, rows: Sequence[Row], width: float) -> Iterator[Box]:
+    """The intervals around a mark."""
+    x, y = _point(row, rows, width)
+    yield Box(_x(row["ms_least"], rows, width), y - 1, _x(row["ms_most"], rows, width), y + 1)
+    yield Box(x - 1, _y(row["share_most"], rows), x + 1, _y(row["share_least"], rows))
+
+
+def _lines(rows: Sequence[Row], at: Sequence[tuple[float, float]]) -> Iterator[Box]:
+    """The lines between marks of a curve, as small boxes."""
+    for (row, (x, y)), (after, (to_x, to_y)) in pairwise(zip(rows, at, strict=True)):
+        if row.get("curve") == after.get("curve"):
+            for step in range(_STEPS + 1):
+                part = step / _STEPS
+                yield _mark(x + part * (to_x - x), y + part * (to_y - y), 2.0)
+
+
+def _x(ms: float, rows: Sequence[Row], width: float) -> float:
+    low = log(min(row["ms_least"] for row in rows))
+    high = log(max(row["ms_most"] for row in rows))
+    along = (log(ms) - low) / (high - low) if high > low else 0.5
+    return PADDING + along * (width - 2 * PADDING)
+
+
+def _y(share: float, rows: Sequence[Row]) -> float:
+    low, high = share_domain(rows)
+    return HEIGHT * (1.0 - (share - low) / (high - low))
+
+
+def _mark(x: float, y: float, reach: float) -> Box:
+    return Box(x - reach, y - reach, x + reach, y + reach)
+
+
+def _boxes(label: str, x: float, y: float) -> Iterator[tuple[str, Box]]:
+    width, height = _CHARACTER * len(label) + _APART, FONT_SIZE + 2
+    for name, side in SIDES.items():
+        start = {"left": _APART / 2, "center": width / 2, "right": width - _APART / 2}[side.align]
+        left = x + side.dx - start
+        top = y + side.dy - {"top": 0.0, "middle": height / 2, "bottom": height}[side.baseline]
+        yield name, Box(left, top, left + width, top + height)
+
+
+def _is_inside(box: Box, width: float) -> bool:
+    return box.left >= 0 and box.right <= width and box.top >= 0 and box.bottom <= HEIGHT
+
+
+CHECKPOINT, FIRST_BARRIER, RECORD = "end to end", "start delay", "record delay"
+TIMES = {CHECKPOINT: "end_to_end_ms", FIRST_BARRIER: "start_delay_ms", RECORD: "record_delay_ms"}
+"""Times drawn over the target, with their fields of `TargetSummary`."""
+
+CHOSEN, NOW, KNEE = "recommended", "now", "knee"
+"""Meanings of settings in a chart."""
+
+WITHOUT = "no debloating"
+"""Name of the setting without a target."""
+
+
+class Outline(NamedTuple):
+    """The outline around a mark; its size is an area, as in Vega."""
+
+    shape: str
+    colour: str
+    size: float
+
+
+OUTLINES = {
+    CHOSEN: Outline("circle", ALARM, 330),
+    NOW: Outline("square", NEUTRAL, 330),
+    WITHOUT: Outline("diamond", NEUTRAL, 620),
+    KNEE: Outline("triangle-up", NEUTRAL, 520),
+}
+"""Outlines by meaning, in the order of the legend."""
+
+NARROWER = 600
+"""Width in pixels below which the trade-off is drawn for a phone."""
+
+MOST_CURVES = 8
+"""Conditions with a curve: the first ones."""
+
+_WITH_UNIT = "datum.value < 1000 ? datum.value + ' ms' : datum.value / 1000 + ' s'"
+"""Expression for the labels of an axis of milliseconds."""
+
+_ROUND = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+
+
+def tuning_charts(recommendations: Sequence[Recommendation]) -> list[Chart]:
+    """Return the charts of a sweep, without those that have nothing to show."""
+    alone = recommendations[:1] if len(recommendations) == 1 else []
+    made = [trade_off(recommendations), *map(times_by_target, alone)]
+    return [chart for chart in made if chart is not None]
+
+
+def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
+    """Draw throughput over checkpoint time, a mark for each target; None without measurements of both."""
+    rows = [
+        row
+        for recommendation in recommendations[:MOST_CURVES]
+        for row in _trade_off_rows(recommendation, len(recommendations) == 1)
+    ]
+    if not rows:
+        return None
+    curves = list(dict.fromkeys(row["curve"] for row in rows))
+    times = _round([row["ms"] for row in rows])
+    base = alt.Chart().encode(x=_time_axis("ms", "checkpoint, end to end", times), y=_share_axis(rows))
+    colour = {"color": colours("curve", curves, PALETTE, "stroke")} if len(curves) > 1 else {}
+    line = base.mark_line(strokeWidth=1.5, opacity=0.6, color=PALETTE[0]).encode(order="place:Q", **colour)
+    tips = [tip("ms", "end to end (ms)"), tip("share", "throughput (%)")]
+    dots = base.mark_point(filled=True, size=70, opacity=1, color=PALETTE[0]).encode(
+        tooltip=["curve:N", "target:N", *tips, "said:N"], **colour
+    )
+    return Chart(
+        "trade-off",
+        f"Throughput against checkpoint time: {_said_of(recommendations)}",
+        "A mark is a target, the mean over seeds; bars are 95 % intervals. Throughput is compared with that "
+        "now, at the same seed. Further left is a faster checkpoint, further up a faster job. Outlines tell "
+        "what is set now and what is recommended.",
+        _spec([*_ranges(base, colour), line, dots, *_outlines(rows), *_names(base)], placed(rows)),
+    )
+
+
+def times_by_target(recommendation: Recommendation) -> Chart | None:
+    """Draw checkpoint and record times over the target; None without targets."""
+    rows = list(_time_rows(recommendation))
+    if not rows:
+        return None
+    names = [name for name in TIMES if any(row["time"] == name for row in rows)]
+    targets = sorted({row["target_ms"] for row in rows})
+    ticks = _round([row["ms"] for row in rows] + targets)
+    x, y = _time_axis("target_ms", "target", targets), _value_axis("ms", ticks)
+    base = alt.Chart().encode(x=x, y=y, color=colours("time", names, PALETTE, "stroke"))
+    ends = alt.InlineData(values=[{"target_ms": end, "ms": end} for end in (targets[0], targets[-1])])
+    tips = [tip("ms", "mean (ms)"), tip("least", "least (ms)"), tip("most", "most (ms)")]
+    layers = [
+        alt.Chart(ends).mark_line(color=NEUTRAL, strokeDash=[4, 4]).encode(x=x, y=y),
+        base.mark_rule(opacity=0.5).encode(y=_value_axis("least", ticks), y2="most:Q"),
+        base.mark_line(strokeWidth=1.8),
+        base.mark_point(filled=True, size=45, opacity=1).encode(tooltip=["time:N", "target:N", *tips]),
+        *_chosen_rule(recommendation),
+    ]
+    return Chart(
+        "times-by-target",
+        _reached(recommendation),
+        "Means over seeds, bars are 95 % intervals. Dashed: as long as the target. Red: the recommended one.",
+        _spec(layers, rows),
+    )
+
+
+def _spec(layers: Sequence[Any], rows: list[Row]) -> dict[str, Any]:
+    layered = alt.layer(*layers, data=alt.InlineData(values=rows)).properties(width=WIDTH, height=HEIGHT)
+    spec: dict[str, Any] = layered.to_dict()
+    return spec
+
+
+def _trade_off_rows(recommendation: Recommendation, alone: bool) -> Iterator[Row]:
+    """A row for each target; beside other curves only targets with a meaning have names."""
+    baseline = [] if recommendation.baseline is None else [recommendation.baseline]
+    for place, summary in enumerate([*recommendation.targets, *baseline]):
+        time, share = summary.end_to_end_ms, summary.throughput_share
+        if time is None or share is None:
+            continue
+        name = WITHOUT if summary.target == OFF else summary.target
+        meanings = _said(recommendation, summary.target)
+        said = ", ".join(meanings)
+        yield {
+            "curve": conditions_of(recommendation) or recommendation.scenario,
+            "place": place,
+            "target": name,
+            "said": said,
+            "meanings": [*meanings, *([WITHOUT] if summary.target == OFF else [])],
+            "label": f"{name}: {said}" if said and alone else name if said or alone else "",
+            **_interval("ms", time),
+            **_interval("share", share, 100.0),
+        }
+
+
+def _time_rows(recommendation: Recommendation) -> Iterator[Row]:
+    for summary in recommendation.targets:
+        for name, field in TIMES.items():
+            value: Estimate | None = getattr(summary, field)
+            if value is None:
+                continue
+            yield {
+                "time": name,
+                "target": summary.target,
+                "target_ms": 1e3 * parse_flink_duration(summary.target),
+                "ms": value.mean,
+                "least": value.least,
+                "most": value.greatest,
+            }
+
+
+def _interval(name: str, value: Estimate, scale: float = 1.0) -> Row:
+    return {
+        name: scale * value.mean,
+        f"{name}_least": scale * value.least,
+        f"{name}_most": scale * value.greatest,
+    }
+
+
+def _ranges(base: Any, colour: dict[str, Any]) -> list[Any]:
+    rule = base.mark_rule(opacity=0.45, color=PALETTE[0]).encode(**colour)
+    return [
+        rule.encode(x="ms_least:Q", x2="ms_most:Q"),
+        rule.encode(y="share_least:Q", y2="share_most:Q"),
+    ]
+
+
+def _outlines(rows: Sequence[Row]) -> list[Any]:
+    """An outline around marks for each of their meanings, with a legend."""
+    said = [
+        {"ms": row["ms"], "share": row["share"], "meaning": meaning}
+        for row in rows
+        for meaning in row["meanings"]
+    ]
+    meanings = [meaning for meaning in OUTLINES if any(row["meaning"] == meaning for row in said)]
+    if not said:
+        return []
+    legend = alt.Legend(title=None, orient="top", symbolStrokeWidth=2, symbolFillColor="transparent")
+    shapes, strokes, sizes = (
+        alt.Scale(domain=meanings, range=[getattr(OUTLINES[meaning], part) for meaning in meanings])
+        for part in ("shape", "colour", "size")
+    )
+    outline = alt.Chart(alt.InlineData(values=said)).mark_point(filled=False, strokeWidth=2, opacity=1)
+    return [
+        outline.encode(
+            x=alt.X("ms:Q"),
+            y=alt.Y("share:Q"),
+            shape=alt.Shape("meaning:N", scale=shapes, legend=legend),
+            stroke=alt.Stroke("meaning:N", scale=strokes, legend=legend),
+            size=alt.Size("meaning:N", scale=sizes, legend=legend),
+        )
+    ]
+
+
+def _names(base: Any) -> list[Any]:
+    """The names of settings, each on the side of its mark that has room."""
+    colour = alt.condition(f"indexof(datum.meanings, '{CHOSEN}') >= 0", alt.value(ALARM), alt.value(NEUTRAL))
+    field = f"(width < {NARROWER} ? datum.narrow_side : datum.side)"
+    return [
+        base.mark_text(align=side.align, baseline=side.baseline, dx=side.dx, dy=side.dy, fontSize=FONT_SIZE)
+        .encode(text="label:N", color=colour)
+        .transform_filter(f"{field} === '{name}'")
+        for name, side in SIDES.items()
+    ]
+
+
+def _chosen_rule(recommendation: Recommendation) -> list[Any]:
+    if recommendation.chosen is None:
+        return []
+    at = 1e3 * parse_flink_duration(recommendation.chosen)
+    return [alt.Chart().mark_rule(color=ALARM, strokeWidth=1.5).encode(x=alt.datum(at))]
+
+
+def _time_axis(field: str, title: str, values: Sequence[float]) -> alt.X:
+    axis = alt.Axis(grid=False, labelExpr=_WITH_UNIT, labelOverlap=True, values=list(values))
+    scale = alt.Scale(type="log", nice=False, padding=PADDING)
+    return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
+
+
+def _value_axis(field: str, values: Sequence[float]) -> alt.Y:
+    scale = alt.Scale(type="log", nice=False, padding=12)
+    axis = alt.Axis(labelExpr=_WITH_UNIT, labelOverlap=True, values=list(values))
+    return alt.Y(f"{field}:Q", title="time", scale=scale, axis=axis)
+
+
+def _share_axis(rows: Sequence[Row]) -> alt.Y:
+    scale = alt.Scale(domain=list(share_domain(rows)), nice=False, zero=False)
+    axis = alt.Axis(tickMinStep=1, format="d", minExtent=42, maxExtent=42)
+    return alt.Y("share:Q", title="throughput (% of now)", scale=scale, axis=axis)
+
+
+def _round(values: Sequence[float]) -> list[float]:
+    """Round numbers for the ticks of a log axis, from near the least to near the greatest value."""
+    low, high = min(values) / 1.5, max(values) * 1.5
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    return [number for power in powers for part in _ROUND if low <= (number := part * 10.0**power) <= high]
+
+
+def _said(recommendation: Recommendation, target: str) -> list[str]:
+    chosen = {"set": recommendation.chosen, "turn off": OFF}.get(recommendation.verdict)
+    each = ((CHOSEN, chosen), (NOW, recommendation.current), (KNEE, recommendation.knee))
+    return [said for said, which in each if which == target]
+
+
+def _said_of(recommendations: Sequence[Recommendation]) -> str:
+    """The recommendation for each curve."""
+    texts = []
+    for recommendation in recommendations[:MOST_CURVES]:
+        said = {
+            "set": f"recommended is {recommendation.chosen}",
+            "turn off": "recommended is no debloating",
+            "keep": "nothing is shown to be better than now",
+        }
+        text = said.get(recommendation.verdict, "nothing keeps to the constraints")
+        texts.append(f"{text} ({conditions_of(recommendation)})" if len(recommendations) > 1 else text)
+    return "; ".join(texts)
+
+
+def _reached(recommendation: Recommendation) -> str:
+    """Checkpoint times of the shortest and the longest target."""
+    measured = [summary for summary in recommendation.targets if summary.end_to_end_ms is not None]
+    ends = measured[:1] + measured[1:][-1:]
+    if not ends:
+        return "What a target brings: no checkpoint was completed"
+    texts = [f"{_end_to_end(summary)} with a target of {summary.target}" for summary in ends]
+    return f"A checkpoint takes {', '.join(texts)}"
+
+
+def _end_to_end(summary: TargetSummary) -> str:
+    return milliseconds(None if summary.end_to_end_ms is None else summary.end_to_end_ms.mean)

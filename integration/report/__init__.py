@@ -1,1 +1,0 @@
-"""What a run comes to: pictures, a page, tables, sentences."""

@@ -1,0 +1,259 @@
+import struct
+
+import msgspec
+import pytest
+
+from integration.present.charts import (
+    DOWN,
+    FAULT,
+    MAX_EVENTS,
+    MAX_SUBTASKS,
+    PALETTE,
+    PANEL_WIDTH,
+    event_rows,
+    to_png,
+    window_edges,
+)
+from integration.present.run_charts import (
+    FIXED,
+    MAX_SAMPLES,
+    RECEIVERS,
+    SENDERS,
+    buffer_size_rows,
+    charts,
+    in_flight_rows,
+    in_flight_time,
+    queue_length,
+    queue_length_rows,
+)
+from netstack import FaultResult, Series
+from tests.integration.axes import axes_of, has_unit
+from tests.integration.sample_results import SUBTASKS, sample_result, sample_results, unaligned_result
+
+NAMES = ["checkpoint-history", "buffer-size", "in-flight-time", "checkpoint-time", "queue-length"]
+UNALIGNED_NAMES = [
+    "checkpoint-history",
+    "checkpoint-bytes",
+    "in-flight-time",
+    "checkpoint-time",
+    "queue-length",
+]
+MODES_NAMES = ["checkpoint-phases", "checkpoint-history", "checkpoint-bytes", "in-flight-time"]
+
+
+def three_runs():
+    return sample_results() | {"unaligned": unaligned_result()}
+
+
+def rows_of(chart):
+    return chart.spec["datasets"][chart.spec["data"]["name"]]
+
+
+def test_there_is_a_picture_of_each_finding():
+    assert [chart.name for chart in charts(sample_results())] == NAMES
+    assert [chart.name for chart in charts({"unaligned": unaligned_result()})] == UNALIGNED_NAMES
+    assert [chart.name for chart in charts(three_runs())] == MODES_NAMES
+
+
+def test_titles_state_the_quantity_of_both_runs():
+    assert [chart.title for chart in charts(sample_results())] == [
+        "A checkpoint takes: 1.01 s (debloating off), 206 ms (debloating on)",
+        "Size of new buffers: 32.0 KiB (debloating off), 4.88 KiB (debloating on)",
+        "Records in flight last for: 5.10 s (debloating off), 1.02 s (debloating on)",
+        "Start delay and alignment: 400 ms + 600 ms (debloating off), 80 ms + 120 ms (debloating on)",
+        "Buffers that wait at senders and receivers: 175 + 150 (debloating off), 35 + 30 (debloating on)",
+    ]
+
+
+def test_titles_of_one_run_do_not_name_it():
+    titles = [chart.title for chart in charts({"sample": sample_result(debloated=True)})]
+
+    assert titles[:2] == ["A checkpoint takes: 206 ms", "Size of new buffers: 4.88 KiB"]
+
+
+def test_runs_share_their_scales():
+    for chart in charts(sample_results()):
+        assert "resolve" not in chart.spec
+        assert "column" in chart.spec["facet"]
+
+
+def test_a_run_without_debloating_needs_no_picture_of_buffer_sizes():
+    names = [chart.name for chart in charts({"sample": sample_result(debloated=False)})]
+    assert names == [name for name in NAMES if name != "buffer-size"]
+
+
+def test_buffer_sizes_are_the_results():
+    rows = buffer_size_rows(sample_results())
+
+    on = [row for row in rows if row["run"] == "debloating on"]
+    off = [row for row in rows if row["run"] == "debloating off"]
+    assert {row["kib"] for row in off} == {32.0}
+    assert {row["subtask"] for row in off} == {FIXED}
+    assert [row["kib"] for row in on if row["subtask"] == "subtask 0"][-1] == round(5000 / 1024, 2)
+    assert {row["subtask"] for row in on} == {f"subtask {index}" for index in range(SUBTASKS)}
+
+
+def test_in_flight_time_is_queued_bytes_over_throughput():
+    rows = in_flight_rows({"on": sample_result(debloated=True)})
+
+    first = {row["place"]: row["s"] for row in rows if row["t"] == 0}
+    assert first == {SENDERS: 0.62, RECEIVERS: 0.4}
+
+
+def test_in_flight_time_follows_the_throughput():
+    result = sample_result(debloated=True)
+    source, consumer = result.series
+    halved = [[*counts[:11], *(counts[10] + (n - counts[10]) // 2 for n in counts[11:])]
+              for counts in consumer.numRecordsIn]  # fmt: skip
+    series = [source, msgspec.structs.replace(consumer, numRecordsIn=halved)]
+
+    rows = in_flight_rows({"on": msgspec.structs.replace(result, series=series)})
+
+    last = {row["place"]: row["s"] for row in rows if row["t"] == 20}
+    assert last == {SENDERS: 1.24, RECEIVERS: 0.8}
+
+
+def test_windows_are_marked_and_named():
+    result = sample_result(debloated=True)
+    early = msgspec.structs.replace(result.steady[0], from_s=0, to_s=6)
+    phased = {"sample": msgspec.structs.replace(result, steady=[early, *result.steady])}
+
+    assert window_edges({"sample": result}) == [8]
+    assert window_edges(phased) == [6, 8]
+    assert charts(phased)[1].title == "Size of new buffers: 4.88 KiB (0 to 6 s), 4.88 KiB (8 to 20 s)"
+
+
+def test_queues_are_those_of_senders_and_receivers():
+    rows = queue_length_rows({"on": sample_result(debloated=True)})
+
+    assert {row["place"] for row in rows} == {"flights, sending", "consumer, receiving"}
+    assert {row["buffers"] for row in rows if row["t"] == 0 and row["place"] == "flights, sending"} == {
+        14,
+        15,
+        3,
+    }
+
+
+def test_nothing_measured_gives_no_picture():
+    result = sample_result(debloated=True, checkpoints=False)
+    bare = {"on": msgspec.structs.replace(result, series=[])}
+
+    assert in_flight_time(bare) is None
+    assert queue_length(bare) is None
+    assert charts(bare) == []
+
+
+def test_what_a_picture_holds_is_bounded():
+    wide = Series(
+        vertex="consumer",
+        t=[float(t) for t in range(10_000)],
+        inputQueueLength=[[1] * 10_000] * 100,
+    )
+    result = msgspec.structs.replace(sample_result(debloated=True), series=[wide])
+
+    rows = queue_length_rows({"on": result})
+
+    assert len({row["subtask"] for row in rows}) == MAX_SUBTASKS
+    assert len(rows) <= MAX_SUBTASKS * (MAX_SAMPLES + 1)
+    assert max(row["t"] for row in rows) > 9_900
+
+
+def test_what_happened_to_a_job_is_in_each_of_its_panels_over_time():
+    results = {"unaligned": unaligned_result(), "plain": sample_result(debloated=False)}
+    down = {"run": "unaligned", "event": DOWN, "t": 9.0, "until": 11.0}
+    faults = [{"run": "unaligned", "event": FAULT, "t": t} for t in (9.0, 13.0)]
+
+    for chart in charts(results):
+        events = [row for row in rows_of(chart) if "event" in row]
+        panels = {"checkpoint-time": SUBTASKS, "queue-length": 2}.get(chart.name, 1)
+        for expected in [down, *faults]:
+            assert sum(expected.items() <= event.items() for event in events) == panels
+        assert len(events) == 3 * panels
+        assert "Red lines: faults. Shaded: the job is down." in chart.note
+
+
+def test_without_faults_there_is_nothing_of_them():
+    for chart in charts(sample_results()):
+        assert not any("event" in row for row in rows_of(chart))
+        assert "Shaded" not in chart.note
+        assert "Red" not in chart.note
+
+
+def test_many_faults_are_drawn_as_far_as_a_picture_can_show_them():
+    faults = [FaultResult(t=float(t), kind="kill_subtask", what="") for t in range(1000)]
+    result = msgspec.structs.replace(unaligned_result(), faults=faults)
+
+    drawn = [row for row in event_rows({"on": result}) if row["event"] == FAULT]
+
+    assert [row["t"] for row in drawn] == [float(t) for t in range(MAX_EVENTS)]
+
+
+def test_more_runs_than_fit_stand_one_below_the_other():
+    for chart in charts(three_runs())[1:]:
+        assert "column" not in chart.spec["facet"]
+        assert set(chart.spec["facet"]["row"]["sort"]) <= set(three_runs())
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        sample_results(),
+        {"sample": sample_result(debloated=True)},
+        {"unaligned": unaligned_result()},
+        three_runs(),
+    ],
+)
+def test_pngs_have_the_size_of_their_panels(results):
+    for chart in charts(results):
+        png = to_png(chart, scale=1)
+        width, height = struct.unpack(">II", png[16:24])
+        assert png.startswith(b"\x89PNG")
+        assert (600 if chart.name == "checkpoint-phases" else 2 * PANEL_WIDTH) < width < 2 * PANEL_WIDTH + 170
+        assert 200 < height < 700
+
+
+def test_colours_differ_and_suffice():
+    assert len(set(PALETTE)) == len(PALETTE) == MAX_SUBTASKS
+
+
+def test_every_axis_with_numbers_has_a_unit_or_says_what_is_counted():
+    pictures = [*charts(sample_results()), *charts(three_runs()), *charts({"one": unaligned_result()})]
+    titles = [title for chart in pictures for title in axes_of(chart.spec)]
+    assert len(titles) > 2 * len(pictures)
+    assert [title for title in titles if not has_unit(title)] == []
+
+
+def over_time(results):
+    return [chart for chart in charts(results) if chart.name != "checkpoint-phases"]
+
+
+@pytest.mark.parametrize("results", [sample_results(), three_runs()], ids=len)
+def test_the_axis_of_time_ends_where_the_run_ends(results):
+    end = max(result.emulated_seconds for result in results.values())
+    for chart in over_time(results):
+        domains = [
+            layer["encoding"]["x"].get("scale", {}).get("domain") for layer in chart.spec["spec"]["layer"]
+        ]
+        assert [domain for domain in domains if domain] == [[0, end]], chart.name
+        assert max(row.get("until", row["t"]) for row in rows_of(chart) if "t" in row) <= end, chart.name
+
+
+def test_lines_of_subtasks_that_coincide_are_told_apart_by_their_widths():
+    chart = queue_length({"on": sample_result(debloated=True)})
+    (scale,) = (layer["encoding"]["strokeWidth"]["scale"] for layer in chart.spec["spec"]["layer"]
+                if "strokeWidth" in layer["encoding"])  # fmt: skip
+    assert scale["domain"] == [f"subtask {index}" for index in range(SUBTASKS)]
+    assert scale["type"] == "ordinal"  # else only the first two widths count
+    assert scale["range"] == sorted(set(scale["range"]))
+    drawn = list(dict.fromkeys(row["subtask"] for row in rows_of(chart)))
+    assert drawn == scale["domain"][::-1]  # the widest first, below the others
+    assert "Subtasks that coincide" in chart.note
+
+
+def test_the_title_of_queues_counts_what_their_axis_counts():
+    chart = queue_length({"on": sample_result(debloated=True)})
+    rows = [row for row in rows_of(chart) if row["t"] == 10]
+    sent, received = (
+        sum(row["buffers"] for row in rows if row["place"].endswith(end)) for end in ("sending", "receiving")
+    )
+    assert chart.title == f"Buffers that wait at senders and receivers: {sent} + {received}"
