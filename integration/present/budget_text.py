@@ -136,7 +136,7 @@ def _one_setting(job: JobSize, plan: BudgetPlan) -> Iterator[str]:
         yield from (f"  {name}: {number}" for name, number in settings.items())
         return
     yield (
-        f"\nFlink {job.preset.removeprefix('flink-')} cannot be told any of this: its numbers of buffers are "
+        f"\nFlink {job.preset.removeprefix('flink-')} has no options for this: its numbers of buffers are "
         f"fixed, and it ignores {', '.join(settings)}. What it obeys is "
         f"{OPTIONS['network_memory_max_bytes'].name} for all of a task manager, and "
         f"{OPTIONS['debloat_enabled'].name} with its target, which makes buffers smaller."

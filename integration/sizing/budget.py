@@ -132,7 +132,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     memory_bytes: int | None
-    """In the task manager with most; None: as much as its pools can use."""
+    """Memory of the task manager with most; None: as much as its pools can use."""
     figures: Figures | None
     """None: it does not start, or completes no checkpoint."""
 
@@ -370,10 +370,8 @@ def read_per_s(scenario: Scenario, result: Result) -> list[float]:
     vertices = {vertex.name: vertex for vertex in result.steady[-1].vertices}
     rates = []
     for edge in scenario.edges:
-        read, written = (
-            known(vertices[edge.target].bytes_in_per_s),
-            known(vertices[edge.source].bytes_out_per_s),
-        )
+        read = known(vertices[edge.target].bytes_in_per_s)
+        written = known(vertices[edge.source].bytes_out_per_s)
         share = min(1.0, sum(written) / sum(read)) if written and sum(read) else 1.0
         rates.append(max(read, default=0.0) * share)
     return rates
@@ -404,14 +402,13 @@ def plan_budget(
     (as_it_is,) = runs.results([runs.scenario])
     now = figures_of(as_it_is)
     plan = _best_plan(runs, places_of(scenario, read_per_s(scenario, as_it_is[0])), now, budget_bytes)
-    if plan.delay_ms > (1 + _AS_EXPECTED) * plan.expected_ms:
+    if -plan.merit[1] > (1 + _AS_EXPECTED) * plan.expected_ms:
         around = []
         for place, curve, size in zip(plan.places, plan.curves, plan.sizes, strict=True):
             steps = sorted({size, *(step for step in place.steps if step >= curve.least)})
             around.append(replace(place, steps=steps, base=size, points={}, at_least=0))
         with suppress(UsageError):  # sizes that depend on each other may need more than the budget
-            plans = [plan, _best_plan(runs, around, now, budget_bytes)]
-            plan = max(plans, key=lambda each: (min(each.records_per_s, plan.asked_per_s), -each.delay_ms))
+            plan = max(plan, _best_plan(runs, around, now, budget_bytes), key=lambda each: each.merit)
     places, curves, sizes = plan.places, plan.curves, plan.sizes
     planned = with_sizes(runs.scenario, places, sizes)
     own = [planned.edges[place.edge].buffers for place in places]
@@ -438,17 +435,15 @@ def plan_budget(
         for place, size, curve, buffers in zip(places, sizes, curves, own, strict=True)
     ]
     pools = [place.pools for place in places]
-    by_curves = [curve.least for curve in curves], sizes, [curve.enough for curve in curves]
-    least, used, enough = (
-        {name: count * segment for name, count in buffers_of(each, pools).items()} for each in by_curves
-    )
+    least = buffers_of([curve.least for curve in curves], pools)
+    used, enough = buffers_of(sizes, pools), buffers_of([curve.enough for curve in curves], pools)
     left = [curve.at(size) - curve.at(curve.enough) for curve, size in zip(curves, sizes, strict=True)]
     memory = [
         PlannedMemory(
             task_managers=list(names),
-            least_bytes=least[names[0]],
-            planned_bytes=used[names[0]],
-            enough_bytes=enough[names[0]],
+            least_bytes=least[names[0]] * segment,
+            planned_bytes=used[names[0]] * segment,
+            enough_bytes=enough[names[0]] * segment,
             saved_ms_per_mib=saved * (1 << 20) / segment,
             saved_at=[_name(scenario, places[number]) for number in gaining],
             left_ms=sum(ms for ms, place in zip(left, places, strict=True) if names[0] in place.pools),
@@ -460,18 +455,15 @@ def plan_budget(
         floating_buffers_per_gate=max(known(place.floating for place in planned_places)),
         max_buffers_per_channel=max(known(place.max_per_channel for place in planned_places)),
     )
-    most = max(used.values())
+    most = max(used.values()) * segment
     trials = [Trial(name=PLAN, memory_bytes=most, figures=plan.figures)]
     if check:
         config = replace(runs.scenario.config, **msgspec.structs.asdict(one))
         edges = tuple(replace(edge, buffers=EdgeBuffers()) for edge in scenario.edges)
         alike = replace(runs.scenario, config=config, edges=edges)
-        for name, setting, limit in (
-            (ONE_SETTING, alike, budget_bytes),
-            (AS_IT_IS, runs.scenario, budget_bytes),
-            (IN_AS_LITTLE, runs.scenario, most),
-        ):
-            trials.append(runs.trial(name, setting, limit))
+        trials.append(runs.trial(ONE_SETTING, alike, budget_bytes))
+        trials.append(runs.trial(AS_IT_IS, runs.scenario, budget_bytes))
+        trials.append(runs.trial(IN_AS_LITTLE, runs.scenario, most))
     else:
         trials.append(Trial(name=NOW, memory_bytes=None, figures=now))
     return BudgetPlan(
@@ -512,14 +504,11 @@ class _Split(NamedTuple):
     figures: Figures | None
 
     @property
-    def delay_ms(self) -> float:
-        """Sum of delays; infinite if no checkpoint completed."""
-        return math.inf if self.figures is None else self.figures.delay_ms
-
-    @property
-    def records_per_s(self) -> float:
-        """Throughput; 0 if no checkpoint completed."""
-        return 0.0 if self.figures is None else self.figures.records_per_s
+    def merit(self) -> tuple[float, float]:
+        """Records/s as far as they are asked, then shorter delays; greater is better."""
+        if self.figures is None:
+            return 0.0, -math.inf
+        return min(self.figures.records_per_s, self.asked_per_s), -self.figures.delay_ms
 
 
 def _best_plan(runs: Emulations, places: Sequence[Place], now: Figures | None, budget_bytes: int) -> _Split:
@@ -541,20 +530,18 @@ def _best_plan(runs: Emulations, places: Sequence[Place], now: Figures | None, b
             needs = [curve.least * place.pools[largest] for curve, place in zip(curves, places, strict=True)]
             most = max(range(len(places)), key=lambda number: needs[number])
             least, part = format_size(used[largest] * segment), format_size(needs[most] * segment)
-            text = (
-                f"budget: {format_size(budget_bytes)} is too little: task manager {largest} needs at least "
-            )
-            text += f"{least}, of which {part} are for {_name(runs.scenario, places[most])}"
+            text = f"budget: {format_size(budget_bytes)} is too little: task manager {largest} needs "
+            text += f"at least {least}, of which {part} are for {_name(runs.scenario, places[most])}"
             raise UsageError([text])
         sizes, worth = split(curves, pools, budget_bytes // segment)
         trial = runs.trial(PLAN, with_sizes(runs.scenario, places, sizes), budget_bytes)
         expected_ms = base.delay_ms + sum(map(Curve.at, curves, sizes))
         plans.append(_Split(places, curves, sizes, worth, expected_ms, asked_per_s, trial.figures))
-        if plans[-1].records_per_s >= asked_per_s:
+        if plans[-1].merit[0] >= asked_per_s:
             break
         for place, size in zip(places, sizes, strict=True):
             place.at_least = min((other for other in place.points if other > size), default=size)
-    return max(plans, key=lambda plan: min(plan.records_per_s, asked_per_s))
+    return max(plans, key=lambda plan: plan.merit)
 
 
 def _measure(runs: Emulations, places: Sequence[Place], now: Figures | None) -> tuple[Figures, float]:

@@ -396,7 +396,7 @@ def share_of_slowest(vertex: Vertex) -> float:
 
 
 def _reach(scenario: Scenario, source: str) -> dict[str, int]:
-    """Return how often a record of a source comes to each vertex, to itself once."""
+    """Return how often a record of a source reaches each vertex; itself once."""
     times: dict[str, int] = {}
     for vertex in scenario.topological_order():
         arriving = sum(
