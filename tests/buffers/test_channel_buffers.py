@@ -33,7 +33,7 @@ PLAYED = (
     "rx-required-decrements",
 )
 
-_CHANNEL = "played on a whole channel in tests/netstack/test_input_channel.py"
+_CHANNEL = "played on a whole channel in tests/netstack/exchange/test_input_channel.py"
 _BACKOFF = "about no buffers: played in tests/flowcontrol/test_partition_requests.py"
 
 NOT_HERE = {

@@ -35,7 +35,7 @@ VECTORS = json.loads(
 )["scenarios"]
 
 ELSEWHERE = {
-    "tx-new-buffer-size": "needs a writer: played on a result partition in tests/netstack/test_partition.py",
+    "tx-new-buffer-size": "needs a writer: in tests/netstack/exchange/test_partition.py",
     "tx-partition-timeout": "nothing is sent yet: played in tests/flowcontrol/test_partition_requests.py",
 }
 

@@ -27,8 +27,8 @@ from netstack.state.table_backend import TableSettings, TableStateBackend
 from netstack.state.values import encode_value
 from netstack.tasks.state_upkeep import first_delay_s
 from tests.crossing import crossed
+from tests.netstack.checkpoints.test_recovery import EXACTLY_ONCE, MODES, SCHEDULES, expected, run, sums_job
 from tests.netstack.table_model import ModelStores
-from tests.netstack.test_recovery import EXACTLY_ONCE, MODES, SCHEDULES, expected, run, sums_job
 
 GROUPS = 8
 KEYS = 5

@@ -20,7 +20,7 @@ from netstack import (
 from netstack.jobs.summary import checkpoint_results, series_results, steady_results
 from netstack.results.statistics import LEAST_ROWS, SubtaskCheckpoint, SubtaskSample, Table
 
-REFERENCES = Path(__file__).parents[1] / "data/flink-reference"
+REFERENCES = Path(__file__).parents[2] / "data/flink-reference"
 SCENARIO = Scenario(
     name="job",
     duration_s=10.0,

@@ -12,7 +12,7 @@ import pytest
 
 from netstack import core_is_compiled, stale_modules
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LIBRARY = f"queue{EXTENSION_SUFFIXES[0]}"
 
 

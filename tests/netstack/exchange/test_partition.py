@@ -27,7 +27,7 @@ from netstack.checkpoints.recovery import restore_subpartition
 from netstack.exchange.partition import ALL, ResultPartition
 
 SENDER_VECTORS = json.loads(
-    (Path(__file__).parents[1] / "data" / "vectors" / "credit_sender_request_queue.json").read_text()
+    (Path(__file__).parents[2] / "data" / "vectors" / "credit_sender_request_queue.json").read_text()
 )["scenarios"]
 
 SEGMENT_SIZE = 16

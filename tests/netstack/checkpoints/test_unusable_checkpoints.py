@@ -32,8 +32,7 @@ from netstack import (
     run_distributed,
     transactional_sink,
 )
-
-from .local_cluster import launch_locally
+from tests.netstack.local_cluster import launch_locally
 
 COUNT = 400
 

@@ -36,8 +36,8 @@ from netstack.scenarios.config import CostModel
 from netstack.tasks.environment import Environment
 from netstack.tasks.throttle import Throttle
 from netstack.tasks.time_account import Lateness, TimeAccount, Waiting
+from tests.netstack.engine.test_agenda_clock import Clocked
 from tests.netstack.local_cluster import launch_locally
-from tests.netstack.test_agenda_clock import Clocked
 
 COSTS = CostModel(
     consumer_buffer_s=0.01,

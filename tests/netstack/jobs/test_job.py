@@ -322,7 +322,7 @@ def test_same_seed_same_document_in_any_process() -> None:
             [sys.executable, "-c", loader + script],
             capture_output=True,
             check=True,
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             env={"PYTHONHASHSEED": hash_seed},
         )
         assert there.stdout == here

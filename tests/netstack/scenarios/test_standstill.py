@@ -12,7 +12,7 @@ from integration import load_scenario
 from integration.analysis.known_values import known
 from netstack import Edge, Result, Scenario, Standstill, emulate, standstills
 
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 EXAMPLE = load_scenario(EXAMPLES / "standstill.toml")
 
 

@@ -60,7 +60,7 @@ from netstack.exchange.tcp_link import (
 )
 from netstack.tcp.pipe import Outgoing, Stream
 
-TLS = Path(__file__).resolve().parent.parent / "data" / "tls"
+TLS = Path(__file__).resolve().parents[2] / "data" / "tls"
 
 
 class Ear:

@@ -56,7 +56,7 @@ VECTORS = {
     scenario["id"]: scenario
     for scenario in json.loads(
         (
-            Path(__file__).parents[1] / "data" / "vectors" / "credit_receiver_remote_input_channel.json"
+            Path(__file__).parents[2] / "data" / "vectors" / "credit_receiver_remote_input_channel.json"
         ).read_text()
     )["scenarios"]
 }

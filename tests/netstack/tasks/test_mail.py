@@ -24,7 +24,7 @@ from netstack.engine.timers import Scope
 from netstack.jobs.build import JobBuilder
 from netstack.tasks.environment import Environment
 from netstack.tasks.subtask import Subtask
-from tests.netstack.test_task_checkpoints import Told
+from tests.netstack.tasks.test_task_checkpoints import Told
 
 SCENARIO = Scenario(
     name="a source and a sink",

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.interpreted
 METRICS = {
     scenario["id"]: scenario
     for scenario in json.loads(
-        (Path(__file__).parents[1] / "data" / "vectors" / "metrics_input_buffers.json").read_text()
+        (Path(__file__).parents[2] / "data" / "vectors" / "metrics_input_buffers.json").read_text()
     )["scenarios"]
 }
 

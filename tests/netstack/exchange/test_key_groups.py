@@ -18,7 +18,7 @@ from netstack.exchange.key_groups import (
     round_up_to_power_of_two,
 )
 
-VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/math_key_groups.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[2] / "data/vectors/math_key_groups.json").read_text())
 SCENARIOS: dict[str, Any] = {scenario["id"]: scenario for scenario in VECTORS["scenarios"]}
 INT32 = st.integers(-(2**31), 2**31 - 1)
 PARALLELISMS = st.integers(1, 2**15).flatmap(lambda top: st.tuples(st.just(top), st.integers(1, top)))

@@ -292,7 +292,7 @@ def test_only_another_policy_than_flinks_is_in_the_document() -> None:
 
 
 def test_the_policy_in_the_documentation_works() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "OWN_POLICY.md").read_text("utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "OWN_POLICY.md").read_text("utf-8")
     exec(text.split("```python\n", 1)[1].split("```", 1)[0], {})
     straight = emulate(job("straight")).steady[-1]
     assert straight.end_to_end_ms is not None
