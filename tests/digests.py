@@ -104,6 +104,8 @@ def comparable(document: Any) -> Any:
         case {"evidence": list(texts), **rest}:
             numbers = [re.findall(r"\d[\d.,]*", text) for text in texts]
             return {"numbers": numbers, **comparable(rest)}
+        case {"key": str(), "probe": str(), **rest}:  # a run of tune, whose key follows from the source
+            return comparable({"probe": document["probe"], **rest})
         case dict():
             return {key: comparable(value) for key, value in document.items() if key not in NOT_COMPARED}
         case list():
