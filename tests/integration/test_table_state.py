@@ -34,8 +34,7 @@ from netstack import (
 from netstack import emulate as plain_emulate
 from tests.integration.state_job import CountingStorage, Replace, every_2s, fingerprint, run, state_job
 from tests.netstack import rescaled_job
-from tests.netstack.checkpoints.test_recovery import expected, kill, sums_job
-from tests.netstack.job_settings import EXACTLY_ONCE, MODES
+from tests.netstack.whole_jobs import EXACTLY_ONCE, MODES, expected, kill, sums_job
 
 pytestmark = pytest.mark.long
 

@@ -37,9 +37,8 @@ from netstack.state.snapshots import (
     SubtaskSnapshot,
 )
 from netstack.state.values import encode_value
-from tests.netstack.checkpoints.test_recovery import COUNT, expected, parse, run, sums_job
-from tests.netstack.job_settings import MODES
 from tests.netstack.local_cluster import launch_locally
+from tests.netstack.whole_jobs import COUNT, MODES, expected, parse, run, sums_job
 
 CHAIN = "sums -> out"
 

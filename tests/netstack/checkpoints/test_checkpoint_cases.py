@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-import trio
 
 from buffers import RecordBlock
 from netstack import (
@@ -32,6 +31,7 @@ from netstack import (
     Vertex,
     transactional_sink,
 )
+from tests.netstack.whole_jobs import run
 
 
 class Gather(Operator):
@@ -96,12 +96,6 @@ def gathering(log: TransactionLog, *faults: Fault, rate: float = 500.0, count: i
 
 def kill(vertex: str, subtask: int, at: float) -> KillSubtask:
     return KillSubtask(when=AtTime(at), subtask=SubtaskName(vertex, subtask))
-
-
-def run(job: Job) -> Job:
-    trio.run(job.run)
-    assert job.leaked_segments == 0
-    return job
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -3,174 +3,41 @@
 from __future__ import annotations
 
 import pickle
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
 import trio
-from numpy.typing import NDArray
 
-from buffers import RecordBlock
 from netstack import (
     Agenda,
     AtTime,
-    ChannelItem,
-    CollectionSource,
     CostModel,
     CutLink,
     DropMessages,
-    Edge,
     FailUpload,
-    Fault,
     FillStorage,
     HandleReader,
     Job,
     JobFailedError,
-    KillSubtask,
-    KillTaskManager,
     MemoryStorage,
-    NetworkConfig,
-    OnAcknowledgement,
-    OnChannel,
     RestartStrategy,
-    Scenario,
-    SourceObject,
     StateKind,
-    SubtaskName,
-    TableStores,
     TransactionLog,
-    Vertex,
     emulate,
-    key_sum,
-    transactional_sink,
 )
 from netstack.exchange.gate import InputGate
 from tests.crossing import crossed
-from tests.netstack.job_settings import EXACTLY_ONCE, MODES
-
-KEYS = 7
-COUNT = 600
-
-
-def number_of(payload: bytes | memoryview) -> int:
-    return int(bytes(payload).split(b":")[0])
-
-
-def parse(payload: bytes) -> tuple[bytes, int]:
-    number = number_of(payload)
-    return b"k%d" % (number % KEYS), number
-
-
-def key_hash(block: RecordBlock) -> NDArray[np.int32]:
-    return np.array([number_of(payload) % KEYS for payload in block.payloads()], dtype=np.int32)
-
-
-def expected(count: int = COUNT) -> list[bytes]:
-    sums: Counter[int] = Counter()
-    for number in range(count):
-        sums[number % KEYS] += 2 * number
-    return sorted(b"k%d %d" % item for item in sums.items())
-
-
-def sums_job(
-    log: TransactionLog, faults: Sequence[Fault] = (), *, rate: float = 300.0, **settings: Any
-) -> Scenario:
-    """Two sources -> 3 subtasks that pass on -> 2 that sum by key -> 2 that commit the sums.
-
-    At the default `rate` it takes 2 s, and one of the sums can barely follow; at 0 all queues are full.
-    """
-    numbers = [b"%d:%s" % (number, b"x" * (number % 300)) for number in range(COUNT)]
-    config: dict[str, Any] = {
-        "checkpoint_interval_s": 0.05,
-        "checkpoint_timeout_s": 5.0,
-        "tolerable_failed_checkpoints": 1000,
-        "segment_bytes": 1024,
-        "exclusive_buffers_per_channel": 1,
-        "floating_buffers_per_gate": 2,
-        "restart_strategy": RestartStrategy.FIXED_DELAY,
-        "restart_attempts": 1000,
-        "restart_delay_s": 0.05,
-        "heartbeat_timeout_s": 0.3,
-        "state_memory_threshold_bytes": 0,
-    }
-    service = ((0.0, 0.001),)
-    return Scenario(
-        name="sums",
-        duration_s=60.0,
-        config=NetworkConfig(**(config | settings)),
-        vertices=(
-            Vertex(
-                name="numbers",
-                parallelism=2,
-                source=SourceObject(
-                    source=CollectionSource([numbers, numbers], key_hash=key_hash), rates=(rate,)
-                ),
-            ),
-            Vertex(name="middle", parallelism=3, service=service),
-            Vertex(
-                name="sums",
-                parallelism=2,
-                service=service,
-                service_skew=(1.0, 2.9),
-                operator=key_sum(parse),
-            ),
-            Vertex(name="out", parallelism=2, operator=transactional_sink(log.commit)),
-        ),
-        edges=(
-            Edge(source="numbers", target="middle", ship="rebalance"),
-            Edge(source="middle", target="sums", ship="hash", key_hash=key_hash),
-            Edge(source="sums", target="out", ship="rebalance"),
-        ),
-        faults=tuple(faults),
-    )
-
-
-def run(scenario: Scenario, storage: MemoryStorage | None = None, tables: TableStores | None = None) -> Job:
-    job = Job(scenario, Agenda(), storage=storage, tables=tables)
-    trio.run(job.run)
-    assert job.leaked_segments == 0
-    return job
-
-
-def kill(vertex: str, index: int, at: float) -> KillSubtask:
-    return KillSubtask(when=AtTime(at), subtask=SubtaskName(vertex, index))
-
-
-def on_channel(item: ChannelItem, number: int) -> OnChannel:
-    source, target = SubtaskName("middle", 1), SubtaskName("sums", 1)
-    return OnChannel(item=item, number=number, source=source, target=target)
-
-
-SCHEDULES: dict[str, list[Fault]] = {
-    "none": [],
-    "one subtask": [kill("middle", 1, 0.41)],
-    "sums, twice": [kill("sums", 1, 0.33), kill("sums", 0, 0.92)],
-    "task managers": [
-        KillTaskManager(when=AtTime(0.5), task_manager="numbers"),
-        KillTaskManager(when=AtTime(1.1), task_manager="sums"),
-    ],
-    "sink, while the sums are out": [kill("out", 0, at) for at in (1.3, 1.6, 1.9, 2.2)],
-    "between barriers": [
-        KillSubtask(when=on_channel(ChannelItem.BARRIER, 3), subtask=SubtaskName("sums", 0))
-    ],
-    "in a buffer": [KillSubtask(when=on_channel(ChannelItem.BUFFER, 20), subtask=SubtaskName("sums", 1))],
-    "after an acknowledgement": [
-        KillSubtask(
-            when=OnAcknowledgement(number=3, subtask=SubtaskName("numbers", 0)),
-            subtask=SubtaskName("middle", 0),
-        )
-    ],
-    "a cut that is survived": [
-        CutLink(when=AtTime(0.4), from_task_manager="middle", to_task_manager="sums", for_s=0.2)
-    ],
-    "a cut that is not": [
-        CutLink(when=AtTime(0.4), from_task_manager="middle", to_task_manager="sums", for_s=0.5)
-    ],
-}
+from tests.netstack.whole_jobs import (
+    EXACTLY_ONCE,
+    MODES,
+    SCHEDULES,
+    expected,
+    kill,
+    run,
+    sums_job,
+)
 
 
 @crossed(schedule=list(SCHEDULES), mode=EXACTLY_ONCE)

@@ -34,10 +34,10 @@ from netstack import (
 )
 from netstack.scenarios.config import ChangelogStorage
 from tests.crossing import crossed
-from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 from tests.netstack.local_cluster import launch_locally
 from tests.netstack.rescaled_job import expected, final_sums, gone_on, job_of, latest, stopped
 from tests.netstack.table_model import ModelStores
+from tests.netstack.whole_jobs import EXACTLY_ONCE, MODES
 
 PAIRS = [(1, 8), (8, 1), (2, 3), (3, 2), (5, 4)]
 

@@ -33,9 +33,8 @@ from netstack.checkpoints.savepoints import SavepointEnd, SavepointRequest
 from netstack.scenarios.topology import shape_of
 from netstack.state.values import decode_value
 from tests.crossing import crossed
-from tests.netstack.checkpoints.test_recovery import expected, kill, run, sums_job
-from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 from tests.netstack.local_cluster import launch_locally
+from tests.netstack.whole_jobs import EXACTLY_ONCE, MODES, expected, kill, run, sums_job
 
 SUSPEND, DRAIN = PostCheckpointAction.SUSPEND, PostCheckpointAction.TERMINATE
 

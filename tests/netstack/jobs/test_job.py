@@ -37,20 +37,7 @@ from netstack.engine.agenda import Agenda
 from netstack.jobs.job import Job
 from netstack.tasks.operator_subtask import OperatorSubtask
 from netstack.tasks.operators import OperatorFactory
-from tests.netstack.job_settings import EXACT
-
-
-def run(scenario: Scenario) -> Job:
-    """Run a scenario and check that nothing is left behind."""
-
-    async def main() -> Job:
-        job = Job(scenario, Agenda())
-        await job.run()
-        return job
-
-    job = trio.run(main)
-    assert job.leaked_segments == 0
-    return job
+from tests.netstack.whole_jobs import EXACT, run
 
 
 def numbered(source: int, count: int) -> list[bytes]:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-import trio
 from msgspec import UNSET
-from numpy.typing import NDArray
 
-from buffers import RecordBlock
 from flowcontrol import PostCheckpointAction
 from netstack import (
-    Agenda,
     AtTime,
     CollectionSource,
     CutLink,
@@ -28,18 +24,14 @@ from netstack import (
     GeneratorSpec,
     Job,
     JobFailedError,
-    KillSubtask,
     KillTaskManager,
     MemoryStorage,
-    NetworkConfig,
     RestartStrategy,
     Scenario,
     ScheduledSavepoint,
     SourceObject,
     StateBackendType,
     StoredFile,
-    SubtaskName,
-    TableStores,
     TransactionLog,
     Vertex,
     emulate,
@@ -48,30 +40,13 @@ from netstack import (
     transactional_sink,
 )
 from tests.crossing import crossed
-from tests.netstack.job_settings import EXACTLY_ONCE, MODES
 from tests.netstack.table_model import ModelStores
+from tests.netstack.whole_jobs import EXACTLY_ONCE, KEYS, MODES, key_hash, kill, parse, recovering, run
 
-KEYS = 7
 COUNT = 400
 
 A, B, C = ([f"{name}_in", f"{name}_sums", f"{name}_out"] for name in "abc")
 """The tasks of each pipeline."""
-
-Look = tuple[float, Callable[[Job], object]]
-"""A second of the run, and what is called with the job then."""
-
-
-def number_of(payload: bytes | memoryview) -> int:
-    return int(bytes(payload).split(b":")[0])
-
-
-def parse(payload: bytes) -> tuple[bytes, int]:
-    number = number_of(payload)
-    return b"k%d" % (number % KEYS), number
-
-
-def key_hash(block: RecordBlock) -> NDArray[np.int32]:
-    return np.array([number_of(payload) % KEYS for payload in block.payloads()], dtype=np.int32)
 
 
 def sums() -> list[bytes]:
@@ -80,23 +55,6 @@ def sums() -> list[bytes]:
     for number in range(COUNT):
         totals[number % KEYS] += 2 * number
     return sorted(b"k%d %d" % item for item in totals.items())
-
-
-def config(**settings: Any) -> NetworkConfig:
-    usual: dict[str, Any] = {
-        "checkpoint_interval_s": 0.05,
-        "checkpoint_timeout_s": 5.0,
-        "tolerable_failed_checkpoints": 1000,
-        "segment_bytes": 1024,
-        "exclusive_buffers_per_channel": 1,
-        "floating_buffers_per_gate": 2,
-        "restart_strategy": RestartStrategy.FIXED_DELAY,
-        "restart_attempts": 1000,
-        "restart_delay_s": 0.05,
-        "heartbeat_timeout_s": 0.3,
-        "state_memory_threshold_bytes": 0,
-    }
-    return NetworkConfig(**(usual | settings))
 
 
 class Pipelines:
@@ -130,7 +88,7 @@ class Pipelines:
         return Scenario(
             name="pipelines",
             duration_s=60.0,
-            config=config(**settings),
+            config=recovering(**settings),
             vertices=tuple(vertices),
             edges=tuple(edges),
             faults=faults,
@@ -155,7 +113,7 @@ class Numbers:
         return Scenario(
             name="numbers",
             duration_s=60.0,
-            config=config(**settings),
+            config=recovering(**settings),
             vertices=(
                 Vertex(name="numbers", parallelism=4, source=source, task_manager="tm1"),
                 Vertex(name="out", parallelism=4, operator=sink, service=((0.0, 0.002),), task_manager="tm2"),
@@ -168,24 +126,6 @@ class Numbers:
         assert sorted(self.log.records) == sorted(
             b"%d:%d" % (number, part) for number in range(COUNT) for part in range(4)
         )
-
-
-def run(
-    scenario: Scenario,
-    storage: MemoryStorage | None = None,
-    looks: Sequence[Look] = (),
-    tables: TableStores | None = None,
-) -> Job:
-    job = Job(scenario, Agenda(), storage=storage, tables=tables)
-    for at, look in looks:
-        job.agenda.keep(at, look, job)
-    trio.run(job.run)
-    assert job.leaked_segments == 0
-    return job
-
-
-def kill(vertex: str, index: int, at: float) -> KillSubtask:
-    return KillSubtask(when=AtTime(at), subtask=SubtaskName(vertex, index))
 
 
 def failures(job: Job) -> list[tuple[float, list[str]]]:
@@ -273,7 +213,7 @@ def records_per_second(*faults: Fault, **settings: Any) -> tuple[dict[str, list[
     scenario = Scenario(
         name="apart",
         duration_s=12.0,
-        config=config(**settings),
+        config=recovering(**settings),
         vertices=tuple(vertices),
         edges=edges,
         faults=faults,
@@ -563,7 +503,7 @@ def in_scarce_memory(logs: Sequence[TransactionLog], *faults: Fault, shared: str
     return Scenario(
         name="scarce",
         duration_s=60.0,
-        config=config(
+        config=recovering(
             unaligned_enabled=True,
             exclusive_buffers_per_channel=2,
             floating_buffers_per_gate=8,

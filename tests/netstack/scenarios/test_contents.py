@@ -28,7 +28,7 @@ from netstack.checkpoints.storage import MemoryStorage
 from netstack.jobs import build
 from netstack.scenarios.scenario import Keys
 from netstack.scenarios.topology import Contents, contents_of
-from tests.netstack.job_settings import MODES
+from tests.netstack.whole_jobs import MODES
 
 
 def pipeline(*vertices: Vertex, ships: tuple[str, ...] = (), **fields: Any) -> Scenario:

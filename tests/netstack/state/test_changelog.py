@@ -27,8 +27,8 @@ from netstack.state.table_backend import TableSettings, TableStateBackend
 from netstack.state.values import encode_value
 from netstack.tasks.state_upkeep import first_delay_s
 from tests.crossing import crossed
-from tests.netstack.checkpoints.test_recovery import EXACTLY_ONCE, MODES, SCHEDULES, expected, run, sums_job
 from tests.netstack.table_model import ModelStores
+from tests.netstack.whole_jobs import EXACTLY_ONCE, MODES, SCHEDULES, expected, run, sums_job
 
 GROUPS = 8
 KEYS = 5
@@ -290,7 +290,7 @@ def needed_and_there(storage: MemoryStorage) -> Iterator[set[str]]:
 def test_exactly_once_whatever_fails(storage: str, schedule: str, backend: StateBackendType) -> None:
     log, kept = TransactionLog(), MemoryStorage()
     settings = LOGGED[storage] | MATERIALISED | {"state_backend": backend}
-    job = run(sums_job(log, SCHEDULES[schedule], **settings), kept, ModelStores())
+    job = run(sums_job(log, SCHEDULES[schedule], **settings), kept, tables=ModelStores())
     assert sorted(log.records) == expected()
     if schedule not in ("none", "a cut that is survived", "sink, while the sums are out"):
         assert any(restart.checkpoint_id is not None for restart in job.restarts)

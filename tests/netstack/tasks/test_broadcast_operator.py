@@ -31,7 +31,7 @@ from netstack import (
     emulate,
     transactional_sink,
 )
-from tests.netstack.job_settings import EXACTLY_ONCE, MODES
+from tests.netstack.whole_jobs import EXACTLY_ONCE, MODES
 
 COUNT = 300
 RULES = 40

@@ -39,7 +39,7 @@ from netstack.scenarios.topology import disorder_s
 from netstack.tasks.emission import Emission, EventTimeWindows, HeldBack
 from netstack.tasks.watermarks import SourceWatermarks
 from tests.netstack.diamonds import chain_of_diamonds
-from tests.netstack.job_settings import EXACT, EXACTLY_ONCE, MODES
+from tests.netstack.whole_jobs import EXACT, EXACTLY_ONCE, MODES
 
 COUNT = 400
 BY_EVENT_TIME: dict[str, Any] = {"emit_by": "event_time"}

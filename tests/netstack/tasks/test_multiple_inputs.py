@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-import trio
 
 from buffers import InsufficientBuffers
 from netstack import (
@@ -32,16 +31,10 @@ from netstack import (
 )
 from netstack.exchange.gate import InputGate
 from netstack.tasks.multiple_input_subtask import TaskInput
-from tests.netstack.job_settings import EXACTLY_ONCE, MODES
+from tests.netstack.whole_jobs import EXACTLY_ONCE, MODES, run
 
 COUNT = 400
 KILLS = (("join", 0.33), ("left", 0.71), ("out", 1.02), ("join", 1.31))
-
-
-def run(job: Job) -> Job:
-    trio.run(job.run)
-    assert job.leaked_segments == 0
-    return job
 
 
 def waits(inputs: tuple[int, int], busy_rate: float, service_s: float = 0.002) -> list[float]:

@@ -20,8 +20,8 @@ from netstack import (
 from netstack.state.subtask_state import ChangelogTerms, SubtaskState
 from netstack.state.table_backend import TableSettings
 from netstack.tasks.state_upkeep import state_times
-from tests.netstack.checkpoints.test_recovery import sums_job
 from tests.netstack.table_model import ModelStores
+from tests.netstack.whole_jobs import sums_job
 
 COSTS = CostModel(table_read_s=0.001, table_write_s=0.01, log_write_s=0.1)
 
