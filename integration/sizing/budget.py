@@ -7,7 +7,7 @@ job does as much as now. The smallest size is measured first, and others only if
 
 `allocation.split` minimises the sum of the curves within the budget, and the plan is emulated in that
 memory. If the job does less in it than now, because sizes depend on each other, all places get at least
-their next measured size and the budget is split again, up to three times. If its delays are longer than the
+their next larger size and the budget is split again, up to three times. If its delays are longer than the
 curves say, sizes are measured once more around the plan, and the better plan is taken.
 """
 
@@ -22,6 +22,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 import msgspec
+from numpy import interp
 
 from buffers import InsufficientBuffers
 from netstack import (
@@ -194,9 +195,10 @@ class Place:
 
     def curve(self, base: Figures, asked_per_s: float) -> Curve:
         """Return by how many milliseconds sizes change the delays at the base, except by chance."""
-        good = self.counting(asked_per_s)
-        least = min(self.at_least, max(good))
-        delays = {size: figures.delay_ms - base.delay_ms for size, figures in good.items() if size >= least}
+        good = {size: figures.delay_ms for size, figures in sorted(self.counting(asked_per_s).items())}
+        least = max(min(good), min(self.at_least, max(good)))
+        good[least] = float(interp(least, list(good), list(good.values())))
+        delays = {size: delay - base.delay_ms for size, delay in good.items() if size >= least}
         best = min(delays.values())
         same = best + max(_SAME_DELAY_MS, _SAME_DELAY * base.delay_ms)
         return Curve.below({size: best if delay <= same else delay for size, delay in delays.items()})
@@ -270,14 +272,19 @@ def with_sizes(scenario: Scenario, places: Sequence[Place | PlannedPlace], sizes
 
 
 class Emulations:
-    """Runs of a job in several settings, without faults and in windows that say enough."""
+    """Runs of a job in several settings, with the same checkpoint interval and without faults."""
 
     def __init__(self, scenario: Scenario, record_bytes: int | None, seeds: int, done: Done) -> None:
-        config = replace(scenario.config, checkpoint_dir=None, checkpoint_storage=None)
-        config = replace(config, network_memory_max_bytes=None)
-        self.scenario = replace(scenario, config=config, phases=(), manual_checkpoints_s=(), faults=())
-        self.count, self.longest_s = 0, 0.0
         self._record_bytes, self._seeds, self._done = record_bytes, seeds, done
+        self.count, self.longest_s = 0, 0.0
+        costs = [each.service for each in scenario.vertices] + [each.service for each in scenario.edges]
+        self._changes = any(steps and len(steps) > 1 for steps in costs)
+        window_s = scenario.duration_s - scenario.warmup_s
+        calm_s = window_s / 16 if self._changes else 1.2 * self._drain_s(scenario) + _OFF_BEAT_S
+        interval_s = min(calm_s, scenario.config.checkpoint_interval_s or math.inf)
+        config = replace(scenario.config, checkpoint_dir=None, checkpoint_storage=None)
+        config = replace(config, network_memory_max_bytes=None, checkpoint_interval_s=round(interval_s, 2))
+        self.scenario = replace(scenario, config=config, phases=(), manual_checkpoints_s=(), faults=())
 
     def results(self, scenarios: Iterable[Scenario]) -> list[list[Result]]:
         """Return the results of all seeds of each scenario."""
@@ -305,23 +312,22 @@ class Emulations:
 
         If the cost of a record changes over time, the window stays as it is.
         """
-        window, warmup = scenario.duration_s - scenario.warmup_s, scenario.warmup_s
-        costs = [each.service for each in scenario.vertices] + [each.service for each in scenario.edges]
-        if any(steps and len(steps) > 1 for steps in costs):
-            interval = min(window / 16, 1 + _OFF_BEAT_S)
-        else:
-            full = [each for each in size_job(scenario, self._record_bytes).consumers if each.is_held_back]
-            drain_s = sum(each.debloated_drain_ms or each.expected_drain_ms or 0.0 for each in full) / 1000
-            interval = max(1.0, 1.2 * drain_s) + _OFF_BEAT_S
-            sources = [each.source for each in scenario.vertices if isinstance(each.source, GeneratorSpec)]
-            window = max(min(window, _MOST_WINDOW_S), _LEAST_WINDOW_S, _CHECKPOINTS * interval)
-            window = max([window, *(2 * each.wave_s for each in sources if each.wave_s)])
-            warmup = max(warmup, 1.0 + 1.2 * drain_s + _SETTLING_S * scenario.config.debloat_enabled)
-        interval = round(min(interval, scenario.config.checkpoint_interval_s or math.inf), 2)
-        config = replace(scenario.config, checkpoint_interval_s=interval)
-        return replace(
-            scenario, config=config, warmup_s=round(warmup, 2), duration_s=round(warmup + window, 2)
-        )
+        if self._changes:
+            return scenario
+        drain_s = self._drain_s(scenario)
+        period_s = max(scenario.config.checkpoint_interval_s or 0.0, 1.2 * drain_s)
+        sources = [each.source for each in scenario.vertices if isinstance(each.source, GeneratorSpec)]
+        window = max(min(scenario.duration_s - scenario.warmup_s, _MOST_WINDOW_S), _LEAST_WINDOW_S)
+        window = max([window, _CHECKPOINTS * period_s, *(2 * each.wave_s for each in sources if each.wave_s)])
+        settling = 1.0 + 1.2 * drain_s + _SETTLING_S * scenario.config.debloat_enabled
+        warmup = round(max(scenario.warmup_s, settling), 2)
+        return replace(scenario, warmup_s=warmup, duration_s=round(warmup + window, 2))
+
+    def _drain_s(self, scenario: Scenario) -> float:
+        """Return the time in which barriers pass all full queues by arithmetic, at least a second."""
+        full = [each for each in size_job(scenario, self._record_bytes).consumers if each.is_held_back]
+        times = [each.debloated_drain_ms or each.expected_drain_ms or 0.0 for each in full]
+        return max(1.0, sum(times) / 1000)
 
 
 def figures_of(results: Sequence[Result]) -> Figures | None:
@@ -540,7 +546,7 @@ def _best_plan(runs: Emulations, places: Sequence[Place], now: Figures | None, b
         if plans[-1].merit[0] >= asked_per_s:
             break
         for place, size in zip(places, sizes, strict=True):
-            place.at_least = min((other for other in place.points if other > size), default=size)
+            place.at_least = min((step for step in place.steps if step > size), default=size)
     return max(plans, key=lambda plan: plan.merit)
 
 

@@ -156,6 +156,8 @@ def test_a_curve_is_what_a_size_changes_and_chance_is_no_gain() -> None:
     assert curve.lift == 0
     gate.at_least = 4
     assert gate.curve(figures(200), 990).corners == ((4, 0),)
+    gate.at_least = 3
+    assert gate.curve(figures(200), 990).corners == ((3, 50.25), (4, 0))
     gate.at_least = 9
     assert gate.curve(figures(200), 990).corners == ((8, 50),)
 
@@ -245,6 +247,7 @@ def test_delays_are_those_from_vertex_to_vertex_and_the_last_barrier_counts() ->
 def test_a_trial_has_the_memory_that_it_says() -> None:
     scenario = chain()
     runs = Emulations(scenario, None, 1, lambda count: None)
+    assert runs.scenario.config.checkpoint_interval_s == pytest.approx(1.57)
     assert runs.trial("short", runs.scenario, 9 * SEGMENT) == Trial(
         name="short", memory_bytes=9 * SEGMENT, figures=None
     )
