@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 from cyclopts import Parameter
 
 from buffers import InsufficientBuffers
@@ -26,12 +25,11 @@ from ..errors import UsageError
 from ..extras import require
 from ..files.reading import one_line
 from ..files.writing import prepare_folder
-from ..present.budget_text import print_plan
-from ..present.console import say, to_stderr, to_stdout
-from ..present.documents import indented, print_document, write_files
+from ..present.console import say, to_stderr
+from ..present.documents import indented, present, write_files
 from ..present.progress import progress
-from ..present.sizing_text import print_size
-from ..sizing.budget import BudgetPlan, most_runs, plan_budget, planned_scenario
+from ..present.sizing import SizeReport, print_sizing
+from ..sizing.budget import most_runs, plan_budget, planned_scenario
 from ..sizing.check import RUNS, JobCheck, check_job
 from ..sizing.job_size import LENGTH_BYTES, JobSize, size_job
 from ..sizing.numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
@@ -54,15 +52,6 @@ _PARAMETERS = {
 """Options of this command by the parameters that messages begin with."""
 _REACHED = 0.99
 """Part of a throughput from which it counts as reached."""
-
-
-class SizeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The document of ``--json``."""
-
-    size: JobSize
-    check: JobCheck | None
-    plan: BudgetPlan | None = None
-    """Split of a budget; None: none was given."""
 
 
 @Parameter(name="*")
@@ -233,9 +222,4 @@ def _budget(text: str, scenario: Scenario) -> int:
 def _show(report: SizeReport, json: bool, out: Path | None, files: Mapping[str, bytes]) -> None:
     if out is not None:
         write_files(out, {DOCUMENT: indented(report), **files})
-    if json:
-        print_document(msgspec.json.encode(report))
-    elif report.plan is not None:
-        print_plan(report.size, report.plan, to_stdout())
-    else:
-        print_size(report.size, report.check, to_stdout())
+    present(report, print_sizing, json=json)

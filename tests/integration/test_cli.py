@@ -566,7 +566,7 @@ def test_a_machine_without_enough_memory_is_told_in_a_line(error, scenario, monk
     def too_much(*_args, **_named):
         raise error
 
-    monkeypatch.setattr("integration.cli.size.print_size", too_much)
+    monkeypatch.setattr("integration.cli.size.print_sizing", too_much)
     assert main(["size", str(scenario)]) == 2
     assert capsys.readouterr().err.startswith("netstack: not enough memory; ")
 

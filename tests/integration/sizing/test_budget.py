@@ -12,8 +12,7 @@ from rich.console import Console
 
 from integration import load_scenario
 from integration.cli.app import main
-from integration.cli.size import SizeReport
-from integration.present.budget_text import print_plan
+from integration.present.sizing import SizeReport, print_plan
 from integration.sizing.allocation import buffers_of
 from integration.sizing.budget import (
     AS_IT_IS,

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from integration.cli.app import main
-from integration.cli.size import SizeReport
+from integration.present.sizing import SizeReport
 from integration.sizing.check import RUNS, check_job, check_memory
 from integration.sizing.job_size import size_job
 from integration.sizing.numbers import Numbers, scenario_of_numbers

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from integration import load_scenario
 from integration.cli.app import main
-from integration.cli.size import SizeReport
+from integration.present.sizing import SizeReport
 from integration.sizing.job_size import ConsumerSize, flows, held_back, size_job
 from integration.sizing.numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
 from netstack import (

@@ -1,19 +1,34 @@
-"""The sizes of a job as people read them."""
+"""Sizes of a job on a terminal: buffers, memory and data in flight, and the plan for a budget of memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 
-from rich import box
+import msgspec
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
+from netstack import OPTIONS
+
 from ..analysis.comparison import Spread
-from ..analysis.wording import bytes_per_second, counted, digits, milliseconds
+from ..analysis.wording import NOTHING, SAME_THROUGHPUT, bytes_per_second, counted, digits, milliseconds
 from ..analysis.wording import size as bytes_text
+from ..sizing.budget import BudgetPlan, PlannedMemory
 from ..sizing.check import ConsumerCheck, JobCheck
 from ..sizing.job_size import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize
+from .tables import figures
+
+
+class SizeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The document of ``netstack size``."""
+
+    size: JobSize
+    check: JobCheck | None
+    plan: BudgetPlan | None = None
+    """Split of a budget; None: none was given."""
+
 
 _LEGEND = (
     "full: once the vertex, or one behind it, takes no more, half of each open buffer included. at worst: "
@@ -30,8 +45,15 @@ _CHECKED = (
 _NO_TRIP = "--round-trip says how many of these buffers a link needs, and the least target that it allows."
 
 
-def print_size(job: JobSize, check: JobCheck | None, console: Console) -> None:
-    """Print all figures, and the emulated ones beside them where there are any."""
+def print_sizing(report: SizeReport, console: Console) -> None:
+    """Print the plan for a budget, or else the computed figures with the emulated ones beside them."""
+    if report.plan is not None:
+        print_plan(report.size, report.plan, console)
+    else:
+        _print_size(report.size, report.check, console)
+
+
+def _print_size(job: JobSize, check: JobCheck | None, console: Console) -> None:
     head = f"  {job.preset}, buffers of {bytes_text(job.segment_bytes)}"
     console.print(Text.assemble((job.name, "bold"), head + _seeds(check)))
     console.print()
@@ -58,7 +80,7 @@ def _seeds(check: JobCheck | None) -> str:
 
 
 def _exchanges(job: JobSize) -> Table:
-    table = _table("Buffers of each subtask", "to start", "at most", "memory")
+    table = figures(["Buffers of each subtask", "to start", "at most", "memory"])
     for exchange in job.exchanges:
         title = f"{exchange.source} -> {exchange.target}, {exchange.ship}"
         table.add_row(Text(title, style="bold"))
@@ -82,7 +104,7 @@ def _ends(exchange: ExchangeSize) -> Iterator[tuple[str, int | None, int]]:
 
 def _memory(job: JobSize, check: JobCheck | None) -> Table:
     columns = ["Network memory of", "to start", "at most", "memory"]
-    table = _table(*columns, *([] if check is None else ["emulated"]))
+    table = figures([*columns, *([] if check is None else [Column("emulated")])])
     most = max((each.required_buffers for each in job.task_managers), default=0)
     for each in job.task_managers:
         cells = [f"  {each.task_manager}", f"{each.required_buffers}", f"{each.most_buffers}"]
@@ -101,7 +123,7 @@ def _started(check: JobCheck | None) -> str:
 
 
 def _about_memory(job: JobSize) -> Iterator[str]:
-    """What to give where it is too little, for each task manager."""
+    """Lines on task managers with too little network memory."""
     for each in job.task_managers:
         verdict = _verdict(each)
         if verdict:
@@ -126,7 +148,7 @@ def _print_consumer(consumer: ConsumerSize, check: ConsumerCheck | None, console
         head.append(f" (emulated {bytes_per_second(check.bytes_per_s.median)})")
     console.print(head)
     columns = ["Waits for a subtask", "buffers", "bytes", "drain"]
-    table = _table(*columns, *([] if check is None else ["emulated"]))
+    table = figures([*columns, *([] if check is None else [Column("emulated")])])
     for row in _rows(consumer, check):
         table.add_row(*row[: len(table.columns)])
     console.print(table)
@@ -197,9 +219,127 @@ def _short(ms: float) -> str:
     return milliseconds(ms) if ms >= 10 else f"{ms:.2g} ms"
 
 
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    table.add_column(first)
-    for head in others:
-        table.add_column(head, justify="left" if head == "emulated" else "right")
+_PLAN_LEGEND = (
+    "at least: for bandwidth times round trip, and as much as it takes for the job to do no less. enough: "
+    "more brings nothing, or makes barriers wait longer. Delays: the times that barriers take from vertex to "
+    "vertex, in all, the mean over checkpoints. Overdraft buffers come on top, from what is left."
+)
+_WITH_OPTIONS = ("flink-1.20",)
+"""Presets of versions that obey options for the number of buffers."""
+
+
+def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
+    """Print the split of a budget, the effect of more memory, and the other settings that were emulated."""
+    head = f"  {job.preset}, buffers of {bytes_text(job.segment_bytes)}; "
+    head += f"{bytes_text(plan.budget_bytes)} for each task manager"
+    console.print(Text.assemble((job.name, "bold"), head))
+    first, last = plan.seeds[0], plan.seeds[-1]
+    seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
+    runs = f"{counted(plan.runs, 'run')} of up to {digits(plan.emulated_seconds)} s"
+    console.print(Text(f"emulated in {runs}, virtual clock, {seeds}\n"))
+    console.print(_places(job, plan))
+    console.print()
+    table = figures(["Network memory of", "at least", "enough", "plan", "saved by the MiB"])
+    for memory in plan.task_managers:
+        sizes = map(bytes_text, (memory.least_bytes, memory.enough_bytes, memory.planned_bytes))
+        saved = milliseconds(memory.saved_ms_per_mib) if memory.saved_ms_per_mib else NOTHING
+        table.add_row(f"  {_names(memory)}", *sizes, saved)
+    console.print(table)
+    for line in _more(plan):
+        console.print(Text(line))
+    console.print()
+    table = figures(["Emulated", "memory", "delays", "checkpoint", "records/s"])
+    for trial in plan.trials:
+        cells = ["does not start"]
+        if (found := trial.figures) is not None:
+            cells = [milliseconds(found.delay_ms), milliseconds(found.checkpoint_ms)]
+            cells.append(_rate(found.records_per_s))
+        table.add_row(f"  {trial.name}", bytes_text(trial.memory_bytes), *cells)
+    console.print(table)
+    for line in (*_expected(plan), *_keys(plan), *_one_setting(job, plan)):
+        console.print(Text(line))
+    console.print(Text(f"\n{_PLAN_LEGEND}", style="dim"))
+
+
+def _places(job: JobSize, plan: BudgetPlan) -> Table:
+    table = figures(["Buffers of each subtask", "at least", "enough", "plan", "memory"])
+    for place in plan.places:
+        name = f"consumer, {counted(place.parts, 'channel')}"
+        if place.kind == "partition":
+            table.add_row(Text(f"{place.source} -> {place.target}", style="bold"))
+            name = f"producer, {counted(place.parts, 'subpartition')}"
+        elif not place.parts:
+            name = "consumer, in the same process"
+        numbers = map(str, (place.least, place.enough, place.planned))
+        table.add_row(f"  {name}", *numbers, bytes_text(place.planned * job.segment_bytes))
     return table
+
+
+def _names(memory: PlannedMemory) -> str:
+    first, last = memory.task_managers[0], memory.task_managers[-1]
+    return first if first == last else f"{first} to {last} ({len(memory.task_managers)})"
+
+
+def _more(plan: BudgetPlan) -> Iterator[str]:
+    """Yield the effect of more memory, and its place: the multipliers in words."""
+    for memory in plan.task_managers:
+        if memory.saved_ms_per_mib:
+            more = bytes_text(memory.enough_bytes - memory.planned_bytes)
+            yield (
+                f"{_names(memory)}: more would go to {' and '.join(memory.saved_at)}. At first it takes "
+                f"{milliseconds(memory.saved_ms_per_mib)} by the MiB off the delays; {more} take "
+                f"{milliseconds(memory.left_ms)} off, and beyond that it brings nothing."
+            )
+        elif memory.planned_bytes < memory.enough_bytes:
+            yield f"{_names(memory)}: more brings nothing while other task managers have no more."
+    done = [memory for memory in plan.task_managers if memory.planned_bytes >= memory.enough_bytes]
+    if done:
+        yield f"{', '.join(map(_names, done))}: more brings nothing."
+
+
+def _rate(records_per_s: float) -> str:
+    return f"{records_per_s:,.0f}" if records_per_s >= 100 else digits(records_per_s)
+
+
+def _expected(plan: BudgetPlan) -> Iterator[str]:
+    """Yield the delays by the curves, and the loss of throughput if every split that was tried has one."""
+    lift = max(place.lift_ms for place in plan.places)
+    yield (
+        f"By the curves, the plan's delays are {milliseconds(plan.expected_delay_ms)}. They are convex; the "
+        f"emulated figures that they run below are at most {milliseconds(lift)} above them."
+    )
+    planned, now = plan.trials[0].figures, plan.records_per_s_now
+    if planned is not None and now is not None and planned.records_per_s < now * (1 - SAME_THROUGHPUT):
+        lost = 100 * (1 - planned.records_per_s / now)
+        yield (
+            f"Throughput is lost: now the job does {_rate(now)} records/s, with this plan "
+            f"{_rate(planned.records_per_s)}, {lost:.1f} % less. No split that was tried loses less than "
+            f"{100 * SAME_THROUGHPUT:g} %."
+        )
+
+
+def _keys(plan: BudgetPlan) -> Iterator[str]:
+    yield "\nA scenario has the plan by these keys of its edges (--out writes it):"
+    for _, (partition, gate) in groupby(plan.places, key=lambda place: place.edge):
+        yield f"{gate.source} -> {gate.target}"
+        yield (
+            f"  buffers = {{ exclusive = {gate.exclusive}, floating = {gate.floating}, "
+            f"partition = {partition.planned}, max_per_channel = {partition.max_per_channel} }}"
+        )
+
+
+def _one_setting(job: JobSize, plan: BudgetPlan) -> Iterator[str]:
+    """Yield the options of a real Flink by which the plan can be set, or why there are none."""
+    settings = {
+        OPTIONS[field].name: number for field, number in msgspec.structs.asdict(plan.one_setting).items()
+    }
+    if job.preset in _WITH_OPTIONS:
+        yield "\nFlink has one setting for all exchanges; by options in 1.x, with the plan's greatest:"
+        yield from (f"  {name}: {number}" for name, number in settings.items())
+        return
+    yield (
+        f"\nFlink {job.preset.removeprefix('flink-')} has no options for this: its numbers of buffers are "
+        f"fixed, and it ignores {', '.join(settings)}. What it obeys is "
+        f"{OPTIONS['network_memory_max_bytes'].name} for all of a task manager, and "
+        f"{OPTIONS['debloat_enabled'].name} with its target, which makes buffers smaller."
+    )
