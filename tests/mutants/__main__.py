@@ -39,7 +39,9 @@ def logged(log: Path) -> dict[int, Verdict]:
     return {verdict.number: verdict for verdict in (Verdict(**json.loads(line)) for line in lines)}
 
 
-def verdicts_of(left: Iterable[tuple[int, Mutant, Sequence[Path]]], copies: list[Path]) -> Iterator[Verdict]:
+def verdicts_of(
+    left: Iterable[tuple[int, Mutant, Sequence[Path]]], copies: list[Path], spark: bool
+) -> Iterator[Verdict]:
     """Try mutants, as many at a time as there are copies, and yield the verdicts as they come."""
     waiting = iter(left)
     running: dict[int, tuple[Trial, Path, int, int]] = {}
@@ -47,7 +49,7 @@ def verdicts_of(left: Iterable[tuple[int, Mutant, Sequence[Path]]], copies: list
         while True:
             while copies and (following := next(waiting, None)) is not None:
                 number, mutant, files = following
-                trial, copy = Trial(copies[-1], number, mutant), copies.pop()
+                trial, copy = Trial(copies[-1], number, mutant, spark), copies.pop()
                 running[trial.start(files)] = trial, copy, number, len(files)
             if not running:
                 return
@@ -55,7 +57,7 @@ def verdicts_of(left: Iterable[tuple[int, Mutant, Sequence[Path]]], copies: list
                 trial, copy, number, count = running.pop(sentinel)
                 outcome, by = trial.outcome()
                 copies.append(copy)
-                yield Verdict(number, outcome, by, count)
+                yield Verdict(number, outcome, by, count, spark)
     finally:
         for trial, *_ in running.values():
             trial.stop()
@@ -92,9 +94,11 @@ def summary(
         yield f"not counted, since it fails without a mutant: {test}"
 
 
-def _is_done(verdict: Verdict | None, files: int) -> bool:
-    """Whether a mutant needs no trial; one that survived fewer test files than are wanted now does."""
-    return verdict is not None and (verdict.outcome != SURVIVED or verdict.files >= files)
+def _is_done(verdict: Verdict | None, files: int, spark: bool) -> bool:
+    """Whether a mutant needs no trial; one that survived fewer tests than are wanted now does."""
+    if verdict is None:
+        return False
+    return verdict.outcome != SURVIVED or (verdict.files >= files and verdict.spark >= spark)
 
 
 def main() -> None:
@@ -103,6 +107,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=400, help="number of mutants (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the sample (%(default)s)")
     parser.add_argument("--files", type=int, default=8, help="test files for a mutant (%(default)s)")
+    parser.add_argument("--spark", action="store_true", help="tests with Spark, too, for modules of Spark")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="(%(default)s)")
     parser.add_argument("--work", type=Path, default=Path("build/mutants"), help="(%(default)s)")
     parser.add_argument("--report", action="store_true", help="print the results so far, and try no mutant")
@@ -116,11 +121,11 @@ def main() -> None:
         left = [
             (number, mutant, files_for(mutant, options.files))
             for number, mutant in enumerate(mutants)
-            if not _is_done(verdicts.get(number), options.files)
+            if not _is_done(verdicts.get(number), options.files, options.spark and "spark" in mutant.path)
         ]
         copies = [fresh_copy(work / f"copy-{number}") for number in range(options.processes)]
         with log.open("a", encoding="utf-8", buffering=1) as file:
-            for done, verdict in enumerate(verdicts_of(left, copies), 1):
+            for done, verdict in enumerate(verdicts_of(left, copies, options.spark), 1):
                 verdicts[verdict.number] = verdict
                 print(json.dumps(asdict(verdict)), file=file)
                 text = f"{verdict.outcome} {mutants[verdict.number].path} {verdict.by}"

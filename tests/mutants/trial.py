@@ -51,26 +51,29 @@ class Verdict:
         outcome: `KILLED`, `TIMEOUT` or `SURVIVED`.
         by: The test that failed, or was endless.
         files: Number of test files that were chosen for the mutant.
+        spark: Whether tests marked ``spark`` took part.
     """
 
     number: int
     outcome: str
     by: str
     files: int
+    spark: bool = False
 
 
 class Trial:
     """A process that runs test files in a copy of the checkout, one after the other, until a test fails."""
 
-    def __init__(self, copy: Path, number: int, mutant: Mutant) -> None:
+    def __init__(self, copy: Path, number: int, mutant: Mutant, spark: bool = False) -> None:
         self._copy, self._number, self._mutant = copy, number, mutant
+        self._spark = spark
 
     def start(self, files: Sequence[Path]) -> int:
         """Start the process; return what `multiprocessing.connection.wait` needs."""
         module = self._copy / self._mutant.path
         module.write_text(self._mutant.source, "utf-8")
         os.utime(module, (self._number, self._number))  # no bytecode of another mutant has the same time
-        self._process = get_context("fork").Process(target=_run, args=(self._copy, files, ["-x"]))
+        self._process = get_context("fork").Process(target=_run, args=(self._copy, files, self._spark))
         self._process.start()
         return self._process.sentinel
 
@@ -101,7 +104,7 @@ def fresh_copy(copy: Path) -> Path:
 
 def failing_tests(copy: Path, tests: Sequence[str]) -> list[str]:
     """Return the tests that fail in a copy without any mutant."""
-    process = get_context("fork").Process(target=_run, args=(copy, tests, []))
+    process = get_context("fork").Process(target=_run, args=(copy, tests))
     process.start()
     process.join()
     return (copy / "failed").read_text("utf-8").splitlines()
@@ -127,10 +130,11 @@ class _Recorder:
         signal.setitimer(signal.ITIMER_REAL, TEST_S)
 
 
-def _run(copy: Path, tests: Sequence[Path | str], options: Sequence[str]) -> None:
-    """Run tests in a copy, in this process, with options for pytest.
+def _run(copy: Path, tests: Sequence[Path | str], spark: bool | None = None) -> None:
+    """Run tests in a copy, in this process.
 
-    Exits with `_FAILED` at the first file that fails; without options, runs all and exits with 0.
+    With `spark` given, exit with `_FAILED` at the first file that fails, and tests marked ``spark`` take part
+    if it is true. Without it, run all tests and exit with 0.
     """
     os.setsid()
     os.chdir(copy)
@@ -138,16 +142,19 @@ def _run(copy: Path, tests: Sequence[Path | str], options: Sequence[str]) -> Non
     Path("last-test").write_text("start of pytest")
     for stream in (1, 2):
         os.dup2(os.open("output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    if spark is False:  # Java reserves more than it uses
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     # With CI set, hypothesis draws the same examples in each run and keeps no database of failures.
     os.environ.update(CI="true", PYTHONPATH=str(copy))
     sys.path.insert(0, str(copy))
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]
-    arguments = ["-q", "-p", "no:cacheprovider", *_QUIET_PRELOAD, *options, *config().pytest_add_cli_args]
+    marks = {None: "", False: "not spark and not long", True: "not long"}[spark]
+    options = [*config().pytest_add_cli_args, "-m", marks, *(["-x"] if spark is not None else [])]
+    arguments = ["-q", "-p", "no:cacheprovider", *_QUIET_PRELOAD, *options]
     recorder = _Recorder()
     for each in tests:
-        if pytest.main([*arguments, str(each)], plugins=[recorder]) not in _PASSED and options:
+        if pytest.main([*arguments, str(each)], plugins=[recorder]) not in _PASSED and spark is not None:
             os._exit(_FAILED)
     os._exit(0)
 
