@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,18 +23,24 @@ def event(name: str, data_type: DataType = DataType.EVENT_BUFFER) -> EventBuffer
     return EventBuffer(name.encode(), data_type)
 
 
-class Queue(ChannelQueue):
+class Queue:
     """A queue with the barrier of its channel."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.queue = ChannelQueue()
         self.barrier: ChannelBarrier[Queued] = ChannelBarrier()
         self._checkpoint_id = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.queue, name)
+
+    def __len__(self) -> int:
+        return len(self.queue)
 
     def note_barrier(self) -> None:
         """The barrier of the next checkpoint was added."""
         self._checkpoint_id += 1
-        self.barrier.arrive(self._checkpoint_id, self.last)
+        self.barrier.arrive(self._checkpoint_id, self.queue.last)
 
     def forget_barrier(self) -> None:
         self.barrier.stop(self._checkpoint_id)
