@@ -20,15 +20,15 @@ from typing import Any
 from setuptools import setup
 
 COMPILED = {
-    "flowcontrol": "alignment alternating barrier_handler channel_barrier credit frame_size receiver "
-    "sender throughput tracker watermark_valve",
+    "flowcontrol": "alternating_aligner barrier_aligner barrier_handler barrier_tracker channel_barrier "
+    "credit receiver sender throughput watermark_valve wire_size",
     "buffers": "blank_bytes buffer channel_buffers channel_queue local_pool network_pool "
     "record_decoder records redistribution segment subpartition",
     "netstack/engine": "agenda randomness",
     "netstack/exchange": "channel connection emulated_link gate java_hash key_groups link local_channel "
     "partition remote_channel",
-    "netstack/tasks": "checkpoints emission keys multiple_input_subtask operator_subtask serving "
-    "source_subtask subtask throttle time_account watermarks",
+    "netstack/tasks": "checkpoints emission key_hash multiple_input_subtask operator_subtask record_service "
+    "service_time source_subtask subtask time_account watermarks",
 }
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from netstack import DEFAULT_PRESET, OPTIONS, PRESETS, CostModel, LinkConditions
 from netstack.scenarios import changes, scenario
-from netstack.scenarios.options import Shape
 from netstack.scenarios.tables import Key, Part, all_keys, keys_of
+from netstack.scenarios.value_kinds import Shape
 
 PAGE = Path(__file__).parent.parent / "docs/reference/SCENARIO_FILES.md"
 MARKED = re.compile(r"(<!-- (?:keys of (\w+)|options of Flink) -->\n\n)(?:\|.*\n)*")

@@ -7,7 +7,7 @@ timeout, and the job restarts. The day is shared by all debloating policies: eac
 checkpoint of the one before, in the same directory and the same process.
 
 For each emulated hour there is a row: the memory that the process has resident, and the files that lie in
-the directory. The tables of a run grow to 16 MiB each in its first hours (`netstack.results.statistics`) and
+the directory. The tables of a run grow to 16 MiB each in its first hours (`netstack.results.recorder`) and
 go with it, so memory is held against that at the same hour of the policy before, from the second one on: it
 has to be flat to 1 MiB an hour. No file may be left over, and the numbers of each source have to be committed
 once, key by key in their order. It ends with status 1 where that is not so.

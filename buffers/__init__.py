@@ -19,6 +19,7 @@ from .buffer import (
     content_of,
     room_in_turns,
 )
+from .buffer_counts import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
 from .channel_buffers import ChannelBuffers
 from .channel_queue import ChannelQueue, Queued, RecoveredBuffer, recovered_buffers
 from .errors import CorruptRecord, InsufficientBuffers, PoolDestroyed
@@ -38,7 +39,6 @@ from .records import (
 )
 from .redistribution import plan_sizes
 from .segment import Bytes, MemorySegment, MemorySlab
-from .sizes import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
 from .subpartition import ADD_REFUSED, UNLIMITED_SIZE, PipelinedSubpartition, PolledBuffer
 
 __all__ = [

@@ -6,8 +6,8 @@ Time comes in as an argument, in seconds; what to do comes out as return values.
 `debloat_policy`, `policies`, `partition_requests`, `watermark_valve`.
 """
 
-from .alignment import BarrierAligner
-from .alternating import AlternatingAligner, AlternatingState
+from .alternating_aligner import AlternatingAligner, AlternatingState
+from .barrier_aligner import BarrierAligner
 from .barrier_handler import (
     NO_CHECKPOINT,
     Abort,
@@ -22,9 +22,20 @@ from .barrier_handler import (
     Resume,
     Trigger,
 )
+from .barrier_tracker import BarrierTracker
 from .channel_barrier import ChannelBarrier
 from .credit import CreditAnnouncer, CreditLedger
 from .debloat import BufferDebloater, BufferSizeEMA
+from .debloat_policies import (
+    POLICIES,
+    BurstPolicy,
+    FlinkPolicy,
+    FrozenWhileBlockedPolicy,
+    LongestChannelPolicy,
+    LongestWhenUnblockedPolicy,
+    PerChannelPolicy,
+    register_policy,
+)
 from .debloat_policy import (
     Announcement,
     DebloatedChannel,
@@ -71,7 +82,6 @@ from .events import (
     is_barrier,
 )
 from .frame_reader import FrameReader, FrameSink
-from .frame_size import wire_size
 from .frames import (
     DEFAULT_MAX_FRAME_BYTES,
     NEED_DATA,
@@ -113,21 +123,11 @@ from .messages import (
     readable,
 )
 from .partition_requests import RequestBackoff, RequestListeners
-from .policies import (
-    POLICIES,
-    BurstPolicy,
-    FlinkPolicy,
-    FrozenWhileBlockedPolicy,
-    LongestChannelPolicy,
-    LongestWhenUnblockedPolicy,
-    PerChannelPolicy,
-    register_policy,
-)
 from .receiver import TRANSITIONS, ChannelReceiver, Input, ReceiverState
 from .sender import ChannelSender, Polled, SendBuffer, SendQueue, SubpartitionView
 from .throughput import ThroughputCalculator
-from .tracker import BarrierTracker
 from .watermark_valve import MAX_WATERMARK, NO_WATERMARK, WatermarkValve
+from .wire_size import wire_size
 
 __all__ = [
     "ANNOUNCED_TYPES",

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from .frames import DEFAULT_MAX_FRAME_BYTES, AnyLayout, check_header
-from .layouts import HEADER, ResponseLayout
+from .message_layouts import HEADER, ResponseLayout
 from .messages import BufferHeader, Message
 
 LOOKAHEAD_BYTES = 1024

@@ -16,7 +16,7 @@ from enum import Enum, auto
 from typing import Any, Final, Literal
 
 from .errors import BadMagic, FrameTooLong, MalformedFrame, UnknownMessage
-from .layouts import (
+from .message_layouts import (
     CHANNEL,
     HEADER,
     MAGIC,

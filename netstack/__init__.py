@@ -2,29 +2,30 @@
 
 ``emulate(scenario)`` runs a job; `integration.load_scenario` reads one from a file. What most programs need
 is listed below. All else that others may use is imported from here as well, ``from netstack import CutLink``,
-and described where it is defined, ``help("netstack.scenarios.fault")``:
+and described where it is defined, ``help("netstack.scenarios.faults")``:
 
 =====================  ==================================================================================
 netstack.errors        errors, by cause
 netstack.scenarios     scenario: vertices, edges, machines, keys, paths, limits, slots; config: Flink's
-                       options, presets; fault; changes: actions of users; topology: ship strategies, data
+                       options, presets; faults; changes: actions of users; topology: ship strategies, data
                        flow, deadlocks; documents, tables: scenarios from and to files; rules,
                        config_rules: their checks; quantities, user_code
-netstack.results       result: results, field by field; statistics: samples; trace: each step of a
-                       checkpoint; result_json; viewed: results in a notebook
+netstack.results       result: results, field by field; recorder: samples; trace: each step of a
+                       checkpoint; result_json; notebook_views: results in a notebook
 netstack.tasks         operators; source: sources of one's own; transactions: output that appears
                        exactly once
 netstack.state         keyed_state, state_kinds, operator_state, time_to_live: the state of operators;
-                       snapshots, values, table_store, subtask_state: how it is kept
+                       snapshots, value_encoding, table_store, subtask_state: how it is kept
 netstack.checkpoints   storage: where checkpoints lie; recovery: going on from one; savepoints: asking for
-                       one; state_entries: its content
+                       one; state_reader: its content
 netstack.exchange      partition, gate, connection, remote_channel, selectors, key_groups, java_hash,
                        tcp_link: records on their way from one task to others
-netstack.jobs          emulation; job: a job that can be inspected while it runs; subtask_maker, summary
+netstack.jobs          emulation; job: a job that can be inspected while it runs; subtask_maker,
+                       result_figures
 netstack.engine        agenda: the next event; compiled: whether the core is compiled
 netstack.transport     transport_config, endpoint, transport: records between processes
 netstack.tcp           mesh, handshaking, letterbox, pipe: the connections below these
-netstack.cluster       terms, distributed_run, task_manager: a job over processes
+netstack.cluster       assignments, distributed_run, task_manager: a job over processes
 =====================  ==================================================================================
 """
 
@@ -33,9 +34,9 @@ from .checkpoints.recovery import InitialCheckpoint as InitialCheckpoint
 from .checkpoints.savepoints import SavepointEnd as SavepointEnd
 from .checkpoints.savepoints import SavepointRequest as SavepointRequest
 from .checkpoints.savepoints import SavepointRequests as SavepointRequests
-from .checkpoints.state_entries import StateEntry as StateEntry
-from .checkpoints.state_entries import keyed_entries as keyed_entries
-from .checkpoints.state_entries import operator_lists as operator_lists
+from .checkpoints.state_reader import StateEntry as StateEntry
+from .checkpoints.state_reader import keyed_entries as keyed_entries
+from .checkpoints.state_reader import operator_lists as operator_lists
 from .checkpoints.storage import CLAIM_NAME as CLAIM_NAME
 from .checkpoints.storage import METADATA_NAME as METADATA_NAME
 from .checkpoints.storage import CheckpointStorage as CheckpointStorage
@@ -48,15 +49,15 @@ from .checkpoints.storage import claim_path as claim_path
 from .checkpoints.storage import file_name as file_name
 from .checkpoints.storage import folder_of as folder_of
 from .checkpoints.storage import metadata_path as metadata_path
+from .cluster.assignments import Assignment as Assignment
+from .cluster.assignments import Report as Report
+from .cluster.assignments import decode_report as decode_report
+from .cluster.assignments import distribution_notices as distribution_notices
+from .cluster.assignments import distribution_problems as distribution_problems
+from .cluster.assignments import encode_report as encode_report
+from .cluster.assignments import task_managers as task_managers
 from .cluster.distributed_run import run_distributed as run_distributed
 from .cluster.task_manager import run_task_manager as run_task_manager
-from .cluster.terms import Assignment as Assignment
-from .cluster.terms import Report as Report
-from .cluster.terms import decode_report as decode_report
-from .cluster.terms import distribution_notices as distribution_notices
-from .cluster.terms import distribution_problems as distribution_problems
-from .cluster.terms import encode_report as encode_report
-from .cluster.terms import task_managers as task_managers
 from .engine.agenda import Agenda as Agenda
 from .engine.compiled import core_is_compiled as core_is_compiled
 from .engine.compiled import stale_modules as stale_modules
@@ -87,8 +88,11 @@ from .exchange.tcp_link import TcpLink as TcpLink
 from .jobs.emulation import RunOptions as RunOptions
 from .jobs.emulation import emulate, run_job
 from .jobs.job import Job as Job
+from .jobs.result_figures import barrier_figures as barrier_figures
 from .jobs.subtask_maker import source_of as source_of
-from .jobs.summary import barrier_figures as barrier_figures
+from .results.notebook_views import Viewed as Viewed
+from .results.recorder import Recorder as Recorder
+from .results.recorder import SubtaskSample as SubtaskSample
 from .results.result import SCHEMA as SCHEMA
 from .results.result import CheckpointResult, Result, Series, Steady, VertexSteady
 from .results.result import FaultResult as FaultResult
@@ -97,12 +101,9 @@ from .results.result import StartResult as StartResult
 from .results.result import VertexCheckpoint as VertexCheckpoint
 from .results.result import Work as Work
 from .results.result_json import from_json, to_json
-from .results.statistics import Recorder as Recorder
-from .results.statistics import SubtaskSample as SubtaskSample
 from .results.trace import Trace as Trace
 from .results.trace import TraceEvent as TraceEvent
 from .results.trace import TraceLog as TraceLog
-from .results.viewed import Viewed as Viewed
 from .scenarios.changes import ScheduledChange as ScheduledChange
 from .scenarios.changes import ScheduledSavepoint as ScheduledSavepoint
 from .scenarios.config import DEFAULT_PRESET as DEFAULT_PRESET
@@ -123,20 +124,20 @@ from .scenarios.config_rules import policy_problems as policy_problems
 from .scenarios.documents import read_scenario, scenario_toml
 from .scenarios.documents import scenario_document as scenario_document
 from .scenarios.documents import scenario_schema as scenario_schema
-from .scenarios.fault import ACKNOWLEDGEMENT as ACKNOWLEDGEMENT
-from .scenarios.fault import MESSAGES as MESSAGES
-from .scenarios.fault import AtTime, KillSubtask, SubtaskName
-from .scenarios.fault import ChannelItem as ChannelItem
-from .scenarios.fault import CutLink as CutLink
-from .scenarios.fault import DelayMessages as DelayMessages
-from .scenarios.fault import DropMessages as DropMessages
-from .scenarios.fault import FailUpload as FailUpload
-from .scenarios.fault import Fault as Fault
-from .scenarios.fault import FillStorage as FillStorage
-from .scenarios.fault import KillTaskManager as KillTaskManager
-from .scenarios.fault import Moment as Moment
-from .scenarios.fault import OnAcknowledgement as OnAcknowledgement
-from .scenarios.fault import OnChannel as OnChannel
+from .scenarios.faults import ACKNOWLEDGEMENT as ACKNOWLEDGEMENT
+from .scenarios.faults import MESSAGES as MESSAGES
+from .scenarios.faults import AtTime, KillSubtask, SubtaskName
+from .scenarios.faults import ChannelItem as ChannelItem
+from .scenarios.faults import CutLink as CutLink
+from .scenarios.faults import DelayMessages as DelayMessages
+from .scenarios.faults import DropMessages as DropMessages
+from .scenarios.faults import FailUpload as FailUpload
+from .scenarios.faults import Fault as Fault
+from .scenarios.faults import FillStorage as FillStorage
+from .scenarios.faults import KillTaskManager as KillTaskManager
+from .scenarios.faults import Moment as Moment
+from .scenarios.faults import OnAcknowledgement as OnAcknowledgement
+from .scenarios.faults import OnChannel as OnChannel
 from .scenarios.quantities import format_duration as format_duration
 from .scenarios.quantities import format_size as format_size
 from .scenarios.quantities import parse_duration as parse_duration
@@ -191,8 +192,8 @@ from .state.table_store import TableOptions as TableOptions
 from .state.table_store import TableStore as TableStore
 from .state.table_store import TableStores as TableStores
 from .state.time_to_live import StateTtlConfig as StateTtlConfig
-from .state.values import decode_value as decode_value
-from .state.values import encode_value as encode_value
+from .state.value_encoding import decode_value as decode_value
+from .state.value_encoding import encode_value as encode_value
 from .tasks.operators import FlatMap as FlatMap
 from .tasks.operators import KeyedBroadcastOperator as KeyedBroadcastOperator
 from .tasks.operators import KeyedOperator, Operator, flat_map, key_sum, map_records, sink

@@ -1,1 +1,1 @@
-"""Checkpoints: who triggers them, what a subtask does for them, where they are stored."""
+"""Checkpoints of a job: coordinator, storage, recovery, rescaling, savepoints."""

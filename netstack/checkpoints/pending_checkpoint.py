@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
 
-from ..results.statistics import Recorder, SubtaskCheckpoint
+from ..results.recorder import Recorder, SubtaskCheckpoint
 from ..scenarios.topology import JobShape
 from ..state.snapshots import CheckpointMetadata, SubtaskSnapshot
 from .control_plane import TaskKey

@@ -43,7 +43,7 @@ from ..state.snapshots import (
     StateKind,
     SubtaskSnapshot,
 )
-from ..state.values import decode_value, encode_value
+from ..state.value_encoding import decode_value, encode_value
 from .rescaling import StateAssignment, carried_over, is_hashed, rescaling_misfits, united
 from .storage import CheckpointStorage, HandleReader
 

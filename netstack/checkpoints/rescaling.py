@@ -69,7 +69,7 @@ from ..state.snapshots import (
     StateKind,
     SubtaskSnapshot,
 )
-from ..state.values import decode_value, encode_value
+from ..state.value_encoding import decode_value, encode_value
 from .pending_checkpoint import CheckpointType
 
 

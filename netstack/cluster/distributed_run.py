@@ -22,14 +22,14 @@ from ..errors import JobFailedError, LaunchError, ScenarioError
 from ..jobs.emulation import result_of
 from ..jobs.job import SAMPLE_INTERVAL_S
 from ..jobs.restarts import Restart, Start, Totals, failed_for_good, never_restored, restart_strategy_of
+from ..results.recorder import Figures, FiredFault, Recorder, SubtaskSample
 from ..results.result import Result, Work
-from ..results.statistics import Figures, FiredFault, Recorder, SubtaskSample
 from ..results.trace import Trace
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario
 from ..scenarios.topology import shape_of
 from ..state.snapshots import CheckpointMetadata
-from .terms import Assignment, Failure, Report, distribution_problems, task_managers
+from .assignments import Assignment, Failure, Report, distribution_problems, task_managers
 
 Launch = Callable[[Assignment], Sequence[Report]]
 """Runs one attempt in all its processes and returns what they report; LaunchError if they do not."""

@@ -21,9 +21,10 @@ from ..checkpoints.savepoints import SavepointRequest, SavepointRequests
 from ..checkpoints.storage import CheckpointStorage
 from ..errors import StorageError
 from ..jobs.job import shape_after
-from ..results.statistics import Recorder
+from ..results.recorder import Recorder
 from ..state.snapshots import CheckpointMetadata
 from ..tasks.environment import Environment
+from .assignments import Assignment, CheckpointRecord, checkpoint_records, task_managers
 from .messages import (
     Acknowledge,
     Control,
@@ -37,7 +38,6 @@ from .messages import (
     ToLeader,
     distant_tasks,
 )
-from .terms import Assignment, CheckpointRecord, checkpoint_records, task_managers
 
 if TYPE_CHECKING:
     from .task_manager import RunClock

@@ -36,9 +36,9 @@ from ..exchange.tcp_link import TcpLink
 from ..jobs.attempt import Attempt
 from ..jobs.build import Find, Site
 from ..jobs.job import SAMPLE_INTERVAL_S, rescaling_of
-from ..results.statistics import FiredFault, Table
+from ..results.recorder import FiredFault, Table
 from ..results.trace import TraceLog
-from ..scenarios.fault import AtTime, Fault, KillSubtask, KillTaskManager
+from ..scenarios.faults import AtTime, Fault, KillSubtask, KillTaskManager
 from ..scenarios.scenario import Scenario
 from ..scenarios.topology import shape_of
 from ..state.snapshots import CheckpointMetadata
@@ -46,6 +46,7 @@ from ..state.table_store import TableStores
 from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
 from ..tcp.pipe import ConnectionLimits, Stream
+from .assignments import COLUMNS, Assignment, Blame, Failure, Report, task_managers, with_real_costs
 from .leader import LEADER, Leader
 from .messages import (
     Aborted,
@@ -63,7 +64,6 @@ from .messages import (
     encode_control,
 )
 from .tcp_connections import TcpConnections
-from .terms import COLUMNS, Assignment, Blame, Failure, Report, task_managers, with_real_costs
 
 _log = logging.getLogger("netstack.cluster")
 

@@ -35,7 +35,7 @@ from flowcontrol import (
     encode_event,
 )
 
-from ..scenarios.fault import ChannelItem
+from ..scenarios.faults import ChannelItem
 
 if TYPE_CHECKING:
     from .gate import InputGate

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from buffers import LocalBufferPool
 from flowcontrol import DebloatPolicy, ThroughputCalculator, announcements, is_barrier
 
-from ..scenarios.fault import ChannelItem
+from ..scenarios.faults import ChannelItem
 from .channel import InputChannel, Item
 from .remote_channel import RemoteInputChannel
 

@@ -23,8 +23,8 @@ from ..engine.randomness import Randomness
 from ..engine.timers import Scope
 from ..exchange.channel import InputChannel
 from ..exchange.emulated_link import EmulatedLink
+from ..results.recorder import SubtaskSample
 from ..results.result import Work
-from ..results.statistics import SubtaskSample
 from ..scenarios.changes import ScheduledChange
 from ..scenarios.scenario import Scenario
 from ..tasks.environment import Environment

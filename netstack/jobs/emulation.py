@@ -17,14 +17,14 @@ from msgspec import UNSET, UnsetType
 from ..checkpoints.storage import exclusively
 from ..engine.agenda import Agenda
 from ..errors import JobFailedError
+from ..results.recorder import FiredFault, Recorder
 from ..results.result import Result, Work
-from ..results.statistics import FiredFault, Recorder
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario, SourceObject, SourceSpec
 from ..scenarios.user_code import NamedObject, object_name
 from .job import Job, JobOptions, Progress
 from .restarts import Restart, Start
-from .summary import (
+from .result_figures import (
     checkpoint_results,
     fault_results,
     restart_results,

@@ -31,8 +31,8 @@ from ..engine.agenda_loop import run_agenda
 from ..engine.randomness import Randomness
 from ..engine.timers import Scope
 from ..errors import ScenarioError
+from ..results.recorder import EndOfRun, Recorder, SubtaskSample
 from ..results.result import Steady, Work
-from ..results.statistics import EndOfRun, Recorder, SubtaskSample
 from ..results.trace import Trace
 from ..scenarios.changes import ScheduledChange, by_time
 from ..scenarios.config import CheckpointMode
@@ -52,10 +52,10 @@ from .failover import (
     regions_over,
     regions_with_tasks_in,
 )
-from .faults import FaultInjector
+from .fault_injector import FaultInjector
 from .restarts import Restart, Start, Totals, failed_for_good, never_restored, restart_strategy_of
+from .result_figures import steady_result
 from .subtask_maker import key_hashes_of
-from .summary import steady_result
 
 Progress = Callable[[float], None]
 """Called with the emulated time in seconds, about once an emulated second."""

@@ -21,8 +21,8 @@ from math import inf
 
 from ..checkpoints.recovery import InitialCheckpoint, SubtaskRecovery
 from ..engine.randomness import Randomness
+from ..results.recorder import SubtaskSample
 from ..results.result import Work
-from ..results.statistics import SubtaskSample
 from ..scenarios.config import NetworkConfig, RestartStrategy
 from ..scenarios.quantities import format_duration
 from ..scenarios.scenario import Scenario

@@ -36,15 +36,15 @@ from ..state.table_backend import TableSettings, TableStateBackend
 from ..state.table_store import TableOptions, TableStores
 from ..tasks.emission import Emission, EventTimeWindows, HeldBack
 from ..tasks.environment import Environment
-from ..tasks.keys import hash_by
+from ..tasks.key_hash import hash_by
 from ..tasks.multiple_input_subtask import GateWork, MultipleInputSubtask
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.operators import BroadcastSide, Forward, KeyedBroadcastOperator, Operator, OperatorContext
+from ..tasks.service_time import Throttle
 from ..tasks.source import GeneratedSource, opener_of
 from ..tasks.source_subtask import ONE_BY_ONE, Calls, SourceSubtask, pace_of
 from ..tasks.state_upkeep import Materializer, TableSchedule
 from ..tasks.subtask import Subtask
-from ..tasks.throttle import Throttle
 from ..tasks.watermarks import SourceWatermarks, WatermarkFlow
 
 Make = Callable[[int, int], Subtask]

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from flowcontrol import readable
 
 from ..scenarios.scenario import Scenario
-from .viewed import Viewed
+from .notebook_views import Viewed
 
 S = TypeVar("S")
 

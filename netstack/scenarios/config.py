@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from ..errors import QuantityError
-from .options import (
+from .tables import Alternative, Key, Section, described, key, object_shape, said_in_files
+from .value_kinds import (
     BOOLEAN,
     COUNT,
     DURATION,
@@ -37,7 +38,6 @@ from .options import (
     reference,
     table,
 )
-from .tables import Alternative, Key, Section, described, key, object_shape, said_in_files
 
 Range = tuple[float, float]
 """Least and greatest value of something random, in the unit that the field's name says."""

@@ -21,7 +21,6 @@ from .config import (
     option_values,
     read_options,
 )
-from .options import DEFINITIONS
 from .rules import scenario_problems
 from .scenario import (
     FROM_SOURCE,
@@ -35,6 +34,7 @@ from .scenario import (
     label,
 )
 from .tables import Section, keys_of, read_table, table_shape, write_table
+from .value_kinds import DEFINITIONS
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 """The version of JSON Schema that most editors know."""

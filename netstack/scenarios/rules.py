@@ -25,7 +25,7 @@ from .config_rules import (
     restart_notices,
     setting_notices,
 )
-from .fault import (
+from .faults import (
     MESSAGES,
     AtTime,
     ChannelItem,

@@ -28,8 +28,12 @@ from .config import (
     RestartStrategy,
     with_options,
 )
-from .fault import AtTime, Fault, Faults
-from .options import (
+from .faults import AtTime, Fault, Faults
+from .quantities import format_duration, parse_duration
+from .tables import Key, Part, Section, TableOf, TablesOf, key, needed, read_table, table_shape, write_table
+from .topology import ShipStrategy, consumers_of_producers, producers_of_consumers
+from .user_code import KeyHash, KeyOf, NamedObject, OperatorOfRecords, Source, object_name
+from .value_kinds import (
     FLAG,
     INTEGER,
     REAL,
@@ -45,10 +49,6 @@ from .options import (
     table,
     text,
 )
-from .quantities import format_duration, parse_duration
-from .tables import Key, Part, Section, TableOf, TablesOf, key, needed, read_table, table_shape, write_table
-from .topology import ShipStrategy, consumers_of_producers, producers_of_consumers
-from .user_code import KeyHash, KeyOf, NamedObject, OperatorOfRecords, Source, object_name
 
 SHIPS = tuple(ship.value for ship in ShipStrategy)
 """Names of ship strategies."""

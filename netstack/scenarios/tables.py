@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import QuantityError
-from .options import Kind, Parse, Shape, any_of, table, tables
+from .value_kinds import Kind, Parse, Shape, any_of, table, tables
 
 T = TypeVar("T")
 D = TypeVar("D")

@@ -44,7 +44,7 @@ from ..errors import StateError
 from .backend import NO_CHECKPOINT_ID, BackendSnapshot, ReadHandle, SnapshotWork, WriteFile
 from .snapshots import StateFormat, StateHandle, StateKind, StoredFile
 from .state_kinds import GROUP_BYTES, Table
-from .values import decode_value, encode_value
+from .value_encoding import decode_value, encode_value
 
 if TYPE_CHECKING:
     from .keyed_state import KeyedStateBackend

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from .values import CONTAINERS, copy_value
+from .value_encoding import CONTAINERS, copy_value
 
 
 class Ordered(Protocol):

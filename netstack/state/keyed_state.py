@@ -53,7 +53,7 @@ from .state_kinds import (
     parts_of,
 )
 from .time_to_live import Expiry, StateClock, StateTtlConfig, TtlListTable, TtlTable
-from .values import decode_value, encode_value
+from .value_encoding import decode_value, encode_value
 
 V = TypeVar("V")
 A = TypeVar("A")

@@ -17,7 +17,7 @@ from ..errors import StateError
 from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, StatePiece, WriteFile, store_pieces
 from .copy_on_write import CopyOnWriteMap, MapSnapshot
 from .snapshots import Redistribution, StateHandle, StateKind
-from .values import decode_value, encode_value
+from .value_encoding import decode_value, encode_value
 
 FILE_NAME = "operator"
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ..errors import StateError
 from .copy_on_write import CopyOnWriteMap
-from .values import copy_value, decode_value, encode_value
+from .value_encoding import copy_value, decode_value, encode_value
 
 GROUP_BYTES = 2
 """Bytes of the key group in front of each key of a table."""

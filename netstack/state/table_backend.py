@@ -33,7 +33,7 @@ from .table_store import (
     TableStores,
 )
 from .time_to_live import Expiry, StateClock
-from .values import decode_value, encode_value
+from .value_encoding import decode_value, encode_value
 
 LAYOUT = 2
 """Number of the layout of a catalogue."""

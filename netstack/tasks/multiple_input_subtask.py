@@ -18,8 +18,8 @@ from ..exchange.channel import InputBuffer, InputChannel, Item
 from ..exchange.gate import InputGate
 from .operator_subtask import OperatorSubtask
 from .operators import Operator
-from .serving import RecordByRecord
-from .throttle import Throttle
+from .record_service import RecordByRecord
+from .service_time import Throttle
 from .time_account import Waiting
 
 

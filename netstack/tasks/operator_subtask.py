@@ -18,16 +18,16 @@ from flowcontrol import (
 from ..checkpoints.recovery import SubtaskRecovery
 from ..exchange.channel import InputBuffer, InputChannel, Item
 from ..exchange.gate import InputGate
-from ..results.statistics import SubtaskSample
+from ..results.recorder import SubtaskSample
 from ..state.snapshots import EVENT_TIME, HELD_BACK, StateKind
 from ..state.subtask_state import SubtaskState
 from .emission import HeldBack
 from .environment import Environment
 from .operators import Operator, OperatorContext
-from .serving import RecordByRecord, Serving, WholeBuffers
+from .record_service import RecordByRecord, Serving, WholeBuffers
+from .service_time import Throttle
 from .state_upkeep import state_times
 from .subtask import Mail, Subtask, with_inputs
-from .throttle import Throttle
 from .time_account import Lateness, Waiting
 from .watermarks import WatermarkFlow
 

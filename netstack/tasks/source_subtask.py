@@ -16,7 +16,7 @@ from ..checkpoints.recovery import SubtaskRecovery
 from ..engine.agenda import Routine, suspend
 from ..errors import RecoveryError, SourceError
 from ..exchange.partition import ResultPartition
-from ..results.statistics import SubtaskSample
+from ..results.recorder import SubtaskSample
 from ..scenarios.scenario import CATCH_UP_S, GeneratorSpec, SourceSpec
 from ..scenarios.user_code import SourceReader
 from ..state.snapshots import EVENT_TIME, POSITION, SPLITS

@@ -22,7 +22,7 @@ from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate
 from ..exchange.partition import ALL, ResultPartition
 from ..exchange.selectors import LEFT_OUT
-from ..results.statistics import SubtaskSample
+from ..results.recorder import SubtaskSample
 from ..results.trace import restored_text
 from ..state.subtask_state import SubtaskState
 from .checkpoints import TaskCheckpoints

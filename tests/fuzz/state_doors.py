@@ -20,7 +20,7 @@ from netstack.state.changelog import Changelog, Operation, changes_in, restore_l
 from netstack.state.keyed_state import decode_table, encode_table
 from netstack.state.snapshots import StateFormat
 from netstack.state.state_kinds import entry_key
-from netstack.state.values import decode_value, encode_value
+from netstack.state.value_encoding import decode_value, encode_value
 
 from .checkpoint_trees import metadata_trees
 from .door import Arguments, Door, refused

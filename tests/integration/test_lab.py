@@ -236,7 +236,7 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing(request_: Any, probl
     assert (lab.sides[0].scenario, lab.now) == (scenario, now)
 
 
-OWN_POLICY = "flowcontrol.policies:BurstPolicy"
+OWN_POLICY = "flowcontrol.debloat_policies:BurstPolicy"
 
 
 def test_a_policy_of_a_module_is_chosen_where_it_was_offered() -> None:

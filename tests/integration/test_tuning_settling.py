@@ -31,7 +31,7 @@ from netstack import (
     Vertex,
     from_json,
 )
-from netstack.results.statistics import SubtaskSample
+from netstack.results.recorder import SubtaskSample
 
 SCENARIO = Scenario(
     name="made-up",

@@ -21,7 +21,7 @@ from netstack.checkpoints.scheduler import CheckpointScheduler
 from netstack.exchange.gate import InputGate
 from netstack.exchange.partition import OpenBuffers
 from netstack.exchange.selectors import Fraction
-from netstack.jobs.faults import FaultInjector
+from netstack.jobs.fault_injector import FaultInjector
 from netstack.state.copy_on_write import CopyOnWriteMap
 from netstack.state.operator_state import OperatorStateBackend
 from netstack.state.time_to_live import StateClock

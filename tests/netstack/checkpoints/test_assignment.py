@@ -26,7 +26,7 @@ from netstack import (
 from netstack.checkpoints.rescaling import StateAssignment, deal, rescaling_misfits, split
 from netstack.exchange.key_groups import assign_to_operators, key_group_range
 from netstack.scenarios.topology import JobShape
-from netstack.state.values import decode_value, encode_value
+from netstack.state.value_encoding import decode_value, encode_value
 
 EDGE = ("source", "count", "hash")
 READ = HandleReader(MemoryStorage())

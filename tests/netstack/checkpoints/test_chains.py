@@ -36,7 +36,7 @@ from netstack.state.snapshots import (
     StateKind,
     SubtaskSnapshot,
 )
-from netstack.state.values import encode_value
+from netstack.state.value_encoding import encode_value
 from tests.netstack.local_cluster import launch_locally
 from tests.netstack.whole_jobs import COUNT, MODES, expected, parse, run, sums_job
 

@@ -19,7 +19,7 @@ from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.errors import StorageError
-from netstack.results.statistics import SubtaskCheckpoint
+from netstack.results.recorder import SubtaskCheckpoint
 from netstack.results.trace import TraceLog
 from netstack.scenarios.config import CheckpointMode, CostModel, NetworkConfig
 from netstack.scenarios.topology import JobShape

@@ -31,7 +31,7 @@ from netstack import (
 )
 from netstack.checkpoints.savepoints import SavepointEnd, SavepointRequest
 from netstack.scenarios.topology import shape_of
-from netstack.state.values import decode_value
+from netstack.state.value_encoding import decode_value
 from tests.crossing import crossed
 from tests.netstack.local_cluster import launch_locally
 from tests.netstack.whole_jobs import EXACTLY_ONCE, MODES, expected, kill, run, sums_job

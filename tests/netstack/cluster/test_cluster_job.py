@@ -44,7 +44,7 @@ from netstack import (
     sink,
     transactional_sink,
 )
-from netstack.cluster.terms import Blame
+from netstack.cluster.assignments import Blame
 from tests.netstack.local_cluster import launch_locally, run_processes
 
 SMALL = NetworkConfig(segment_bytes=1024, buffer_timeout_interval_s=0.01)

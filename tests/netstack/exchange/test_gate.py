@@ -18,7 +18,7 @@ from netstack.exchange.connection import ConsumerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
 from netstack.exchange.remote_channel import RemoteInputChannel
-from netstack.results.statistics import SubtaskSample
+from netstack.results.recorder import SubtaskSample
 from netstack.tasks.subtask import with_inputs
 
 pytestmark = pytest.mark.interpreted

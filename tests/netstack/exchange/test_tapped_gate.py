@@ -12,7 +12,7 @@ from buffers import EventBuffer, NetworkBufferPool
 from flowcontrol import CheckpointBarrier, DataType, EndOfData, Event, data_type_of, encode_event
 from netstack.exchange.channel import InputChannel, Item
 from netstack.exchange.gate import InputGate
-from netstack.scenarios.fault import ChannelItem
+from netstack.scenarios.faults import ChannelItem
 
 pytestmark = pytest.mark.interpreted
 

@@ -36,7 +36,7 @@ from netstack.checkpoints.storage import MemoryStorage
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.errors import StorageError
-from netstack.jobs.faults import FaultInjector
+from netstack.jobs.fault_injector import FaultInjector
 
 STAGE = SubtaskName("stage1", 1)
 

@@ -10,7 +10,7 @@ from buffers import BlankBytes, Pieces
 from netstack.checkpoints.storage import MemoryStorage, write_pieces
 from netstack.engine.agenda import Agenda
 from netstack.errors import StorageError
-from netstack.jobs.faults import FaultyStorage, StorageCondition
+from netstack.jobs.fault_injector import FaultyStorage, StorageCondition
 from netstack.state.snapshots import CheckpointMetadata
 
 

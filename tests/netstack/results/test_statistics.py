@@ -17,8 +17,8 @@ from netstack import (
     Scenario,
     Vertex,
 )
-from netstack.jobs.summary import checkpoint_results, series_results, steady_results
-from netstack.results.statistics import LEAST_ROWS, SubtaskCheckpoint, SubtaskSample, Table
+from netstack.jobs.result_figures import checkpoint_results, series_results, steady_results
+from netstack.results.recorder import LEAST_ROWS, SubtaskCheckpoint, SubtaskSample, Table
 
 REFERENCES = Path(__file__).parents[2] / "data/flink-reference"
 SCENARIO = Scenario(

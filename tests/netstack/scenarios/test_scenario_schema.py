@@ -23,8 +23,8 @@ from netstack import (
     read_scenario,
     scenario_schema,
 )
-from netstack.scenarios.options import DEFINITIONS, RATE, TIME
 from netstack.scenarios.quantities import DURATION_S, RATE_BYTES_PER_S, SIZE_BYTES, parse_flink_size
+from netstack.scenarios.value_kinds import DEFINITIONS, RATE, TIME
 from tests.fuzz.mutation import mutated
 from tests.fuzz.scenario_doors import documents, words
 

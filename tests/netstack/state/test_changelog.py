@@ -24,7 +24,7 @@ from netstack.scenarios.config import ChangelogStorage, RestartStrategy, StateBa
 from netstack.state.changelog import Changelog, ChangelogBackend, Operation, changes_in, restore_logged
 from netstack.state.snapshots import StateFormat, StateKind
 from netstack.state.table_backend import TableSettings, TableStateBackend
-from netstack.state.values import encode_value
+from netstack.state.value_encoding import encode_value
 from netstack.tasks.state_upkeep import first_delay_s
 from tests.crossing import crossed
 from tests.netstack.table_model import ModelStores

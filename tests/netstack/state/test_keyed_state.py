@@ -15,7 +15,7 @@ from netstack import (
     StoredFile,
 )
 from netstack.state.keyed_state import decode_table, encode_table
-from netstack.state.values import encode_value
+from netstack.state.value_encoding import encode_value
 
 ALL = range(8)
 

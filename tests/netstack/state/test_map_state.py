@@ -14,7 +14,7 @@ from netstack import HandleReader, KeyedStateBackend, MemoryStorage, StateError,
 from netstack.state.changelog import ChangelogBackend
 from netstack.state.state_kinds import entry_key, parts_of
 from netstack.state.table_backend import TableSettings, TableStateBackend
-from netstack.state.values import encode_value
+from netstack.state.value_encoding import encode_value
 from tests.netstack.table_model import ModelStores
 
 GROUPS = 4

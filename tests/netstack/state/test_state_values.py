@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netstack import StateError
-from netstack.state.values import copy_value, decode_value, encode_value
+from netstack.state.value_encoding import copy_value, decode_value, encode_value
 
 SCALARS = (
     st.none()

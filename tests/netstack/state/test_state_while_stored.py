@@ -24,7 +24,7 @@ from netstack import (
 )
 from netstack.state.keyed_state import decode_table
 from netstack.state.state_kinds import parts_of
-from netstack.state.values import decode_value
+from netstack.state.value_encoding import decode_value
 
 STATES = ("value", "list", "map", "sum")
 KEYS = 30

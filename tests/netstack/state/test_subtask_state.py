@@ -21,7 +21,7 @@ from netstack import (
 from netstack.exchange.key_groups import key_group_range
 from netstack.state.backend import BackendSnapshot, StateBackend
 from netstack.state.time_to_live import StateClock
-from netstack.state.values import encode_value
+from netstack.state.value_encoding import encode_value
 
 
 class Writer:

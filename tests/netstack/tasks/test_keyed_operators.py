@@ -31,7 +31,7 @@ from netstack import (
     text_hash,
 )
 from netstack.exchange import java_hash
-from netstack.tasks.keys import hash_keys
+from netstack.tasks.key_hash import hash_keys
 
 RECORDS = [b"k%d:%d" % (number % 20, number) for number in range(200)]
 SUMS = Counter[bytes]()

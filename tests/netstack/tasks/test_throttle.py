@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from netstack.engine.randomness import Randomness
 from netstack.scenarios.config import CostModel
-from netstack.tasks.throttle import SLEEP_THRESHOLD_S, Pauses, Throttle
+from netstack.tasks.service_time import SLEEP_THRESHOLD_S, Pauses, Throttle
 
 OVERSLEEP_S = 70e-6
 AFTER_SLEEP_S = 4e-6

@@ -17,8 +17,7 @@ import numpy as np
 
 from ..checkpoints.recovery import ClaimMode
 from ..jobs.failover import failover_regions
-from ..results.result import Work
-from ..results.statistics import (
+from ..results.recorder import (
     CheckpointHead,
     Figures,
     FiredFault,
@@ -26,10 +25,11 @@ from ..results.statistics import (
     SubtaskCheckpoint,
     SubtaskSample,
 )
+from ..results.result import Work
 from ..results.trace import TraceEvent
 from ..scenarios.config import CostModel, LinkConditions
 from ..scenarios.config_rules import Problem, option_key
-from ..scenarios.fault import AtTime, KillSubtask, KillTaskManager
+from ..scenarios.faults import AtTime, KillSubtask, KillTaskManager
 from ..scenarios.scenario import FROM_SOURCE, Scenario
 
 TURN_S = 1e-9

@@ -20,9 +20,9 @@ from ..checkpoints.control_plane import ControlMessage, TaskKey
 from ..checkpoints.storage import CheckpointStorage, folder_of, metadata_path, write_pieces
 from ..engine.agenda import Agenda, Timer
 from ..errors import ScenarioError, StorageError
-from ..results.statistics import FiredFault
+from ..results.recorder import FiredFault
 from ..scenarios.config_rules import Problem
-from ..scenarios.fault import (
+from ..scenarios.faults import (
     AtTime,
     ChannelItem,
     CutLink,

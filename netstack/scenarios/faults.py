@@ -13,7 +13,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from .options import INTEGER, STRING, TIME, Shape, any_of, as_is, named, one_of
 from .tables import (
     Alternative,
     Key,
@@ -27,6 +26,7 @@ from .tables import (
     read_keys,
     write_table,
 )
+from .value_kinds import INTEGER, STRING, TIME, Shape, any_of, as_is, named, one_of
 
 MESSAGES = ("trigger", "acknowledge", "decline", "completed", "aborted")
 """Messages between the coordinator of checkpoints and the tasks that can be delayed or dropped."""

@@ -24,7 +24,7 @@ from ..state.snapshots import (
 from ..state.state_kinds import GROUP_BYTES, MAP, parts_of
 from ..state.table_backend import TableSettings, TableStateBackend
 from ..state.table_store import TableStores
-from ..state.values import decode_value, encode_value
+from ..state.value_encoding import decode_value, encode_value
 
 _OF_TABLES = frozenset({StateFormat.TABLE_FILE, StateFormat.CATALOGUE})
 

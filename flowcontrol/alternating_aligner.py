@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from .alignment import SingleCheckpointHandler
+from .barrier_aligner import SingleCheckpointHandler
 from .barrier_handler import (
     Abort,
     AbortReason,

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
+from ..results.recorder import CheckpointHead, Figures, FiredFault, Recorder
 from ..results.result import (
     CheckpointResult,
     FaultResult,
@@ -22,7 +23,6 @@ from ..results.result import (
     VertexCheckpoint,
     VertexSteady,
 )
-from ..results.statistics import CheckpointHead, Figures, FiredFault, Recorder
 from ..scenarios.scenario import Scenario
 from .restarts import Restart, Start
 

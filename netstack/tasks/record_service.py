@@ -14,8 +14,8 @@ from buffers import Content, RecordBlock
 from ..engine.agenda import Agenda
 from ..exchange.channel import InputChannel
 from .operators import NOTHING, Operator
+from .service_time import Pauses, Throttle
 from .subtask import Subtask
-from .throttle import Pauses, Throttle
 
 
 class Outbox:

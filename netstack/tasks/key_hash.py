@@ -16,7 +16,7 @@ from buffers import RecordBlock
 
 from ..exchange.java_hash import Hashes, hash_binary, hash_longs, hash_strings
 from ..scenarios.user_code import KeyHash, KeyOf
-from ..state.values import encode_value
+from ..state.value_encoding import encode_value
 
 
 def hash_by(key_of: KeyOf) -> KeyHash:
