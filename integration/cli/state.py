@@ -6,12 +6,12 @@ from pathlib import Path
 
 from netstack import InitialCheckpoint, StateError, StorageError
 
-from ..analysis.wording import counted
 from ..errors import FileError
 from ..files.reading import one_line
 from ..present.checkpoints import print_state
 from ..present.console import say
 from ..present.documents import present
+from ..wording import counted
 from .arguments import Flag, Whole
 
 

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from netstack import CheckpointResult, Scenario, Steady, VertexSteady
 
-from ..analysis.known_values import complete, highest, lowest
+from ..known_values import complete, highest, lowest
 from .flink_messages import FlinkCheckpoint, JobFigures, VertexFigures
 
 _Values = Sequence[float | None]

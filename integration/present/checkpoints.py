@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from ..analysis.wording import NOTHING, counted, milliseconds, size
+from ..wording import NOTHING, counted, milliseconds, size
 from .console import say
 from .tables import figures, grid, number
 

@@ -1,4 +1,4 @@
-"""Numbers in words: durations, sizes, rates and shares as people read them."""
+"""Numbers as text: durations, sizes, rates and shares."""
 
 from __future__ import annotations
 

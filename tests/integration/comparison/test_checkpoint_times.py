@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from integration.analysis.checkpoint_times import (
+from integration.comparison.checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,
     ASYNC,
@@ -32,9 +32,9 @@ from integration.analysis.checkpoint_times import (
     subtask_parts,
     window_times,
 )
-from integration.analysis.rules.checkpoints import phases
-from integration.analysis.rules.observation import observations
-from integration.analysis.window_figures import figures_of
+from integration.comparison.window_figures import figures_of
+from integration.diagnosis.checkpoints import phases
+from integration.diagnosis.observation import observations
 from integration.present.run import print_result
 from integration.tuning.measures import measure
 from netstack import CheckpointResult, Result, VertexCheckpoint, emulate, read_scenario

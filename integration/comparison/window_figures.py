@@ -9,9 +9,9 @@ from msgspec import UNSET
 
 from netstack import Result, Series, Steady, VertexSteady
 
+from ..known_values import lowest, middle, quotient, total
+from ..wording import milliseconds, per_second, size
 from .checkpoint_times import window_times
-from .known_values import lowest, middle, quotient, total
-from .wording import milliseconds, per_second, size
 
 SENT, RECEIVED = "outputQueueSize", "inputQueueSize"
 """The fields of `Series` with the bytes that wait at the two ends of exchanges."""
@@ -28,7 +28,7 @@ class WindowFigures:
     """One window of a run; None where there was nothing to measure by.
 
     Times are means over the checkpoints that were triggered in the window and completed, and phases add up to
-    the end to end (`analysis.checkpoint_times`); queued bytes and buffer sizes are medians of its samples.
+    the end to end (`comparison.checkpoint_times`); queued bytes and buffer sizes are medians of its samples.
     """
 
     from_s: float

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from integration.analysis.comparison import (
+from integration.comparison.with_flink import (
     ALIGNMENT,
     BUFFER_SIZE,
     END_TO_END,
@@ -21,8 +21,8 @@ from integration.analysis.comparison import (
     measure,
     tolerance,
 )
-from integration.analysis.wording import figure
 from integration.present.comparison import comparison_markdown, print_comparisons, verdict
+from integration.wording import figure
 from netstack import (
     CheckpointResult,
     Edge,

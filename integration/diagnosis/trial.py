@@ -1,7 +1,7 @@
-"""Advice tried out: the same job emulated once more, with other options.
+"""Trials of advice: the same job emulated once more, with other options.
 
-A remedy that is only reckoned may not keep what it promises. Where a run of the job takes no more than
-`LONGEST_S` it costs little to see, so whoever gives advice emulates it, and says so.
+An estimated remedy may fail. Where a run of the job takes no more than `LONGEST_S`, a trial costs little, so
+commands that advise emulate the job with their advice and report the outcome.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from netstack import (
     with_options,
 )
 
+from ..comparison.checkpoint_times import window_times
+from ..comparison.window_figures import figures_of
 from ..emulating import emulate
-from .checkpoint_times import window_times
-from .known_values import quotient
-from .window_figures import figures_of
-from .wording import milliseconds
+from ..known_values import quotient
+from ..wording import milliseconds
 
 LONGEST_S = 3.0
-"""Seconds that a run may take, by the one that was made before, to be made again for the sake of advice."""
+"""Wall-clock seconds of the first run up to which a job is emulated again."""
 
 
 Tried = Callable[[Mapping[str, object]], str | None]
-"""Says what other options come to in one window, in words; None: it was not tried, or nothing can be said."""
+"""Describes the outcome of other options in one window; None: not tried, or unknown."""
 
 
 class Trial(NamedTuple):
-    """What came of a run with other options."""
+    """The result of a run with other options."""
 
     result: Result
     took_s: float
-    """By the clock on the wall."""
+    """Wall-clock seconds."""
 
 
 def may_be_tried(scenario: Scenario, took_s: float) -> bool:
-    """Whether a job can be emulated again as it was: soon, and from nothing but what the scenario says."""
+    """Whether a job can be emulated again as it was: quickly, and from the scenario alone."""
     sources = [vertex.source for vertex in scenario.vertices if vertex.source is not None]
     generated = all(isinstance(source, GeneratorSpec) for source in sources)
     plain = all(vertex.operator is None for vertex in scenario.vertices)
@@ -55,7 +55,7 @@ def may_be_tried(scenario: Scenario, took_s: float) -> bool:
 def try_out(scenario: Scenario, changes: Mapping[str, object], seed: int | None = None) -> Trial | None:
     """Emulate a scenario with other values of fields of its `NetworkConfig`; checkpoints stay in memory.
 
-    None: the values do not go together, or the job fails with them.
+    None: the values contradict each other, or the job fails with them.
     """
     changed = replace(scenario, config=with_options(scenario.config, changes))
     try:
@@ -67,10 +67,10 @@ def try_out(scenario: Scenario, changes: Mapping[str, object], seed: int | None 
 
 
 def trials(result: Result) -> list[Tried]:
-    """Return for each window of a result what tries options out in it; each set of options is run once.
+    """Return for each window of a result a function that tries options; each set of options is run once.
 
-    Nothing is tried of a job that takes long, reads files or objects, failed, ran in real time, or names a
-    policy that would have to be imported.
+    The functions try nothing if the job takes long, reads files or objects, failed, ran in real time, or
+    names a policy that would have to be imported.
     """
     windows = range(len(result.steady))
     scenario = result.scenario
@@ -97,7 +97,7 @@ def _untried(changes: Mapping[str, object]) -> None:
 
 
 def _text(before: Result, trial: Trial, window: int) -> str | None:
-    """The checkpoints and the throughput of both, as far as they were measured."""
+    """Return the checkpoint times and throughput of both runs, if they were measured."""
     was, now = window_times(before, window), window_times(trial.result, window)
     rates = [figures_of(result, window).records_per_s for result in (trial.result, before)]
     share = quotient(rates[0], rates[1])

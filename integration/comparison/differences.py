@@ -1,4 +1,4 @@
-"""What differs between two results, of one job or of two: what was set, and what each number came to."""
+"""Differences between two results, of one job or of two: settings and figures."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 
 from netstack import Result, to_json
 
-from .known_values import quotient
+from ..known_values import quotient
 from .window_figures import QUANTITIES, figures_of
 
 
 class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A key of scenarios that the two say otherwise."""
+    """A key of scenarios that differs between two results."""
 
     key: str
     """As "vertices.map.parallelism"."""
@@ -25,7 +25,7 @@ class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FigureDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A number of two results; None: there is none."""
+    """A number of two results; None: unknown."""
 
     quantity: str
     meaning: str
@@ -50,7 +50,7 @@ class ResultDifferences(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def differences(first: tuple[str, Result], second: tuple[str, Result]) -> ResultDifferences:
-    """Return what differs between two results, each given with its name."""
+    """Return the differences between two results, each given with its name."""
     return ResultDifferences(
         first=first[0],
         second=second[0],
@@ -60,7 +60,7 @@ def differences(first: tuple[str, Result], second: tuple[str, Result]) -> Result
 
 
 def document_of(result: Result) -> dict[str, Any]:
-    """Return the scenario of a result as its document has it."""
+    """Return the scenario of a result as a document."""
     document: dict[str, Any] = json.loads(to_json(msgspec.structs.replace(result, series=[], checkpoints=[])))
     scenario: dict[str, Any] = document["scenario"]
     return scenario
@@ -74,7 +74,7 @@ def _settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[S
 
 
 def _leaves(value: object, key: str) -> Iterator[tuple[str, str]]:
-    """The values in a document by their keys, joined by dots; vertices and edges stand by their names."""
+    """Yield the values in a document with their keys, joined by dots; list entries go by their names."""
     inner = value if isinstance(value, Mapping) else _by_name(value)
     if not inner:
         yield key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -84,7 +84,7 @@ def _leaves(value: object, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _by_name(value: object) -> dict[str, object]:
-    """The entries of a list of vertices or edges; nothing for any other value."""
+    """Return the entries of a list of vertices or edges by name; nothing for any other value."""
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
         return {}
     named: dict[str, object] = {}

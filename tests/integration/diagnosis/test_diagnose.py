@@ -18,14 +18,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from integration import load_scenario
-from integration.analysis.checkpoint_times import window_times
-from integration.analysis.rules.diagnosis import UNDECIDED, Diagnosis
-from integration.analysis.trial import trials
-from integration.analysis.wording import milliseconds
 from integration.cli.app import main
+from integration.comparison.checkpoint_times import window_times
+from integration.diagnosis.diagnosis import UNDECIDED, Diagnosis
+from integration.diagnosis.trial import trials
 from integration.errors import FlinkRestError
 from integration.flink.diagnosing import diagnose_job
 from integration.flink.sampling import METRICS
+from integration.wording import milliseconds
 from netstack import (
     Edge,
     GeneratorSpec,
@@ -40,7 +40,7 @@ from netstack import (
 )
 from tests.integration.flink_cluster import NAMES, Cluster, Unserved, recording, replayed
 
-REFERENCES = Path(__file__).parents[1] / "data" / "flink-reference"
+REFERENCES = Path(__file__).parents[2] / "data" / "flink-reference"
 
 Diagnosed = Callable[[Scenario], dict[str, Any]]
 

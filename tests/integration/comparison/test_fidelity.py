@@ -19,9 +19,8 @@ from typing import Any
 
 import pytest
 
-from integration.analysis.checkpoint_times import CheckpointTimes, mean_times
-from integration.analysis.comparison import checkpoints_in, compare, windows
-from integration.analysis.reference import runs_of
+from integration.comparison.checkpoint_times import CheckpointTimes, mean_times
+from integration.comparison.with_flink import checkpoints_in, compare, runs_of, windows
 from integration.files.reading import load_scenario
 from integration.runs.scenario_runs import run_seeds
 from integration.tuning.measures import Measures, measure
@@ -29,7 +28,7 @@ from netstack import CheckpointResult, Result, VertexCheckpoint, emulate
 
 pytestmark = pytest.mark.long
 
-REFERENCE = Path(__file__).parents[1] / "data" / "flink-reference"
+REFERENCE = Path(__file__).parents[2] / "data" / "flink-reference"
 SEEDS = 5
 
 OUTSIDE = {

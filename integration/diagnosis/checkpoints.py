@@ -1,6 +1,6 @@
-"""Rules over checkpoints: which phase takes the time, what follows from that, and what goes wrong.
+"""Rules on checkpoints: the phase that takes the time and its cause, failures, and deadlocks.
 
-Each phase (`analysis.checkpoint_times`) has a cause of its own::
+Each phase (`comparison.checkpoint_times`) has a cause of its own::
 
     trigger |-- start delay --|-- alignment --|- sync -|-- async --|- acknowledgement -| complete
             data in flight     unequal         state to  state to    messages, and
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from netstack import CheckpointResult, VertexSteady
+from netstack import CheckpointResult, VertexSteady, standstills
 
-from ..checkpoint_times import (
+from ..comparison.checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,
     ASYNC,
@@ -27,52 +27,48 @@ from ..checkpoint_times import (
 )
 from ..known_values import complete
 from ..wording import bytes_per_second, counted, milliseconds, percent, size
-from .data_waiting import bytes_waiting, of_subtasks
-from .finding import (
+from .back_pressure import full_readers, subtasks_text
+from .observation import (
     BACK_PRESSURED,
     HIGHLY_BACK_PRESSURED,
     NO_PAUSE,
     Finding,
+    Observation,
     Severity,
+    bytes_waiting,
     is_busy,
+    may_overtake,
+    of_subtasks,
+    parallelisms,
     share_of_interval,
     span_percent,
 )
-from .observation import Observation
-from .pools import full_readers, subtasks_text
-from .unaligned import may_overtake
 
 _WORTH_MS = 0.5
-"""A phase that takes less cannot be told from 0."""
-
+"""Duration below which a phase counts as 0."""
 
 SHORT_MS = 200.0
-"""A checkpoint that takes less is not worth a word, whatever it consists of."""
+"""Duration below which a checkpoint counts as short, whatever its phases."""
 
 LONG_SHARE = 0.5
-"""Share of the checkpoint interval from which a duration is called a problem."""
+"""Share of the checkpoint interval from which a duration is a problem."""
 
 LONG_MS = 10_000.0
-"""A duration that is called a problem where there is no interval."""
+"""Duration from which a checkpoint is a problem where there is no interval."""
 
 UNEVEN = 4.0
-"""Quotient of the longest duration to the median from which durations are called uneven."""
+"""Ratio of the longest duration to the median from which durations are uneven."""
 
 
 def phases(view: Observation) -> CheckpointTimes | None:
-    """Return what the window's completed checkpoints took; None if there is none."""
+    """Return the mean times of the window's completed checkpoints; None if there is none."""
     return mean_times(view.checkpoints)
 
 
-def _phases_text(times: CheckpointTimes) -> str:
-    """Return all phases that can be told from 0."""
-    return ", ".join(f"{name} {milliseconds(ms)}" for name, ms in times.phases.items() if ms >= _WORTH_MS)
-
-
 def data_in_flight(view: Observation) -> Iterator[str]:
-    """How much waits before each vertex, and how long that takes at its rate, where all of it is known."""
+    """Yield the data queued before each vertex and the time to consume them, where both are known."""
     for vertex in view.vertices:
-        full = full_readers(vertex)  # then what the writers hold is for them
+        full = full_readers(vertex)  # if any, the queues of the writers are for them
         waits = bytes_waiting(view, vertex, full)
         rates = complete(of_subtasks(vertex.bytes_in_per_s, full))
         if waits is None or rates is None:
@@ -89,7 +85,7 @@ def data_in_flight(view: Observation) -> Iterator[str]:
 
 
 def uneven(view: Observation) -> Iterator[Finding]:
-    """Checkpoints of which some take far longer than most, which a mean and a median hide."""
+    """Find that some checkpoints take far longer than most, which a mean and a median hide."""
     usual, slowest = view.steady.end_to_end_ms, view.steady.end_to_end_ms_max
     if usual is None or slowest is None or not _is_uneven(view):
         return
@@ -123,7 +119,7 @@ def uneven(view: Observation) -> Iterator[Finding]:
 
 
 def _smooth(view: Observation, writer: VertexSteady, reader: VertexSteady) -> list[str]:
-    """What to do about bursts."""
+    """Return the advice against bursts of a writer."""
     parallel = f"raise the parallelism of {reader.name}: a burst lasts until it is read"
     if not view.inputs(writer):
         return [f"look at what {writer.name} reads: it comes in portions", parallel]
@@ -140,7 +136,7 @@ def _is_uneven(view: Observation) -> bool:
 
 
 def _long_ones(view: Observation) -> list[CheckpointResult]:
-    """The completed checkpoints that take far longer than most, of a view of which some do."""
+    """Return the completed checkpoints that take far longer than most, of an uneven window."""
     least = max(UNEVEN * (view.steady.end_to_end_ms or 0.0), SHORT_MS)
     return [
         each for each in view.checkpoints if each.status == COMPLETED and (each.duration_ms or 0.0) >= least
@@ -148,7 +144,7 @@ def _long_ones(view: Observation) -> list[CheckpointResult]:
 
 
 def _bursts(view: Observation) -> Iterator[tuple[VertexSteady, VertexSteady]]:
-    """Who waits for whom now and then: for somebody who has time left, and waits for nobody."""
+    """Yield writers that wait at times for a reader which has time left and is not back-pressured."""
     for writer in view.vertices:
         waiting = complete(writer.backpressured_ms_per_s) or [0.0]
         if not 1000 * BACK_PRESSURED <= max(waiting) < 1000 * HIGHLY_BACK_PRESSURED:
@@ -159,14 +155,15 @@ def _bursts(view: Observation) -> Iterator[tuple[VertexSteady, VertexSteady]]:
 
 
 def slow_phase(view: Observation) -> Iterator[Finding]:
-    """The phase that takes most of a checkpoint, and what it means; where few are long, of these."""
+    """Find the phase that takes most of a checkpoint; where only some are long, of these."""
     long_ones = _long_ones(view) if _is_uneven(view) else []
     times = mean_times(long_ones) or phases(view)
     if times is None:
         return
     of_which = f", of the {len(long_ones)} that took long" if long_ones else ""
     took = f"{milliseconds(times.end_to_end_ms)} from trigger to completion{of_which}"
-    evidence = [f"{took}: {_phases_text(times)}"]
+    shown = ", ".join(f"{name} {milliseconds(ms)}" for name, ms in times.phases.items() if ms >= _WORTH_MS)
+    evidence = [f"{took}: {shown}"]
     if times.end_to_end_ms < SHORT_MS:
         yield Finding(
             rule="checkpoints-short",
@@ -177,16 +174,16 @@ def slow_phase(view: Observation) -> Iterator[Finding]:
         )
         return
     phase = max(times.phases, key=lambda name: times.phases[name])
-    if phase not in _MEANING:  # `NOT_TOLD`, which may be one that was not measured
+    if phase not in _MEANING:  # the time of phases that were not measured
         return
     means, steps = _MEANING[phase]
-    has_medians = phase in (START_DELAY, ALIGNMENT) and not long_ones  # those are of usual times
+    has_queues = phase in (START_DELAY, ALIGNMENT) and not long_ones  # queues are medians of the window
     yield Finding(
         rule=f"long-{phase.replace(' ', '-')}",
         severity=_severity(view, times.end_to_end_ms),
         where=f"checkpoints, at {times.vertex}",
         says=means,
-        evidence=[*evidence, *(data_in_flight(view) if has_medians else [])],
+        evidence=[*evidence, *(data_in_flight(view) if has_queues else [])],
         next=_next(view, phase, steps),
     )
 
@@ -235,7 +232,8 @@ def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
     if calm is None:
         unknown = view.may_wait(view.vertices)
         steps = [*steps, f"find out whether {unknown} is back-pressured, which is not known; if so:"]
-    return [*steps, _let_less_wait(view), *([_overtake(view)] if may_overtake(view) else [])]
+    overtaking = [_overtake(view)] if may_overtake(view.exchanges, view.vertices) else []
+    return [*steps, _let_less_wait(view), *overtaking]
 
 
 def _let_less_wait(view: Observation) -> str:
@@ -266,7 +264,7 @@ def _severity(view: Observation, duration_ms: float) -> Severity:
 
 
 def late_source(view: Observation) -> Iterator[Finding]:
-    """A source that is slow to emit its barrier, which no buffer explains."""
+    """Find sources that are slow to emit their barrier, for which no buffer is the reason."""
     for vertex in view.vertices:
         delay = vertex.start_delay_ms_max_subtask
         if view.inputs(vertex) or delay is None or delay < SHORT_MS:
@@ -284,41 +282,37 @@ def late_source(view: Observation) -> Iterator[Finding]:
 
 
 def back_to_back(view: Observation) -> Iterator[Finding]:
-    """Checkpoints as long as their interval, or nearly, so that one follows the other at once."""
-    followed = without_pause(view)
-    if followed is None:
-        return
-    took_ms, interval = followed
-    yield Finding(
-        rule="back-to-back",
-        severity="problem",
-        where="checkpoints",
-        says=f"{_as_long(took_ms, interval)}, and blocked channels are the rule.",
-        evidence=[f"{milliseconds(took_ms)} a checkpoint, every {milliseconds(1000 * interval)}"],
-        next=[
-            "a longer execution.checkpointing.interval, or an execution.checkpointing.min-pause, until they "
-            "are faster",
-            "under debloating, each drains the buffers and makes them grow again",
-        ],
-    )
+    """Find that checkpoints take nearly their interval or longer, so that one follows another at once."""
+    for took_ms, interval in without_pause(view):
+        longer = share_of_interval(took_ms, interval) > 1
+        says = (
+            "A checkpoint takes longer than the interval: the next one begins as soon as it is complete"
+            if longer
+            else "A checkpoint takes nearly the whole interval: the next one begins soon after it is complete"
+        )
+        yield Finding(
+            rule="back-to-back",
+            severity="problem",
+            where="checkpoints",
+            says=f"{says}, and blocked channels are the rule.",
+            evidence=[f"{milliseconds(took_ms)} a checkpoint, every {milliseconds(1000 * interval)}"],
+            next=[
+                "a longer execution.checkpointing.interval, or an execution.checkpointing.min-pause, until "
+                "they are faster",
+                "under debloating, each drains the buffers and makes them grow again",
+            ],
+        )
 
 
-def without_pause(view: Observation) -> tuple[float, float] | None:
-    """Return what a checkpoint takes in ms, and the interval in s, where that leaves hardly a pause."""
+def without_pause(view: Observation) -> Iterator[tuple[float, float]]:
+    """Yield the duration of a checkpoint in ms and the interval in s, if that leaves hardly a pause."""
     interval, times = view.config.checkpoint_interval_s, phases(view)
-    if not interval or times is None or share_of_interval(times.end_to_end_ms, interval) < NO_PAUSE:
-        return None
-    return times.end_to_end_ms, interval
-
-
-def _as_long(took_ms: float, interval_s: float) -> str:
-    if share_of_interval(took_ms, interval_s) > 1:
-        return "A checkpoint takes longer than the interval: the next one begins as soon as it is complete"
-    return "A checkpoint takes nearly the whole interval: the next one begins soon after it is complete"
+    if interval and times is not None and share_of_interval(times.end_to_end_ms, interval) >= NO_PAUSE:
+        yield times.end_to_end_ms, interval
 
 
 def failed(view: Observation) -> Iterator[Finding]:
-    """Checkpoints that failed, by reason."""
+    """Find failed checkpoints, by reason."""
     reasons = Counter(
         str(checkpoint.failure) for checkpoint in view.checkpoints if checkpoint.status == FAILED
     )
@@ -327,7 +321,7 @@ def failed(view: Observation) -> Iterator[Finding]:
     evidence = [f"{counted(count, 'time')}: {reason}" for reason, count in reasons.most_common()]
     steps = ["an expired one took longer than execution.checkpointing.timeout: see its phases"]
     at_once = view.config.max_concurrent_checkpoints
-    if at_once > 1 and any("expired" in reason.lower() for reason in reasons):  # also in Flink's own words
+    if at_once > 1 and any("expired" in reason.lower() for reason in reasons):  # also in Flink's own message
         evidence.append(f"{at_once} may be under way at once")
         steps.append(
             "take one at a time, execution.checkpointing.max-concurrent-checkpoints: 1: a task takes them "
@@ -344,7 +338,7 @@ def failed(view: Observation) -> Iterator[Finding]:
 
 
 def stores_data_in_flight(view: Observation) -> Iterator[Finding]:
-    """Unaligned checkpoints that carry much data."""
+    """Find that unaligned checkpoints store much data in flight."""
     stored = view.steady.persisted_bytes
     if not stored or stored < 1 << 20:
         return
@@ -356,3 +350,37 @@ def stores_data_in_flight(view: Observation) -> Iterator[Finding]:
         evidence=[f"{size(stored)} of data in flight in each"],
         next=["debloating lets less wait, and so less is stored; recovery reads all of it"],
     )
+
+
+def stands_still(view: Observation) -> Iterator[Finding]:
+    """Find shapes of a job that unaligned checkpoints can deadlock (`netstack.standstills`).
+
+    Also of a job with aligned checkpoints, since unaligned ones are a common answer to slow ones. The many
+    shapes that deadlock only after a checkpoint has expired count where one has failed.
+    """
+    overtakes = view.config.takes_unaligned_checkpoints
+    failed = overtakes and any(each.status == FAILED for each in view.checkpoints)
+    after_timeout = failed and view.config.aligned_checkpoint_timeout_s > 0
+    seen: set[tuple[str, str]] = set()
+    for late, blocked, joins, at_once in standstills(view.exchanges, parallelisms(view.vertices)):
+        if (blocked, joins) in seen or not (at_once or after_timeout):
+            continue
+        seen.add((blocked, joins))
+        can = "can" if overtakes else "could"
+        when = "" if at_once else " after one has expired"
+        keep = "or keep to aligned checkpoints: execution.checkpointing.unaligned.enabled: false"
+        if not at_once:
+            keep += "; or to unaligned ones without execution.checkpointing.aligned-checkpoint-timeout"
+        yield Finding(
+            rule="standstill",
+            severity="problem" if failed else "notice",
+            where=joins,
+            says=f"Unaligned checkpoints {can} bring the job to a stand{when}: {joins} does not read "
+            f"{blocked} before it has barriers that wait for {late}, whose data wait for {blocked}.",
+            evidence=[f"no barrier overtakes data into {late}, and none into {joins}"],
+            next=[
+                f"let barriers overtake into {joins}: rebalance() or keyBy() for each of its inputs that is "
+                "forward, rescale or broadcast",
+                keep,
+            ],
+        )

@@ -31,7 +31,7 @@ from msgspec import UNSET
 
 from netstack import CheckpointResult, Result, Steady, VertexCheckpoint
 
-from .known_values import known
+from ..known_values import known
 
 START_DELAY, ALIGNMENT, SYNC, ASYNC = "start delay", "alignment", "sync", "async"
 ACKNOWLEDGEMENT = "acknowledgement"

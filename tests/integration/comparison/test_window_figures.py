@@ -3,9 +3,8 @@ import dataclasses
 import msgspec
 import pytest
 
-from integration.analysis.known_values import quotient
-from integration.analysis.window_figures import WindowFigures, figures_of
-from integration.analysis.wording import milliseconds, per_second, ratio, size
+from integration.comparison.window_figures import WindowFigures, figures_of
+from integration.known_values import quotient
 from integration.present.run import (
     MODE_COLUMNS,
     SUBTASK_COLUMNS,
@@ -16,6 +15,7 @@ from integration.present.run import (
     summary_table,
 )
 from integration.present.sentences import compare, describe
+from integration.wording import milliseconds, per_second, ratio, size
 from tests.integration.sample_results import (
     sample_result,
     sample_results,

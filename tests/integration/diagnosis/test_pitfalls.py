@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from integration import load_scenario
-from integration.analysis.rules.debloat_pitfalls import IDLE
-from integration.analysis.rules.diagnosis import PITFALLS
-from integration.analysis.rules.observation import observation_of
+from integration.diagnosis.debloating import IDLE
+from integration.diagnosis.diagnosis import rules_of
+from integration.diagnosis.observation import observation_of
 from integration.tuning.pitfalls import (
     ObservedPoint,
     Pitfall,
@@ -27,7 +27,7 @@ from netstack import Result, Scenario, Vertex, emulate, to_json, with_options
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "docs" / "examples" / "pitfalls"
 REFERENCE = ROOT / "tests" / "data" / "flink-reference"
 
@@ -55,7 +55,7 @@ def found_in(result: Result) -> dict[str, Pitfall]:
 
 def test_each_pitfall_has_its_scenario() -> None:
     files = {path.stem for path in (EXAMPLES).glob("*.toml")}
-    assert {rule.__name__ for rule in PITFALLS} == files == set(MISSED)
+    assert {find.__name__ for find in rules_of("tune")} == files == set(MISSED)
 
 
 @pytest.mark.parametrize("name", MISSED)

@@ -1,9 +1,10 @@
-"""Our numbers beside a real Flink's, each judged by a stated tolerance.
+"""Comparison of emulated numbers with those of a real Flink, each judged by a stated tolerance.
 
-A run is a document, ours or a real Flink's: both have ``steady`` and ``checkpoints`` in one layout, and are
-measured by the same functions. Vertices are told by their place, since Flink renames them.
+A run is a document, emulated or a real Flink's: both have ``steady`` and ``checkpoints`` in one layout, and
+the same functions measure them. The documents of a real Flink are checked against that layout; other parts
+of them are ignored. Vertices are identified by their place, since Flink renames them.
 
-A number is ours as the median over seeds, and Flink's as the median over its repetitions. It is inside when
+The emulated number is the median over seeds, Flink's the median over its repetitions. It is inside when
 
 - the two differ by no more than the tolerance: 3 % for throughput; for times the most of 10 %, one buffer
   time and 15 ms; for buffer sizes the most of 10 % and 64 bytes; for persisted bytes 10 %; or
@@ -15,17 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from flowcontrol import readable
 from netstack import Result, Viewed
 
-from ..errors import UsageError
+from ..errors import FileError, UsageError
+from ..known_values import known, lowest, middle, total
 from .checkpoint_times import COMPLETED
-from .known_values import known, lowest, middle, total
-from .reference import runs_of
 
 Run = Mapping[str, Any]
 Block = Mapping[str, Any]
@@ -47,9 +47,8 @@ UNITS = {
     PERSISTED: "bytes",
 }
 
-
 _PARTS = ("steady", "checkpoints")
-"""What is compared of a run."""
+"""The compared parts of a run."""
 
 THROUGHPUT_SHARE = 0.03
 
@@ -73,7 +72,7 @@ class Window(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What a number is about: a window, a vertex by its place (None: the whole job), and a quantity."""
+    """The subject of a number: a window, a vertex by its place (None: the whole job), and a quantity."""
 
     window: Window
     vertex: int | None
@@ -86,7 +85,7 @@ def windows(run: Run) -> list[Window]:
 
 
 def measure(run: Run, operators: Iterable[int]) -> dict[Subject, float]:
-    """Return all quantities of a run that it has a number for; `operators` are the vertices with input."""
+    """Return the known quantities of a run; `operators` are the vertices with input."""
     quantities: dict[Subject, float | None] = {}
     places = list(operators)
     for window, block in zip(windows(run), run["steady"], strict=True):
@@ -113,7 +112,7 @@ def checkpoints_in(run: Run, window: Window) -> list[Mapping[str, Any]]:
 
 
 def buffer_time_ms(block: Block, place: int, segment_bytes: int) -> float:
-    """Return how long a vertex takes for one buffer: its bytes over the rate at which they are read.
+    """Return the time in which a vertex reads one buffer: its bytes over the rate.
 
     A buffer has the debloated size where there is one, else the segment's. Median over subtasks; 0 where
     nothing is read.
@@ -126,13 +125,13 @@ def buffer_time_ms(block: Block, place: int, segment_bytes: int) -> float:
 
 
 def _mean_start_delay(checkpoints: Sequence[Mapping[str, Any]], place: int) -> float | None:
-    """Median over checkpoints of the mean over a vertex's subtasks."""
+    """Return the median over checkpoints of the mean over a vertex's subtasks."""
     delays = [known(checkpoint["vertices"][place]["start_delay_ms"]) for checkpoint in checkpoints]
     return middle(sum(subtasks) / len(subtasks) for subtasks in delays if subtasks)
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A median and the range that it is the middle of."""
+    """A median with its range."""
 
     median: float
     least: float
@@ -140,7 +139,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One quantity, Flink's and ours."""
+    """One quantity, measured in Flink and emulated."""
 
     window: str
     vertex: str
@@ -150,14 +149,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     flink: Spread
     """Over its repetitions."""
     ours: Spread | None
-    """Over seeds; None where we have no number."""
+    """Over seeds; None: not emulated."""
     ratio: float | None
-    """Ours by Flink's; None where Flink's is 0."""
+    """The emulated number over Flink's; None where Flink's is 0."""
     tolerance: float
-    """Difference that is allowed, in the unit."""
+    """Allowed difference, in the unit."""
     ok: bool
     why: str
-    """Which rule holds: "tolerance", "our range", "Flink's range" or "outside"."""
+    """The rule that holds: "tolerance", "our range", "Flink's range" or "outside"."""
 
 
 class Comparison(msgspec.Struct, Viewed, frozen=True, kw_only=True):
@@ -176,7 +175,7 @@ class Comparison(msgspec.Struct, Viewed, frozen=True, kw_only=True):
         return all(row.ok for row in self.rows)
 
     def __repr__(self) -> str:
-        """How many numbers are inside, in one line."""
+        """Return the number of quantities inside their tolerance, in one line."""
         inside = f"{sum(row.ok for row in self.rows)} of {len(self.rows)} numbers are inside the tolerance"
         return f"<Comparison of {readable(self.scenario)} with Flink, {len(self.seeds)} seeds: {inside}>"
 
@@ -214,7 +213,7 @@ def _run(result: Result) -> Run:
 
 
 def tolerance(quantity: str, flink: float, buffer_time: float) -> float:
-    """Return the difference that is allowed from Flink's number, in the quantity's unit."""
+    """Return the allowed difference from Flink's number, in the quantity's unit."""
     if quantity == THROUGHPUT:
         return THROUGHPUT_SHARE * flink
     if quantity == PERSISTED:
@@ -225,7 +224,7 @@ def tolerance(quantity: str, flink: float, buffer_time: float) -> float:
 
 
 def judge(quantity: str, flink: Spread, ours: Spread, allowed: float) -> str:
-    """Return the rule by which our number is inside, or "outside"."""
+    """Return the rule by which the emulated number is inside, or "outside"."""
     if abs(ours.median - flink.median) <= allowed:
         return "tolerance"
     if quantity not in (THROUGHPUT, PERSISTED):
@@ -258,7 +257,7 @@ def _spread(runs: Sequence[dict[Subject, float]], subject: Subject) -> Spread:
 
 
 def _buffer_time(run: Run, subject: Subject, operators: Sequence[int], segment: int) -> float:
-    """The time of one buffer at a vertex, or for the whole job at its slowest vertex."""
+    """Return the time of one buffer at a vertex, or for the whole job at its slowest vertex."""
     block = run["steady"][windows(run).index(subject.window)]
     places = operators if subject.vertex is None else [subject.vertex]
     return max((buffer_time_ms(block, place, segment) for place in places), default=0.0)
@@ -275,3 +274,82 @@ def _check_alike(ours: Run, flink: Run) -> None:
         raise UsageError(
             [f"the jobs differ: vertices of parallelism {ours_shape} here, {flink_shape} in the reference"]
         )
+
+
+_Number = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
+
+_Numbers = list[_Number | None]
+
+
+class _Vertex(msgspec.Struct, kw_only=True):
+    parallelism: int
+    records_in_per_s: _Numbers
+    bytes_in_per_s: _Numbers
+    alignment_ms_max_subtask: _Number | None
+    debloatedBufferSize: _Numbers | None = None  # noqa: N815 - Flink's name of the metric
+
+
+class _Block(msgspec.Struct, kw_only=True):
+    from_s: _Number
+    to_s: _Number
+    end_to_end_ms: _Number | None
+    persisted_bytes: _Number | None
+    vertices: list[_Vertex]
+
+
+class _PartOfVertex(msgspec.Struct):
+    start_delay_ms: _Numbers
+
+
+class _Checkpoint(msgspec.Struct, kw_only=True):
+    t: _Number
+    status: str = COMPLETED
+    vertices: list[_PartOfVertex]
+
+
+class _Run(msgspec.Struct, kw_only=True):
+    steady: list[_Block]
+    checkpoints: list[_Checkpoint]
+
+    @property
+    def windows(self) -> list[tuple[float, float]]:
+        return [(block.from_s, block.to_s) for block in self.steady]
+
+
+class _Measurement(_Run, kw_only=True):
+    repetitions: list[_Run] = []
+
+
+def runs_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the runs of a measurement: the first one and its repetitions, unchanged.
+
+    Raises:
+        FileError: the document is no measurement, or its runs are not of one job.
+    """
+    try:
+        measured = msgspec.convert(document, _Measurement)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise FileError([f"the reference is no measurement: {error}"]) from None
+    runs: list[_Run] = [measured, *measured.repetitions]
+    if not measured.steady:
+        raise FileError(["the reference is no measurement: it has no window"])
+    if any(run.windows != measured.windows for run in runs):
+        raise FileError(["the reference is no measurement: its repetitions have other windows"])
+    if problem := _problem(runs, len(measured.steady[0].vertices)):
+        raise FileError([f"the reference is no measurement: {problem}"])
+    return [document, *document.get("repetitions", ())]
+
+
+def _problem(runs: Sequence[_Run], vertices: int) -> str | None:
+    """Return the first disagreement on the number of vertices or subtasks; None: there is none."""
+    for run in runs:
+        counts = [len(block.vertices) for block in run.steady]
+        counts += [len(checkpoint.vertices) for checkpoint in run.checkpoints]
+        if any(count != vertices for count in counts):
+            return f"not everywhere are there {vertices} vertices"
+        for vertex in (vertex for block in run.steady for vertex in block.vertices):
+            sizes = vertex.debloatedBufferSize
+            rates = len(vertex.bytes_in_per_s)
+            if sizes and len(sizes) != rates:
+                return f"there are {len(sizes)} buffer sizes and {rates} rates of a vertex"
+    return None

@@ -1,63 +1,68 @@
-"""All rules, applied: what is wrong with a job, the most important first, and what could not be judged.
+"""The table of rules, and the diagnosis that they make: findings, problems first, and unknown figures.
 
-A rule fires by what is known. One that needs a figure which nobody measured says nothing, and that is told
-beside the findings, so that its silence is not read as "all is well".
+A rule finds nothing where it needs a figure that was not measured. A diagnosis lists such figures beside its
+findings, so that silence is not read as "all is well".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from netstack import VertexSteady
 
-from ..checkpoint_times import NOT_TOLD, PHASES
+from ..comparison.checkpoint_times import NOT_TOLD, PHASES
 from ..known_values import complete
-from . import checkpoints, debloat_pitfalls, debloating, pools, pressure, unaligned
-from .finding import Finding
-from .observation import Observation
+from . import back_pressure, checkpoints, debloating
+from .observation import Finding, Observation
 
-Rule = Callable[[Observation], Iterator[Finding]]
+Find = Callable[[Observation], Iterator[Finding]]
+Command = Literal["diagnose", "tune"]
 
-RULES: tuple[Rule, ...] = (
-    pressure.operator_bound,
-    pressure.at_its_limit,
-    pressure.not_bound,
-    pressure.alternating,
-    pressure.skewed_records,
-    pressure.skewed_cost,
-    pressure.unequal_writers,
-    pools.network_bound,
-    pools.some_readers_full,
-    pools.input_full,
-    pools.output_full_input_free,
-    unaligned.stands_still,
-    checkpoints.uneven,
-    checkpoints.slow_phase,
-    checkpoints.late_source,
-    checkpoints.back_to_back,
-    checkpoints.failed,
-    checkpoints.stores_data_in_flight,
-    debloating.at_the_minimum,
-    debloating.off_target,
-    debloating.smaller_than_a_record,
-    debloating.at_the_maximum,
+
+class Rule(NamedTuple):
+    """A row of the table: a rule, and the command that applies it."""
+
+    find: Find
+    command: Command = "diagnose"
+
+
+RULES = (
+    Rule(back_pressure.operator_bound),
+    Rule(back_pressure.at_its_limit),
+    Rule(back_pressure.not_bound),
+    Rule(back_pressure.alternating),
+    Rule(back_pressure.skewed_records),
+    Rule(back_pressure.skewed_cost),
+    Rule(back_pressure.unequal_writers),
+    Rule(back_pressure.network_bound),
+    Rule(back_pressure.some_readers_full),
+    Rule(back_pressure.input_full),
+    Rule(back_pressure.output_full_input_free),
+    Rule(checkpoints.stands_still),
+    Rule(checkpoints.uneven),
+    Rule(checkpoints.slow_phase),
+    Rule(checkpoints.late_source),
+    Rule(checkpoints.back_to_back),
+    Rule(checkpoints.failed),
+    Rule(checkpoints.stores_data_in_flight),
+    Rule(debloating.at_the_minimum),
+    Rule(debloating.off_target),
+    Rule(debloating.smaller_than_a_record),
+    Rule(debloating.at_the_maximum),
+    Rule(debloating.slow_input, "tune"),
+    Rule(debloating.large_records, "tune"),
+    Rule(debloating.minimum_size, "tune"),
+    Rule(debloating.high_parallelism, "tune"),
+    Rule(debloating.window_bursts, "tune"),
+    Rule(debloating.moving_load, "tune"),
+    Rule(debloating.skewed_consumers, "tune"),
+    Rule(debloating.back_to_back, "tune"),
 )
-"""What `netstack diagnose` asks; of findings of one severity, those of an earlier rule come first."""
-
-PITFALLS: tuple[Rule, ...] = (
-    debloat_pitfalls.slow_input,
-    debloat_pitfalls.large_records,
-    debloat_pitfalls.minimum_size,
-    debloat_pitfalls.high_parallelism,
-    debloat_pitfalls.window_bursts,
-    debloat_pitfalls.moving_load,
-    debloat_pitfalls.skewed_consumers,
-    debloat_pitfalls.back_to_back,
-)
-"""What `netstack tune` asks of each point with debloating: the documented ways in which it fails."""
+"""All rules. Findings of one severity are in the order of their rules; `tune` applies its own to each point
+with debloating."""
 
 _ORDER = ("problem", "notice", "fine")
 
@@ -70,23 +75,23 @@ _VERDICTS = {
     "near-its-limit": "operator bound, nearly, at {}",
     "input-bound": "input bound",
 }
-"""What limits the throughput of a job, by the rule that says so; earlier ones count first."""
+"""The limit of the throughput of a job, by the rule that finds it; earlier rules take precedence."""
 
 UNDECIDED = "undecided: no rule says what limits the throughput"
 
 
 class WindowDiagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in one window; times in seconds."""
+    """The findings of one window; times in seconds."""
 
     from_s: float
     to_s: float
     checkpoints: int
-    """How many were completed."""
+    """Number of completed checkpoints."""
     verdict: str
-    """What limits the throughput, and where."""
+    """The limit of the throughput, and its place."""
     findings: list[Finding]
     not_known: list[str] = []
-    """What could not be judged, and for want of which figure."""
+    """Figures that are unknown, each with the question that it leaves open."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,15 +100,20 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "netstack.diagnosis/1"
     name: str
     of: str
-    """How the figures came about: seed, versions and clock, or the address of a Flink job."""
+    """Origin of the figures: seed, versions and clock, or the address of a Flink job."""
     notes: list[str] = []
-    """What could not be read of a Flink job, or not be said."""
+    """What could not be read of a Flink job."""
     windows: list[WindowDiagnosis]
 
 
+def rules_of(command: Command) -> list[Find]:
+    """Return the rules that a command applies, in the order of the table."""
+    return [rule.find for rule in RULES if rule.command == command]
+
+
 def diagnose(view: Observation) -> WindowDiagnosis:
-    """Return what all rules find in one view, problems first."""
-    findings = [finding for rule in RULES for finding in rule(view)]
+    """Return the findings of all rules of `diagnose` in one view, problems first."""
+    findings = [finding for find in rules_of("diagnose") for finding in find(view)]
     findings.sort(key=lambda finding: _ORDER.index(finding.severity))
     return WindowDiagnosis(
         from_s=view.steady.from_s,
@@ -124,14 +134,14 @@ def _verdict(findings: list[Finding]) -> str:
 
 
 class _Figure(NamedTuple):
-    """A figure that rules go by: its name to users and in `VertexSteady`, and what it is for."""
+    """A figure that rules need: its name for users, its field of `VertexSteady`, and its use."""
 
     name: str
     field: str
     of: Callable[[Observation, VertexSteady], object]
-    """Whether a rule needs it of a vertex."""
+    """Whether a rule needs it for a vertex."""
     question: str
-    """What cannot be said without it."""
+    """The question that stays open without it."""
 
 
 def _any(view: Observation, vertex: VertexSteady) -> bool:
@@ -161,7 +171,7 @@ _FIGURES = (
 
 
 def _gaps(view: Observation) -> Iterator[str]:
-    """Yield what is not known, a line for each figure: where, and what cannot be judged without it."""
+    """Yield a line for each unknown figure: its place, and the question that it leaves open."""
     for figure in _FIGURES:
         concerned = [vertex for vertex in view.vertices if figure.of(view, vertex)]
         values = [(vertex, getattr(vertex, figure.field)) for vertex in concerned]
@@ -176,4 +186,4 @@ def _gaps(view: Observation) -> Iterator[str]:
 
 def _where(vertex: VertexSteady, values: Sequence[float | None]) -> str:
     missing = [subtask for subtask, value in enumerate(values) if value is None]
-    return vertex.name if len(missing) == len(values) else pools.subtasks_text(vertex, missing)
+    return vertex.name if len(missing) == len(values) else back_pressure.subtasks_text(vertex, missing)

@@ -13,48 +13,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.analysis.rules import (
-    checkpoints,
-    debloat_pitfalls,
-    debloating,
-    pools,
-    pressure,
-    unaligned,
+from integration.diagnosis import back_pressure, checkpoints, debloating
+from integration.diagnosis.back_pressure import (
+    alternating,
+    at_its_limit,
+    input_full,
+    network_bound,
+    not_bound,
+    operator_bound,
+    output_full_input_free,
+    skewed_cost,
+    skewed_records,
+    some_readers_full,
+    unequal_writers,
 )
-from integration.analysis.rules.checkpoints import (
+from integration.diagnosis.checkpoints import (
     back_to_back,
     data_in_flight,
     failed,
     late_source,
     slow_phase,
+    stands_still,
     stores_data_in_flight,
     uneven,
 )
-from integration.analysis.rules.debloating import (
+from integration.diagnosis.debloating import (
     at_the_maximum,
     at_the_minimum,
+    large_records,
+    minimum_size,
     off_target,
     smaller_than_a_record,
 )
-from integration.analysis.rules.diagnosis import PITFALLS, RULES, UNDECIDED, Rule, diagnose
-from integration.analysis.rules.finding import Finding
-from integration.analysis.rules.observation import Exchange, Observation
-from integration.analysis.rules.pools import (
-    input_full,
-    network_bound,
-    output_full_input_free,
-    some_readers_full,
-)
-from integration.analysis.rules.pressure import (
-    alternating,
-    at_its_limit,
-    not_bound,
-    operator_bound,
-    skewed_cost,
-    skewed_records,
-    unequal_writers,
-)
-from integration.analysis.rules.unaligned import stands_still
+from integration.diagnosis.diagnosis import RULES, UNDECIDED, Find, diagnose
+from integration.diagnosis.observation import Exchange, Finding, Observation
 from netstack import (
     CheckpointResult,
     LinkConditions,
@@ -120,11 +112,11 @@ def seen(
     )
 
 
-def rules(rule: Rule, view: Observation) -> list[tuple[str, str]]:
+def rules(rule: Find, view: Observation) -> list[tuple[str, str]]:
     return [(finding.rule, finding.where) for finding in rule(view)]
 
 
-def only(rule: Rule, view: Observation) -> Finding:
+def only(rule: Find, view: Observation) -> Finding:
     (finding,) = rule(view)
     return finding
 
@@ -497,7 +489,7 @@ DEBLOATED = NetworkConfig(debloat_enabled=True, debloat_target_s=1.0)
     ],
 )
 def test_debloating_is_judged_by_its_sizes_and_times(
-    size: float, estimated_ms: float, rule: Rule, name: str
+    size: float, estimated_ms: float, rule: Find, name: str
 ) -> None:
     def view(size: float, estimated_ms: float) -> Observation:
         debloated = reader(
@@ -538,17 +530,17 @@ def test_diagnosis_and_pitfalls_give_one_answer_to_one_question(data: st.DataObj
     lists = {field: data.draw(st.lists(around, min_size=2, max_size=2)) for field in figures}
     view = seen(source(**lists), reader(**lists), config=DEBLOATED)
     for diagnosed, pitfall in (
-        (at_the_minimum, debloat_pitfalls.minimum_size),
-        (smaller_than_a_record, debloat_pitfalls.large_records),
+        (at_the_minimum, minimum_size),
+        (smaller_than_a_record, large_records),
     ):
         assert [where for _, where in rules(diagnosed, view)] == [where for _, where in rules(pitfall, view)]
 
 
 def test_every_rule_has_its_row() -> None:
-    listed = [*RULES, *PITFALLS]
+    listed = [rule.find for rule in RULES]
     written = {
         function
-        for module in (checkpoints, debloating, debloat_pitfalls, pools, pressure, unaligned)
+        for module in (back_pressure, checkpoints, debloating)
         for function in vars(module).values()
         if getattr(function, "__annotations__", {}) == {"view": "Observation", "return": "Iterator[Finding]"}
     }

@@ -1,4 +1,4 @@
-"""Arithmetic on figures of which some are unknown: None counts for nothing, and never for zero."""
+"""Arithmetic on figures of which some are unknown: None is left out, and never counts as zero."""
 
 from __future__ import annotations
 
