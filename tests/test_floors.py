@@ -33,12 +33,11 @@ FLOORS = {
         "extras",
         "known_values",
         "wording",
-        "state",
+        "storage",
         "emulating",
         "files",
         "comparison",
         "diagnosis",
-        "checkpoints",
         "spark",
         "runs",
         "sizing",
@@ -53,7 +52,16 @@ FLOORS = {
     ),
 }
 
-PUBLIC = {"flowcontrol", "buffers", "netstack", "integration", "integration.spark", "integration.state"}
+PUBLIC = {
+    "flowcontrol",
+    "buffers",
+    "netstack",
+    "integration",
+    "integration.checkpoints",
+    "integration.spark",
+    "integration.state",
+    "integration.storage",
+}
 """Packages that users import from: they name what lies within, and nobody within imports from them."""
 
 Graph = Mapping[str, set[str]]

@@ -387,7 +387,7 @@ def of_subtasks(values: Sequence[_T], subtasks: Sequence[int]) -> list[_T]:
 
 
 def may_overtake(
-    exchanges: Sequence[Edge] | Sequence[Exchange], vertices: Iterable[Vertex | VertexSteady]
+    exchanges: Sequence[Edge] | Sequence[Exchange], vertices: Sequence[Vertex] | Sequence[VertexSteady]
 ) -> bool:
     """Whether to recommend unaligned checkpoints: not for a job that they can deadlock."""
     return not any(way.at_once for way in standstills(exchanges, parallelisms(vertices)))

@@ -14,8 +14,8 @@ from .console import say
 from .tables import figures, grid, number
 
 if TYPE_CHECKING:
-    from ..checkpoints.inventory import CheckpointEntry, Inventory
-    from ..state.state_contents import KeyedContents, StateContents
+    from ..storage.contents import KeyedContents, StateContents
+    from ..storage.inventory import CheckpointEntry, Inventory
 
 _LONGEST_KEY = 48
 

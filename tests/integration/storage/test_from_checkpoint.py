@@ -16,10 +16,10 @@ import pytest
 from numpy.typing import NDArray
 
 from buffers import RecordBlock
-from integration.checkpoints import DirectoryStorage, TransactionDirectory, find_checkpoint
-from integration.checkpoints.directory import LOCK_NAME
 from integration.cli.app import main
 from integration.cli.exit_status import FAILED, MISTAKE
+from integration.storage import DirectoryStorage, TransactionDirectory, find_checkpoint
+from integration.storage.directory import LOCK_NAME
 from netstack import (
     CollectionSource,
     Edge,
@@ -119,8 +119,8 @@ def undisturbed(**settings: object) -> list[bytes]:
 
 CHILD = """
 import os, signal, sys
-from tests.integration.test_from_checkpoint import sums_job
-from integration.checkpoints import DirectoryStorage, TransactionDirectory, find_checkpoint
+from tests.integration.storage.test_from_checkpoint import sums_job
+from integration.storage import DirectoryStorage, TransactionDirectory, find_checkpoint
 from netstack import emulate
 
 root, out, when, settings = sys.argv[1], sys.argv[2], sys.argv[3], eval(sys.argv[4])
@@ -146,7 +146,7 @@ emulate(sums_job(commit, **settings), storage=DirectoryStorage(root), from_check
 def run_and_kill(tmp_path: Path, when: str, settings: object, *more: str) -> None:
     """Run the job in a process of its own, which kills itself at a step of a checkpoint, or in a commit."""
     arguments = [str(tmp_path / "checkpoints"), str(tmp_path / "out"), when, repr(settings), *more]
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     child = subprocess.run(
         [sys.executable, "-c", CHILD, *arguments],
         cwd=root,
@@ -390,7 +390,7 @@ class Spoiling(DirectoryStorage):
 def test_a_job_that_cannot_be_restored_fails_and_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("integration.checkpoints.directory.DirectoryStorage", Spoiling)
+    monkeypatch.setattr("integration.storage.directory.DirectoryStorage", Spoiling)
     file = tmp_path / "short.toml"
     delay = '"restart-strategy.exponential-delay.initial-backoff" = "DELAY"\n\n[[vertices]]\nname = "source"'
     kill = '[[faults]]\nkind = "kill_subtask"\nvertex = "stage"\nsubtask = 0\nat = "2200 ms"\n'

@@ -1,4 +1,4 @@
-"""What lies in a checkpoint storage: whether it is as it was written, and what a run can go on from."""
+"""Checks of a checkpoint storage, and the checkpoints in it that a run can start from."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Status(StrEnum):
 
 
 class Wrong(StrEnum):
-    """What can be wrong with a file."""
+    """Kinds of damage to a file."""
 
     MISSING = "missing"
     CORRUPT = "corrupt"
@@ -46,7 +46,7 @@ class Wrong(StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A file that is not as it should be; ``why`` is a sentence about it."""
+    """A missing, damaged or superfluous file; ``why`` is a sentence about it."""
 
     wrong: Wrong
     path: str
@@ -69,11 +69,11 @@ class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
     triggered_at: float | None = None
     duration_s: float | None = None
     savepoint: str | msgspec.UnsetType = msgspec.UNSET
-    """The name of its folder; absent where it is none."""
+    """The folder of a savepoint; absent for a checkpoint."""
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
-    """All that lies there, and what is wrong with it; ``verified`` if every file has been read."""
+    """The checkpoints and problems of a storage; ``verified`` if every file has been read."""
 
     schema: str = "netstack.checkpoints/1"
     root: str
@@ -83,7 +83,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_inventory(storage: FileLayout, root: str, *, verify: bool) -> Inventory:
-    """Return what there is; with ``verify`` every file is read, and what is wrong is told.
+    """Return the inventory of a storage; with ``verify`` read every file and list the problems.
 
     Raises:
         StorageError: The storage cannot be read.
@@ -97,7 +97,7 @@ def take_inventory(storage: FileLayout, root: str, *, verify: bool) -> Inventory
 
 
 class _Checks:
-    """Goes through a storage and notes what is wrong."""
+    """A pass over a storage that collects its problems."""
 
     def __init__(self, storage: FileLayout) -> None:
         self.problems: list[Problem] = []
@@ -153,7 +153,7 @@ class _Checks:
         return msgspec.structs.replace(_complete(metadata), savepoint=folder.folder)
 
     def find_left_over_shared_files(self) -> None:
-        # What a checkpoint with broken metadata needs is not known.
+        # A checkpoint with broken metadata may need any file.
         if self._all_known:
             unknown = self._storage.shared_files().keys() - self._shared
             self._left_over(sorted(unknown), "no complete checkpoint names it")
@@ -185,7 +185,7 @@ def _why(path: str, error: DamagedFileError) -> str:
 
 
 def _inconsistencies(metadata: CheckpointMetadata) -> Iterator[str]:
-    """What its handles say that cannot be: nothing that a checksum would find."""
+    """Yield contradictions in the handles, which no checksum finds."""
     for snapshot in metadata.subtasks:
         for handle in snapshot.handles:
             there = len(handle.inline or b"") if handle.file is None else handle.file.size - handle.offset
@@ -214,10 +214,10 @@ def _complete(metadata: CheckpointMetadata) -> CheckpointEntry:
 
 
 def find_checkpoint(path: str | Path) -> InitialCheckpoint:
-    """Return the checkpoint that a path or URI names, after reading all its files once.
+    """Return the checkpoint at a path or URI, after a check of all its files.
 
-    It may be a folder such as ``chk-17``, the `_metadata` in it, or the directory that holds such folders:
-    then it is the latest complete one. A savepoint is a folder by whatever name, or the `_metadata` in it.
+    The path may lead to a folder such as ``chk-17``, to the `_metadata` in it, or to the directory of such
+    folders: then the checkpoint is the latest complete one. A savepoint may have any folder name.
 
     Raises:
         StorageError: There is none, or it is not complete, damaged, or of another version; one line.
@@ -241,7 +241,7 @@ def find_checkpoint(path: str | Path) -> InitialCheckpoint:
 
 
 def _savepoint_at(given: str) -> InitialCheckpoint | None:
-    """The savepoint that a path leads to, if it is one."""
+    """Return the savepoint at a path; None if there is none."""
     full = given if "://" in given else os.path.realpath(given)
     if full.endswith(f"/{METADATA_NAME}"):
         full = full.removesuffix(f"/{METADATA_NAME}")
@@ -250,7 +250,7 @@ def _savepoint_at(given: str) -> InitialCheckpoint | None:
         return None
     try:
         storage = storage_at(full)
-    except StorageError:  # which is said when it is looked for as a checkpoint
+    except StorageError:  # reported by the search for a checkpoint
         return None
     if not isinstance(storage, SavepointFolder):
         return None
@@ -271,7 +271,7 @@ def _read_all(storage: FileLayout, metadata: CheckpointMetadata, named: str) -> 
 
 
 def _place(given: str) -> tuple[str, int | None]:
-    """The root of the storage that a path leads to, and the checkpoint if it names one."""
+    """Return the root of the storage at a path, and the id of the checkpoint if the path names one."""
     full = given if "://" in given else os.path.realpath(given)
     folder, _, name = full.rpartition("/")
     if name == METADATA_NAME:
@@ -291,9 +291,9 @@ def _latest(storage: DirectoryStorage, given: str) -> CheckpointMetadata:
         try:
             return storage.load(number)
         except MissingFileError:
-            continue  # the run ended while it was being taken
+            continue  # the run ended before its completion
         except DamagedFileError as error:
-            # Sinks may have committed what belongs to it, so to go further back is for a person to decide.
+            # Sinks may have committed its records, so the user has to decide about an older one.
             older = f"; to go on from an older one, name it: {_listed(present, number)}"
             raise StorageError(f"{given}/{folder_of(number)} is damaged: {error}{older}") from error
     raise StorageError(f"{given}: no checkpoint there is complete")

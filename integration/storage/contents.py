@@ -1,4 +1,4 @@
-"""A checkpoint's state in figures: how much there is, how it is spread over key groups, its largest keys."""
+"""State in a checkpoint: sizes by key group and subtask, largest keys, and keyed entries as Arrow batches."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from netstack import (
     CHANNEL_STATE,
@@ -25,9 +27,26 @@ from netstack import (
 
 from ..errors import UsageError
 from ..extras import is_installed
-from .stores import RocksStores
+from .rocksdb import RocksStores
 
-SCHEMA = "netstack.state/1"
+STATE_SCHEMA = "netstack.state/1"
+
+BATCH_ENTRIES = 10_000
+
+SCHEMA = pa.schema(
+    [
+        ("vertex", pa.string()),
+        ("subtask", pa.int32()),
+        ("state", pa.string()),
+        ("kind", pa.string()),
+        ("key_group", pa.int32()),
+        ("key", pa.string()),
+        ("key_in_map", pa.string()),
+        ("value", pa.string()),
+        ("bytes", pa.int64()),
+    ]
+)
+"""Keys and values are JSON; `key_in_map` is null but for map state."""
 
 
 class LargeKey(msgspec.Struct, frozen=True):
@@ -55,7 +74,7 @@ class KeyedContents(msgspec.Struct, frozen=True, kw_only=True):
     by_subtask: list[int]
     largest: list[LargeKey]
     key_groups: int
-    """How many there are, empty ones too."""
+    """Number of key groups, empty ones included."""
 
     @property
     def skew(self) -> float:
@@ -71,7 +90,7 @@ class KeyedContents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperatorContents(msgspec.Struct, frozen=True, kw_only=True):
-    """A list of operator state: how it is dealt out, its values in each subtask, and bytes in all."""
+    """A list of operator state: its redistribution, the number of values in each subtask, and its bytes."""
 
     vertex: str
     state: str
@@ -92,7 +111,7 @@ class InFlight(msgspec.Struct, frozen=True, kw_only=True):
 class StateContents(msgspec.Struct, frozen=True, kw_only=True):
     """All state of a checkpoint or savepoint, in figures; sizes in bytes."""
 
-    schema: str = SCHEMA
+    schema: str = STATE_SCHEMA
     path: str
     checkpoint_id: int
     checkpoint_type: str
@@ -106,7 +125,7 @@ class StateContents(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def scratch_stores() -> Iterator[RocksStores | None]:
-    """Stores in a folder that is gone afterwards; None if RocksDB is not installed."""
+    """Yield table stores in a temporary folder; None if RocksDB is not installed."""
     if not is_installed("rocksdb"):
         yield None
         return
@@ -126,7 +145,7 @@ def entries_of(
     Raises:
         StorageError: A file could not be read.
         StateError: The bytes are not those of such state, or need rocksdict, which is not installed.
-        UsageError: There is no such vertex or state in it, which names those that are.
+        UsageError: There is no such vertex or state in it; the message names those that exist.
     """
     require_state(checkpoint, vertex, None)
     metadata, read, found = checkpoint.metadata, HandleReader(checkpoint.storage), state is None
@@ -141,7 +160,7 @@ def entries_of(
 
 
 def require_state(checkpoint: InitialCheckpoint, vertex: str | None, state: str | None) -> None:
-    """Raise ScenarioError, one line, if a checkpoint has no such vertex, or no such keyed state."""
+    """Raise UsageError, one line, if a checkpoint has no such vertex, or no such keyed state."""
     names = list(checkpoint.metadata.parallelism)
     if vertex is not None and vertex not in names:
         raise UsageError([f"{checkpoint.path}: there is no vertex {vertex!r}; there are {', '.join(names)}"])
@@ -153,7 +172,7 @@ def require_state(checkpoint: InitialCheckpoint, vertex: str | None, state: str 
 
 
 class _Tally:
-    """What has been counted of one keyed state."""
+    """Counts and sizes of one keyed state."""
 
     def __init__(self, kind: str, parallelism: int) -> None:
         self.kind = kind
@@ -214,7 +233,7 @@ def _plain(value: Any) -> Any:
 def contents_of(
     checkpoint: InitialCheckpoint, vertex: str | None = None, state: str | None = None, top: int = 5
 ) -> StateContents:
-    """Return what lies in a checkpoint or savepoint; with the ``top`` largest keys of each keyed state.
+    """Return the state in a checkpoint or savepoint in figures, with the ``top`` largest keys of each state.
 
     Raises what `entries_of` raises.
     """
@@ -296,3 +315,41 @@ def _in_flight(checkpoint: InitialCheckpoint, vertex: str | None) -> list[InFlig
                 )
             )
     return found
+
+
+def batches_of(entries: Iterator[StateEntry]) -> Iterator[pa.RecordBatch]:
+    """Yield entries as record batches of `SCHEMA`."""
+    while rows := list(islice(entries, BATCH_ENTRIES)):
+        columns = [
+            [row.vertex for row in rows],
+            [row.subtask for row in rows],
+            [row.state for row in rows],
+            [row.kind for row in rows],
+            [row.key_group for row in rows],
+            [as_json(row.key) for row in rows],
+            [as_json(row.key_in_map) if row.kind == "map" else None for row in rows],
+            [as_json(row.value) for row in rows],
+            [row.size for row in rows],
+        ]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def write_entries(checkpoint: InitialCheckpoint, vertex: str | None, state: str | None, file: Path) -> int:
+    """Write the keyed state of a checkpoint to an Arrow file; return the number of entries.
+
+    The file is written whole or not at all.
+
+    Raises what `entries_of` raises, and:
+        OSError: The file cannot be written.
+    """
+    partial, rows = file.with_name(f"{file.name}.partial"), 0
+    try:
+        with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
+            for batch in batches_of(entries_of(checkpoint, vertex, state)):
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+    return rows

@@ -12,11 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from integration.checkpoints import DirectoryStorage, find_checkpoint
 from integration.cli.app import main
 from integration.cli.exit_status import FAILED, MISTAKE
-from integration.state import table_stores
-from integration.state.state_contents import as_json, contents_of, entries_of
+from integration.storage import DirectoryStorage, find_checkpoint, table_stores
+from integration.storage.contents import as_json, contents_of, entries_of
 from netstack import (
     CollectionSource,
     Edge,

@@ -1,11 +1,11 @@
-"""Checkpoints in a directory: of this machine, or of whatever else Arrow can reach.
+"""Checkpoints in a directory, of this machine or of another file system that Arrow can reach.
 
 A root is a path or a URI: ``/data/checkpoints``, ``file:///data/checkpoints``, ``s3://bucket/checkpoints``,
 ``hdfs://namenode:8020/checkpoints``. `CHECKPOINT_LAYOUT.md` says what lies in it.
 
-One run at a time has a directory. It holds a lock of the operating system on the file `_lock` in it, so
-whatever ends the process ends the lock. What stands in the file only tells others who it is; the file stays,
-for deleting it would let two runs hold locks on two files of one name.
+One run at a time owns a directory. It holds a lock of the operating system on the file `_lock` in it, which
+ends with the process. The file names the owner for others. It is never deleted, since two runs could then
+lock two files of one name.
 """
 
 from __future__ import annotations
@@ -38,29 +38,28 @@ from netstack import (
 )
 
 PARTIAL = ".partial"
-"""End of the name of metadata that is being written."""
+"""Suffix of metadata while it is being written."""
 
 LONGEST_REASON = 200
-"""Characters of what Arrow says that are repeated."""
+"""Characters of Arrow's message to repeat."""
 
 PIECE_BYTES = 1 << 20
-"""How much of a file is read at once where not all of it is kept."""
+"""Bytes to read at once of a file that is not kept as a whole."""
 
 _T = TypeVar("_T")
 
 LOCK_NAME = "_lock"
-"""The file in a checkpoint directory that its owner has locked."""
+"""The file in a checkpoint directory that its owner locks."""
 
 LONGEST_OWNER = 1 << 10
-"""Bytes that are read of what an owner says."""
+"""Bytes to read of an owner's description."""
 
 
 class DirectoryStorage(FileLayout):
-    """Keeps the files of checkpoints below a directory, which is made with the first of them.
+    """Storage of checkpoints below a directory, which is created with the first of them.
 
-    Metadata is written under another name and then renamed, so it is there whole or not at all. Bytes are
-    handed to the operating system; a machine that loses power may still lose the last of them, which the
-    checksums tell.
+    Metadata is written under another name and then renamed, so it is there whole or not at all. A machine
+    that loses power may lose the last bytes, which checksums detect.
 
     Args:
         root: A path, or the URI of a file system that Arrow knows.
@@ -87,28 +86,28 @@ class DirectoryStorage(FileLayout):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a directory of this machine's file systems, so that a run can have it for itself."""
+        """Whether it is in a file system of this machine, so that a run can lock it."""
         return self._ownership is not None
 
     def is_same_place(self, other: DirectoryStorage) -> bool:
-        """Return whether the other one keeps its files in the same directory."""
+        """Whether another storage has the same directory."""
         same: bool = self._filesystem.equals(other._filesystem)
         if same and self.is_local:
             return os.path.realpath(self._path) == os.path.realpath(other._path)
         return same and self._path == other._path
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Return a context in which no other run has the directory, which is made; it may be nested.
+        """Return a context in which this run owns the directory, which is created; contexts may be nested.
 
-        Where no lock can be held, under S3 or HDFS, nothing keeps another run out.
+        Under S3 or HDFS there are no locks, and nothing keeps another run out.
 
         Raises:
-            StorageError: Another run has it, or no lock can be held. It is raised on entry.
+            StorageError: Another run owns it, or locking fails; on entry.
         """
         return nullcontext() if self._ownership is None else self._ownership.held()
 
     def is_in_use(self) -> bool:
-        """Return whether another run has the directory, or this process has it.
+        """Whether a run, of this process or another, owns the directory.
 
         Raises:
             StorageError: That cannot be found out.
@@ -116,18 +115,18 @@ class DirectoryStorage(FileLayout):
         return self._ownership is not None and self._ownership.is_taken()
 
     def free_location(self, directory: str | None, name: str) -> str:
-        """Return a location for a savepoint, in the same words wherever the working directory is."""
+        """Return a location for a savepoint, independent of the working directory."""
         if directory is not None and "://" not in directory:
             directory = os.path.abspath(directory)
         return super().free_location(directory, name)
 
     def savepoint(self, location: str) -> SavepointFolder:
-        """Return the storage of one savepoint: in this directory, or wherever a path or URI leads."""
+        """Return the storage of one savepoint: in this directory, or at a path or URI."""
         parent, slash, name = location.rstrip("/").rpartition("/")
         return SavepointFolder(DirectoryStorage(parent or slash) if slash else self, name)
 
     def exists(self) -> bool:
-        """Return whether the root is there, and a directory.
+        """Whether the root exists and is a directory.
 
         Raises:
             StorageError: That cannot be found out.
@@ -188,7 +187,7 @@ class DirectoryStorage(FileLayout):
         _naming(self._at(path), lambda: self._filesystem.move(self._at(partial), self._at(path)))
 
     def verify(self, file: StoredFile) -> None:
-        """Check that the bytes of a file are those that were written, piece by piece.
+        """Check the size and checksum of a file, piece by piece.
 
         Raises:
             StorageError: They are not, or cannot be read; as `read`.
@@ -205,7 +204,7 @@ class DirectoryStorage(FileLayout):
         return b"".join(self._pieces(path, at_most))
 
     def _pieces(self, path: str, at_most: int) -> Iterator[bytes]:
-        """The bytes of a file: nothing that could be endless, or keep whoever opens it waiting."""
+        """Yield the bytes of a regular file; other kinds could be endless or block."""
         full = self._at(path)
         info = self._info(path)
         if info.type == fs.FileType.NotFound:
@@ -231,7 +230,7 @@ class DirectoryStorage(FileLayout):
         self._unless_missing(folder, self._filesystem.delete_dir)
 
     def _unless_missing(self, path: str, delete: Callable[[str], None]) -> None:
-        """Delete something; where it is not there, object stores say other things than file systems."""
+        """Delete something if it exists; the errors of object stores for missing files differ."""
         if self._info(path).type != fs.FileType.NotFound:
             _naming(self._at(path), lambda: delete(self._at(path)))
 
@@ -249,7 +248,7 @@ class DirectoryStorage(FileLayout):
 
 
 class SavepointsInDirectories(MemoryStorage):
-    """Keeps checkpoints in memory, and savepoints where a path or URI leads."""
+    """Storage of checkpoints in memory, and of savepoints at paths or URIs."""
 
     def free_location(self, directory: str | None, name: str) -> str:
         """Return a location for a savepoint.
@@ -267,7 +266,7 @@ class SavepointsInDirectories(MemoryStorage):
 
 
 def storage_at(root: str) -> DirectoryStorage | SavepointFolder:
-    """Return the storage at a place: of one savepoint if there is one, else of checkpoints.
+    """Return the storage at a path or URI: of a savepoint if there is one, else of checkpoints.
 
     Raises:
         StorageError: The place leads nowhere.
@@ -281,45 +280,45 @@ def _name(info: Any) -> str:
 
 
 def _naming(path: str, action: Callable[[], _T]) -> _T:
-    """Do something with a file, and say in one line what went wrong with which."""
+    """Do something with a file; raise its errors as StorageError with the path, one line."""
     try:
         return action()
     except FileNotFoundError as error:
         raise MissingFileError(f"{path} is not there") from error
     except (OSError, pa.ArrowException) as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-        # HDFS lists every place where it has looked for a library.
+        # HDFS lists all places that it searched for a library.
         raise StorageError(f"{path}: {shorten(reason, LONGEST_REASON, placeholder=' ...')}") from error
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The process that has a directory."""
+    """The process that owns a directory."""
 
     pid: int
     host: str
     since: str
-    """When it took it, in UTC."""
+    """Time of locking, in UTC."""
 
 
 class DirectoryOwnership:
-    """The lock of one directory; to hold it again within the same object does nothing."""
+    """The lock of one directory; holding it again within the same object has no effect."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._lock = FileLock(
             directory / LOCK_NAME,
             thread_local=False,
-            # Without locks of the system, a file that outlives its process would keep everybody out.
+            # A lock file that outlives its process would keep all runs out.
             fallback_to_soft=False,
             on_acquired=_write_owner,
         )
 
     def __reduce__(self) -> tuple[type[DirectoryOwnership], tuple[Path]]:
-        return type(self), (self._directory,)  # what another process gets holds nothing
+        return type(self), (self._directory,)  # a copy in another process holds no lock
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock; the directory is made if it is not there.
+        """Hold the lock; create the directory if necessary.
 
         Raises:
             StorageError: Another run holds it, which the message names, or no lock can be held there.
@@ -338,7 +337,7 @@ class DirectoryOwnership:
             self._lock.release()
 
     def is_taken(self) -> bool:
-        """Return whether anybody holds the lock.
+        """Whether a run holds the lock.
 
         Raises:
             StorageError: That cannot be found out.

@@ -1,8 +1,8 @@
-"""Output that a killed run leaves behind whole: each transaction of a sink is a file.
+"""Committed transactions of sinks, each a file that survives a killed run.
 
-A transaction is written under another name and renamed, so it is there whole or not at all, and a run that
-goes on from a checkpoint commits once more what that checkpoint had sealed: the file is there then, and has
-to be the same. So what lies in the directory is what an undisturbed run would have left there.
+A transaction is written under another name and renamed, so it is there whole or not at all. A run that
+resumes from a checkpoint commits the transactions of that checkpoint again; a file that exists then must have
+the same bytes. So the directory ends up as after an undisturbed run.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import msgspec
 from netstack import StorageError, Transaction, file_name
 
 SUFFIX = ".transaction"
-"""End of the name of a committed transaction: a MessagePack array of a Transaction's fields."""
+"""Suffix of a committed transaction: a MessagePack array of a Transaction's fields."""
 
 PARTIAL = ".partial"
-"""End of the name of one that is being written."""
+"""Suffix of a transaction while it is being written."""
 
 
 class TransactionDirectory:
     """Committed transactions in a directory of this machine; `commit` is for `transactional_sink`.
 
-    With `resume`, for a run that goes on from a checkpoint, what earlier ones have committed is kept.
+    With `resume`, for a run that starts from a checkpoint, earlier transactions are kept.
 
     Raises:
         StorageError: the directory cannot be made, or has transactions and is not to be resumed.
@@ -42,7 +42,7 @@ class TransactionDirectory:
             raise StorageError(f"{self.path} has transactions of an earlier run; resume it, or name another")
 
     def commit(self, transaction: Transaction) -> None:
-        """Make a transaction visible, and durable; a second time changes nothing.
+        """Make a transaction visible and durable; a second call changes nothing.
 
         Raises:
             StorageError: it cannot be written, or there is another one of its vertex, subtask and checkpoint.
@@ -92,7 +92,7 @@ class TransactionDirectory:
             file.flush()
             os.fsync(file.fileno())
         partial.rename(self.path / name)
-        directory = os.open(self.path, os.O_RDONLY)  # the name has to be on the disk too
+        directory = os.open(self.path, os.O_RDONLY)  # makes the new name durable
         try:
             os.fsync(directory)
         finally:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from integration.checkpoints import DirectoryStorage
-from integration.checkpoints.directory import LOCK_NAME
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
+from integration.storage import DirectoryStorage
+from integration.storage.directory import LOCK_NAME
 from netstack import (
     Assignment,
     Edge,
@@ -64,7 +64,7 @@ to = "stage"
 
 HOLDER = """
 import sys
-from integration.checkpoints import DirectoryStorage
+from integration.storage import DirectoryStorage
 with DirectoryStorage(sys.argv[1]).exclusive():
     print("held", flush=True)
     sys.stdin.read()
@@ -86,7 +86,7 @@ def scenario(tmp_path: Path, directory: Path) -> Path:
 @pytest.fixture
 def holder(directory: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process that has the directory."""
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(directory)],
         stdin=subprocess.PIPE,

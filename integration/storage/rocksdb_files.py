@@ -1,14 +1,22 @@
-"""Table files of RocksDB as bytes: what they say of themselves, and the same bytes for the same entries.
+"""RocksDB's table files and manifests as bytes: normalised tables, and manifests with changed levels.
 
-A table file of the block-based layout ends with a footer, which says where the index of meta blocks is, and
-that says where the block of properties is::
+A table file of the block-based layout ends with a footer, which points to the index of meta blocks, and that
+to the block of properties::
 
     blocks of entries | index | properties | index of meta blocks | footer
 
 Two files with the same entries differ in the properties only: each names the database, the session and the
 host that wrote it, when, and under which number. `normalised` writes constants in their place, whatever their
-length, so that the end of the file is made anew. It holds for files of `FORMAT_VERSION` without checksums of
-blocks, and what is stored of them has a checksum of its own.
+length, and rebuilds the end of the file. It needs files of `FORMAT_VERSION` without checksums of blocks; a
+checkpoint stores a checksum of the whole file.
+
+A repaired database has all of its files in level 0, where a newer file hides an older one. That is wrong for
+a file that a compaction wrote: for some keys it has newer entries than a file of level 0 that the compaction
+left alone, for others older ones. So `with_levels` writes the former level of each file into the manifest.
+
+A manifest is a log of records, cut into fragments at the ends of blocks of 32 KiB. A fragment begins with a
+checksum, its length, and its part of the record. A record is a series of fields, each behind its number.
+Levels are below 128, so each is one byte and can be changed in place.
 """
 
 from __future__ import annotations
@@ -21,7 +29,7 @@ from typing import NamedTuple
 from netstack import StateError
 
 FORMAT_VERSION = 5
-"""The layout of a table; from 6 on something random goes into the checksum of each block."""
+"""Layout of a table; from 6 on the checksum of a block has a random part."""
 
 _FOOTER = 53
 """Bytes at the end: the kind of checksum, two places (padded to 40), the format version, a magic number."""
@@ -41,15 +49,34 @@ _CONSTANTS = {
     # Of varying length, and how many files there were before depends on RocksDB's threads.
     b"rocksdb.original.file.number": _ZERO,
 }
-"""What is written in place of properties."""
+"""Constants in place of properties."""
 
 _TRAILER = 5
-"""Bytes behind each block: how it is compressed, and its checksum."""
+"""Bytes behind each block: its kind of compression and its checksum."""
 _PLACES = 40
 """Bytes in the footer for the places of two blocks."""
 
 _MOST_BITS = 63
 """Of a number of variable length, before its last byte."""
+
+_BLOCK = 32 << 10
+_HEADER = struct.Struct("<IHB")
+"""Header of a fragment: checksum, length, part of the record."""
+_LAST_PARTS = (1, 4)
+"""Parts that end a record: the whole, and the last fragment."""
+
+_NEW_FILE = 103
+_NUMBER_FIELDS = frozenset((2, 3, 4, 9, 10, 200, 203))
+"""Numbers of logs, files and column families, and the last sequence number."""
+_BYTES_FIELDS = frozenset((1, 201))
+"""Names of the comparator and of a column family."""
+_MAY_BE_SKIPPED = 1 << 13
+"""Bit of fields, all of bytes, that a reader may skip if it does not know them."""
+_END_OF_FILE = 1
+"""Number behind the last detail of a new file."""
+
+_CRC32C = 0x82F63B78
+_MASK = 0xA282EAD8
 
 _Bytes = bytes | bytearray | mmap
 
@@ -70,7 +97,7 @@ def family_of(table: _Bytes) -> str:
 
 
 def normalised(table: bytes) -> bytes:
-    """Return a table file without what depends on where and when it was written.
+    """Return a table file without the properties that depend on the place and time of writing.
 
     Raises:
         StateError: It is no table file.
@@ -80,7 +107,7 @@ def normalised(table: bytes) -> bytes:
 
 
 def normalised_size(table: _Bytes) -> int:
-    """Return how long a table file is once it is normalised.
+    """Return the size of a table file after normalisation.
 
     Raises:
         StateError: It is no table file.
@@ -90,7 +117,7 @@ def normalised_size(table: _Bytes) -> int:
 
 
 def _new_end(table: _Bytes) -> tuple[int, bytes]:
-    """Return where the properties begin, and all from there on with constants in their place."""
+    """Return the start of the properties, and the rest of the file from there on with constants."""
     blocks = _blocks(table)
     properties, places = blocks.properties, blocks.places
     ends = [properties.start - _TRAILER, places.start - _TRAILER, len(table) - _FOOTER - _TRAILER]
@@ -120,7 +147,7 @@ def _new_end(table: _Bytes) -> tuple[int, bytes]:
 
 
 class _Blocks(NamedTuple):
-    """Where the blocks at the end of a file are."""
+    """Places of the blocks at the end of a file."""
 
     properties: range
     places: range
@@ -143,7 +170,7 @@ def _blocks(table: _Bytes) -> _Blocks:
 
 
 def _block(table: _Bytes, at: int) -> tuple[range, int]:
-    """Return the block whose place and size are written here, and what is behind them."""
+    """Return the block whose place and size are written here, and the place behind them."""
     start, at = read_varint(table, at)
     size, at = read_varint(table, at)
     return range(start, start + size), at
@@ -158,7 +185,7 @@ def _properties(table: _Bytes) -> list[tuple[bytes, int, int]]:
 
 
 def _with_values(table: _Bytes, block: range, values: Mapping[bytes, bytes]) -> bytes:
-    """Return a block whose entries have other values, where these are given."""
+    """Return a block with new values for some of its entries."""
     made = bytearray()
     moved = {}
     begin = block.start
@@ -176,7 +203,7 @@ def _with_values(table: _Bytes, block: range, values: Mapping[bytes, bytes]) -> 
 
 
 def _entries(table: _Bytes, block: range) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the key of each entry of a block, and where its value begins and how long it is.
+    """Yield the key of each entry of a block, with the start and length of its value.
 
     A key shares its first bytes with the one before; behind the entries are places where one does not.
     """
@@ -223,3 +250,99 @@ def _varint(number: int) -> bytes:
         number >>= 7
     made.append(number)
     return bytes(made)
+
+
+def with_levels(manifest: bytes, levels: Mapping[int, int]) -> bytes:
+    """Return a manifest with the level of each new file replaced; `levels` are by file number.
+
+    Raises:
+        StateError: It is no manifest, has fields that are not known, or a file without a level.
+    """
+    data = bytearray(manifest)
+    try:
+        for fragments in _records(data):
+            places = [place for fragment in fragments for place in fragment]
+            for at, number in _new_files(bytes(data[place] for place in places)):
+                data[places[at]] = levels[number]
+            for fragment in fragments:
+                _seal(data, fragment)
+    except (IndexError, KeyError, struct.error):
+        raise StateError("a manifest of RocksDB is damaged") from None
+    return bytes(data)
+
+
+def _records(data: bytearray) -> Iterator[list[range]]:
+    """Yield the places of the fragments of each record."""
+    at, fragments = 0, list[range]()
+    while at < len(data):
+        left = _BLOCK - at % _BLOCK
+        if left < _HEADER.size:
+            at += left
+            continue
+        _, length, part = _HEADER.unpack_from(data, at)
+        start = at + _HEADER.size
+        at = start + length
+        if at > len(data):
+            raise IndexError
+        fragments.append(range(start, at))
+        if part in _LAST_PARTS:
+            yield fragments
+            fragments = []
+
+
+def _new_files(record: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the place of the level of each new file, and the number of the file."""
+    at = 0
+    while at < len(record):
+        field, at = read_varint(record, at)
+        if field == _NEW_FILE:
+            number, after = read_varint(record, at + 1)
+            yield at, number
+            at = _behind_file(record, after)
+        elif field in _NUMBER_FIELDS:
+            _, at = read_varint(record, at)
+        elif field in _BYTES_FIELDS or field & _MAY_BE_SKIPPED:
+            at = _behind_bytes(record, at)
+        else:
+            raise StateError(f"a manifest of RocksDB has field {field}, which is not known here")
+
+
+def _behind_file(record: bytes, at: int) -> int:
+    """Return the place behind a new file, from the one behind its number on."""
+    _, at = read_varint(record, at)  # its size
+    at = _behind_bytes(record, _behind_bytes(record, at))  # its first and last key
+    for _ in range(2):  # its least and greatest sequence number
+        _, at = read_varint(record, at)
+    while True:
+        detail, at = read_varint(record, at)
+        if detail == _END_OF_FILE:
+            return at
+        at = _behind_bytes(record, at)
+
+
+def _behind_bytes(record: bytes, at: int) -> int:
+    length, at = read_varint(record, at)
+    return at + length
+
+
+def _seal(data: bytearray, fragment: range) -> None:
+    """Write the checksum of a fragment, which covers its part of the record as well."""
+    crc = _crc32c(data[fragment.start - 1 : fragment.stop])
+    masked = (((crc >> 15) | (crc << 17)) + _MASK) & 0xFFFFFFFF
+    struct.pack_into("<I", data, fragment.start - _HEADER.size, masked)
+
+
+def _crc32c(data: bytes | bytearray) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _CRC_OF_BYTE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+def _crc_of(byte: int) -> int:
+    for _ in range(8):
+        byte = (byte >> 1) ^ (_CRC32C if byte & 1 else 0)
+    return byte
+
+
+_CRC_OF_BYTE = [_crc_of(byte) for byte in range(256)]

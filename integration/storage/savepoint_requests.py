@@ -1,12 +1,12 @@
-"""Savepoints of a job that runs: how somebody else on the machine asks for one, and is answered.
+"""Requests of another process for a savepoint of a running job, and the answers.
 
-In the directory of the job's checkpoints a run that takes requests has a folder, while it does. A request is
-a file in it, by a name of its own, and so is the answer::
+A run that takes requests has a folder in the directory of the job's checkpoints. Each request is a file in
+it with a unique name, and so is the answer::
 
     _savepoint-requests/5f3a.json            {"directory":null,"format":"canonical","stop":null}
     _savepoint-requests/5f3a.answer.json     {"location":"/data/checkpoints/savepoint-12","problem":null}
 
-Both are written under another name and then renamed. The run deletes the request before it begins with it.
+Both are written under another name and then renamed. The run deletes a request before it handles it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from netstack import SavepointEnd, SavepointRequest, StorageError
 from .directory import DirectoryStorage
 
 FOLDER = "_savepoint-requests"
-"""Where requests lie, in the directory of the checkpoints."""
+"""Folder of requests in the directory of the checkpoints."""
 
 LOOKS_S = 0.1
-"""How often whoever has asked looks for an answer, in seconds."""
+"""Interval between two looks for an answer, in seconds."""
 
 WAITING = "the run has not seen the request yet"
 TAKING = "the run takes it"
-"""What is waited for, as whoever has asked is told."""
+"""Progress messages for the caller."""
 
 _REQUEST, _ANSWER, _PARTIAL = ".json", ".answer.json", ".partial"
 _LONGEST = 1 << 14
@@ -61,10 +61,10 @@ class RequestFolder:
 
     @contextmanager
     def opened(self) -> Iterator[Callable[[], list[SavepointRequest]]]:
-        """Take requests while the block runs; gives what returns those that have come since it was called.
+        """Take requests while the block runs; yield the function that returns the new ones.
 
-        Requests that come too late are answered, and whoever has asked takes away the folder with the last
-        answer. What an earlier run has left is deleted.
+        Requests that come too late get an answer, and the caller that reads the last answer deletes the
+        folder. Files of an earlier run are deleted.
 
         Raises:
             StorageError: The folder cannot be made.
@@ -82,11 +82,11 @@ class RequestFolder:
             self._tidy()
 
     def _tidy(self) -> None:
-        with suppress(OSError):  # there are answers that nobody has read yet
+        with suppress(OSError):  # it still has unread answers
             self._folder.rmdir()
 
     def take(self) -> list[SavepointRequest]:
-        """Return the requests that have come; what is none is answered with what is wrong."""
+        """Return the new requests; answer malformed ones with their error."""
         requests = []
         for path in sorted(self._folder.glob(f"*{_REQUEST}")):
             if path.name.endswith(_ANSWER):
@@ -110,15 +110,15 @@ class RequestFolder:
     def _answer(self, name: str, end: SavepointEnd) -> None:
         location = end.location
         if location is not None:
-            location = os.path.join(self._root, location)  # one of another place stays as it is
+            location = os.path.join(self._root, location)  # an absolute one stays as it is
         data = msgspec.json.encode(_Answer(location, end.problem))
-        with suppress(OSError):  # the savepoint is there, or is not, whoever hears of it
+        with suppress(OSError):  # the savepoint does not depend on its answer
             _put(self._folder / f"{name}{_ANSWER}", data)
 
     def ask(self, request: SavepointRequest, tell: Callable[[str], None] = lambda doing: None) -> str:
-        """Ask the run for a savepoint, wait, and return where it is; Ctrl-C takes the request back.
+        """Ask the run for a savepoint, wait, and return its location; Ctrl-C withdraws the request.
 
-        `tell` is told, while it takes, what is waited for.
+        `tell` receives progress messages.
 
         Raises:
             StorageError: No run has the directory, it takes no requests, it ended meanwhile, or there is no

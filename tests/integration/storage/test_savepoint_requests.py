@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from flowcontrol import PostCheckpointAction, SavepointFormat
-from integration.checkpoints.directory import DirectoryStorage
-from integration.checkpoints.savepoint_requests import FOLDER, TAKING, WAITING, RequestFolder
+from integration.storage.directory import DirectoryStorage
+from integration.storage.savepoint_requests import FOLDER, TAKING, WAITING, RequestFolder
 from netstack import SavepointEnd, SavepointRequest, StorageError
 
 

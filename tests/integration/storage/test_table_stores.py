@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from integration.state.rocksdb_store import RocksStore, _switch
-from integration.state.sst_bytes import _properties, family_of, normalised
-from integration.state.stores import RocksStores
+from integration.storage.rocksdb import RocksStore, RocksStores, _switch
+from integration.storage.rocksdb_files import _properties, family_of, normalised
 from netstack import StateError, TableOptions, TableStore, TableStores
 from tests.netstack.table_model import ModelStores
 

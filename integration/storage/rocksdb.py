@@ -1,25 +1,28 @@
-"""Real RocksDB as a store of tables: each flush and each compaction happens when it is asked for.
+"""Table stores in RocksDB, in which flushes and compactions happen only on request.
 
-RocksDB's own compaction is off, but while `compact` runs, which waits for it: so its rules decide what is
-merged, and not its threads when. It may number its files as it likes (that differs between runs); they get
-numbers of our own here, and a link of our own keeps each one as long as somebody needs it. Nothing is
-written ahead: what a failure loses comes back from a checkpoint.
+RocksDB's own compaction is off except while `compact` runs, which waits for it: RocksDB's rules decide what
+is merged, but its threads do not decide when. RocksDB's file numbers differ between runs, so files get
+numbers of their own here, and a link keeps each file until its last user releases it. There is no
+write-ahead log: a failed run restores its state from a checkpoint.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from netstack import StateError, TableOptions
+from netstack import OPTIONS, Scenario, StateBackendType, StateError, TableOptions
 
-from .manifest_bytes import with_levels
-from .sst_bytes import FORMAT_VERSION, family_of, normalised, normalised_size
+from ..errors import FileError, MissingExtraError
+from ..extras import is_installed, missing_line
+from .rocksdb_files import FORMAT_VERSION, family_of, normalised, normalised_size, with_levels
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict
@@ -30,13 +33,15 @@ TIMER_FAMILIES = ("_timer_state/event_user-timers", "_timer_state/processing_use
 ENTRY_BYTES = 22
 """Bytes that an entry takes in memory beside its key and value: a node of the list, a sequence number."""
 
+_TYPE = f"flink.{OPTIONS['state_backend'].name}"
+_FOLDER = f"flink.{OPTIONS['rocksdb_localdir'].name}"
 _POLL_S = 0.0005
 _FIRST_FILE = 10
 _MEMORY_LIMIT = 256 << 20
 
 
 class RocksTable(NamedTuple):
-    """A table file, at a path of our own."""
+    """A table file, at a path outside the database."""
 
     number: int
     level: int
@@ -44,7 +49,7 @@ class RocksTable(NamedTuple):
     path: Path
 
     def read(self) -> bytes:
-        """Return its bytes, which do not depend on where and when it was written."""
+        """Return its bytes, which do not depend on the place and time of writing."""
         return normalised(self.path.read_bytes())
 
 
@@ -54,7 +59,7 @@ class RocksFamily:
     def __init__(self, rocks: Rdict) -> None:
         self.rocks = rocks
         self.unflushed = 0
-        """Bytes of the writes that no file has yet."""
+        """Bytes written since the last flush."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, None if there is none."""
@@ -72,7 +77,7 @@ class RocksFamily:
         self.unflushed += len(key) + ENTRY_BYTES
 
     def items(self, first: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """The entries from ``first`` on and before ``stop``, ascending; what is written meanwhile is not."""
+        """Yield the entries from ``first`` to before ``stop``, ascending, without concurrent writes."""
         for key, value in self.rocks.items(from_key=first):
             assert isinstance(key, bytes)
             if stop is not None and key >= stop:
@@ -81,7 +86,7 @@ class RocksFamily:
 
 
 class RocksView:
-    """The files of one moment, each of which is kept until `release`."""
+    """The files of a store at one moment, each kept until `release`."""
 
     def __init__(self, links: Links, files: Sequence[RocksTable], options: bytes) -> None:
         self.files = files
@@ -91,25 +96,25 @@ class RocksView:
         links.hold(files)
 
     def release(self) -> None:
-        """Let go of the files; a second call does nothing."""
+        """Release the files; a second call does nothing."""
         if self._held:
             self._held = False
             self._links.let_go(self.files)
 
 
 class Links:
-    """Counts who needs the link of each file, and removes it after the last one."""
+    """Reference counts of files; the link of a file is removed after its last user."""
 
     def __init__(self) -> None:
         self._holders: dict[Path, int] = {}
 
     def hold(self, files: Iterable[RocksTable]) -> None:
-        """Keep files for one more holder."""
+        """Add a user of files."""
         for file in files:
             self._holders[file.path] = self._holders.get(file.path, 0) + 1
 
     def let_go(self, files: Iterable[RocksTable]) -> None:
-        """One holder of files less."""
+        """Remove a user of files."""
         for file in files:
             self._holders[file.path] -= 1
             if not self._holders[file.path]:
@@ -118,7 +123,7 @@ class Links:
 
 
 class RocksCompaction:
-    """A merge that has been done, and that views do not show before `install`."""
+    """A finished compaction, which views do not show before `install`."""
 
     def __init__(
         self,
@@ -134,12 +139,12 @@ class RocksCompaction:
         self._now = {**written, **moved}
 
     def install(self) -> None:
-        """Let views that are taken from now on have the merged files in place of the others."""
+        """Show the merged files in place of the others in later views."""
         self._store.replace(self._merged, self._now)
 
 
 class RocksStore:
-    """A database of RocksDB in a folder of its own, which goes with it; a `TableStore`.
+    """A RocksDB database in a folder of its own, which `close` deletes; a `TableStore`.
 
     `folder` must not exist.
     """
@@ -149,8 +154,8 @@ class RocksStore:
         self._database = folder / "db"
         self._options = options
         self._links = Links()
-        self._tables: dict[str, RocksTable] = {}  # those that views have, by RocksDB's name
-        self._seen: set[str] = set()  # and those of compactions that are not installed
+        self._tables: dict[str, RocksTable] = {}  # shown by views, by RocksDB's name
+        self._seen: set[str] = set()  # also those of compactions that are not installed
         self._last_number = 0
         self._families: dict[str, RocksFamily] = {}
         self._rocks: Rdict | None = None
@@ -158,7 +163,7 @@ class RocksStore:
         self._open(TIMER_FAMILIES)
 
     def _open(self, families: Iterable[str], there: Iterable[str] = ()) -> None:
-        """Open the database, in which there are some families, and make others one by one, in this order."""
+        """Open the database with the families ``there``, and create the others, in this order."""
         from rocksdict import Rdict
 
         options = rocks_options(self._options)
@@ -183,18 +188,18 @@ class RocksStore:
         return self._rocks
 
     def family(self, name: str) -> RocksFamily:
-        """Return a column family, which is made if there is none of that name."""
+        """Return a column family; create it if there is none of that name."""
         if name not in self._families:
             self._opened.create_column_family(name, rocks_options(self._options))
             self._families[name] = RocksFamily(self._family(name))
         return self._families[name]
 
     def unflushed_bytes(self) -> int:
-        """Bytes of the writes that no file has yet."""
+        """Return the bytes written since the last flush."""
         return sum(family.unflushed for family in self._families.values())
 
     def flush(self) -> int:
-        """Write a file of level 0 for each family that was written to; returns their bytes."""
+        """Write a file of level 0 for each family with new writes; return their bytes."""
         for family in self._families.values():
             if family.unflushed:
                 family.rocks.flush(True)
@@ -204,7 +209,7 @@ class RocksStore:
         return sum(file.size for file in new.values())
 
     def _discover(self) -> dict[str, RocksTable]:
-        """Number the files that have not been seen, in an order that only their contents decide."""
+        """Number the new files, in an order that depends on their contents only."""
         found = []
         for file in self._opened.live_files():
             if file["name"] not in self._seen:
@@ -223,13 +228,13 @@ class RocksStore:
         return table
 
     def view(self) -> RocksView:
-        """Keep the files of this moment; writes that have not been flushed are in none of them."""
+        """Return a view of the current files, without writes that have not been flushed."""
         newest = max(self._database.glob("OPTIONS-*"), key=lambda path: int(path.name[8:]))
         files = sorted(self._tables.values(), key=lambda file: file.number)
         return RocksView(self._links, files, newest.read_bytes())
 
     def wants_compaction(self) -> bool:
-        """Whether a level of a family has more in it than it should."""
+        """Whether a level of a family exceeds its size."""
         return bool(self._wanting())
 
     def _wanting(self) -> list[Rdict]:
@@ -237,7 +242,7 @@ class RocksStore:
         return [rocks for rocks in families if rocks.property_int_value("rocksdb.compaction-pending")]
 
     def compact(self) -> RocksCompaction:
-        """Merge until no level has more than it should; see `TableStore`."""
+        """Merge until no level exceeds its size; see `TableStore`."""
         while wanting := self._wanting():
             _switch(wanting, automatic=True)
             while self._wanting() or self._compacting():
@@ -258,9 +263,9 @@ class RocksStore:
         return bool(self._opened.property_int_value("rocksdb.num-running-compactions"))
 
     def replace(self, merged: Mapping[str, RocksTable], now: Mapping[str, RocksTable]) -> None:
-        """Have views show what a compaction has written, or moved, in place of what it has merged.
+        """Show the files that a compaction wrote or moved in place of those that it merged.
 
-        Not before that either: a moved file may overlap one at its new level that has been merged.
+        All at once, since a moved file may overlap a merged one at its new level.
         """
         if self._rocks is not None:
             for name in merged:
@@ -269,7 +274,7 @@ class RocksStore:
             self._links.let_go(merged.values())
 
     def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
-        """Take over files at their levels, before anything is written; returns their numbers here.
+        """Load files at their levels into the empty store; return their numbers here.
 
         Raises:
             StateError: They are no such files, or cannot stand at these levels.
@@ -296,7 +301,7 @@ class RocksStore:
         return [table.number for table in self._tables.values()]
 
     def _repair(self, levels: Sequence[int]) -> list[str]:
-        """Make a database of the files in the folder, each at its level; returns the column families."""
+        """Create a database of the files in the folder, each at its level; return the column families."""
         from rocksdict import Rdict
 
         path, options = str(self._database), rocks_options(self._options)
@@ -306,7 +311,7 @@ class RocksStore:
         return sorted({*Rdict.list_cf(path, options)} - {"default"})
 
     def close(self) -> None:
-        """Give everything up, with the folder; a second call does nothing."""
+        """Close the database and delete the folder; a second call does nothing."""
         self._close_database()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -320,7 +325,7 @@ class RocksStore:
 
 
 def rocks_options(options: TableOptions) -> Options:
-    """Return the options of RocksDB that make its files depend on nothing but what is written.
+    """Return options with which RocksDB's files depend only on the entries.
 
     Raises:
         ImportError: rocksdict is not installed.
@@ -333,7 +338,7 @@ def rocks_options(options: TableOptions) -> Options:
     rocks.set_disable_auto_compactions(True)
     rocks.set_level_compaction_dynamic_level_bytes(False)
     rocks.set_compression_type(DBCompressionType.snappy())
-    rocks.set_write_buffer_size(max(_MEMORY_LIMIT, 4 * options.write_buffer_bytes))  # it never is full
+    rocks.set_write_buffer_size(max(_MEMORY_LIMIT, 4 * options.write_buffer_bytes))  # never full
     rocks.set_level_zero_file_num_compaction_trigger(options.level0_files)
     rocks.set_target_file_size_base(options.target_file_bytes)
     rocks.set_max_bytes_for_level_base(options.level_base_bytes)
@@ -360,6 +365,54 @@ def _family_at(path: Path) -> str:
 
 
 def _size_at(path: Path) -> int:
-    """Bytes of what is stored of a table file."""
+    """Return the size of a table file after normalisation."""
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as table:
         return normalised_size(table)
+
+
+class RocksStores:
+    """Table stores in a folder; a `TableStores`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._opened: list[RocksStore] = []
+
+    def open(self, name: str, options: TableOptions) -> RocksStore:
+        """Return an empty store."""
+        store = RocksStore(self._folder / str(len(self._opened)), options)
+        self._opened.append(store)
+        return store
+
+    def close(self) -> None:
+        """Close all stores."""
+        for store in self._opened:
+            store.close()
+
+
+@contextmanager
+def table_stores(scenario: Scenario) -> Iterator[RocksStores | None]:
+    """Yield the table stores of a run, None if its state is not in tables; delete them at the end.
+
+    Raises:
+        MissingExtraError: rocksdict is not installed.
+        FileError: The folder for the files cannot be made.
+    """
+    config = scenario.config
+    if config.state_backend is not StateBackendType.ROCKSDB or not scenario.keeps_keyed_state:
+        yield None
+        return
+    if not is_installed("rocksdb"):
+        raise MissingExtraError(f"{_TYPE}: {missing_line('rocksdb', 'rocksdb')}")
+    parent = config.rocksdb_localdir
+    try:
+        if parent is not None:
+            Path(parent).mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix="netstack-tables-", dir=parent)
+    except OSError as error:
+        raise FileError([f"{_FOLDER}: {error.strerror}: {error.filename}"]) from error
+    with folder as path:
+        stores = RocksStores(Path(path))
+        try:
+            yield stores
+        finally:
+            stores.close()

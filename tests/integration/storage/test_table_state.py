@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from integration.emulating import emulate
-from integration.state import table_stores
+from integration.storage import table_stores
 from netstack import (
     Agenda,
     AtTime,
@@ -39,7 +39,7 @@ from tests.netstack.whole_jobs import EXACTLY_ONCE, MODES, expected, kill, sums_
 pytestmark = pytest.mark.long
 
 TABLES = {"state_backend": StateBackendType.ROCKSDB}
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("incremental", [False, True], ids=["full", "incremental"])
