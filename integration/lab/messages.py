@@ -1,14 +1,17 @@
-"""What the lab and its page say to each other: JSON texts over one websocket.
+"""Messages between the lab and its page: JSON texts over one websocket.
 
 The page gets a `Hello` first, then a `Frame` of each side up to twenty times a second, a `Row` of the time
 series each emulated second, and a `CheckpointRow` whenever a checkpoint has ended. There is one side, "a",
 until the user forks the run; then "a" goes on as it was, and "b" has the changes that are made from then on.
-After a step back, a fork or a new job the page gets a `Hello` again, with the history of each side. What
-there is of a running Flink stands in `flink_messages`.
+After a step back, a fork or a new job the page gets a `Hello` again, with the history of each side.
 
-All times are in seconds of emulated time, all sizes in bytes. Numbers that nobody knows are null. Lists of a
-`Frame` follow the order of the vertices, edges and channels in `Hello`: channels of an edge are listed
-producer by producer. An edge of more than `MOST_CHANNELS` channels is summed: one entry for each consumer.
+With a running Flink beside the lab the page gets a `Reading` while the job is read, before there is a
+`Hello`, and a `FlinkFrame` each second from then on.
+
+All times are in seconds of emulated time, all sizes in bytes, shares from 0 to 1. Unknown numbers are null.
+Lists of a `Frame` follow the order of the vertices, edges and channels in `Hello`: channels of an edge are
+listed producer by producer. An edge of more than `MOST_CHANNELS` channels is summed: one entry for each
+consumer.
 """
 
 from __future__ import annotations
@@ -16,8 +19,6 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
-
-from .flink_messages import FlinkFrame, FlinkJobShape, ReadAgain, Reading
 
 MOST_CHANNELS = 4096
 """Channels of an edge beyond which a frame has sums for each consumer."""
@@ -29,7 +30,7 @@ Shares = tuple[float, float, float]
 
 
 class VertexShape(msgspec.Struct, frozen=True):
-    """A vertex as it is drawn: `x` and `y` are its place in the layered graph, from 0 to 1."""
+    """A drawn vertex: `x` and `y` are its place in the layered graph, from 0 to 1."""
 
     name: str
     parallelism: int
@@ -51,7 +52,7 @@ class EdgeShape(msgspec.Struct, frozen=True):
 
 
 class Control(msgspec.Struct, frozen=True):
-    """What a user may change while the job runs: of the job where `vertex` is null, else of that vertex.
+    """A setting that a user may change while the job runs: of a vertex, or of the job if `vertex` is null.
 
     `kind`: "switch" (true or false), "choice" (one of `choices`), "duration" (text such as "200 ms"),
     "rate" (records a second of each subtask, 0: as fast as possible), "factors" (one number for each
@@ -77,17 +78,17 @@ class Row(msgspec.Struct, frozen=True, tag="row"):
     idle: list[float | None]
     backpressured: list[float | None]
     records_per_s: list[float | None]
-    """Records that it emits, if it is a source; else that it has read."""
+    """Records that a source emits, or that another vertex has read."""
     buffer_bytes: list[float | None]
-    """The least size of buffers that debloating has announced; null for sources and where it is off."""
+    """The smallest debloated size; null for sources and without debloating."""
     time_to_consume_s: list[float | None]
-    """How long the data in flight into a vertex would take, as debloating estimates."""
+    """Time to consume the data in flight into a vertex, as debloating estimates."""
     in_flight_bytes: list[float]
     """Data in flight on each edge, by its place: at producers, on the way and at consumers."""
 
 
 class CheckpointRow(msgspec.Struct, frozen=True, tag="checkpoint"):
-    """A checkpoint that has ended, with its phases: each the longest of all subtasks, in seconds."""
+    """A finished checkpoint, with its phases: each the longest of all subtasks, in seconds."""
 
     side: Side
     id: int
@@ -95,7 +96,7 @@ class CheckpointRow(msgspec.Struct, frozen=True, tag="checkpoint"):
     status: str
     kind: str
     end_to_end_s: float | None
-    """Null: it was not completed."""
+    """Null: it failed."""
     start_delay_s: float | None
     alignment_s: float | None
     sync_s: float | None
@@ -107,7 +108,7 @@ class CheckpointRow(msgspec.Struct, frozen=True, tag="checkpoint"):
 
 
 class Incident(msgspec.Struct, frozen=True, tag="incident"):
-    """What happened to the job, in words: a change, a fault, a failure, a restart."""
+    """An event of the job as text: a change, a fault, a failure, a restart."""
 
     side: Side
     t: float
@@ -135,7 +136,7 @@ class EdgeFrame(msgspec.Struct, frozen=True):
 
 
 class PendingRow(msgspec.Struct, frozen=True):
-    """A checkpoint that goes on: since when, and how many of its subtasks have acknowledged it."""
+    """A pending checkpoint: its trigger, and the number of acknowledgements."""
 
     id: int
     t: float
@@ -144,7 +145,7 @@ class PendingRow(msgspec.Struct, frozen=True):
 
 
 class Frame(msgspec.Struct, frozen=True, tag="frame"):
-    """All that moves, at a moment of one side.
+    """The state of one side at a moment.
 
     `subtasks`: of each vertex and each subtask its shares of time since the last frame: busy, idle,
     back-pressured. `state`: "running", "paused", "behind" (it replays up to the moment of the other side),
@@ -162,7 +163,7 @@ class Frame(msgspec.Struct, frozen=True, tag="frame"):
 
 
 class History(msgspec.Struct, frozen=True):
-    """What a side has behind it, and what was changed in it so far."""
+    """The history of a side, and its controls."""
 
     side: Side
     t: float
@@ -170,11 +171,114 @@ class History(msgspec.Struct, frozen=True):
     checkpoints: list[CheckpointRow]
     incidents: list[Incident]
     controls: list[Control]
-    """As they are now."""
+    """With their current values."""
+
+
+# A running Flink beside the lab.
+
+FlinkState = Literal["running", "recorded", "away", "waiting", "gone"]
+"""The job runs; it is a recording; the cluster is unreachable; the job does not run at the moment; it is not
+the job that was read any more."""
+
+
+class Reading(msgspec.Struct, frozen=True, tag="reading"):
+    """Progress of reading a job from Flink: `done_s` of `total_s` of its metrics (null: not yet).
+
+    `problem` is the reason if reading failed; then the page may ask to read again.
+    """
+
+    url: str
+    done_s: float | None = None
+    total_s: float | None = None
+    problem: str | None = None
+
+
+class FlinkJobShape(msgspec.Struct, frozen=True):
+    """The job that was read; `notes` name what could not be read."""
+
+    url: str
+    job: str
+    job_name: str
+    version: str
+    notes: list[str]
+
+
+class VertexFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of a vertex over its subtasks: shares are means, rates are sums."""
+
+    busy: float | None = None
+    backpressured: float | None = None
+    idle: float | None = None
+    records_per_s: float | None = None
+    """Records that a source emits, or that another vertex reads."""
+    in_pool: float | None = None
+    out_pool: float | None = None
+    input_queue: float | None = None
+    """Buffers, mean of the subtasks; like `output_queue`."""
+    output_queue: float | None = None
+    buffer_bytes: float | None = None
+    """The least debloated size."""
+    time_to_consume_s: float | None = None
+    """The longest."""
+    start_delay_s: float | None = None
+    """Median over checkpoints of the mean over subtasks."""
+    alignment_s: float | None = None
+    """Median over checkpoints of the slowest subtask's."""
+
+
+class JobFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of a job over a window: its vertices in the order of `Hello`, and its completed checkpoints."""
+
+    vertices: list[VertexFigures]
+    over_s: float | None = None
+    """Length of the window; null: that of the reading."""
+    checkpoints: int = 0
+    end_to_end_s: float | None = None
+    end_to_end_least_s: float | None = None
+    end_to_end_most_s: float | None = None
+    in_flight_bytes: float | None = None
+    """Data in flight stored with a checkpoint."""
+
+
+class FlinkCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the last checkpoints of the job in Flink; delays are the longest of all subtasks."""
+
+    id: int
+    t: float
+    """Trigger time since the start of the job."""
+    kind: str
+    end_to_end_s: float | None
+    start_delay_s: float | None
+    alignment_s: float | None
+    in_flight_bytes: int
+
+
+class Predicted(msgspec.Struct, frozen=True):
+    """Figures of a side of the lab over its last window; null until the warm-up is over."""
+
+    side: str
+    figures: JobFigures | None
+
+
+class FlinkFrame(msgspec.Struct, frozen=True, tag="flink"):
+    """Figures of Flink beside predictions.
+
+    `age_s` is the age of Flink's figures, null of a recording; `text` describes a problem.
+    """
+
+    state: FlinkState
+    text: str
+    age_s: float | None
+    flink: JobFigures
+    predicted: list[Predicted]
+    checkpoints: list[FlinkCheckpoint]
+
+
+# The job as a whole.
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """The job and where it is; `pace` is emulated seconds a second, null as fast as possible."""
+    """The job and its state; `pace` is emulated seconds a second, null: as fast as possible."""
 
     name: str
     duration_s: float
@@ -188,7 +292,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     pace: float | None
     paused: bool
     flink: FlinkJobShape | None = None
-    """The running job beside which this one runs."""
+    """The running Flink job beside this one."""
 
 
 class Copied(msgspec.Struct, frozen=True, tag="copied"):
@@ -199,12 +303,12 @@ class Copied(msgspec.Struct, frozen=True, tag="copied"):
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """What the page asked for cannot be done, in one line."""
+    """The reason why a request of the page failed, in one line."""
 
     text: str
 
 
-# What the page says. `side` is the one that is meant.
+# Requests of the page.
 
 
 class Pace(msgspec.Struct, frozen=True, tag="pace"):
@@ -214,25 +318,25 @@ class Pace(msgspec.Struct, frozen=True, tag="pace"):
 
 
 class Pause(msgspec.Struct, frozen=True, tag="pause"):
-    """Stand still, or go on."""
+    """Pause, or continue."""
 
     paused: bool
 
 
 class Step(msgspec.Struct, frozen=True, tag="step"):
-    """Run on by so many emulated seconds and stand still; null: until the next thing happens."""
+    """Run for some emulated seconds and pause; null: until the next event."""
 
     seconds: float | None
 
 
 class Back(msgspec.Struct, frozen=True, tag="back"):
-    """Go back to a moment; what was changed later is forgotten."""
+    """Go back to a moment, without later changes."""
 
     t: float
 
 
 class Change(msgspec.Struct, frozen=True, tag="change"):
-    """Set a control, by its key and vertex, to a value as a scenario file would have it."""
+    """Set a control, by its key and vertex, to a value in the form of scenario files."""
 
     side: Side
     key: str
@@ -264,23 +368,27 @@ class TakeCheckpoint(msgspec.Struct, frozen=True, tag="take_checkpoint"):
 
 
 class Fork(msgspec.Struct, frozen=True, tag="fork"):
-    """Run a second side from now on."""
+    """Start a second side at this moment."""
 
 
 class Join(msgspec.Struct, frozen=True, tag="join"):
-    """Keep this side alone."""
+    """Keep this side only."""
 
     side: Side
 
 
 class Copy(msgspec.Struct, frozen=True, tag="copy"):
-    """Give the scenario of a side."""
+    """Return the scenario of a side."""
 
     side: Side
 
 
+class ReadAgain(msgspec.Struct, frozen=True, tag="read_again"):
+    """Read the job from Flink again, and restart the lab with it."""
+
+
 Request = Pace | Pause | Step | Back | Change | Kill | Cut | TakeCheckpoint | Fork | Join | Copy
-"""What is asked of a lab."""
+"""Requests to a lab."""
 
 Answer = Hello | Frame | Row | CheckpointRow | Incident | Copied | Refused | Reading | FlinkFrame
 
@@ -288,14 +396,14 @@ _DECODER: msgspec.json.Decoder[Request | ReadAgain] = msgspec.json.Decoder(Reque
 
 
 def read_request(text: str | bytes) -> Request | ReadAgain:
-    """Return what a page asks for.
+    """Decode a request of a page.
 
     Raises:
-        msgspec.DecodeError: It is no request.
+        msgspec.DecodeError: The text is no request.
     """
     return _DECODER.decode(text)
 
 
 def encode(answer: Answer | Any) -> str:
-    """Return the text of a message to the page."""
+    """Encode a message to the page."""
     return msgspec.json.encode(answer).decode()
