@@ -1,22 +1,21 @@
-"""Where the time of a checkpoint goes: the one definition of its phases, for every command that prints one.
+"""Phases of a checkpoint: their one definition, for all commands.
 
-A checkpoint lasts until the last acknowledgement has arrived, so it is the phases of the subtask which sent
-that one that add up to its duration; the longest phases of all subtasks would not::
+A checkpoint lasts until its last acknowledgement, so the phases of the subtask that sent it add up to the
+duration; the longest phases over all subtasks would not::
 
     trigger |-- start delay --|-- alignment --|- sync -|-- async --|- acknowledgement -| complete
 
-Each is as Flink defines it. A start delay counts from the trigger, so that of a subtask further down has in
-it what its barrier went through above (start delay, alignment, and way): nothing is counted twice, since the
-phases are of one subtask only. Sync and async together are the snapshot.
+Each phase is as Flink defines it. A start delay counts from the trigger, so that of a downstream subtask
+contains the start delay, alignment and transfer of its barrier upstream; nothing counts twice, since all
+phases are those of one subtask. Sync and async together are the snapshot.
 
-Of several checkpoints each phase is the mean, and so is the whole: means of parts add up to the mean of the
-whole, which medians would not, and a job whose checkpoints are now of this kind and now of that has a share
-of both. `netstack.Steady` has medians besides, by which a real Flink was measured.
+Figures over several checkpoints are means: means of phases add up to the mean duration, medians do not, and
+where checkpoints are of different kinds each kind has its share. `netstack.Steady` has medians, which were
+measured of a real Flink.
 
-An unaligned part takes its snapshot at the first barrier (or when its timeout is over), and stores it while
-the barriers come in: its sync and async run beside its alignment. Here, of these two, an unaligned part has
-what comes after the alignment, so that phases still follow one another; `SubtaskPart.sync_ms` and
-`async_ms` are as they were measured, from beginning to end.
+An unaligned part takes its snapshot at the first barrier (or after its timeout), and stores it while further
+barriers arrive: sync and async overlap the alignment. Here its sync and async are only their time after the
+alignment, so that phases follow one another; `SubtaskPart.sync_ms` and `async_ms` are the whole times.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from ..known_values import known
 START_DELAY, ALIGNMENT, SYNC, ASYNC = "start delay", "alignment", "sync", "async"
 ACKNOWLEDGEMENT = "acknowledgement"
 PHASES = (START_DELAY, ALIGNMENT, SYNC, ASYNC, ACKNOWLEDGEMENT)
-"""All phases, in the order in which they come."""
+"""All phases, in order."""
 
 NOT_TOLD = "not told"
-"""The rest of a duration of which some phase was not measured."""
+"""Rest of a duration if a phase was not measured."""
 
 COMPLETED, FAILED = "COMPLETED", "FAILED"
 
@@ -47,13 +46,13 @@ PLAIN_TYPE = "CHECKPOINT"
 """Flink's name of the type of a checkpoint that is aligned and exactly-once."""
 
 SAVEPOINT, SYNC_SAVEPOINT = "SAVEPOINT", "SYNC_SAVEPOINT"
-"""Types of savepoints; with the second one the job stops."""
+"""Types of savepoints; the second one stops the job."""
 
 _ALIGNED_TYPES = (PLAIN_TYPE, "AT_LEAST_ONCE_CHECKPOINT", SAVEPOINT, SYNC_SAVEPOINT)
-"""Types of checkpoints of which no part is unaligned."""
+"""Types of checkpoints without unaligned parts."""
 
 _SAME_MS = 1.0
-"""Two durations that differ by less are the same, as Flink's are whole milliseconds."""
+"""Difference below which two durations are equal; Flink's are whole milliseconds."""
 
 Phases = Mapping[str, float]
 """Milliseconds by phase, in their order; a phase that was not measured is absent, and `NOT_TOLD` is there."""
@@ -61,52 +60,52 @@ Phases = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointTimes:
-    """How long a checkpoint took, and its phases; times in ms, None where a phase was not measured."""
+    """Duration and phases of a checkpoint, in ms; None: a phase was not measured."""
 
     end_to_end_ms: float
-    """From the trigger to completion."""
+    """Duration from the trigger to completion."""
     phases: Phases
-    """None is below 0; together `end_to_end_ms`."""
+    """Not negative; their sum is `end_to_end_ms`."""
     vertex: str | None
-    """Whose subtask acknowledged last, of several checkpoints most often; None: nobody's part is known."""
+    """Vertex that acknowledged last, of several checkpoints the most frequent; None: unknown."""
 
     @property
     def start_delay_ms(self) -> float | None:
-        """From the trigger to the first barrier."""
+        """Time from the trigger to the first barrier."""
         return self.phases.get(START_DELAY)
 
     @property
     def alignment_ms(self) -> float | None:
-        """From the first barrier to the last."""
+        """Time from the first barrier to the last."""
         return self.phases.get(ALIGNMENT)
 
     @property
     def snapshot_ms(self) -> float | None:
-        """What sync and async take after the alignment."""
+        """Time of sync and async after the alignment."""
         sync, asynchronous = self.phases.get(SYNC), self.phases.get(ASYNC)
         return None if sync is None or asynchronous is None else sync + asynchronous
 
     @property
     def acknowledgement_ms(self) -> float | None:
-        """From the end of the snapshot to completion."""
+        """Time from the end of the snapshot to completion."""
         return self.phases.get(ACKNOWLEDGEMENT)
 
 
 class SubtaskPart(NamedTuple):
-    """One subtask's part in a checkpoint, which it has acknowledged; ms and bytes, None: not measured."""
+    """Part of a subtask in a checkpoint that it acknowledged; ms and bytes, None: not measured."""
 
     vertex: str
     subtask: int
     phases: Phases
-    """Together `end_to_end_ms`."""
+    """Their sum is `end_to_end_ms`."""
     end_to_end_ms: float
-    """From the trigger until the acknowledgement had arrived."""
+    """Time from the trigger to the arrival of the acknowledgement."""
     sync_ms: float | None
     async_ms: float | None
     processed_bytes: int | None
     """Read during alignment."""
     persisted_bytes: int | None
-    """Size of the data in flight that was stored."""
+    """Size of the stored data in flight."""
     unaligned: bool | None
 
 
@@ -120,7 +119,7 @@ def window_times(result: Result, window: int = -1) -> CheckpointTimes | None:
 
 
 def triggered_within(checkpoints: Iterable[CheckpointResult], steady: Steady) -> list[CheckpointResult]:
-    """Return the checkpoints, not savepoints, that were triggered in a window, whatever became of them."""
+    """Return the checkpoints, not savepoints, that were triggered in a window, completed or not."""
     within = (checkpoint for checkpoint in checkpoints if steady.from_s <= checkpoint.t <= steady.to_s)
     return [checkpoint for checkpoint in within if checkpoint.savepoint is UNSET]
 
@@ -131,10 +130,10 @@ def completed_within(checkpoints: Iterable[CheckpointResult], steady: Steady) ->
 
 
 def mean_times(checkpoints: Iterable[CheckpointResult], vertex: str | None = None) -> CheckpointTimes | None:
-    """Return the mean times of the completed ones of some checkpoints.
+    """Return the mean times of the completed checkpoints among some.
 
-    With `vertex`, those of that vertex: until its last subtask acknowledged. A phase that was not measured in
-    one of them is not known of the mean. None if none was completed, or the vertex took no part.
+    With `vertex`, the times up to the last acknowledgement of that vertex. A phase has a mean only if all of
+    the checkpoints have it. None if none was completed, or the vertex took no part.
     """
     all_times = known(checkpoint_times(checkpoint, vertex) for checkpoint in checkpoints)
     if not all_times:
@@ -166,12 +165,12 @@ def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) ->
         return CheckpointTimes(end_to_end_ms=whole, phases=_with_rest({}, whole), vertex=None)
     phases = dict(part.phases)
     last = ACKNOWLEDGEMENT if ACKNOWLEDGEMENT in phases else NOT_TOLD
-    phases[last] += whole - part.end_to_end_ms  # what the coordinator does after the last one
+    phases[last] += whole - part.end_to_end_ms  # time of the coordinator after the last acknowledgement
     return CheckpointTimes(end_to_end_ms=whole, phases=phases, vertex=part.vertex)
 
 
 def _all_known(checkpoint: CheckpointResult) -> bool:
-    """Whether it is known of every subtask when it acknowledged; else another may have been last."""
+    """Whether the acknowledgement times of all subtasks are known; else another may have been last."""
     ends = [vertex.end_to_end_ms for vertex in checkpoint.vertices]
     return all(times and None not in times for times in ends)
 
@@ -192,7 +191,7 @@ def last_part(checkpoint: CheckpointResult, vertex: str | None = None) -> Subtas
 
 
 def phases_in(results: Iterable[Result]) -> tuple[str, ...]:
-    """Return `PHASES`, and `NOT_TOLD` after them where some subtask's part in a checkpoint has that."""
+    """Return `PHASES`, followed by `NOT_TOLD` if a part in a checkpoint has it."""
     untold = any(
         NOT_TOLD in part.phases
         for result in results
@@ -231,11 +230,11 @@ def _part(checkpoint: CheckpointResult, vertex: VertexCheckpoint, subtask: int) 
 
 
 def _phases(vertex: VertexCheckpoint, subtask: int, whole: float, unaligned: bool | None) -> Phases:
-    """What is known of the phases, none of them longer than what is left of the whole."""
+    """Return the measured phases, each cut to the rest of the whole."""
     alignment = _at(vertex.alignment_ms, subtask)
     sync, asynchronous = _at(vertex.sync_ms, subtask), _at(vertex.async_ms, subtask)
     if unaligned is None:
-        sync = asynchronous = None  # whether they ran beside the alignment is not known
+        sync = asynchronous = None  # unknown whether they overlapped the alignment
     elif unaligned:
         sync, asynchronous = _after(alignment, sync, asynchronous)
     measured = (_at(vertex.start_delay_ms, subtask), alignment, sync, asynchronous)
@@ -248,7 +247,7 @@ def _phases(vertex: VertexCheckpoint, subtask: int, whole: float, unaligned: boo
 
 
 def _with_rest(phases: Phases, whole: float) -> Phases:
-    """The phases with what is left of the whole: the acknowledgement, if all before it are known."""
+    """Return the phases with the rest of the whole: the acknowledgement, if all earlier ones are known."""
     before = PHASES[:-1]
     known = {name: phases[name] for name in before if name in phases}
     rest = max(0.0, whole - sum(known.values()))
@@ -258,7 +257,7 @@ def _with_rest(phases: Phases, whole: float) -> Phases:
 def _after(
     beside_ms: float | None, sync_ms: float | None, async_ms: float | None
 ) -> tuple[float | None, float | None]:
-    """What is left of sync and async after the first `beside_ms` of them; None: it is not known."""
+    """Return the rest of sync and async after their first `beside_ms`; None: unknown."""
     if beside_ms is None or sync_ms is None:
         return None, None
     late_async = None if async_ms is None else max(0.0, async_ms - max(0.0, beside_ms - sync_ms))
@@ -268,6 +267,6 @@ def _after(
 def _at(
     values: Sequence[float | None] | Sequence[int | None] | Sequence[bool | None], subtask: int
 ) -> float | None:
-    """What was measured of a subtask; a time or a count below 0 is Flink's word for nothing."""
+    """Return the value of a subtask; Flink reports missing values as negative numbers."""
     value = values[subtask] if subtask < len(values) else None
     return None if value is None or value < 0 else float(value)

@@ -18,7 +18,7 @@ class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
     """A key of scenarios that differs between two results."""
 
     key: str
-    """As "vertices.map.parallelism"."""
+    """Dotted path, such as "vertices.map.parallelism"."""
     first: str | None
     """The value as JSON; None: the first result does not have that setting."""
     second: str | None

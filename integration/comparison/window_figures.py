@@ -1,4 +1,4 @@
-"""The main figures of a run: a handful of numbers for each of its windows, taken from its `Result`."""
+"""Main figures of a run: some numbers for each window of its `Result`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ..wording import milliseconds, per_second, size
 from .checkpoint_times import window_times
 
 SENT, RECEIVED = "outputQueueSize", "inputQueueSize"
-"""The fields of `Series` with the bytes that wait at the two ends of exchanges."""
+"""Fields of `Series` with the bytes queued at the two ends of exchanges."""
 
 SENT_BUFFERS, RECEIVED_BUFFERS = "outputQueueLength", "inputQueueLength"
-"""Those with the buffers, and events, that these bytes are in."""
+"""Fields with the queued buffers and events."""
 
 SLOPE_SAMPLES = 2
-"""Samples before and after a moment that its throughput is taken from."""
+"""Samples on each side of a moment that determine its throughput."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowFigures:
-    """One window of a run; None where there was nothing to measure by.
+    """One window of a run; None: not measured.
 
     Times are means over the checkpoints that were triggered in the window and completed, and phases add up to
     the end to end (`comparison.checkpoint_times`); queued bytes and buffer sizes are medians of its samples.
@@ -34,13 +34,13 @@ class WindowFigures:
     from_s: float
     to_s: float
     checkpoints: int
-    """How many were completed."""
+    """Number of completed checkpoints."""
     start_delay_ms: float | None
-    """From a checkpoint's trigger to the first barrier, at the subtask that acknowledged last."""
+    """Time from the trigger to the first barrier, at the subtask that acknowledged last."""
     alignment_ms: float | None
-    """From the first barrier to the last, at that subtask."""
+    """Time from the first barrier to the last, at that subtask."""
     end_to_end_ms: float | None
-    """From the trigger to completion."""
+    """Time from the trigger to completion."""
     in_flight_bytes: float | None
     """Queued in all senders and receivers together."""
     sender_bytes: float | None
@@ -56,9 +56,9 @@ class WindowFigures:
     persisted_bytes: float | None = None
     """Size of the data in flight that a checkpoint stored."""
     snapshot_ms: float | None = None
-    """What sync and async took after the alignment, at that subtask."""
+    """Time of sync and async after the alignment, at that subtask."""
     acknowledgement_ms: float | None = None
-    """From the end of that subtask's snapshot to completion."""
+    """Time from the end of that subtask's snapshot to completion."""
     sender_buffers: float | None = None
     """Buffers and events queued in all senders together."""
     receiver_buffers: float | None = None
@@ -79,7 +79,7 @@ class WindowFigures:
 
     @property
     def in_flight_s(self) -> float | None:
-        """Seconds in which the job consumes what is queued, at its throughput."""
+        """Seconds to consume the queued data at the throughput of the job."""
         return quotient(self.in_flight_bytes, self.bytes_per_s)
 
 
@@ -110,7 +110,7 @@ QUANTITIES = (
 
 
 def figures_of(result: Result, window: int = -1) -> WindowFigures:
-    """Return the numbers of one of a result's windows, the last one unless told otherwise.
+    """Return the numbers of one of a result's windows, by default the last.
 
     Raises:
         IndexError: The result has no such window.
@@ -161,7 +161,7 @@ def consumers(result: Result, steady: Steady) -> list[VertexSteady]:
 
 
 def last_consumers(result: Result, steady: Steady) -> list[VertexSteady]:
-    """Return the vertices that read from others and that nobody reads from: the ends of the job."""
+    """Return the sinks: the vertices that read from others and have no readers."""
     _, writers = edge_ends(result)
     return [vertex for vertex in consumers(result, steady) if vertex.name not in writers]
 
@@ -173,7 +173,7 @@ def is_debloated(series: Series) -> bool:
 
 
 def queued(result: Result, field: str) -> list[int]:
-    """Return what is queued at one end of all exchanges, for each sample; empty where a part is unknown.
+    """Return the data queued at one end of all exchanges, for each sample; empty where a part is unknown.
 
     `field` is `RECEIVED` for the bytes that receivers hold, `SENT` for those of the senders, and
     `RECEIVED_BUFFERS` or `SENT_BUFFERS` for how many buffers and events they are in.
@@ -217,14 +217,14 @@ def _label(run: str, steady: Steady, runs: int, windows: int) -> str:
 
 
 def _slopes(times: list[float], counts: list[int]) -> Iterator[float]:
-    """The increase per second around each sample, over `SLOPE_SAMPLES` to both sides."""
+    """Yield the increase per second around each sample, over `SLOPE_SAMPLES` to both sides."""
     for index in range(len(counts)):
         low, high = max(0, index - SLOPE_SAMPLES), min(len(counts) - 1, index + SLOPE_SAMPLES)
         yield (counts[high] - counts[low]) / (times[high] - times[low]) if high > low else 0.0
 
 
 def _within(result: Result, steady: Steady, samples: list[int]) -> list[int]:
-    """The samples that were taken in a window."""
+    """Return the samples of a window."""
     times = result.series[0].t if result.series else []
     return [sample for t, sample in zip(times, samples, strict=False) if steady.from_s <= t <= steady.to_s]
 

@@ -102,7 +102,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     of: str
     """Origin of the figures: seed, versions and clock, or the address of a Flink job."""
     notes: list[str] = []
-    """What could not be read of a Flink job."""
+    """Figures of a Flink job that could not be read."""
     windows: list[WindowDiagnosis]
 
 

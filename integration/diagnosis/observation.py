@@ -79,7 +79,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[str]
     next: list[str] = []
     weight: float | msgspec.UnsetType = msgspec.UNSET
-    """How bad it is among findings of its rule; only of rules of `tune`, which compares runs."""
+    """Severity among findings of one rule; only of rules of `tune`, which compares runs."""
 
 
 def reaches(values: Values, limit: float) -> bool | None:

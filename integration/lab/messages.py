@@ -26,7 +26,7 @@ MOST_CHANNELS = 4096
 Side = Literal["a", "b"]
 
 Shares = tuple[float, float, float]
-"""Of the time of a subtask: busy, idle, back-pressured; all 0 where it does not run."""
+"""Shares of the time of a subtask: busy, idle, back-pressured; all 0 while it does not run."""
 
 
 class VertexShape(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class VertexShape(msgspec.Struct, frozen=True):
     x: float
     y: float
     task_managers: list[str]
-    """Of each subtask."""
+    """The task manager of each subtask."""
 
 
 class EdgeShape(msgspec.Struct, frozen=True):
@@ -119,7 +119,7 @@ class EdgeFrame(msgspec.Struct, frozen=True):
     """The channels of an edge at a moment.
 
     `sender` and `receiver` are queued buffers at either end, `credit` what the sender may send (null within
-    one task manager, where nobody asks for it), `size` the largest buffer that the sender may fill, in bytes.
+    one task manager, which has no credit), `size` the largest buffer that the sender may fill, in bytes.
     `barriers` are (place of the channel, where, checkpoint id) of each barrier that is in a channel; where is
     "sender", "wire" or "receiver". `blocked` are places of channels whose barrier has come while those of
     others have not.

@@ -57,7 +57,7 @@ _PLACES = 40
 """Bytes in the footer for the places of two blocks."""
 
 _MOST_BITS = 63
-"""Of a number of variable length, before its last byte."""
+"""Bits of a varint before its last byte."""
 
 _BLOCK = 32 << 10
 _HEADER = struct.Struct("<IHB")
