@@ -19,4 +19,4 @@ if ! "$python" setup.py --quiet build_ext --inplace --parallel 2 >compiling.log 
 fi
 echo "netstack: the tests of the core, compiled:"
 NETSTACK_TESTED=compiled "$python" -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile \
-    --no-loadscope-reorder tests/flowcontrol tests/buffers tests/netstack tests/integration/test_fidelity.py
+    --no-loadscope-reorder tests/flowcontrol tests/buffers tests/netstack tests/integration/comparison/test_fidelity.py

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 import trio
 
 from flowcontrol import Secret
-from integration.checkpoints import DirectoryStorage
+from integration.storage import DirectoryStorage
 from netstack import (
     Assignment,
     LaunchError,

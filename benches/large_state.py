@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from buffers import RecordBlock
-from integration.checkpoints import DirectoryStorage, find_checkpoint
-from integration.state import table_stores
+from integration.storage import DirectoryStorage, find_checkpoint, table_stores
 from netstack import (
     Edge,
     KeyedOperator,

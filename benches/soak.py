@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from buffers import RecordBlock
 from flowcontrol import POLICIES
-from integration.checkpoints import DirectoryStorage, find_checkpoint
+from integration.storage import DirectoryStorage, find_checkpoint
 from netstack import (
     AtTime,
     ClaimMode,

@@ -10,7 +10,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as in typing, whose import takes longer than all that is imported here
 if TYPE_CHECKING:
-    from .analysis.comparison import Comparison, compare
+    from .comparison.with_flink import Comparison, compare
     from .files.reading import load_result, load_scenario
     from .files.writing import write_whole
     from .flink.importing import Imported, import_scenario
@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Comparison": ".analysis.comparison",
+    "Comparison": ".comparison.with_flink",
     "Imported": ".flink.importing",
     "RowCodec": ".spark.rows",
     "SparkSource": ".spark.spark_source",
-    "compare": ".analysis.comparison",
+    "compare": ".comparison.with_flink",
     "import_scenario": ".flink.importing",
     "key_hash": ".spark.rows",
     "load_result": ".files.reading",

@@ -9,8 +9,8 @@ from typing import ParamSpec, TypeVar, Unpack
 import netstack
 from netstack import Result, RunOptions, Scenario
 
-from .state.stores import table_stores
 from .stopping import STOP
+from .storage.rocksdb import table_stores
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

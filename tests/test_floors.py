@@ -31,11 +31,13 @@ FLOORS = {
         "errors",
         "stopping",
         "extras",
-        "state",
+        "known_values",
+        "wording",
+        "storage",
         "emulating",
         "files",
-        "analysis",
-        "checkpoints",
+        "comparison",
+        "diagnosis",
         "spark",
         "runs",
         "sizing",
@@ -50,7 +52,16 @@ FLOORS = {
     ),
 }
 
-PUBLIC = {"flowcontrol", "buffers", "netstack", "integration", "integration.spark", "integration.state"}
+PUBLIC = {
+    "flowcontrol",
+    "buffers",
+    "netstack",
+    "integration",
+    "integration.checkpoints",
+    "integration.spark",
+    "integration.state",
+    "integration.storage",
+}
 """Packages that users import from: they name what lies within, and nobody within imports from them."""
 
 Graph = Mapping[str, set[str]]

@@ -16,7 +16,7 @@ from typing import Any
 import altair as alt
 from msgspec import UNSET
 
-from integration.state import table_stores
+from integration.storage import table_stores
 from netstack import (
     AtTime,
     ChangelogStorage,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from netstack import StorageError
 
-from ..checkpoints.directory import DirectoryStorage
-from ..checkpoints.inventory import take_inventory
 from ..errors import FileError
 from ..present.checkpoints import print_inventory
 from ..present.documents import present
+from ..storage.directory import DirectoryStorage
+from ..storage.inventory import take_inventory
 from .arguments import Flag
 from .exit_status import FAILED
 

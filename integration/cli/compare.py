@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 from netstack import InputError, Result, Scenario
 
-from ..analysis.comparison import Comparison
-from ..analysis.comparison import compare as compare_results
-from ..analysis.reference import runs_of
-from ..analysis.result_differences import differences
+from ..comparison.differences import differences
+from ..comparison.with_flink import Comparison, runs_of
+from ..comparison.with_flink import compare as compare_results
 from ..errors import FileError, UsageError
 from ..extras import require
 from ..files.reading import load_json, load_result

@@ -9,7 +9,7 @@ import msgspec
 
 from netstack import QuantityError, Result, Scenario, format_duration, parse_duration, to_json
 
-from ..analysis.window_figures import figures_of
+from ..comparison.window_figures import figures_of
 from ..demo import (
     ALIGNED,
     FLIGHTS_KEY,

@@ -11,10 +11,10 @@ from cyclopts import Parameter
 
 from netstack import Result, from_json, parse_duration
 
-from ..analysis.rules.diagnosis import Diagnosis
-from ..analysis.rules.diagnosis import diagnose as diagnosed
-from ..analysis.rules.observation import observations
-from ..analysis.trial import trials
+from ..diagnosis.diagnosis import Diagnosis
+from ..diagnosis.diagnosis import diagnose as diagnosed
+from ..diagnosis.observation import observations
+from ..diagnosis.trial import trials
 from ..errors import UsageError
 from ..files.reading import LARGEST_RESULT, NO_RESULT, load_result, one_line
 from ..present.diagnosis import print_diagnosis

@@ -22,7 +22,7 @@ from ..files.reading import one_line
 from ..files.writing import prepare_file
 from ..flink import Answers, Imported, Recorder, Recording, import_scenario
 from ..present.console import print_line, say
-from ..state.stores import table_stores
+from ..storage.rocksdb import table_stores
 from .access_options import ANYBODY, AccessOptions
 from .arguments import AllowCode, Flag, Several, Whole, problems_of
 from .flink_options import AS_READ, ReadingOptions, with_option_names, write_recording
@@ -98,7 +98,7 @@ def _check_policies(policies: Sequence[str]) -> None:
 
 @contextmanager
 def _ready(file: Path | None, seed: int | None, allow_code: bool) -> Iterator[Scenario]:
-    from ..lab.example import example
+    from ..lab.lab import example
 
     scenario = example() if file is None else load_runnable(file, seed, allow_code=allow_code)
     if file is None and seed is not None:

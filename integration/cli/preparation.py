@@ -37,7 +37,7 @@ from ..runs.scenario_runs import open_sources, reads_paths
 from .arguments import Flag
 
 if TYPE_CHECKING:
-    from ..checkpoints.directory import DirectoryStorage
+    from ..storage.directory import DirectoryStorage
 
 _DIRECTORY_KEY = f"flink.{OPTIONS['checkpoint_dir'].name}"
 
@@ -125,7 +125,7 @@ def _for_savepoints(scenario: Scenario, file: Path) -> FileLayout | None:
     """Where savepoints go if checkpoints stay in memory."""
     if not scenario.savepoints:
         return None
-    from ..checkpoints.directory import SavepointsInDirectories
+    from ..storage.directory import SavepointsInDirectories
 
     if scenario.config.savepoint_dir is None:
         nowhere = [number for number, each in enumerate(scenario.savepoints) if each.directory is None]
@@ -138,7 +138,7 @@ def _for_savepoints(scenario: Scenario, file: Path) -> FileLayout | None:
 
 def _own_directory(scenario: Scenario, file: Path, stack: ExitStack) -> DirectoryStorage:
     # Here, since few scenarios need what it takes a while to import.
-    from ..checkpoints.directory import DirectoryStorage
+    from ..storage.directory import DirectoryStorage
 
     directory = str(scenario.config.checkpoint_dir)
     try:
@@ -164,8 +164,8 @@ def requests_to(storage: FileLayout | None) -> Iterator[SavepointRequests | None
     if storage is None:
         yield None
         return
-    from ..checkpoints.directory import DirectoryStorage
-    from ..checkpoints.savepoint_requests import RequestFolder
+    from ..storage.directory import DirectoryStorage
+    from ..storage.savepoint_requests import RequestFolder
 
     if not (isinstance(storage, DirectoryStorage) and storage.is_local):
         yield None
@@ -189,7 +189,7 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
                 raise UsageError([f"netstack run: {option} is for --from-savepoint; give that too"])
         return None
     # Here, since few runs need what it takes a while to import.
-    from ..checkpoints.inventory import find_checkpoint
+    from ..storage.inventory import find_checkpoint
 
     try:
         initial = find_checkpoint(path)
@@ -200,14 +200,14 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
 
 def _is_one_of(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:
     """Whether it is a checkpoint of those in a directory."""
-    from ..checkpoints.directory import DirectoryStorage
+    from ..storage.directory import DirectoryStorage
 
     return isinstance(initial.storage, DirectoryStorage) and initial.storage.is_same_place(storage)
 
 
 def _lies_in(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:
     """Whether it is a checkpoint, or a savepoint, in a directory."""
-    from ..checkpoints.directory import DirectoryStorage
+    from ..storage.directory import DirectoryStorage
 
     if _is_one_of(initial, storage):
         return True

@@ -25,7 +25,6 @@ from netstack import (
     task_managers,
 )
 
-from ..analysis.wording import counted
 from ..emulating import emulate
 from ..errors import UsageError
 from ..extras import require
@@ -35,6 +34,7 @@ from ..present.console import PAGE, say, to_stderr
 from ..present.documents import present
 from ..present.progress import Report, progress
 from ..present.run import TracePrinter, print_result
+from ..wording import counted
 from .arguments import AllowCode, Flag, Whole, command_line
 from .exit_status import FAILED, failure_text
 from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to

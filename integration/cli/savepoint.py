@@ -35,7 +35,7 @@ def savepoint(
         format: canonical, which all state backends read, or native, which is faster for RocksDB.
     """
     # Here, since few commands need what it takes a while to import.
-    from ..checkpoints.savepoint_requests import RequestFolder
+    from ..storage.savepoint_requests import RequestFolder
 
     if stop and drain:
         raise UsageError(["netstack savepoint: --drain stops the job, too; give one of --stop and --drain"])

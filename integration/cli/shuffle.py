@@ -16,7 +16,6 @@ from cyclopts import Parameter
 
 from netstack import SourceError, split_assignment
 
-from ..analysis.wording import size
 from ..errors import OutputError, ShuffleError, ShuffleWarning, UsageError
 from ..extras import require
 from ..files.writing import require_place
@@ -38,6 +37,7 @@ from ..spark.shuffling.task_reports import shuffle_statistics
 from ..spark.spark_errors import is_from_spark, one_line
 from ..spark.task_notes import task_notes
 from ..spark.workers import send_packages, write_package
+from ..wording import size
 from .arguments import Flag, Settings, Several, Whole, require_some
 
 if TYPE_CHECKING:

@@ -50,8 +50,8 @@ import numpy as np
 
 from netstack import Machine
 
-from ..analysis.known_values import complete, highest, known, middle, quotient, total
 from ..errors import Note, Parameter
+from ..known_values import complete, highest, known, middle, quotient, total
 from .client import RestClient, number
 from .job import LOCAL_PATH, FlinkJob, FlinkVertex, host_of, is_local, runs_other_jobs
 from .options import EVERYWHERE, Overrides, of_vertex

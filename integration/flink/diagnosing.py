@@ -18,10 +18,10 @@ import msgspec
 
 from netstack import LinkConditions, VertexSteady
 
-from ..analysis.known_values import complete
-from ..analysis.rules.diagnosis import Diagnosis, diagnose
-from ..analysis.rules.observation import observation_of
+from ..diagnosis.diagnosis import Diagnosis, diagnose
+from ..diagnosis.observation import observation_of
 from ..errors import Note
+from ..known_values import complete
 from .client import Answers, RestClient, number
 from .fit_scenario import fit_scenario
 from .importing import Imported, check_shape, import_scenario, note_on_missing

@@ -24,8 +24,8 @@ from netstack import (
     with_options,
 )
 
-from ..analysis.known_values import highest, known, mean_of_known, middle
 from ..errors import FlinkRestError, Note, Parameter
+from ..known_values import highest, known, mean_of_known, middle
 from .cores import NOTHING_BURNS, Burning
 from .flows import ALIKE, JobFlows
 from .job import CHAIN, FlinkEdge, FlinkJob, FlinkVertex, runs_other_jobs

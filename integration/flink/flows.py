@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..analysis.known_values import complete, highest, middle, quotient
+from ..known_values import complete, highest, middle, quotient
 from .job import FlinkEdge, FlinkJob, FlinkVertex
 from .loads import LEAST_RECORDS
 from .sampling import ACCOUNT, Sample, Samples, SubtaskSamples, longer_per_s, passed_s

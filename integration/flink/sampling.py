@@ -29,8 +29,8 @@ from typing import Any
 
 from netstack import QuantityError, parse_flink_duration
 
-from ..analysis.known_values import complete, middle
 from ..errors import FlinkRestError
+from ..known_values import complete, middle
 from .client import RestClient, number
 from .job import FlinkJob, FlinkVertex, JobState, restarted
 

@@ -1,6 +1,6 @@
-"""The lab: a page on this machine on which one watches a job run, and changes it meanwhile.
+"""The lab: a page on this machine on which a user watches a job run, and changes it meanwhile.
 
-`side` runs a job piece by piece, `lab` one or two of them by the clock of the user, `channels` and `figures`
-look at what there is to see, `controls` says what may be changed, `messages` what goes to the page and what
-comes back, `server` serves all that; `page` is the page itself.
+`live_job` runs a job piece by piece, `lab` one or two of them at the pace of the user, `channels` shows their
+channels, `controls` defines the possible changes, `observed_flink` shows a running Flink beside them,
+`messages` are those between lab and page, `server` serves all of it; `page` is the page itself.
 """

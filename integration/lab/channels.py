@@ -1,4 +1,4 @@
-"""What the channels of a running job hold, edge by edge: queues, credit, sizes, barriers."""
+"""The channels of a running job, edge by edge: queues, credit, sizes, barriers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowcontrol import (
 )
 from netstack import Edge, Job, RemoteInputChannel, Scenario, consumers_of_producers
 
-from .page_messages import MOST_CHANNELS, EdgeFrame, EdgeShape
+from .messages import MOST_CHANNELS, EdgeFrame, EdgeShape
 
 _QUEUE_LENGTH, _BUFFER_SIZE = attrgetter("queue_length"), attrgetter("buffer_size")
 _QUEUED_BYTES = attrgetter("queued_bytes")
@@ -26,7 +26,7 @@ _DATA_BUFFERS, _STATE = attrgetter("data_buffers"), attrgetter("receiver.state")
 _CREDIT = attrgetter("credit.available")
 
 BARRIER_PLACES = ("sender", "wire", "receiver")
-"""Where a barrier of a channel may be."""
+"""Places of a barrier in a channel."""
 
 
 class Pair(NamedTuple):
@@ -37,7 +37,7 @@ class Pair(NamedTuple):
 
 
 def pairs_of(scenario: Scenario, edge: Edge) -> list[Pair]:
-    """Return the channels of an edge, producer by producer; consumers, if they are too many to be shown."""
+    """Return the channels of an edge, producer by producer; its consumers if there are too many channels."""
     producers, consumers = scenario.vertex(edge.source), scenario.vertex(edge.target)
     reached = consumers_of_producers(edge.ship, producers.parallelism, consumers.parallelism)
     if sum(map(len, reached)) > MOST_CHANNELS:
@@ -46,7 +46,7 @@ def pairs_of(scenario: Scenario, edge: Edge) -> list[Pair]:
 
 
 def edge_shape(scenario: Scenario, edge: Edge) -> EdgeShape:
-    """Return an edge as it is drawn."""
+    """Return the drawn shape of an edge."""
     names = [vertex.name for vertex in scenario.vertices]
     pairs = pairs_of(scenario, edge)
     summed = pairs[0].producer is None
@@ -55,16 +55,16 @@ def edge_shape(scenario: Scenario, edge: Edge) -> EdgeShape:
 
 
 class _Channel(NamedTuple):
-    """Both ends of a channel, and its place in what is shown of its edge."""
+    """Both ends of a channel, and its place among the shown channels of its edge."""
 
     queue: PipelinedSubpartition
     end: RemoteInputChannel | None
-    """None: it leads to a task in the same task manager, which reads the queue itself."""
+    """None: the consumer is in the same task manager and reads the queue itself."""
     place: int
 
 
 class EdgeView:
-    """Looks at the channels of an edge in the attempt of a job that runs, as often as wanted."""
+    """A view of the channels of an edge in the current attempt of a job."""
 
     def __init__(self, job: Job, number: int) -> None:
         assert job.attempt is not None
@@ -85,7 +85,7 @@ class EdgeView:
         self._queue_places = _Places(self._shown, [channel.place for channel in self._channels])
         self._end_places = _Places(self._shown, [place for place, _ in self._remote])
         self._places = {end.channel_id: place for place, end in self._remote}
-        self._unasked = list(self._remote)  # whose producers have not been asked for them yet
+        self._unasked = list(self._remote)  # without a known sender yet
         self._asked: list[tuple[int, ChannelSender]] = []
         self._senders: list[ChannelSender] = []
         self._sender_places = _Places(self._shown, [])
@@ -101,7 +101,7 @@ class EdgeView:
         reached = consumers_of_producers(edge.ship, producers, len(builder.subtasks[target]))
         for consumer, subtask in enumerate(builder.subtasks[target]):
             sources = [producer for producer, targets in enumerate(reached) if consumer in targets]
-            channels = getattr(subtask, "gates", ())[gate_number].channels  # as all have that read
+            channels = getattr(subtask, "gates", ())[gate_number].channels  # every reader has gates
             for producer, channel in zip(sources, channels, strict=True):
                 queue = builder.subpartition_of(channel.channel_id)
                 if queue is not None:
@@ -109,8 +109,8 @@ class EdgeView:
                     yield _Channel(queue, channel if isinstance(channel, RemoteInputChannel) else None, place)
 
     def look(self, *, barriers: bool) -> EdgeFrame:
-        """Return what the channels hold now; barriers are looked for if there may be some."""
-        # Thousands of channels, twenty times a second: so loops that are map's and zip's.
+        """Return the current state of the channels; with `barriers` search for barriers too."""
+        # Up to thousands of channels, twenty times a second: `map` and `zip` are fast.
         queued = list(map(len, self._queues))
         received = list(map(_QUEUE_LENGTH, self._ends))
         sender, receiver = self._queue_places.added(queued), self._end_places.added(received)
@@ -125,13 +125,13 @@ class EdgeView:
 
     @property
     def in_flight_bytes(self) -> int:
-        """Bytes that wait at producers and consumers."""
+        """Bytes queued at producers and consumers."""
         senders: int = sum(map(_QUEUED_BYTES, self._queues))
         receivers: int = sum(map(_QUEUED_BYTES, self._ends))
         return senders + receivers
 
     def _credit(self) -> list[int | None]:
-        """What senders may send, by place; None where nobody asks for credit, or has not asked yet."""
+        """Return the credit of senders by place; None for local channels, and before the first request."""
         unasked, self._unasked = self._unasked, []
         for place, end in unasked:
             sender = self._sender(end.channel_id)
@@ -150,7 +150,7 @@ class EdgeView:
         return next((sender for sender in senders if sender is not None), None)
 
     def _barriers(self, queued: Sequence[int], received: Sequence[int]) -> list[tuple[int, str, int]]:
-        """Return the barriers in the channels, at whose ends so many buffers and events are queued."""
+        """Return the barriers in the channels, given the numbers of buffers and events at both ends."""
         at_sender, on_wire, at_receiver = BARRIER_PLACES
         with_events = compress(self._channels, map(ne, queued, map(_DATA_BUFFERS, self._queues)))
         events = [
@@ -171,7 +171,7 @@ class EdgeView:
             and message.data_type in EVENT_TYPES
             and message.channel in self._places
         ]
-        # A checkpoint has thousands of barriers of one content, which is read once.
+        # The many barriers of a checkpoint have one content, which is decoded once.
         contents = {payload for *_, payload in events}
         checkpoints = {each: number for each in contents if (number := _checkpoint_of(each)) is not None}
         barriers = [(place, where, checkpoints[each]) for place, where, each in events if each in checkpoints]
@@ -179,7 +179,7 @@ class EdgeView:
 
 
 class _Places:
-    """Where values of channels stand among those that are `shown`: one at each place, or several added up."""
+    """Aggregation of values of channels by the place at which they are shown."""
 
     def __init__(self, shown: int, places: Sequence[int]) -> None:
         self._shown = shown
@@ -216,6 +216,6 @@ class _Places:
 
 
 def _checkpoint_of(payload: bytes) -> int | None:
-    """The checkpoint of a barrier; None: the event is another."""
+    """Return the checkpoint of a barrier; None for other events."""
     event = decode_event(memoryview(payload))
     return event.checkpoint_id if isinstance(event, CheckpointBarrier) else None

@@ -1,4 +1,4 @@
-"""What a user may change while a job runs: from the settings of now to controls, and back to changes."""
+"""Settings that a user may change while a job runs: controls, and the changes that they make."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from netstack import (
 )
 
 from ..errors import UsageError
-from .page_messages import Change, Control
+from .messages import Change, Control
 
 POLICY, SERVICE, SKEW, RATE = "policy", "service", "service_skew", "rate"
-"""Keys of controls that are no options of Flink's."""
+"""Keys of controls that are not Flink options."""
 
 _SWITCHES = {"debloat_enabled": "Buffer debloating", "unaligned_enabled": "Unaligned checkpoints"}
 _DURATIONS = {
@@ -34,21 +34,21 @@ _DURATIONS = {
     "aligned_checkpoint_timeout_s": ("Aligned checkpoint timeout", 0.0, 10.0),
     "checkpoint_timeout_s": ("Checkpoint timeout", 0.1, 600.0),
 }
-"""Label, least and most of the sliders; a user may type more."""
+"""Label, minimum and maximum of the sliders; a user may type larger values."""
 
 _LEAST_SERVICE_S, _MOST_SERVICE_S = 0.0, 0.1
 _MOST_RATE = 100_000.0
 
 
 def scenario_now(scenario: Scenario) -> Scenario:
-    """Return what the job is behind all changes of a scenario."""
+    """Return a scenario with all of its changes applied."""
     return reduce(changed, scenario.changes, scenario)
 
 
 def policies_of(scenario: Scenario, offered: Iterable[str] = ()) -> list[str]:
-    """Return the debloating policies to choose from: all there are, those offered, and the job's own.
+    """Return the debloating policies to choose from: all built-in ones, those offered, and the job's own.
 
-    A page alone names no code: what is not among these is refused.
+    Other policies are refused, so that a page cannot name code to import.
     """
     settings = [setting for change in scenario.changes for setting in change.settings]
     named = [str(value) for field, value in settings if field == "debloat_policy"]
@@ -57,7 +57,7 @@ def policies_of(scenario: Scenario, offered: Iterable[str] = ()) -> list[str]:
 
 
 def controls_of(scenario: Scenario, policies: Sequence[str]) -> list[Control]:
-    """Return what may be changed of a job, with the values that hold behind all its changes."""
+    """Return the controls of a job, with their values after all its changes."""
     now = scenario_now(scenario)
     controls = list(_of_job(now.config, policies))
     for vertex in now.vertices:
@@ -103,10 +103,10 @@ def _numbers(values: tuple[float, ...]) -> str:
 
 
 def change_of(wanted: Change, policies: Sequence[str]) -> ScheduledChange:
-    """Return what a page wants to be changed, without its time; a policy is one of `policies`.
+    """Return the change that a page requests, without its time; a policy has to be one of `policies`.
 
     Raises:
-        UsageError: there is no such control, or the value is none for it.
+        UsageError: there is no such control, or the value is invalid.
     """
     try:
         if wanted.key == POLICY:

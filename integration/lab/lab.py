@@ -1,11 +1,11 @@
-"""One or two runs of a job by the clock of a user: at a pace, step by step, back to a moment, side by side.
+"""One or two runs of a job under the control of a user: pace, steps, back to a moment, side by side.
 
 ::
 
     a  ------o---------------------->          fork at o: b is run up to o, then both go on together
     b        o-- change ------------>
 
-    a  ----------------- back ----->           a run from the beginning up to the moment takes its place
+    a  ----------------- back ----->           replaced by a run from the beginning up to the moment
                <--------/
 """
 
@@ -24,15 +24,16 @@ from netstack import (
     Scenario,
     SubtaskName,
     TableStores,
+    read_scenario,
     scenario_toml,
 )
 
 from ..errors import UsageError
+from ..present.graph import laid_out
 from .channels import edge_shape
 from .controls import change_of, controls_of, policies_of
-from .drawing import task_manager_links, vertex_shapes
 from .live_job import LiveJob
-from .page_messages import (
+from .messages import (
     Answer,
     Back,
     Change,
@@ -50,27 +51,46 @@ from .page_messages import (
     Side,
     Step,
     TakeCheckpoint,
+    VertexShape,
 )
 
 LEAST_PACE, MOST_PACE = 1 / 1000, 1000.0
 """Emulated seconds a second."""
 
 _LONGEST_PAUSE_S = 0.25
-"""Of time on the wall that was not used, no more than this is made up for."""
+"""Longest wall-clock time without a turn that the emulation makes up for."""
 
 _NEAR_S = 1.0
-"""A side that lags by no more emulated seconds than this is where its user is, and can be acted on."""
+"""Lag in emulated seconds up to which a side counts as up to date and can be changed."""
+
+_WIDTH, _HEIGHT = 160.0, 60.0
+"""Size of a vertex in the layout; only the proportions matter."""
+
+_EXAMPLE = {
+    "name": "lab",
+    "duration": "1 h",
+    "flink": {"execution.checkpointing.interval": "5 s"},
+    "vertices": [
+        {"name": "source", "parallelism": 4, "source": {"record_bytes": 200, "rate": [3000]}},
+        {"name": "map", "parallelism": 4, "service": "100 us"},
+        {"name": "sink", "parallelism": 4, "service": "400 us"},
+    ],
+    "edges": [
+        {"from": "source", "to": "map", "ship": "rebalance"},
+        {"from": "map", "to": "sink", "ship": "hash"},
+    ],
+}
 
 
 class Lab:
-    """A job under the eyes of a user; `version` goes up whenever a page has to be told all anew.
+    """A job that a user watches; `version` increases whenever a page needs a new `Hello`.
 
-    It is run as fast as possible up to `begin_s` emulated seconds, where its user comes in. `policies` are
-    offered to debloat by, beside those that there are. `asked_s` is the duration of a copied scenario, until
-    more has been run; by default it is that of `scenario`.
+    The job runs as fast as possible up to `begin_s` emulated seconds. `policies` are debloating policies to
+    choose from beside the built-in ones. `asked_s` is the least duration of a copied scenario; by default it
+    is that of `scenario`.
 
     Raises:
-        UsageError: the scenario makes no sense.
+        UsageError: the scenario is invalid.
         InsufficientBuffers: the network memory is too small for the job.
     """
 
@@ -90,7 +110,7 @@ class Lab:
         self._asked_s = scenario.duration_s if asked_s is None else asked_s
         self._policies = policies_of(scenario, policies)
         self._tables = tables
-        self._now = begin_s  # where the sides are, or are to come
+        self._now = begin_s  # the moment of all sides, once they have caught up
         self._stops_at = math.inf
         self._seen_at = perf_counter()
         self._speeds: list[tuple[float, float]] = []
@@ -103,12 +123,12 @@ class Lab:
 
     @property
     def now(self) -> float:
-        """The moment that is shown, in emulated seconds."""
+        """The current moment, in emulated seconds."""
         return self._now
 
     @property
     def stands(self) -> bool:
-        """Whether nothing happens until the user wants something."""
+        """Whether the lab waits for the user."""
         return not self._behind and (self.paused or all(side.over for side in self._sides))
 
     @property
@@ -116,9 +136,9 @@ class Lab:
         return [side for side in self._sides if not side.over and side.now < self._now]
 
     def turn(self, budget_s: float) -> bool:
-        """Run on for at most so long in processor time, as far as the pace allows.
+        """Run for at most `budget_s` of processor time, as far as the pace allows.
 
-        Returns whether more could be run at once: the pace is not kept, or there is none.
+        Returns whether there is more to run at once: the lab is behind its pace, or has none.
         """
         began = perf_counter()
         deadline, behind = process_time() + budget_s, self._behind
@@ -134,7 +154,7 @@ class Lab:
         if goal == math.inf:
             goal = self._as_fast_as_possible(deadline)
         in_time = [side.advance(goal, deadline) for side in self._sides]
-        # A side that has not come so far is behind, and the others wait for it.
+        # The others wait for a side that has not reached it.
         self._now = min(goal, max(side.now for side in self._sides))
         if all(in_time) and self._now >= self._stops_at:
             self.paused, self._stops_at = True, math.inf
@@ -142,7 +162,7 @@ class Lab:
         return not all(in_time) or self.pace is None
 
     def _as_fast_as_possible(self, deadline: float) -> float:
-        """Let the first side run that can, and return how far it has come: so far the others follow."""
+        """Run the first unfinished side, and return its moment, up to which the others follow."""
         leader = next(side for side in self._sides if not side.over)
         began = process_time()
         leader.advance(math.inf, began + (deadline - began) / len(self._sides))
@@ -155,14 +175,14 @@ class Lab:
 
     @property
     def speed(self) -> float | None:
-        """Emulated seconds a second, over the last second; None: it stands."""
+        """Emulated seconds a second, over the last second; None: paused."""
         if self.stands or len(self._speeds) < 2:
             return None
         (first, before), (last, after) = self._speeds[0], self._speeds[-1]
         return (after - before) / (last - first) if last > first else None
 
     def frames(self) -> list[Frame]:
-        """Return what there is to see at this moment, side by side."""
+        """Return the current frame of each side."""
         return [side.frame(self._state(side), self.speed) for side in self._sides]
 
     def _state(self, side: LiveJob) -> str:
@@ -171,7 +191,7 @@ class Lab:
         return "paused" if self.paused else "running"
 
     def hello(self) -> Hello:
-        """Return the job and all that is behind it."""
+        """Return the job and its history."""
         scenario = self._base
         return Hello(
             name=scenario.name,
@@ -187,10 +207,10 @@ class Lab:
         )
 
     def handle(self, request: Request) -> Answer | None:
-        """Do what a page asks for; returns what only that page is to be told.
+        """Carry out a request of a page; return the answer for that page alone.
 
         Raises:
-            UsageError: it cannot be done; nothing has changed.
+            UsageError: the request is impossible; nothing has changed.
         """
         match request:
             case Pace(value=value):
@@ -217,7 +237,7 @@ class Lab:
         return None
 
     def _act(self, request: Change | Kill | Cut | TakeCheckpoint) -> None:
-        """Do what is done to the job of one side."""
+        """Carry out a request for the job of one side."""
         side = self._side(request.side)
         if self._state(side) == "behind":
             raise UsageError(["this side is not there yet; wait until it has come to this moment"])
@@ -270,7 +290,7 @@ class Lab:
         self._now = t
 
     def _until(self, scenario: Scenario, t: float) -> Scenario:
-        """A scenario without what a user has done from a moment on."""
+        """Return a scenario without the user's actions from a moment on."""
         base = self._base
         faults = scenario.faults[len(base.faults) :]
         asked = [at for at in scenario.manual_checkpoints_s[len(base.manual_checkpoints_s) :] if at < t]
@@ -306,5 +326,40 @@ class Lab:
         return scenario_toml(replace(scenario, duration_s=duration_s), [comment])
 
     def close(self) -> None:
-        """Take everything back."""
+        """Close all runs."""
         self._replace([])
+
+
+def vertex_shapes(scenario: Scenario) -> list[VertexShape]:
+    """Return the vertices in their order, with their centres in the layered graph, from 0 to 1."""
+    heights = {vertex.name: _HEIGHT for vertex in scenario.topological_order()}
+    arcs = [(edge.source, edge.target, edge.ship) for edge in scenario.edges]
+    layout = laid_out(_WIDTH, heights, arcs)
+    shapes = []
+    for vertex in scenario.vertices:
+        box = layout.boxes[vertex.name]
+        shapes.append(
+            VertexShape(
+                name=vertex.name,
+                parallelism=vertex.parallelism,
+                source=vertex.source is not None,
+                x=(box.left + box.right) / 2 / layout.width,
+                y=(box.top + box.bottom) / 2 / layout.height,
+                task_managers=[vertex.manager_of(subtask) for subtask in range(vertex.parallelism)],
+            )
+        )
+    return shapes
+
+
+def task_manager_links(scenario: Scenario) -> list[tuple[str, str]]:
+    """Return the pairs of task managers between which data flows: producer's, consumer's."""
+    ends = (pair for edge in scenario.edges for pair in scenario.channel_ends(edge))
+    return list(dict.fromkeys((one, other) for one, other in ends if one != other))
+
+
+def example() -> Scenario:
+    """Return the job of a lab without a scenario: back-pressured, so that there is something to see.
+
+    Its sinks take 2,500 records a second each, and its sources emit 3,000.
+    """
+    return read_scenario(_EXAMPLE)

@@ -1,17 +1,20 @@
 """A job that is run piece by piece, watched and changed meanwhile.
 
-Whatever a user does becomes part of the scenario, with its time. So a job can be run again from its start,
-to go back to a moment, to have a second one beside it, or from a file, with the same numbers to the bit.
+Each action of a user becomes part of the scenario, with its time. So the job can run again from its start, to
+go back to a moment, as a second side, or from a file, with bitwise equal numbers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import accumulate
+from math import isnan
 from time import process_time
 
 import msgspec
+import numpy as np
 
 from netstack import (
     Agenda,
@@ -23,29 +26,34 @@ from netstack import (
     Scenario,
     ScheduledChange,
     Steady,
+    SubtaskSample,
     TableStores,
 )
 
 from ..errors import UsageError
 from .channels import EdgeView
-from .live_figures import Figures, checkpoint_row
-from .page_messages import CheckpointRow, Control, Frame, History, Incident, PendingRow, Row, Side
+from .messages import CheckpointRow, Control, Frame, History, Incident, PendingRow, Row, Shares, Side
 
 STEP_S = 0.001
-"""What a user does happens at a whole multiple of this, in emulated seconds."""
+"""Actions of a user happen at multiples of this, in emulated seconds."""
 
 _ENTRIES = 200
-"""How many entries of the agenda run before the clock is looked at."""
+"""Entries of the agenda between two readings of the clock."""
+
+
+Times = tuple[float, float, float]
+"""Busy, idle and back-pressured time of a subtask so far, in seconds."""
+
+_NOTHING: Shares = (0.0, 0.0, 0.0)
 
 
 class LiveJob:
-    """One run of `scenario` from its beginning, of which `now` seconds are over.
+    """One run of `scenario` from its beginning, at `now` emulated seconds.
 
-    `rows`, `checkpoints` and `incidents` are what has come of it so far; nothing is ever taken from them.
-    It has to be closed.
+    `rows`, `checkpoints` and `incidents` are its history, to which it only appends. Call `close` at the end.
 
     Raises:
-        UsageError: the scenario makes no sense.
+        UsageError: the scenario is invalid.
         InsufficientBuffers: the network memory is too small for the job.
     """
 
@@ -64,7 +72,7 @@ class LiveJob:
         self._closed = False
         self._seen_checkpoints = 0
         self._seen_faults = 0
-        self._done_at = 0.0  # the last moment that a user has chosen
+        self._done_at = 0.0  # the moment of the last action of a user
         try:
             self._job.begin()
         except BaseException:
@@ -73,23 +81,23 @@ class LiveJob:
 
     @property
     def scenario(self) -> Scenario:
-        """What is run, with all that was done to it."""
+        """The scenario with all actions of the user."""
         return self._job.scenario
 
     @property
     def failure(self) -> str | None:
-        """Why the job has failed for good; None: it has not."""
+        """The reason of a final failure of the job; None: it has not failed."""
         return self._job.failure
 
     @property
     def changed_at(self) -> float:
-        """When a user has changed something last, or let it go wrong; 0: never."""
+        """Time of the last change or fault; 0: none."""
         scenario = self.scenario
         faults = [fault.when.time_s for fault in scenario.faults if isinstance(fault.when, AtTime)]
         return max([0.0, *(change.at_s for change in scenario.changes), *faults])
 
     def steady(self, from_s: float) -> Steady:
-        """Return what the run comes to from a moment on, as results have it of their windows."""
+        """Return the figures of the run from a moment on, like those of a result's window."""
         return self._job.steady(from_s, self.now)
 
     @property
@@ -99,11 +107,11 @@ class LiveJob:
 
     @property
     def next_s(self) -> float:
-        """When something happens next; infinity: never."""
+        """Time of the next event; infinity: none."""
         return math.inf if self.over else self._agenda.next_s
 
     def advance(self, until: float, deadline: float = math.inf) -> bool:
-        """Run up to a moment, or until `process_time` shows `deadline`; returns whether it has come there."""
+        """Run up to a moment, or until `process_time` reaches `deadline`; return whether it got there."""
         agenda = self._agenda
         while not self.over and agenda.next_s <= until:
             agenda.run_until(until, _ENTRIES)
@@ -116,26 +124,26 @@ class LiveJob:
         return True
 
     def change(self, change: ScheduledChange) -> None:
-        """Change settings or a vertex from now on, whatever time the change says.
+        """Change settings or a vertex from now on; the time in `change` is ignored.
 
         Raises:
-            UsageError: that is not possible.
+            UsageError: the change is invalid, or the run is over.
         """
         at = self._moment()
         scenario = self.scenario
         self._plan(replace(scenario, changes=(*scenario.changes, replace(change, at_s=at))))
 
     def add_fault(self, fault: KillSubtask | KillTaskManager | CutLink) -> None:
-        """Let something go wrong now, whenever the fault says.
+        """Inject a fault now; its own time is ignored.
 
         Raises:
-            UsageError: that is not possible.
+            UsageError: the fault is invalid, or the run is over.
         """
         scenario, when = self.scenario, AtTime(self._moment())
         self._plan(replace(scenario, faults=(*scenario.faults, replace(fault, when=when))))
 
     def take_checkpoint(self) -> None:
-        """Ask for a checkpoint now.
+        """Trigger a checkpoint now.
 
         Raises:
             UsageError: the run is over.
@@ -144,7 +152,7 @@ class LiveJob:
         self._plan(replace(scenario, manual_checkpoints_s=(*scenario.manual_checkpoints_s, self._moment())))
 
     def _moment(self) -> float:
-        """The next moment at which nothing has happened yet and nothing else was planned by a user."""
+        """Return the next moment without events and without other actions of the user."""
         scenario = self.scenario
         taken = {*scenario.manual_checkpoints_s, *(savepoint.at_s for savepoint in scenario.savepoints)}
         step = math.floor(max(self.now, self._agenda.now, self._done_at) / STEP_S + 1e-6) + 1
@@ -168,7 +176,7 @@ class LiveJob:
             self.incidents.append(Incident(self.side, at, text))
 
     def new_checkpoints(self) -> Sequence[CheckpointRow]:
-        """Return the checkpoints that have ended since this was asked last."""
+        """Return the checkpoints that have ended since the last call."""
         known = len(self._job.recorder.checkpoints)
         first = min(self._seen_checkpoints, known)  # a full table drops every other one
         new = [checkpoint_row(self.side, self._job, place) for place in range(first, known)]
@@ -177,7 +185,7 @@ class LiveJob:
         return new
 
     def _note_faults(self) -> None:
-        """Put faults that have fired among the incidents; of what is killed the trace has told."""
+        """Append injected faults to the incidents; the trace reports kills."""
         fired = self._job.faults.fired
         for fault in fired[self._seen_faults :]:
             if fault.kind not in (KillSubtask.kind, KillTaskManager.kind):
@@ -185,7 +193,7 @@ class LiveJob:
         self._seen_faults = len(fired)
 
     def frame(self, state: str, speed: float | None) -> Frame:
-        """Return all that moves, as it is now; `state` is what is to be said of a job that works."""
+        """Return the current frame; `state` is that of a job that runs normally."""
         self._note_faults()
         text = ""
         if self.over:
@@ -204,7 +212,7 @@ class LiveJob:
         return Frame(self.side, self.now, state, text, speed, shares, edges, pending)
 
     def history(self, controls: list[Control]) -> History:
-        """Return what is behind it."""
+        """Return the history of the run."""
         self.new_checkpoints()
         self._note_faults()
         return History(self.side, self.now, self.rows, self.checkpoints, self.incidents, controls)
@@ -224,15 +232,115 @@ class LiveJob:
         self.new_checkpoints()
 
     def rename(self, side: Side) -> None:
-        """Let it be another side, with all that is behind it."""
+        """Change the side of the run and of its history."""
         self.side = side
         self.rows = [msgspec.structs.replace(row, side=side) for row in self.rows]
         self.checkpoints = [msgspec.structs.replace(row, side=side) for row in self.checkpoints]
         self.incidents = [msgspec.structs.replace(row, side=side) for row in self.incidents]
 
     def close(self) -> None:
-        """Take everything back."""
+        """Release the job; a second call does nothing."""
         if not self._closed:
             self._closed = True
             self._job.release()
-            self._agenda.clear()  # of tasks that have not begun
+            self._agenda.clear()  # tasks that have not started
+
+
+class Figures:
+    """Figures of the subtasks of a job between two calls."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._parallelisms = [vertex.parallelism for vertex in job.scenario.vertices]
+        self._ends = list(accumulate(self._parallelisms))
+        self._sources = [vertex.source is not None for vertex in job.scenario.vertices]
+        self._before: Sequence[Times] = ()
+        self._attempt: object = None
+        self._row_before: Sequence[SubtaskSample] = ()
+        self._row_attempt: object = None
+        self._row_at = 0.0
+
+    def shares(self) -> list[list[Shares]]:
+        """Return the shares of each subtask's time since the last call: busy, idle, back-pressured."""
+        attempt = self._job.attempt
+        times = [] if attempt is None else attempt.times()
+        before = self._before if attempt is self._attempt else []
+        self._before, self._attempt = times, attempt
+        if not times:
+            return [[_NOTHING] * count for count in self._parallelisms]
+        pairs = zip(times, before or [(0.0, 0.0, 0.0)] * len(times), strict=True)
+        return self._by_vertex([_shares(now, then) for now, then in pairs])
+
+    def row(self, side: Side, now: float, in_flight_bytes: Sequence[float]) -> Row | None:
+        """Return the row of a sample of the job; None for the first sample of an attempt."""
+        attempt, samples = self._job.attempt, self._job.latest
+        before = self._row_before if attempt is self._row_attempt and self._row_before else []
+        since, self._row_at = now - self._row_at, now
+        self._row_before, self._row_attempt = samples, attempt
+        if not samples or not before or since <= 0:
+            return None
+        pairs = zip(map(_times, samples), map(_times, before), strict=True)
+        shares = self._by_vertex([_shares(*pair) for pair in pairs])
+        rates, sizes, times = [], [], []
+        for source, end, count in zip(self._sources, self._ends, self._parallelisms, strict=True):
+            mine = range(end - count, end)
+            field = "records_out" if source else "records_in"
+            records = sum(getattr(samples[n], field) - getattr(before[n], field) for n in mine)
+            rates.append(records / since)
+            sizes.append(min(_known(samples[n].debloated_buffer_size for n in mine), default=None))
+            longest_ms = max(_known(samples[n].estimated_time_to_consume_ms for n in mine), default=None)
+            times.append(None if longest_ms is None else longest_ms / 1e3)
+        busy, idle, backpressured = ([_mean(vertex, place) for vertex in shares] for place in range(3))
+        return Row(side, now, busy, idle, backpressured, rates, sizes, times, list(in_flight_bytes))
+
+    def _by_vertex(self, values: Sequence[Shares]) -> list[list[Shares]]:
+        ends = zip(self._ends, self._parallelisms, strict=True)
+        return [list(values[end - count : end]) for end, count in ends]
+
+
+def _times(sample: SubtaskSample) -> Times:
+    return sample.busy_s, sample.idle_s, sample.backpressured_s
+
+
+def _shares(now: Times, then: Times) -> Shares:
+    busy, idle, backpressured = (max(0.0, later - earlier) for later, earlier in zip(now, then, strict=True))
+    total = busy + idle + backpressured
+    if total <= 0:
+        return _NOTHING
+    return round(busy / total, 4), round(idle / total, 4), round(backpressured / total, 4)
+
+
+def _mean(shares: Sequence[Shares], place: int) -> float | None:
+    return round(sum(each[place] for each in shares) / len(shares), 4)
+
+
+def _known(values: Iterable[float]) -> list[float]:
+    return [value for value in values if not isnan(value)]
+
+
+def checkpoint_row(side: Side, job: Job, place: int) -> CheckpointRow:
+    """Return the row of a checkpoint, by its place in the job's recorder."""
+    recorder = job.recorder
+    head = recorder.checkpoints[place]
+    parts = [recorder.parts_of(number) for number in range(len(job.scenario.vertices))]
+
+    def longest(field: str) -> float | None:
+        values = np.concatenate([of_vertex[field][place] for of_vertex in parts])
+        return None if np.isnan(values).all() else float(np.nanmax(values))
+
+    persisted = np.concatenate([of_vertex["alignment_persisted_bytes"][place] for of_vertex in parts])
+    return CheckpointRow(
+        side=side,
+        id=head.checkpoint_id,
+        t=head.triggered_at,
+        status=head.status,
+        kind=head.checkpoint_type,
+        end_to_end_s=head.duration_s,
+        start_delay_s=longest("start_delay_s"),
+        alignment_s=longest("alignment_s"),
+        sync_s=longest("sync_s"),
+        async_s=longest("async_s"),
+        state_bytes=head.state_bytes,
+        in_flight_bytes=int(np.nansum(persisted)),
+        failure=head.failure,
+    )

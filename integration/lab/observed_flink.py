@@ -1,48 +1,61 @@
-"""A running Flink beside the lab: its job is read, shown as it is now, and read again when it has changed.
+"""A running Flink beside the lab: its job is read, polled, and read again after a change.
 
 ::
 
     reading --> a lab with the job --> a look every few seconds --> reading, when the user wants that
        |                                  |
-       problem, until the user            the cluster is away, the job waits: the last figures stay,
-       wants to read again                with their age; it is gone: so do they, for good
+       problem, until the user            the last figures stay, with their age, while the cluster is
+       wants to read again                unreachable, the job waits, or another job has replaced it
 
-Whatever asks the cluster does so in a thread, as it waits for answers; the lab goes on meanwhile.
+Requests to the cluster run in threads, so the lab continues meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
 from time import monotonic
 
 import trio
 
-from netstack import InputError, Scenario
+from netstack import CheckpointResult, InputError, Scenario, Steady, VertexSteady
 
 from ..errors import FlinkRestError, JobWentError, NotRunningError, UsageError
 from ..flink import Imported, JobWatch, Measured
-from .flink_figures import checkpoint_of, job_figures
-from .flink_messages import FlinkFrame, FlinkJobShape, FlinkState, JobFigures, Predicted, Reading
+from ..known_values import complete, highest, lowest
 from .live_job import LiveJob
+from .messages import (
+    FlinkCheckpoint,
+    FlinkFrame,
+    FlinkJobShape,
+    FlinkState,
+    JobFigures,
+    Predicted,
+    Reading,
+    VertexFigures,
+)
 
 EVERY_S = 3.0
-"""Between two looks; each of them may take as long again of a large job."""
+"""Seconds between two looks; a look at a large job may take as long again."""
 
 Watching = Callable[[float, float], None]
 
 Read = Callable[[bool, Watching], Imported]
-"""Reads the job that was named, or with True the one that runs by now; tells of the progress."""
+"""Reads the named job, or with True the job that runs now; reports progress."""
 
 Look = Callable[[Imported], JobWatch | None]
-"""Begins to look at a job that was read; None: it is a recording, which does not go on."""
+"""Starts to poll a job that was read; None: it is a recording."""
+
+
+_Values = Sequence[float | None]
 
 
 class ObservedFlink:
-    """What is known of the job in Flink.
+    """The job in Flink, as last read.
 
-    `read` and `look` are called in threads; `show` is told of each job that was read, and raises a
-    ScenarioError where none can be run. `wanted` says whether somebody looks on: else nothing is asked.
-    `problems_of` returns the lines of an error.
+    `read` and `look` are called in threads; `show` receives each job that was read, and raises InputError if
+    it cannot be emulated. While `wanted` returns False, there are no requests. `problems_of` returns the
+    lines of an error.
     """
 
     def __init__(
@@ -57,7 +70,7 @@ class ObservedFlink:
         problems_of: Callable[[InputError], Sequence[str]] = lambda error: error.problems,
     ) -> None:
         self.reading: Reading | None = Reading(url)
-        """How far that is; None: the job has been read."""
+        """Progress of reading; None: the job has been read."""
         self._url = url
         self._read_job, self._look_at, self._show, self._is_wanted = read, look, show, wanted
         self._every_s = every_s
@@ -70,7 +83,7 @@ class ObservedFlink:
         self._shown_at = 0.0
 
     async def run(self) -> None:
-        """Read the job and look at it, until cancelled."""
+        """Read the job and poll it, until cancelled."""
         other = False
         while True:
             self._again = trio.Event()
@@ -82,10 +95,10 @@ class ObservedFlink:
             other = self._state == "gone"
 
     def read_again(self) -> None:
-        """Read the job anew.
+        """Read the job again.
 
         Raises:
-            UsageError: that is being done.
+            UsageError: the job is being read.
         """
         if self.reading is not None and self.reading.problem is None:
             raise UsageError(["the job is being read already"])
@@ -93,7 +106,7 @@ class ObservedFlink:
         self._again.set()
 
     async def _read(self, other: bool) -> Imported | None:
-        """The job; None: it cannot be read, and the page is told why."""
+        """Return the job; None: reading failed, and `reading` or the frame has the reason."""
         self.reading = Reading(self._url)
         try:
             imported = await trio.to_thread.run_sync(
@@ -109,7 +122,7 @@ class ObservedFlink:
         return imported
 
     def _not_read(self, problem: str) -> None:
-        """Tell the page; it goes on with what was read before, if there is any."""
+        """Report a failed reading; an earlier reading stays."""
         if self._imported is None:
             self.reading = Reading(self._url, problem=problem)
         else:
@@ -119,7 +132,7 @@ class ObservedFlink:
         self.reading = Reading(self._url, done_s, total_s)
 
     async def _watch(self, imported: Imported) -> None:
-        """Look until the job is to be read again."""
+        """Poll the job until it has to be read again."""
         watch = self._look_at(imported)
         if watch is None:
             self._state = "recorded"
@@ -145,7 +158,7 @@ class ObservedFlink:
 
     @property
     def shape(self) -> FlinkJobShape | None:
-        """Which job was read; None: none yet."""
+        """The job that was read; None: none yet."""
         if self._imported is None:
             return None
         shown = self._imported.measured
@@ -153,7 +166,7 @@ class ObservedFlink:
         return FlinkJobShape(shown.url, shown.job, shown.job_name, shown.flink, notes)
 
     def frame(self, sides: list[LiveJob]) -> FlinkFrame | None:
-        """Return what Flink shows beside what some runs of its job do; None: no job was read yet."""
+        """Return the figures of Flink beside those of some runs of its job; None: no job was read yet."""
         if self._imported is None or self._shown is None or self.reading is not None:
             return None
         scenario, shown = self._imported.scenario, self._shown
@@ -168,12 +181,82 @@ class ObservedFlink:
 
 
 def predicted_of(side: LiveJob, imported: Scenario) -> JobFigures | None:
-    """Return what a run does over as long as the imported job would be measured, at most.
+    """Return the figures of a run over at most the window in which the imported job would be measured.
 
-    That begins behind the warm-up, and behind what a user has changed last; None: nothing is behind these.
+    They begin after the warm-up and after the last change of the user; None: that is not over.
     """
     begin, end = imported.windows[0]
     from_s = max(begin, side.changed_at, side.now - (end - begin))
     if from_s >= side.now:
         return None
     return job_figures(imported, side.steady(from_s), side.now - from_s)
+
+
+def job_figures(scenario: Scenario, steady: Steady, over_s: float | None) -> JobFigures:
+    """Return the figures of a window, with vertices in the order of the scenario."""
+    by_name = {vertex.name: vertex for vertex in steady.vertices}
+    return JobFigures(
+        vertices=[_vertex(scenario, by_name[vertex.name]) for vertex in scenario.vertices],
+        over_s=over_s,
+        checkpoints=steady.checkpoints,
+        end_to_end_s=_seconds(steady.end_to_end_ms),
+        end_to_end_least_s=_seconds(steady.end_to_end_ms_min),
+        end_to_end_most_s=_seconds(steady.end_to_end_ms_max),
+        in_flight_bytes=steady.persisted_bytes,
+    )
+
+
+def _vertex(scenario: Scenario, shown: VertexSteady) -> VertexFigures:
+    """Return the figures of a vertex; those of inputs only if it has inputs, likewise outputs."""
+    reads = any(edge.target == shown.name for edge in scenario.edges)
+    writes = any(edge.source == shown.name for edge in scenario.edges)
+    records = shown.records_in_per_s if reads else shown.records_out_per_s
+    busy, backpressured, idle = (
+        _of_all(fmean, values)
+        for values in (shown.busy_ms_per_s, shown.backpressured_ms_per_s, shown.idle_ms_per_s)
+    )
+    return VertexFigures(
+        busy=_share(busy),
+        backpressured=_share(backpressured),
+        idle=_share(idle),
+        records_per_s=_of_all(sum, records),
+        in_pool=_of_all(fmean, shown.inPoolUsage) if reads else None,
+        out_pool=_of_all(fmean, shown.outPoolUsage) if writes else None,
+        input_queue=_of_all(fmean, shown.inputQueueLength) if reads else None,
+        output_queue=_of_all(fmean, shown.outputQueueLength) if writes else None,
+        buffer_bytes=lowest(shown.debloatedBufferSize) if reads else None,
+        time_to_consume_s=_seconds(highest(shown.estimatedTimeToConsumeBuffersMs)) if reads else None,
+        start_delay_s=_seconds(shown.start_delay_ms_mean_subtask),
+        alignment_s=_seconds(shown.alignment_ms_max_subtask) if reads else None,
+    )
+
+
+def checkpoint_of(checkpoint: CheckpointResult) -> FlinkCheckpoint:
+    """Return the page's entry of a checkpoint."""
+    return FlinkCheckpoint(
+        id=checkpoint.id,
+        t=checkpoint.t,
+        kind=checkpoint.checkpoint_type,
+        end_to_end_s=_seconds(checkpoint.duration_ms),
+        start_delay_s=_longest(vertex.start_delay_ms for vertex in checkpoint.vertices),
+        alignment_s=_longest(vertex.alignment_ms for vertex in checkpoint.vertices),
+        in_flight_bytes=checkpoint.persisted_bytes,
+    )
+
+
+def _of_all(combined: Callable[[list[float]], float], values: _Values) -> float | None:
+    """Return a figure over all subtasks; None if one is unknown, since a partial sum would mislead."""
+    told = complete(values)
+    return None if told is None else combined(told)
+
+
+def _longest(of_vertices: Iterable[_Values]) -> float | None:
+    return _seconds(highest(time for times in of_vertices for time in times))
+
+
+def _seconds(time_ms: float | None) -> float | None:
+    return None if time_ms is None else time_ms / 1e3
+
+
+def _share(ms_per_s: float | None) -> float | None:
+    return None if ms_per_s is None else ms_per_s / 1e3

@@ -1,23 +1,22 @@
-"""Serves a lab on this machine: the page, its files, and one websocket for each open page.
+"""Server of a lab on this machine: the page, its files, and one websocket for each open page.
 
-The loopback interface alone is listened at. A page has to show the token that its address has, to name this
-machine as its host, and to come from this server; so no other user and no other site in the browser gets in.
+It listens on the loopback interface only. A page has to send the token of its address, this machine as host,
+and this server as origin, which keeps out other users and other sites in the browser.
 
-With a running Flink beside it, there is no lab before its job has been read: then pages are told how far
-that is.
+With a running Flink beside it, there is no lab before its job has been read; pages show the progress.
 
-One trio task runs the emulation in turns, between which the others have theirs. Frames are made as often as
-pages can show them, and less often where that would take the emulation's time (`frame_pace`); a page that is
-too slow misses some. While no page is open nothing runs.
+One trio task runs the emulation in turns, between which the others have theirs. `FramePace` decides when a
+frame is due; a page that is too slow misses some. While no page is open nothing runs.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from time import perf_counter, process_time
+from time import monotonic, perf_counter, process_time
 
 import msgspec
 import trio
@@ -32,32 +31,41 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from netstack import InputError
 
 from ..errors import UsageError
-from .flink_messages import ReadAgain
-from .frame_pace import FramePace
 from .lab import Lab
 from .live_job import LiveJob
+from .messages import Answer, Hello, ReadAgain, Refused, encode, read_request
 from .observed_flink import ObservedFlink
-from .page_messages import Answer, Hello, Refused, encode, read_request
 
 MOST_PAGES = 32
 """Pages that may be open at once; one more is refused."""
 
 MOST_MESSAGE_BYTES = 16 << 10
-"""Of what a page says at once."""
+"""Largest message of a page."""
+
+FRAMES_PER_S = 20
+
+SHARE_OF_FRAMES = 0.12
+"""Share of the processor time for frames while the emulation is busy."""
+
+LONGEST_S = 1.0
+"""Seconds after which a frame is due however busy the processor is, so that a page does not seem to hang."""
+
+_PATIENCE = 4.0
+"""Factor of the emulation's share before a costly frame up to which that frame waits."""
 
 _FLINK_EVERY_S = 1.0
-"""Between two messages of what Flink shows beside what is predicted."""
+"""Seconds between two frames of Flink."""
 
 _READING_EVERY_S = 0.1
 
 _TURN_S = 0.02
-"""How long the emulation runs before pages have their turn, in processor time."""
+"""Processor time of the emulation between two turns of the pages."""
 
 _ROUNDS, _ROUNDS_OF_FRAMES = 4, 20
-"""How often all others are run in their turn: a message passes through several tasks on its way to a page."""
+"""Scheduler rounds for the other tasks: a message passes through several tasks on its way to a page."""
 
 _LONGEST_NAME = 64
-"""Of a file of the page, with its folder: a file system may refuse to look for one that is too long."""
+"""Longest name of a file of the page, with its folder; a file system may refuse longer ones."""
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".txt": "text/plain"}
 _POLICY = "default-src 'self'; connect-src 'self' ws:; img-src 'self' data:; frame-ancestors 'none'"
@@ -68,18 +76,51 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _FORBIDDEN, _TOO_MANY = 4403, 4429
-"""Codes with which a websocket is closed."""
+"""Close codes of websockets."""
+
+
+class FramePace:
+    """Decides when the next frame is due, by the cost of the last one.
+
+    `wall` and `cpu` are clocks in seconds: wall-clock time, and processor time of this process. Frames cost
+    processor time, since on a busy machine they would take all of the wall-clock time of a process.
+    """
+
+    def __init__(
+        self, wall: Callable[[], float] = monotonic, cpu: Callable[[], float] = process_time
+    ) -> None:
+        self._wall, self._cpu = wall, cpu
+        self._seen_at, self._seen_cpu_s = -math.inf, -math.inf
+        self._rest_s = 0.0  # processor time of the emulation before the next frame
+
+    @property
+    def waits_s(self) -> float:
+        """Seconds until a frame may be due."""
+        return max(0.0, self._seen_at + 1 / FRAMES_PER_S - self._wall())
+
+    def is_due(self, *, busy: bool) -> bool:
+        """Whether a frame is due; `busy`: the emulation has more to run at once."""
+        if self.waits_s > 0:
+            return False
+        rested = self._cpu() - self._seen_cpu_s >= self._rest_s
+        longest_s = max(LONGEST_S, _PATIENCE * self._rest_s)
+        return rested or not busy or self._wall() - self._seen_at >= longest_s
+
+    def took(self, cpu_s: float) -> None:
+        """Record the processor time of the frame that was just sent."""
+        self._seen_at, self._seen_cpu_s = self._wall(), self._cpu()
+        self._rest_s = cpu_s * (1 / SHARE_OF_FRAMES - 1)
 
 
 class _Told:
-    """What a page has been told of one run so far."""
+    """The part of a run's history that a page has received."""
 
     def __init__(self, job: LiveJob) -> None:
         self.job = job
         self.rows, self.checkpoints, self.incidents = len(job.rows), len(job.checkpoints), len(job.incidents)
 
     def news(self) -> list[str]:
-        """What has come since, as messages."""
+        """Return the new entries, as messages."""
         job = self.job
         new = [*job.incidents[self.incidents :], *job.checkpoints[self.checkpoints :], *job.rows[self.rows :]]
         self.rows, self.checkpoints, self.incidents = len(job.rows), len(job.checkpoints), len(job.incidents)
@@ -87,7 +128,7 @@ class _Told:
 
 
 class LabServer:
-    """Serves `lab` to whoever has the `token`; `flink` is what its job was read from, if it was."""
+    """Serves `lab` to pages with the `token`; `flink` is the cluster that its job was read from, if any."""
 
     def __init__(
         self, lab: Lab | None, token: str | None = None, *, flink: ObservedFlink | None = None
@@ -99,7 +140,7 @@ class LabServer:
         self._frames: list[str] = []
         self._flink_due = 0.0
         self._new_frame = trio.Event()
-        self._wanted = trio.Event()  # something is to be done, or a page is there again
+        self._wanted = trio.Event()  # a page has opened
         self._hosts: frozenset[str] = frozenset()
         self.app = Starlette(
             routes=[
@@ -110,7 +151,7 @@ class LabServer:
         )
 
     async def serve(self, port: int, ready: Callable[[str], None]) -> None:
-        """Serve until cancelled; `ready` is told the address of the page.
+        """Serve until cancelled; `ready` receives the address of the page.
 
         Raises:
             OSError: the port is taken.
@@ -136,7 +177,7 @@ class LabServer:
         await serve(self.app, config, task_status=task_status)  # type: ignore[arg-type]
 
     async def _run(self) -> None:
-        """Let the emulation and the pages have their turns."""
+        """Run the emulation and the pages in turns."""
         pace = FramePace()
         while True:
             if not self.pages:
@@ -158,7 +199,7 @@ class LabServer:
                 await trio.sleep(pace.waits_s)
 
     async def _let_others(self, rounds: int) -> None:
-        """Let all others have their turn, so often."""
+        """Run the other tasks for some rounds."""
         for _ in range(rounds):
             await trio.lowlevel.checkpoint()
 
@@ -168,7 +209,7 @@ class LabServer:
 
     @property
     def _reads(self) -> bool:
-        """Whether the job is being read from Flink, or could not be."""
+        """Whether the job is being read from Flink, or reading failed."""
         return self.flink is not None and self.flink.reading is not None
 
     def _make_frames(self, lab: Lab) -> None:
@@ -182,13 +223,13 @@ class LabServer:
         self._tell_all(frames)
 
     def _tell_all(self, frames: Sequence[Answer]) -> None:
-        """Let all pages be told what moves."""
+        """Send frames to all pages."""
         self._frames = [encode(frame) for frame in frames]
         waiting, self._new_frame = self._new_frame, trio.Event()
         waiting.set()
 
     def _problem(self, connection: HTTPConnection) -> str | None:
-        """Why a request is none of a page of this server; None: it is."""
+        """Return why a request is not from a page of this server; None: it is."""
         if connection.headers.get("host") not in self._hosts:
             return "this address is not the one that netstack lab has printed"
         token = connection.query_params.get("token", "")
@@ -212,7 +253,7 @@ class LabServer:
         if scheme != "http" or host not in self._hosts:
             await socket.close(_FORBIDDEN)
             return
-        await socket.accept()  # a page is told the code of a close after it alone
+        await socket.accept()  # only an accepted page receives the code of a close
         if self._problem(socket) is not None:
             await socket.close(_FORBIDDEN)
             return
@@ -234,7 +275,7 @@ class LabServer:
             self.pages -= 1
 
     async def _tell(self, socket: WebSocket, page: trio.CancelScope) -> None:
-        """Keep a page up to date until it goes away."""
+        """Send news to a page until it closes."""
         known: tuple[Lab, int] | None = None
         told: list[_Told] = []
         try:
@@ -259,7 +300,7 @@ class LabServer:
         return hello if self.flink is None else msgspec.structs.replace(hello, flink=self.flink.shape)
 
     def _answer_to(self, text: str) -> Answer | None:
-        """Do what a page asks for; returns what that page is to be told."""
+        """Carry out a request of a page; return the answer for that page."""
         request = read_request(text)
         if isinstance(request, ReadAgain):
             if self.flink is None:
@@ -271,7 +312,7 @@ class LabServer:
         return self.lab.handle(request)
 
     async def _hear(self, socket: WebSocket) -> None:
-        """Do what a page asks for, until it goes away or makes no sense."""
+        """Carry out the requests of a page until it closes."""
         while True:
             try:
                 message = await socket.receive()
@@ -290,7 +331,7 @@ class LabServer:
 
 
 def _page_file(name: str) -> Response:
-    """A file of the page; no other can be named."""
+    """Return a file of the page; other files cannot be named."""
     no_file = PlainTextResponse("no such file", status_code=404, headers=_HEADERS)
     if len(name) > _LONGEST_NAME:
         return no_file

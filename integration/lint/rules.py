@@ -24,7 +24,7 @@ from netstack import (
     with_options,
 )
 
-from ..analysis.rules.finding import MOST_CHANNELS
+from ..diagnosis.observation import MOST_CHANNELS
 from .catalogue import (
     CATALOGUE,
     FIRST_OF_2,

@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from ..analysis.wording import NOTHING, counted, milliseconds, size
+from ..wording import NOTHING, counted, milliseconds, size
 from .console import say
 from .tables import figures, grid, number
 
 if TYPE_CHECKING:
-    from ..checkpoints.inventory import CheckpointEntry, Inventory
-    from ..state.state_contents import KeyedContents, StateContents
+    from ..storage.contents import KeyedContents, StateContents
+    from ..storage.inventory import CheckpointEntry, Inventory
 
 _LONGEST_KEY = 48
 

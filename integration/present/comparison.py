@@ -11,10 +11,10 @@ from rich.console import Console, Group
 from rich.table import Column
 from rich.text import Text
 
-from ..analysis.comparison import Comparison, Row, Spread
-from ..analysis.result_differences import FigureDifference, ResultDifferences
-from ..analysis.window_figures import QUANTITIES
-from ..analysis.wording import NOTHING, figure, ratio, size, size_in, size_unit
+from ..comparison.differences import FigureDifference, ResultDifferences
+from ..comparison.window_figures import QUANTITIES
+from ..comparison.with_flink import Comparison, Row, Spread
+from ..wording import NOTHING, figure, ratio, size, size_in, size_unit
 from .console import WIDTH
 from .tables import BEFORE, BOTH, TIGHT, figures
 

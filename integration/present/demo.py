@@ -11,9 +11,9 @@ from rich.text import Text
 
 from netstack import Result, format_duration
 
-from ..analysis.window_figures import figures_of
-from ..analysis.wording import SAME_THROUGHPUT, milliseconds, per_second, percent, ratio, size
+from ..comparison.window_figures import figures_of
 from ..demo import ALIGNED, AT_LEAST_ONCE, CHECKPOINT_INTERVAL_S, TIMEOUT_S, Data, DemoSettings
+from ..wording import SAME_THROUGHPUT, milliseconds, per_second, percent, ratio, size
 from .run import AFTER_BARRIERS, MODE_COLUMNS, MODES_LEGEND, Fact, job_facts, modes_table, summary_table
 from .sentences import restore_ms
 from .tables import figures, grid, number

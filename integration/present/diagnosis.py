@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from ..analysis.wording import counted
+from ..wording import counted
 
 if TYPE_CHECKING:
-    from ..analysis.rules.diagnosis import Diagnosis
-    from ..analysis.rules.finding import Finding
+    from ..diagnosis.diagnosis import Diagnosis
+    from ..diagnosis.observation import Finding
     from ..lint.check import LintReport
 
 _INDENT = 2

@@ -21,7 +21,7 @@ from ..files.writing import write_outputs
 from .console import say, to_stdout
 
 if TYPE_CHECKING:
-    from ..analysis.comparison import Comparison
+    from ..comparison.with_flink import Comparison
     from ..flink.measured import Measured
     from ..lint.check import LintReport
     from ..spark.shuffling.api import Partitioner, Ship

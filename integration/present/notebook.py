@@ -17,14 +17,14 @@ import pyarrow as pa
 
 from netstack import FaultResult, RestartResult, Result, Steady, VertexSteady
 
-from ..analysis.comparison import Comparison, Row
-from ..analysis.known_values import highest
-from ..analysis.window_figures import figures_of_runs
-from ..analysis.wording import NOTHING, milliseconds, per_second, percent, size
+from ..comparison.window_figures import figures_of_runs
+from ..comparison.with_flink import Comparison, Row
 from ..extras import is_installed, missing_line, require
+from ..known_values import highest
 from ..tuning.estimates import Estimate
 from ..tuning.recommend import Recommendation
 from ..tuning.summaries import TargetSummary
+from ..wording import NOTHING, milliseconds, per_second, percent, size
 from . import notebook_tables
 from .comparison import cells_of, verdict
 from .notebook_tables import struct_table, sum_of_all, table_of

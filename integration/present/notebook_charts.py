@@ -8,7 +8,7 @@ import altair as alt
 
 from netstack import VertexSteady
 
-from ..analysis.comparison import Comparison
+from ..comparison.with_flink import Comparison
 from .charts import ALARM, MAX_SUBTASKS, NEUTRAL, PALETTE, Chart, Row, tip
 
 _WIDTH = 420

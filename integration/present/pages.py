@@ -24,15 +24,15 @@ from markupsafe import Markup
 
 from netstack import InputError, Result, Scenario, Steady, read_scenario, scenario_document, to_json
 
-from ..analysis.result_differences import ResultDifferences, document_of
-from ..analysis.window_figures import figures_of_runs
-from ..analysis.wording import NOTHING, milliseconds, per_second, size
+from ..comparison.differences import ResultDifferences, document_of
+from ..comparison.window_figures import figures_of_runs
 from ..files.caches import cached_text
 from ..files.writing import prepare_folder, write_outputs
 from ..tuning.estimates import Estimate
 from ..tuning.recommend import Recommendation
 from ..tuning.reruns import settings_to_show
 from ..tuning.summaries import OFF, TargetSummary
+from ..wording import NOTHING, milliseconds, per_second, size
 from .charts import MOST_COLUMNS, VEGA_LITE, Chart, to_png
 from .comparison import DIFFERENCES_LEGEND, LEGEND, UNITS, cells_of, figure_cells, verdict
 from .console import PAGE

@@ -33,7 +33,7 @@ from netstack import (
     object_name,
 )
 
-from ..analysis.checkpoint_times import (
+from ..comparison.checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,
     NOT_TOLD,
@@ -42,9 +42,9 @@ from ..analysis.checkpoint_times import (
     completed_within,
     mean_times,
 )
-from ..analysis.known_values import highest, known, lowest, mean_of_known, quotient
-from ..analysis.window_figures import QUANTITIES, edge_ends, figures_of, figures_of_runs
-from ..analysis.wording import (
+from ..comparison.window_figures import QUANTITIES, edge_ends, figures_of, figures_of_runs
+from ..known_values import highest, known, lowest, mean_of_known, quotient
+from ..wording import (
     NOTHING,
     counted,
     figure,

@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from netstack import CheckpointResult, Result
 
-from ..analysis.checkpoint_times import (
+from ..comparison.checkpoint_times import (
     ALIGNMENT,
     COMPLETED,
     FAILED,
@@ -33,8 +33,8 @@ from ..analysis.checkpoint_times import (
     subtask_parts,
     window_times,
 )
-from ..analysis.window_figures import WindowFigures, bytes_per_s, edge_ends, is_debloated, queued
-from ..analysis.wording import NOTHING, milliseconds, size
+from ..comparison.window_figures import WindowFigures, bytes_per_s, edge_ends, is_debloated, queued
+from ..wording import NOTHING, milliseconds, size
 from .charts import (
     ALARM,
     MAX_SUBTASKS,

@@ -16,10 +16,10 @@ from rich.text import Text
 
 from netstack import Scenario, task_managers
 
-from ..analysis.wording import counted, digits, milliseconds, size
 from ..spark.interrupts import held_interrupts
 from ..spark.masters import local_slots
 from ..spark.task_notes import TaskNotes
+from ..wording import counted, digits, milliseconds, size
 from .progress import Report, activity, progress
 from .tables import AFTER, TIGHT, figures, fits
 

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from netstack import OPTIONS
 
-from ..analysis.comparison import Spread
-from ..analysis.wording import NOTHING, SAME_THROUGHPUT, bytes_per_second, counted, digits, milliseconds
-from ..analysis.wording import size as bytes_text
+from ..comparison.with_flink import Spread
 from ..sizing.budget import BudgetPlan, PlannedMemory
 from ..sizing.check import ConsumerCheck, JobCheck
 from ..sizing.job_size import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize
+from ..wording import NOTHING, SAME_THROUGHPUT, bytes_per_second, counted, digits, milliseconds
+from ..wording import size as bytes_text
 from .tables import figures
 
 

@@ -36,12 +36,12 @@ from netstack import (
     producers_of_consumers,
 )
 
-from ..analysis.checkpoint_times import COMPLETED
-from ..analysis.known_values import known
-from ..analysis.wording import SAME_THROUGHPUT
+from ..comparison.checkpoint_times import COMPLETED
 from ..errors import UsageError
 from ..extras import require
+from ..known_values import known
 from ..runs.scenario_runs import PROCESSES, Done, run_seeds
+from ..wording import SAME_THROUGHPUT
 from .allocation import Curve, Worth, buffers_of, split
 from .job_size import size_job
 

@@ -17,9 +17,9 @@ import msgspec
 from buffers import InsufficientBuffers
 from netstack import NetworkConfig, Result, Scenario, Steady, VertexSteady
 
-from ..analysis.comparison import Spread
-from ..analysis.known_values import known, lowest, mean_of_known
+from ..comparison.with_flink import Spread
 from ..emulating import emulate
+from ..known_values import known, lowest, mean_of_known
 from ..runs.scenario_runs import reads_paths, run_seeds
 from .job_size import JobSize, share_of_slowest
 

@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from netstack import HandleReader, InitialCheckpoint, keyed_entries
 
-from ..checkpoints.inventory import find_checkpoint
 from ..extras import require
-from ..state.entry_batches import batches_of
-from ..state.state_contents import require_state, scratch_stores
+from ..storage.contents import batches_of, require_state, scratch_stores
+from ..storage.inventory import find_checkpoint
 from .masters import is_local
 from .workers import send_packages, worker_function
 

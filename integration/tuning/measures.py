@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 from netstack import CheckpointResult, Result, VertexSteady
 
-from ..analysis.checkpoint_times import FAILED, completed_within, mean_times, triggered_within
-from ..analysis.known_values import complete, highest, known, lowest, middle, total
-from ..analysis.window_figures import bytes_in_flight, consumers, is_debloated, last_consumers
+from ..comparison.checkpoint_times import FAILED, completed_within, mean_times, triggered_within
+from ..comparison.window_figures import bytes_in_flight, consumers, is_debloated, last_consumers
+from ..known_values import complete, highest, known, lowest, middle, total
 
 IN_PROGRESS = "IN_PROGRESS"
 
@@ -57,7 +57,7 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     throughput_per_s: float | None = None
     """Records per second into the last vertices, over all their subtasks."""
     start_delay_ms: float | None = None
-    """At the subtask that acknowledged last; mean over checkpoints (`analysis.checkpoint_times`)."""
+    """At the subtask that acknowledged last; mean over checkpoints (`comparison.checkpoint_times`)."""
     start_delay_max_ms: float | None = None
     """Median over checkpoints of the slowest subtask's; of the vertex where it is longest."""
     alignment_ms: float | None = None

@@ -1,7 +1,7 @@
 """The documented ways in which debloating fails, recognised in the points of a sweep.
 
 What is said of them is read off the emulation of the very job, so it comes with figures; the rules are in
-`analysis.rules.debloat_pitfalls`.
+`diagnosis.debloating`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import msgspec
 
 from netstack import Result, from_json
 
-from ..analysis.known_values import known
-from ..analysis.rules.diagnosis import PITFALLS
-from ..analysis.rules.finding import Finding
-from ..analysis.rules.observation import Observation, observations
+from ..diagnosis.diagnosis import rules_of
+from ..diagnosis.observation import Finding, Observation, observations
 from ..files.shipped import example
+from ..known_values import known
 from .axes import TARGET
 from .point_rows import PointRow
 
@@ -63,7 +62,7 @@ def pitfalls_of(points: Iterable[ObservedPoint]) -> list[Pitfall]:
     """Return the pitfalls that points show, in the order of the rules, each once for a vertex."""
     seen = list(points)
     shown: dict[tuple[str, str], list[tuple[Finding, ObservedPoint]]] = {}
-    for rule in PITFALLS:
+    for rule in rules_of("tune"):
         for point in seen:
             for finding in rule(point.view):
                 shown.setdefault((finding.rule, finding.where), []).append((finding, point))

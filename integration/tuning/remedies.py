@@ -15,12 +15,19 @@ import msgspec
 
 from netstack import OPTIONS, GeneratorSpec, Scenario, format_duration, format_size, from_json
 
-from ..analysis.known_values import known
-from ..analysis.rules.finding import BUSY, NO_PAUSE, at_minimum, is_larger, share, share_of_interval
-from ..analysis.rules.unaligned import may_overtake_in
-from ..analysis.window_figures import consumers
-from ..analysis.wording import digits, milliseconds, percent, size
+from ..comparison.window_figures import consumers
+from ..diagnosis.observation import (
+    BUSY,
+    NO_PAUSE,
+    at_minimum,
+    is_larger,
+    may_overtake,
+    share,
+    share_of_interval,
+)
+from ..known_values import known
 from ..sizing.job_size import wire_bytes
+from ..wording import digits, milliseconds, percent, size
 from .constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT, Constraints, Shortfall
 from .summaries import OFF, TargetSummary, target_s
 
@@ -215,7 +222,7 @@ def _at_floor(case: Case, summary: TargetSummary) -> bool:
 def _unaligned(case: Case) -> Iterator[Remedy]:
     """Unaligned checkpoints, at once or after a timeout, where the probes show that they are fast enough."""
     binds = {MAX_CHECKPOINT, CHECKPOINTS} & set(case.binding)
-    if not (binds or case.leaves_no_pause) or not may_overtake_in(case.scenario):
+    if not (binds or case.leaves_no_pause) or not may_overtake(case.scenario.edges, case.scenario.vertices):
         return
     limit = case.constraints.max_checkpoint_ms
     if not binds and case.now.end_to_end_ms is not None:

@@ -14,11 +14,11 @@ import msgspec
 
 from netstack import OPTIONS, JobFailedError, Result, Scenario, from_json, parse_flink_duration
 
-from ..analysis.known_values import quotient
-from ..analysis.trial import may_be_tried, try_out
-from ..analysis.wording import milliseconds
+from ..diagnosis.trial import may_be_tried, try_out
 from ..emulating import emulate
+from ..known_values import quotient
 from ..runs.scenario_runs import open_sources
+from ..wording import milliseconds
 from .measures import Measures, measure
 from .point_rows import PointRow
 from .recommend import Recommendation, conditions_of, scenario_of, scenario_run

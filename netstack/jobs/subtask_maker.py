@@ -290,7 +290,7 @@ def table_settings(scenario: Scenario, stores: TableStores | None) -> TableSetti
     if config.state_backend is not StateBackendType.ROCKSDB or not scenario.keeps_keyed_state:
         return None
     if stores is None:
-        needs = "rocksdb needs something that opens table stores, such as integration.state.table_stores"
+        needs = "rocksdb needs something that opens table stores, such as integration.storage.table_stores"
         raise ScenarioError([f"flink.{OPTIONS['state_backend'].name}: {needs}"])
     options = TableOptions(
         write_buffer_bytes=config.rocksdb_write_buffer_bytes,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from integration.analysis.comparison import Comparison
-from integration.analysis.comparison import compare as compare_results
+from integration.comparison.with_flink import Comparison
+from integration.comparison.with_flink import compare as compare_results
 from integration.runs.scenario_runs import run_seeds
 from netstack import Scenario
 

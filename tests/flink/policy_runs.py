@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from integration import write_whole
-from integration.analysis.comparison import LEAST_MS, SHARE
+from integration.comparison.with_flink import LEAST_MS, SHARE
 from integration.runs.scenario_runs import run_seeds
 from netstack import Result, Scenario, ScenarioError
 

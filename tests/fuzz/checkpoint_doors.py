@@ -11,11 +11,10 @@ from typing import Any
 
 import msgspec
 
-from integration.checkpoints.directory import storage_at
-from integration.checkpoints.inventory import find_checkpoint, take_inventory
-from integration.checkpoints.savepoint_requests import FOLDER, RequestFolder
-from integration.state.entry_batches import batches_of
-from integration.state.state_contents import contents_of, entries_of, scratch_stores
+from integration.storage.contents import batches_of, contents_of, entries_of, scratch_stores
+from integration.storage.directory import storage_at
+from integration.storage.inventory import find_checkpoint, take_inventory
+from integration.storage.savepoint_requests import FOLDER, RequestFolder
 from netstack import (
     InitialCheckpoint,
     InputError,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from buffers import RecordBlock
-from integration.state import RocksStores
+from integration.storage import RocksStores
 from netstack import (
     CheckpointMetadata,
     Redistribution,

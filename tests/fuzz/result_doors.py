@@ -15,10 +15,10 @@ import msgspec
 from rich.console import Console
 
 from integration import load_result
-from integration.analysis.comparison import compare
-from integration.analysis.result_differences import differences
-from integration.analysis.rules.diagnosis import Diagnosis, diagnose
-from integration.analysis.rules.observation import observations
+from integration.comparison.differences import differences
+from integration.comparison.with_flink import compare
+from integration.diagnosis.diagnosis import Diagnosis, diagnose
+from integration.diagnosis.observation import observations
 from integration.files.reading import json_document
 from integration.present.comparison import comparison_markdown, print_comparisons, print_differences
 from integration.present.diagnosis import print_diagnosis

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from msgspec.msgpack import Ext
 
-from integration.state.rocksdb_store import RocksStore
-from integration.state.sst_bytes import family_of, normalised, normalised_size
+from integration.storage.rocksdb import RocksStore
+from integration.storage.rocksdb_files import family_of, normalised, normalised_size
 from netstack import KeyedStateBackend, StateError, StateHandle, StateKind, StorageError, TableOptions
 from netstack.checkpoints.metadata import checksum, decode_metadata, encode_metadata
 from netstack.state.changelog import Changelog, Operation, changes_in, restore_logged

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.analysis.window_figures import figures_of
-from integration.analysis.wording import figure, milliseconds, per_second, percent
 from integration.cli.app import main
+from integration.comparison.window_figures import figures_of
 from integration.files.reading import load_result
 from integration.present.run import summary_table
+from integration.wording import figure, milliseconds, per_second, percent
 from netstack import Result, from_json
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ import pytest
 from msgspec import UNSET
 from rich.console import Console
 
-from integration.checkpoints.directory import DirectoryStorage
 from integration.cli import exit_status
 from integration.cli.app import main
 from integration.errors import OutputError
 from integration.files.reading import load_result
 from integration.present.console import to_stdout
 from integration.present.run import MOST_INCIDENTS, print_head, print_incidents
+from integration.storage.directory import DirectoryStorage
 from netstack import CostModel, emulate, from_json
 from tests.integration.sample_results import unaligned_result
 

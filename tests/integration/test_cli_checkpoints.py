@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from integration.checkpoints.directory import DirectoryStorage
 from integration.cli.app import main
 from integration.cli.exit_status import FAILED, MISTAKE
+from integration.storage.directory import DirectoryStorage
 from netstack import CheckpointMetadata, StateHandle, StateKind, StoredFile, SubtaskSnapshot
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from integration.checkpoints.directory import DirectoryStorage
-from integration.checkpoints.savepoint_requests import FOLDER
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
+from integration.storage.directory import DirectoryStorage
+from integration.storage.savepoint_requests import FOLDER
 from tests.integration.clusters import ROOT, environment
 
 JOB = """

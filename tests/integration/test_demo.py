@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from integration import demo as flights
-from integration.analysis.window_figures import figures_of
 from integration.cli import exit_status
 from integration.cli.app import main
+from integration.comparison.window_figures import figures_of
 from integration.demo import (
     ALIGNED,
     AT_LEAST_ONCE,

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from integration.analysis.rules.diagnosis import UNDECIDED, Diagnosis
 from integration.cli.app import main
+from integration.diagnosis.diagnosis import UNDECIDED, Diagnosis
 from integration.flink import FlinkRestError, import_scenario
 from integration.flink.diagnosing import diagnose_job
 from tests.integration.flink_cluster import NAMES, Cluster, recording, serving

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from integration.analysis.comparison import ALIGNMENT, END_TO_END, START_DELAY, THROUGHPUT
+from integration.comparison.with_flink import ALIGNMENT, END_TO_END, START_DELAY, THROUGHPUT
 from integration.flink import FlinkRestError, Imported, import_scenario, validate
 from integration.runs.scenario_runs import run_seeds
 from netstack import Edge, Scenario

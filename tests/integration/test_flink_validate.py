@@ -6,8 +6,8 @@ import tomllib
 
 import pytest
 
-from integration.analysis.comparison import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
 from integration.cli.app import main
+from integration.comparison.with_flink import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
 from integration.flink import FlinkRestError, Recording, import_scenario, validate
 from integration.runs.scenario_runs import run_seeds
 from netstack import InputError, emulate, read_scenario, scenario_document

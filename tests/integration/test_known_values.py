@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integration.analysis.known_values import (
+from integration.known_values import (
     complete,
     highest,
     known,

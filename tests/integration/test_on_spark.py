@@ -11,7 +11,6 @@ import pytest
 from msgspec import UNSET
 
 from integration import load_scenario
-from integration.checkpoints import DirectoryStorage
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
 from integration.spark.distributed import spark_run
@@ -19,6 +18,7 @@ from integration.spark.distributed.spark_run import run_on_spark
 from integration.spark.distributed.stage import FedSource, fed_source, in_pieces, keep_pieces, require_slots
 from integration.spark.rows import RowCodec
 from integration.spark.spark_errors import first_cause
+from integration.storage import DirectoryStorage
 from netstack import (
     Edge,
     GeneratorSpec,

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from integration.checkpoints.directory import DirectoryStorage
-from integration.checkpoints.savepoint_requests import RequestFolder
 from integration.cli.app import app, main
+from integration.storage.directory import DirectoryStorage
+from integration.storage.savepoint_requests import RequestFolder
 from netstack import SavepointEnd
 
 if TYPE_CHECKING:

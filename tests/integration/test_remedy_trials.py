@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from integration.analysis.wording import milliseconds
 from integration.files.reading import load_scenario
 from integration.present.tuning import remedy_text
 from integration.tuning.measures import measure
@@ -15,6 +14,7 @@ from integration.tuning.point_rows import PointRow
 from integration.tuning.recommend import Recommendation, recommend
 from integration.tuning.remedies import Remedy
 from integration.tuning.reruns import changes_of, with_trials
+from integration.wording import milliseconds
 from netstack import Scenario, emulate, with_options
 from tests.integration.test_tuning_recommend import Constraints, replace, sweep
 

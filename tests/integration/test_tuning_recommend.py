@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integration.analysis.wording import size
 from integration.files.reading import load_scenario
 from integration.tuning.choice import END_TO_END, RECORD_DELAY, knee
 from integration.tuning.constraints import (
@@ -35,6 +34,7 @@ from integration.tuning.recommend import Recommendation, recommend, recommendati
 from integration.tuning.settling import SETTLED_CHECKPOINTS
 from integration.tuning.summaries import TargetSummary
 from integration.tuning.verdicts import with_range
+from integration.wording import size
 from netstack import InputError, Scenario, emulate, format_duration, to_json, with_options
 
 REFERENCE = Path(__file__).parents[1] / "data" / "flink-reference"

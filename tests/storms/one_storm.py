@@ -19,7 +19,7 @@ import trio
 
 from integration.emulating import heard_by_trio
 from integration.extras import is_installed
-from integration.state.stores import RocksStores
+from integration.storage.rocksdb import RocksStores
 from netstack import Agenda, InitialCheckpoint, Job, Scenario, StateBackendType, check_scenario
 
 from .case import GoingOn, Reading, StormCase

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import floor
 from typing import Any
 
-from integration.state.stores import RocksStores
+from integration.storage.rocksdb import RocksStores
 from netstack import (
     CheckpointMetadata,
     FileLayout,

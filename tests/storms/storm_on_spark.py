@@ -20,10 +20,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from integration.checkpoints.directory import DirectoryStorage
 from integration.spark.distributed.stage import BarrierStage, require_slots
 from integration.spark.spark_errors import WORKER_DIED
 from integration.spark.workers import send_packages
+from integration.storage.directory import DirectoryStorage
 from netstack import Assignment, JobFailedError, KillTaskManager, Report, run_distributed, task_managers
 
 from .case import StormCase, StormVertex, Work

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from integration.checkpoints.directory import LOCK_NAME, DirectoryStorage
+from integration.storage.directory import LOCK_NAME, DirectoryStorage
 from netstack import DamagedFileError, FileLayout, MemoryStorage, StorageError, StoredFile
 
 from .case import ReadTrouble, StormCase

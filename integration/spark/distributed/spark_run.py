@@ -27,8 +27,8 @@ from netstack import (
     vertex_key,
 )
 
-from ...checkpoints.directory import DirectoryStorage
 from ...extras import require
+from ...storage.directory import DirectoryStorage
 from ..files import has_scheme, read_files, require_columns, require_path
 from ..interrupts import run_cancellable
 from ..masters import is_local, local_slots

@@ -47,9 +47,9 @@ from netstack import (
     task_managers,
 )
 
-from ...checkpoints.directory import DirectoryStorage, storage_at
-from ...checkpoints.savepoint_requests import RequestFolder
-from ...state.stores import table_stores
+from ...storage.directory import DirectoryStorage, storage_at
+from ...storage.rocksdb import table_stores
+from ...storage.savepoint_requests import RequestFolder
 from ..arrow_types import arrow_schema
 from ..interrupts import run_cancellable
 from ..masters import allows_barriers, count_slots, is_local, no_executor

@@ -24,9 +24,9 @@ import pyarrow as pa
 
 from netstack import SourceError, TransportConfig, fresh_secret
 
-from ...analysis.wording import counted
 from ...errors import ShuffleError, ShuffleWarning, UnsupportedColumnError
 from ...extras import require
+from ...wording import counted
 from ..arrow_types import arrow_schema, plain_schema
 from ..masters import allows_barriers, count_slots, is_local, no_executor
 from ..spark_errors import one_line, spark_errors

@@ -1,6 +1,6 @@
 import msgspec
 
-from integration.analysis.checkpoint_times import (
+from integration.comparison.checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,
     ASYNC,

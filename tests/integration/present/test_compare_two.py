@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from integration.analysis.result_differences import SettingDifference, differences
 from integration.cli.app import main
+from integration.comparison.differences import SettingDifference, differences
 from integration.present.comparison import figure_cells, print_differences
 from integration.present.run_charts import queue_length
 from netstack import Edge, GeneratorSpec, Result, Scenario, Vertex, emulate, to_json

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from integration.analysis.comparison import Comparison, Row, Spread
+from integration.comparison.with_flink import Comparison, Row, Spread
 from integration.errors import MissingExtraError
 from integration.flink import Imported, Recording, import_scenario
 from integration.present.charts import Chart, to_png, to_svg

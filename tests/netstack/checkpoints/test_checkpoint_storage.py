@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from buffers import BlankBytes, Pieces
-from integration.checkpoints.directory import DirectoryStorage
+from integration.storage.directory import DirectoryStorage
 from netstack import (
     CheckpointMetadata,
     CheckpointStorage,

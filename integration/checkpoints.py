@@ -1,0 +1,5 @@
+"""The public names of `integration.storage` for checkpoints, under their earlier path."""
+
+from .storage import DirectoryStorage, TransactionDirectory, find_checkpoint
+
+__all__ = ["DirectoryStorage", "TransactionDirectory", "find_checkpoint"]

@@ -1,0 +1,272 @@
+"""Phases of a checkpoint: their one definition, for all commands.
+
+A checkpoint lasts until its last acknowledgement, so the phases of the subtask that sent it add up to the
+duration; the longest phases over all subtasks would not::
+
+    trigger |-- start delay --|-- alignment --|- sync -|-- async --|- acknowledgement -| complete
+
+Each phase is as Flink defines it. A start delay counts from the trigger, so that of a downstream subtask
+contains the start delay, alignment and transfer of its barrier upstream; nothing counts twice, since all
+phases are those of one subtask. Sync and async together are the snapshot.
+
+Figures over several checkpoints are means: means of phases add up to the mean duration, medians do not, and
+where checkpoints are of different kinds each kind has its share. `netstack.Steady` has medians, which were
+measured of a real Flink.
+
+An unaligned part takes its snapshot at the first barrier (or after its timeout), and stores it while further
+barriers arrive: sync and async overlap the alignment. Here its sync and async are only their time after the
+alignment, so that phases follow one another; `SubtaskPart.sync_ms` and `async_ms` are the whole times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from netstack import CheckpointResult, Result, Steady, VertexCheckpoint
+
+from ..known_values import known
+
+START_DELAY, ALIGNMENT, SYNC, ASYNC = "start delay", "alignment", "sync", "async"
+ACKNOWLEDGEMENT = "acknowledgement"
+PHASES = (START_DELAY, ALIGNMENT, SYNC, ASYNC, ACKNOWLEDGEMENT)
+"""All phases, in order."""
+
+NOT_TOLD = "not told"
+"""Rest of a duration if a phase was not measured."""
+
+COMPLETED, FAILED = "COMPLETED", "FAILED"
+
+PLAIN_TYPE = "CHECKPOINT"
+"""Flink's name of the type of a checkpoint that is aligned and exactly-once."""
+
+SAVEPOINT, SYNC_SAVEPOINT = "SAVEPOINT", "SYNC_SAVEPOINT"
+"""Types of savepoints; the second one stops the job."""
+
+_ALIGNED_TYPES = (PLAIN_TYPE, "AT_LEAST_ONCE_CHECKPOINT", SAVEPOINT, SYNC_SAVEPOINT)
+"""Types of checkpoints without unaligned parts."""
+
+_SAME_MS = 1.0
+"""Difference below which two durations are equal; Flink's are whole milliseconds."""
+
+Phases = Mapping[str, float]
+"""Milliseconds by phase, in their order; a phase that was not measured is absent, and `NOT_TOLD` is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointTimes:
+    """Duration and phases of a checkpoint, in ms; None: a phase was not measured."""
+
+    end_to_end_ms: float
+    """Duration from the trigger to completion."""
+    phases: Phases
+    """Not negative; their sum is `end_to_end_ms`."""
+    vertex: str | None
+    """Vertex that acknowledged last, of several checkpoints the most frequent; None: unknown."""
+
+    @property
+    def start_delay_ms(self) -> float | None:
+        """Time from the trigger to the first barrier."""
+        return self.phases.get(START_DELAY)
+
+    @property
+    def alignment_ms(self) -> float | None:
+        """Time from the first barrier to the last."""
+        return self.phases.get(ALIGNMENT)
+
+    @property
+    def snapshot_ms(self) -> float | None:
+        """Time of sync and async after the alignment."""
+        sync, asynchronous = self.phases.get(SYNC), self.phases.get(ASYNC)
+        return None if sync is None or asynchronous is None else sync + asynchronous
+
+    @property
+    def acknowledgement_ms(self) -> float | None:
+        """Time from the end of the snapshot to completion."""
+        return self.phases.get(ACKNOWLEDGEMENT)
+
+
+class SubtaskPart(NamedTuple):
+    """Part of a subtask in a checkpoint that it acknowledged; ms and bytes, None: not measured."""
+
+    vertex: str
+    subtask: int
+    phases: Phases
+    """Their sum is `end_to_end_ms`."""
+    end_to_end_ms: float
+    """Time from the trigger to the arrival of the acknowledgement."""
+    sync_ms: float | None
+    async_ms: float | None
+    processed_bytes: int | None
+    """Read during alignment."""
+    persisted_bytes: int | None
+    """Size of the stored data in flight."""
+    unaligned: bool | None
+
+
+def window_times(result: Result, window: int = -1) -> CheckpointTimes | None:
+    """Return the mean times of the checkpoints of one of a result's windows; None if none was completed.
+
+    Raises:
+        IndexError: The result has no such window.
+    """
+    return mean_times(completed_within(result.checkpoints, result.steady[window]))
+
+
+def triggered_within(checkpoints: Iterable[CheckpointResult], steady: Steady) -> list[CheckpointResult]:
+    """Return the checkpoints, not savepoints, that were triggered in a window, completed or not."""
+    within = (checkpoint for checkpoint in checkpoints if steady.from_s <= checkpoint.t <= steady.to_s)
+    return [checkpoint for checkpoint in within if checkpoint.savepoint is UNSET]
+
+
+def completed_within(checkpoints: Iterable[CheckpointResult], steady: Steady) -> list[CheckpointResult]:
+    """Return the checkpoints that were triggered in a window and completed."""
+    return [each for each in triggered_within(checkpoints, steady) if each.status == COMPLETED]
+
+
+def mean_times(checkpoints: Iterable[CheckpointResult], vertex: str | None = None) -> CheckpointTimes | None:
+    """Return the mean times of the completed checkpoints among some.
+
+    With `vertex`, the times up to the last acknowledgement of that vertex. A phase has a mean only if all of
+    the checkpoints have it. None if none was completed, or the vertex took no part.
+    """
+    all_times = known(checkpoint_times(checkpoint, vertex) for checkpoint in checkpoints)
+    if not all_times:
+        return None
+    whole = fmean(times.end_to_end_ms for times in all_times)
+    phases = {
+        phase: fmean(times.phases[phase] for times in all_times)
+        for phase in PHASES
+        if all(phase in times.phases for times in all_times)
+    }
+    last = Counter(known(times.vertex for times in all_times)).most_common(1)
+    return CheckpointTimes(
+        end_to_end_ms=whole, phases=_with_rest(phases, whole), vertex=last[0][0] if last else None
+    )
+
+
+def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) -> CheckpointTimes | None:
+    """Return the times of a completed checkpoint, or of one vertex in it; None if there are none."""
+    part = last_part(checkpoint, vertex)
+    if checkpoint.status != COMPLETED or checkpoint.duration_ms is None or (vertex and part is None):
+        return None
+    if part is None:
+        whole = checkpoint.duration_ms
+        return CheckpointTimes(end_to_end_ms=whole, phases=_with_rest({}, whole), vertex=None)
+    if vertex is not None:
+        return CheckpointTimes(end_to_end_ms=part.end_to_end_ms, phases=part.phases, vertex=vertex)
+    whole = max(checkpoint.duration_ms, part.end_to_end_ms)
+    if whole - part.end_to_end_ms > _SAME_MS and not _all_known(checkpoint):
+        return CheckpointTimes(end_to_end_ms=whole, phases=_with_rest({}, whole), vertex=None)
+    phases = dict(part.phases)
+    last = ACKNOWLEDGEMENT if ACKNOWLEDGEMENT in phases else NOT_TOLD
+    phases[last] += whole - part.end_to_end_ms  # time of the coordinator after the last acknowledgement
+    return CheckpointTimes(end_to_end_ms=whole, phases=phases, vertex=part.vertex)
+
+
+def _all_known(checkpoint: CheckpointResult) -> bool:
+    """Whether the acknowledgement times of all subtasks are known; else another may have been last."""
+    ends = [vertex.end_to_end_ms for vertex in checkpoint.vertices]
+    return all(times and None not in times for times in ends)
+
+
+def subtask_parts(checkpoint: CheckpointResult) -> Iterator[SubtaskPart]:
+    """Yield the parts of all subtasks that acknowledged, in the order of the result."""
+    for vertex in checkpoint.vertices:
+        for subtask in range(len(vertex.end_to_end_ms)):
+            part = _part(checkpoint, vertex, subtask)
+            if part is not None:
+                yield part
+
+
+def last_part(checkpoint: CheckpointResult, vertex: str | None = None) -> SubtaskPart | None:
+    """Return the part of the subtask that acknowledged last, of all or of one vertex; None if none did."""
+    parts = (part for part in subtask_parts(checkpoint) if vertex in (None, part.vertex))
+    return max(parts, key=lambda part: part.end_to_end_ms, default=None)
+
+
+def phases_in(results: Iterable[Result]) -> tuple[str, ...]:
+    """Return `PHASES`, followed by `NOT_TOLD` if a part in a checkpoint has it."""
+    untold = any(
+        NOT_TOLD in part.phases
+        for result in results
+        for checkpoint in result.checkpoints
+        for part in subtask_parts(checkpoint)
+    )
+    return (*PHASES, NOT_TOLD) if untold else PHASES
+
+
+def of_status(result: Result, status: str) -> list[CheckpointResult]:
+    """Return the checkpoints of a result that have this status."""
+    return [checkpoint for checkpoint in result.checkpoints if checkpoint.status == status]
+
+
+def _part(checkpoint: CheckpointResult, vertex: VertexCheckpoint, subtask: int) -> SubtaskPart | None:
+    end_to_end, flag = _at(vertex.end_to_end_ms, subtask), _at(vertex.unaligned, subtask)
+    if end_to_end is None:
+        return None
+    unaligned = None if flag is None else bool(flag)
+    if checkpoint.checkpoint_type in _ALIGNED_TYPES:
+        unaligned = bool(flag)
+    sync, asynchronous = _at(vertex.sync_ms, subtask), _at(vertex.async_ms, subtask)
+    processed = _at(vertex.alignment_processed_bytes, subtask)
+    persisted = _at(vertex.alignment_persisted_bytes, subtask)
+    return SubtaskPart(
+        vertex=vertex.name,
+        subtask=subtask,
+        phases=_phases(vertex, subtask, end_to_end, unaligned),
+        end_to_end_ms=end_to_end,
+        sync_ms=sync,
+        async_ms=asynchronous,
+        processed_bytes=None if processed is None else int(processed),
+        persisted_bytes=None if persisted is None else int(persisted),
+        unaligned=unaligned,
+    )
+
+
+def _phases(vertex: VertexCheckpoint, subtask: int, whole: float, unaligned: bool | None) -> Phases:
+    """Return the measured phases, each cut to the rest of the whole."""
+    alignment = _at(vertex.alignment_ms, subtask)
+    sync, asynchronous = _at(vertex.sync_ms, subtask), _at(vertex.async_ms, subtask)
+    if unaligned is None:
+        sync = asynchronous = None  # unknown whether they overlapped the alignment
+    elif unaligned:
+        sync, asynchronous = _after(alignment, sync, asynchronous)
+    measured = (_at(vertex.start_delay_ms, subtask), alignment, sync, asynchronous)
+    phases, left = {}, whole
+    for name, time in zip(PHASES, measured, strict=False):
+        if time is not None:
+            phases[name] = min(time, left)
+            left -= phases[name]
+    return _with_rest(phases, whole)
+
+
+def _with_rest(phases: Phases, whole: float) -> Phases:
+    """Return the phases with the rest of the whole: the acknowledgement, if all earlier ones are known."""
+    before = PHASES[:-1]
+    known = {name: phases[name] for name in before if name in phases}
+    rest = max(0.0, whole - sum(known.values()))
+    return known | {ACKNOWLEDGEMENT if len(known) == len(before) else NOT_TOLD: rest}
+
+
+def _after(
+    beside_ms: float | None, sync_ms: float | None, async_ms: float | None
+) -> tuple[float | None, float | None]:
+    """Return the rest of sync and async after their first `beside_ms`; None: unknown."""
+    if beside_ms is None or sync_ms is None:
+        return None, None
+    late_async = None if async_ms is None else max(0.0, async_ms - max(0.0, beside_ms - sync_ms))
+    return max(0.0, sync_ms - beside_ms), late_async
+
+
+def _at(
+    values: Sequence[float | None] | Sequence[int | None] | Sequence[bool | None], subtask: int
+) -> float | None:
+    """Return the value of a subtask; Flink reports missing values as negative numbers."""
+    value = values[subtask] if subtask < len(values) else None
+    return None if value is None or value < 0 else float(value)

@@ -1,0 +1,234 @@
+"""Main figures of a run: some numbers for each window of its `Result`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from msgspec import UNSET
+
+from netstack import Result, Series, Steady, VertexSteady
+
+from ..known_values import lowest, middle, quotient, total
+from ..wording import milliseconds, per_second, size
+from .checkpoint_times import window_times
+
+SENT, RECEIVED = "outputQueueSize", "inputQueueSize"
+"""Fields of `Series` with the bytes queued at the two ends of exchanges."""
+
+SENT_BUFFERS, RECEIVED_BUFFERS = "outputQueueLength", "inputQueueLength"
+"""Fields with the queued buffers and events."""
+
+SLOPE_SAMPLES = 2
+"""Samples on each side of a moment that determine its throughput."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowFigures:
+    """One window of a run; None: not measured.
+
+    Times are means over the checkpoints that were triggered in the window and completed, and phases add up to
+    the end to end (`comparison.checkpoint_times`); queued bytes and buffer sizes are medians of its samples.
+    """
+
+    from_s: float
+    to_s: float
+    checkpoints: int
+    """Number of completed checkpoints."""
+    start_delay_ms: float | None
+    """Time from the trigger to the first barrier, at the subtask that acknowledged last."""
+    alignment_ms: float | None
+    """Time from the first barrier to the last, at that subtask."""
+    end_to_end_ms: float | None
+    """Time from the trigger to completion."""
+    in_flight_bytes: float | None
+    """Queued in all senders and receivers together."""
+    sender_bytes: float | None
+    receiver_bytes: float | None
+    buffer_bytes: float | None
+    """Size of new buffers, at the subtask where it is smallest; a whole segment where debloating is off."""
+    records_per_s: float | None
+    """Records that the last vertices of the job take in."""
+    bytes_per_s: float | None
+    """Bytes of those records, with their length headers."""
+    processed_bytes: float | None = None
+    """Read by all subtasks between their first and their last barrier."""
+    persisted_bytes: float | None = None
+    """Size of the data in flight that a checkpoint stored."""
+    snapshot_ms: float | None = None
+    """Time of sync and async after the alignment, at that subtask."""
+    acknowledgement_ms: float | None = None
+    """Time from the end of that subtask's snapshot to completion."""
+    sender_buffers: float | None = None
+    """Buffers and events queued in all senders together."""
+    receiver_buffers: float | None = None
+
+    @property
+    def after_barriers_ms(self) -> float | None:
+        """Snapshot and acknowledgement together."""
+        if self.snapshot_ms is None or self.acknowledgement_ms is None:
+            return None
+        return self.snapshot_ms + self.acknowledgement_ms
+
+    @property
+    def sender_share(self) -> float | None:
+        """Share of the queued bytes that wait at the senders, 0 to 1."""
+        if self.sender_bytes is None or self.receiver_bytes is None:
+            return None
+        return quotient(self.sender_bytes, self.sender_bytes + self.receiver_bytes)
+
+    @property
+    def in_flight_s(self) -> float | None:
+        """Seconds to consume the queued data at the throughput of the job."""
+        return quotient(self.in_flight_bytes, self.bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number of `WindowFigures`: its name, its meaning, and its format."""
+
+    name: str
+    meaning: str
+    value: Callable[[WindowFigures], float | None]
+    text: Callable[[float | None], str]
+    optional: bool = False
+    """Whether tables omit it where all values are 0 or unknown."""
+
+
+QUANTITIES = (
+    Quantity("Start delay", "to the first barrier", lambda f: f.start_delay_ms, milliseconds),
+    Quantity("Alignment", "from there to the last one", lambda f: f.alignment_ms, milliseconds),
+    Quantity("Snapshot", "sync and async after that", lambda f: f.snapshot_ms, milliseconds),
+    Quantity("Acknowledgement", "from there to completion", lambda f: f.acknowledgement_ms, milliseconds),
+    Quantity("End to end", "trigger to completion, the sum", lambda f: f.end_to_end_ms, milliseconds),
+    Quantity("Bytes in flight", "queued at senders and receivers", lambda f: f.in_flight_bytes, size),
+    Quantity("Stored", "of them, with a checkpoint", lambda f: f.persisted_bytes, size, optional=True),
+    Quantity("Buffer size", "smallest of all consumers", lambda f: f.buffer_bytes, size),
+    Quantity("Throughput", "records, all consumers", lambda f: f.records_per_s, per_second),
+)
+"""The rows of every table of figures."""
+
+
+def figures_of(result: Result, window: int = -1) -> WindowFigures:
+    """Return the numbers of one of a result's windows, by default the last.
+
+    Raises:
+        IndexError: The result has no such window.
+    """
+    steady, times = result.steady[window], window_times(result, window)
+    last = last_consumers(result, steady)
+    return WindowFigures(
+        from_s=steady.from_s,
+        to_s=steady.to_s,
+        checkpoints=steady.checkpoints,
+        start_delay_ms=times.start_delay_ms if times else None,
+        alignment_ms=times.alignment_ms if times else None,
+        snapshot_ms=times.snapshot_ms if times else None,
+        acknowledgement_ms=times.acknowledgement_ms if times else None,
+        end_to_end_ms=times.end_to_end_ms if times else None,
+        in_flight_bytes=middle(bytes_in_flight(result, steady)),
+        sender_bytes=middle(_within(result, steady, queued(result, SENT))),
+        receiver_bytes=middle(_within(result, steady, queued(result, RECEIVED))),
+        sender_buffers=middle(_within(result, steady, queued(result, SENT_BUFFERS))),
+        receiver_buffers=middle(_within(result, steady, queued(result, RECEIVED_BUFFERS))),
+        buffer_bytes=_buffer_bytes(result, consumers(result, steady)),
+        records_per_s=total(rate for vertex in last for rate in vertex.records_in_per_s),
+        bytes_per_s=total(rate for vertex in last for rate in vertex.bytes_in_per_s),
+        processed_bytes=steady.processed_bytes,
+        persisted_bytes=steady.persisted_bytes,
+    )
+
+
+def figures_of_runs(results: Mapping[str, Result]) -> dict[str, WindowFigures]:
+    """Return the numbers of every window of some runs, by the name of the run, of the window, or of both."""
+    return {
+        _label(run, steady, len(results), len(result.steady)): figures_of(result, window)
+        for run, result in results.items()
+        for window, steady in enumerate(result.steady)
+    }
+
+
+def edge_ends(result: Result) -> tuple[set[str], set[str]]:
+    """Return the names of the vertices that read from others, and of those that others read from."""
+    edges = result.scenario.edges
+    return {edge.target for edge in edges}, {edge.source for edge in edges}
+
+
+def consumers(result: Result, steady: Steady) -> list[VertexSteady]:
+    """Return the vertices that read from others."""
+    readers, _ = edge_ends(result)
+    return [vertex for vertex in steady.vertices if vertex.name in readers]
+
+
+def last_consumers(result: Result, steady: Steady) -> list[VertexSteady]:
+    """Return the sinks: the vertices that read from others and have no readers."""
+    _, writers = edge_ends(result)
+    return [vertex for vertex in consumers(result, steady) if vertex.name not in writers]
+
+
+def is_debloated(series: Series) -> bool:
+    """Whether buffers into this vertex change their size."""
+    sizes = series.debloatedBufferSize
+    return sizes is not UNSET and any(size is not None for subtask in sizes for size in subtask)
+
+
+def queued(result: Result, field: str) -> list[int]:
+    """Return the data queued at one end of all exchanges, for each sample; empty where a part is unknown.
+
+    `field` is `RECEIVED` for the bytes that receivers hold, `SENT` for those of the senders, and
+    `RECEIVED_BUFFERS` or `SENT_BUFFERS` for how many buffers and events they are in.
+    """
+    readers, writers = edge_ends(result)
+    ends = readers if field in (RECEIVED, RECEIVED_BUFFERS) else writers
+    queues = [getattr(series, field) for series in result.series if series.vertex in ends]
+    if not all(queues):
+        return []
+    return [sum(sample) for sample in zip(*(subtask for queue in queues for subtask in queue), strict=True)]
+
+
+def bytes_in_flight(result: Result, steady: Steady) -> list[int]:
+    """Return the bytes queued at both ends together, for each sample of a window; empty where unknown."""
+    both = zip(queued(result, SENT), queued(result, RECEIVED), strict=False)
+    return _within(result, steady, [sent + received for sent, received in both])
+
+
+def bytes_per_s(result: Result) -> list[float | None]:
+    """Return the bytes that the last vertices take in per second, at each sample; None where that is 0."""
+    figures = figures_of(result)
+    record_bytes = quotient(figures.bytes_per_s, figures.records_per_s)
+    readers, writers = edge_ends(result)
+    subtasks = [
+        subtask
+        for series in result.series
+        if series.vertex in readers and series.vertex not in writers
+        for subtask in series.numRecordsIn
+    ]
+    records = [sum(sample) for sample in zip(*subtasks, strict=True)]
+    if not records or record_bytes is None:
+        return []
+    return [rate * record_bytes or None for rate in _slopes(result.series[0].t, records)]
+
+
+def _label(run: str, steady: Steady, runs: int, windows: int) -> str:
+    if windows == 1:
+        return run
+    window = f"{steady.from_s:g} to {steady.to_s:g} s"
+    return window if runs == 1 else f"{run}, {window}"
+
+
+def _slopes(times: list[float], counts: list[int]) -> Iterator[float]:
+    """Yield the increase per second around each sample, over `SLOPE_SAMPLES` to both sides."""
+    for index in range(len(counts)):
+        low, high = max(0, index - SLOPE_SAMPLES), min(len(counts) - 1, index + SLOPE_SAMPLES)
+        yield (counts[high] - counts[low]) / (times[high] - times[low]) if high > low else 0.0
+
+
+def _within(result: Result, steady: Steady, samples: list[int]) -> list[int]:
+    """Return the samples of a window."""
+    times = result.series[0].t if result.series else []
+    return [sample for t, sample in zip(times, samples, strict=False) if steady.from_s <= t <= steady.to_s]
+
+
+def _buffer_bytes(result: Result, readers: list[VertexSteady]) -> float | None:
+    smallest = lowest(size for vertex in readers for size in vertex.debloatedBufferSize)
+    return result.scenario.config.segment_bytes if smallest is None and readers else smallest

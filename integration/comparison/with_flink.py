@@ -1,0 +1,355 @@
+"""Comparison of emulated numbers with those of a real Flink, each judged by a stated tolerance.
+
+A run is a document, emulated or a real Flink's: both have ``steady`` and ``checkpoints`` in one layout, and
+the same functions measure them. The documents of a real Flink are checked against that layout; other parts
+of them are ignored. Vertices are identified by their place, since Flink renames them.
+
+The emulated number is the median over seeds, Flink's the median over its repetitions. It is inside when
+
+- the two differ by no more than the tolerance: 3 % for throughput; for times the most of 10 %, one buffer
+  time and 15 ms; for buffer sizes the most of 10 % and 64 bytes; for persisted bytes 10 %; or
+- Flink's lies inside the range of our seeds, widened by 10 % (not for throughput or persisted bytes); or
+- ours lies inside the range of Flink's own repetitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from flowcontrol import readable
+from netstack import Result, Viewed
+
+from ..errors import FileError, UsageError
+from ..known_values import known, lowest, middle, total
+from .checkpoint_times import COMPLETED
+
+Run = Mapping[str, Any]
+Block = Mapping[str, Any]
+"""One window of a run's ``steady``."""
+
+THROUGHPUT = "throughput"
+START_DELAY = "mean start delay"
+ALIGNMENT = "slowest alignment"
+END_TO_END = "end to end"
+BUFFER_SIZE = "smallest buffer"
+PERSISTED = "persisted in flight"
+
+UNITS = {
+    THROUGHPUT: "rec/s",
+    START_DELAY: "ms",
+    ALIGNMENT: "ms",
+    END_TO_END: "ms",
+    BUFFER_SIZE: "bytes",
+    PERSISTED: "bytes",
+}
+
+_PARTS = ("steady", "checkpoints")
+"""The compared parts of a run."""
+
+THROUGHPUT_SHARE = 0.03
+
+SHARE = 0.10
+
+LEAST_MS = 15.0
+
+LEAST_BYTES = 64.0
+
+WIDENING = 0.10
+
+
+class Window(NamedTuple):
+    """A phase, in seconds."""
+
+    from_s: float
+    to_s: float
+
+    def __str__(self) -> str:
+        return f"{self.from_s:g}-{self.to_s:g} s"
+
+
+class Subject(NamedTuple):
+    """The subject of a number: a window, a vertex by its place (None: the whole job), and a quantity."""
+
+    window: Window
+    vertex: int | None
+    quantity: str
+
+
+def windows(run: Run) -> list[Window]:
+    """Return the phases of a run."""
+    return [Window(block["from_s"], block["to_s"]) for block in run["steady"]]
+
+
+def measure(run: Run, operators: Iterable[int]) -> dict[Subject, float]:
+    """Return the known quantities of a run; `operators` are the vertices with input."""
+    quantities: dict[Subject, float | None] = {}
+    places = list(operators)
+    for window, block in zip(windows(run), run["steady"], strict=True):
+        quantities[Subject(window, None, END_TO_END)] = block["end_to_end_ms"]
+        quantities[Subject(window, None, PERSISTED)] = block["persisted_bytes"] or None
+        checkpoints = checkpoints_in(run, window)
+        for place in places:
+            vertex = block["vertices"][place]
+            quantities[Subject(window, place, THROUGHPUT)] = total(vertex["records_in_per_s"])
+            quantities[Subject(window, place, START_DELAY)] = _mean_start_delay(checkpoints, place)
+            quantities[Subject(window, place, ALIGNMENT)] = vertex["alignment_ms_max_subtask"]
+            quantities[Subject(window, place, BUFFER_SIZE)] = lowest(vertex.get("debloatedBufferSize") or ())
+    return {subject: value for subject, value in quantities.items() if value is not None}
+
+
+def checkpoints_in(run: Run, window: Window) -> list[Mapping[str, Any]]:
+    """Return the completed checkpoints triggered in a window."""
+    return [
+        checkpoint
+        for checkpoint in run["checkpoints"]
+        if checkpoint.get("status", COMPLETED) == COMPLETED
+        and window.from_s <= checkpoint["t"] <= window.to_s
+    ]
+
+
+def buffer_time_ms(block: Block, place: int, segment_bytes: int) -> float:
+    """Return the time in which a vertex reads one buffer: its bytes over the rate.
+
+    A buffer has the debloated size where there is one, else the segment's. Median over subtasks; 0 where
+    nothing is read.
+    """
+    vertex = block["vertices"][place]
+    rates = vertex["bytes_in_per_s"]
+    sizes = vertex.get("debloatedBufferSize") or [None] * len(rates)
+    times = [(size or segment_bytes) / rate * 1e3 for size, rate in zip(sizes, rates, strict=True) if rate]
+    return middle(times) or 0.0
+
+
+def _mean_start_delay(checkpoints: Sequence[Mapping[str, Any]], place: int) -> float | None:
+    """Return the median over checkpoints of the mean over a vertex's subtasks."""
+    delays = [known(checkpoint["vertices"][place]["start_delay_ms"]) for checkpoint in checkpoints]
+    return middle(sum(subtasks) / len(subtasks) for subtasks in delays if subtasks)
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """A median with its range."""
+
+    median: float
+    least: float
+    most: float
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One quantity, measured in Flink and emulated."""
+
+    window: str
+    vertex: str
+    """Empty where the quantity is the whole job's."""
+    quantity: str
+    unit: str
+    flink: Spread
+    """Over its repetitions."""
+    ours: Spread | None
+    """Over seeds; None: not emulated."""
+    ratio: float | None
+    """The emulated number over Flink's; None where Flink's is 0."""
+    tolerance: float
+    """Allowed difference, in the unit."""
+    ok: bool
+    why: str
+    """The rule that holds: "tolerance", "our range", "Flink's range" or "outside"."""
+
+
+class Comparison(msgspec.Struct, Viewed, frozen=True, kw_only=True):
+    """One scenario compared.
+
+    `to_pandas` and `to_arrow` have the table "numbers", `plot` the picture "ratios".
+    """
+
+    scenario: str
+    seeds: list[int]
+    rows: list[Row]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every quantity is inside its tolerance."""
+        return all(row.ok for row in self.rows)
+
+    def __repr__(self) -> str:
+        """Return the number of quantities inside their tolerance, in one line."""
+        inside = f"{sum(row.ok for row in self.rows)} of {len(self.rows)} numbers are inside the tolerance"
+        return f"<Comparison of {readable(self.scenario)} with Flink, {len(self.seeds)} seeds: {inside}>"
+
+
+def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
+    """Compare results of one scenario, one for each seed, with what a real Flink measured.
+
+    Raises:
+        UsageError: there is no result, or the reference is of another job: other windows or vertices.
+    """
+    if not results:
+        raise UsageError(["there is no result to compare"])
+    runs = [_run(result) for result in results]
+    theirs = runs_of(reference)
+    _check_alike(runs[0], theirs[0])
+    scenario = results[0].scenario
+    vertices = sorted(scenario.vertices, key=lambda vertex: vertex.source is None)
+    operators = [place for place, vertex in enumerate(vertices) if vertex.source is None]
+    ours, flinks = ([measure(run, operators) for run in side] for side in (runs, theirs))
+    rows = [
+        _row(
+            subject,
+            "" if subject.vertex is None else vertices[subject.vertex].name,
+            _spread(flinks, subject),
+            _spread(ours, subject) if any(subject in run for run in ours) else None,
+            _buffer_time(theirs[0], subject, operators, scenario.config.segment_bytes),
+        )
+        for subject in flinks[0]
+    ]
+    return Comparison(scenario=scenario.name, seeds=[result.seed for result in results], rows=rows)
+
+
+def _run(result: Result) -> Run:
+    return {key: msgspec.to_builtins(getattr(result, key)) for key in _PARTS}
+
+
+def tolerance(quantity: str, flink: float, buffer_time: float) -> float:
+    """Return the allowed difference from Flink's number, in the quantity's unit."""
+    if quantity == THROUGHPUT:
+        return THROUGHPUT_SHARE * flink
+    if quantity == PERSISTED:
+        return SHARE * flink
+    if quantity == BUFFER_SIZE:
+        return max(SHARE * flink, LEAST_BYTES)
+    return max(SHARE * flink, buffer_time, LEAST_MS)
+
+
+def judge(quantity: str, flink: Spread, ours: Spread, allowed: float) -> str:
+    """Return the rule by which the emulated number is inside, or "outside"."""
+    if abs(ours.median - flink.median) <= allowed:
+        return "tolerance"
+    if quantity not in (THROUGHPUT, PERSISTED):
+        least, most = ours.least * (1 - WIDENING), ours.most * (1 + WIDENING)
+        if least <= flink.median <= most:
+            return "our range"
+    return "Flink's range" if flink.least <= ours.median <= flink.most else "outside"
+
+
+def _row(subject: Subject, vertex: str, flink: Spread, ours: Spread | None, buffer_time: float) -> Row:
+    allowed = tolerance(subject.quantity, flink.median, buffer_time)
+    why = "outside" if ours is None else judge(subject.quantity, flink, ours, allowed)
+    return Row(
+        window=str(subject.window),
+        vertex=vertex,
+        quantity=subject.quantity,
+        unit=UNITS[subject.quantity],
+        flink=flink,
+        ours=ours,
+        ratio=round(ours.median / flink.median, 3) if ours is not None and flink.median else None,
+        tolerance=round(allowed, 2),
+        ok=why != "outside",
+        why=why,
+    )
+
+
+def _spread(runs: Sequence[dict[Subject, float]], subject: Subject) -> Spread:
+    values = [run[subject] for run in runs if subject in run]
+    return Spread(round(median(values), 2), round(min(values), 2), round(max(values), 2))
+
+
+def _buffer_time(run: Run, subject: Subject, operators: Sequence[int], segment: int) -> float:
+    """Return the time of one buffer at a vertex, or for the whole job at its slowest vertex."""
+    block = run["steady"][windows(run).index(subject.window)]
+    places = operators if subject.vertex is None else [subject.vertex]
+    return max((buffer_time_ms(block, place, segment) for place in places), default=0.0)
+
+
+def _check_alike(ours: Run, flink: Run) -> None:
+    if windows(ours) != windows(flink):
+        ours_shown, flink_shown = (", ".join(map(str, windows(run))) for run in (ours, flink))
+        raise UsageError([f"the windows differ: {ours_shown} here, {flink_shown} in the reference"])
+    ours_shape, flink_shape = (
+        [vertex["parallelism"] for vertex in run["steady"][0]["vertices"]] for run in (ours, flink)
+    )
+    if ours_shape != flink_shape:
+        raise UsageError(
+            [f"the jobs differ: vertices of parallelism {ours_shape} here, {flink_shape} in the reference"]
+        )
+
+
+_Number = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
+
+_Numbers = list[_Number | None]
+
+
+class _Vertex(msgspec.Struct, kw_only=True):
+    parallelism: int
+    records_in_per_s: _Numbers
+    bytes_in_per_s: _Numbers
+    alignment_ms_max_subtask: _Number | None
+    debloatedBufferSize: _Numbers | None = None  # noqa: N815 - Flink's name of the metric
+
+
+class _Block(msgspec.Struct, kw_only=True):
+    from_s: _Number
+    to_s: _Number
+    end_to_end_ms: _Number | None
+    persisted_bytes: _Number | None
+    vertices: list[_Vertex]
+
+
+class _PartOfVertex(msgspec.Struct):
+    start_delay_ms: _Numbers
+
+
+class _Checkpoint(msgspec.Struct, kw_only=True):
+    t: _Number
+    status: str = COMPLETED
+    vertices: list[_PartOfVertex]
+
+
+class _Run(msgspec.Struct, kw_only=True):
+    steady: list[_Block]
+    checkpoints: list[_Checkpoint]
+
+    @property
+    def windows(self) -> list[tuple[float, float]]:
+        return [(block.from_s, block.to_s) for block in self.steady]
+
+
+class _Measurement(_Run, kw_only=True):
+    repetitions: list[_Run] = []
+
+
+def runs_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the runs of a measurement: the first one and its repetitions, unchanged.
+
+    Raises:
+        FileError: the document is no measurement, or its runs are not of one job.
+    """
+    try:
+        measured = msgspec.convert(document, _Measurement)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise FileError([f"the reference is no measurement: {error}"]) from None
+    runs: list[_Run] = [measured, *measured.repetitions]
+    if not measured.steady:
+        raise FileError(["the reference is no measurement: it has no window"])
+    if any(run.windows != measured.windows for run in runs):
+        raise FileError(["the reference is no measurement: its repetitions have other windows"])
+    if problem := _problem(runs, len(measured.steady[0].vertices)):
+        raise FileError([f"the reference is no measurement: {problem}"])
+    return [document, *document.get("repetitions", ())]
+
+
+def _problem(runs: Sequence[_Run], vertices: int) -> str | None:
+    """Return the first disagreement on the number of vertices or subtasks; None: there is none."""
+    for run in runs:
+        counts = [len(block.vertices) for block in run.steady]
+        counts += [len(checkpoint.vertices) for checkpoint in run.checkpoints]
+        if any(count != vertices for count in counts):
+            return f"not everywhere are there {vertices} vertices"
+        for vertex in (vertex for block in run.steady for vertex in block.vertices):
+            sizes = vertex.debloatedBufferSize
+            rates = len(vertex.bytes_in_per_s)
+            if sizes and len(sizes) != rates:
+                return f"there are {len(sizes)} buffer sizes and {rates} rates of a vertex"
+    return None

@@ -1,0 +1,528 @@
+"""Rules on back-pressure: the time of subtasks, and the pools in which data wait.
+
+A subtask is busy, back-pressured or idle, and the three add up to its time. Back-pressure goes up the
+stream: the bottleneck is the first vertex after the last one that is back-pressured, and it is busy.
+
+Writers take buffers from the pool of their output (`outPoolUsage`), readers from that of their input
+(`inPoolUsage`: exclusive buffers of each channel, and floating ones that the channels of a gate share)::
+
+    out of the writers   in of the readers   reading
+    full                 full                the readers are slow: the writers wait for them
+    full                 empty               the network is slow
+    full                 full for some       some readers are slow, and hold up those who write to all
+    empty                full                the readers have begun to lag
+    empty                empty               nothing waits
+
+A vertex with both pools full passes back-pressure on; one with only the input full causes it.
+
+A reader grants credit for its free buffers, and the credit takes a round trip, so a channel cannot carry
+more than its buffers in a round trip, whatever the bandwidth::
+
+    throughput of a subtask <= (exclusive buffers of its channels + floating ones) x size / round trip
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from netstack import Series, ShipStrategy, VertexSteady
+
+from ..known_values import Values, complete, highest, known, mean
+from ..wording import bytes_per_second, digits, milliseconds, percent, size
+from .observation import (
+    BACK_PRESSURED,
+    BUSY,
+    HIGH_USAGE,
+    HIGHLY_BACK_PRESSURED,
+    LOW_USAGE,
+    SKEW,
+    Exchange,
+    Finding,
+    Observation,
+    any_of,
+    costs_ms,
+    is_busy,
+    is_empty,
+    is_full,
+    may_overtake,
+    share,
+    span,
+    span_percent,
+)
+
+_ALTERNATES_FROM, _ALTERNATES_TO = 0.2, 0.8
+"""Shares between which an average may hide that a subtask is back-pressured now wholly, now not at all."""
+
+_EXTREME = 0.15
+"""Distance to 0 or 1 within which a sample counts as "not" or "wholly" back-pressured."""
+
+_MOSTLY = 0.7
+"""Share of the samples that have to be extreme."""
+
+_STARVED = 0.1
+"""Share of its time from which a reader waits for data; also its lead over a full subtask in idle time."""
+
+_MOSTLY_IDLE = 0.2
+"""Mean share of its time from which an idle reader waits for the network."""
+
+_NEAR = 0.7
+"""Share of a limit from which the limit explains the throughput."""
+
+
+def operator_bound(view: Observation) -> Iterator[Finding]:
+    """Find vertices that are busy all the time and whose writers are back-pressured."""
+    for vertex in view.consumers:
+        if not is_busy(vertex) or not view.holds_up(vertex):
+            continue
+        waiting = ", ".join(
+            f"{writer.name} {span_percent(writer.backpressured_ms_per_s)} ({_level(writer)})"
+            for _, writer in view.inputs(vertex)
+            if known(writer.backpressured_ms_per_s)
+        )
+        waiting = waiting or "by Flink's word for them"
+        some = _only_some(vertex)
+        yield Finding(
+            rule="operator-bound",
+            severity="problem",
+            where=vertex.name,
+            says="It is busy all the time, and what is before it waits: "
+            + ("some of its subtasks are the bottleneck." if some else "it is the bottleneck."),
+            evidence=[
+                f"busy {span_percent(vertex.busy_ms_per_s)}, back-pressured "
+                f"{span_percent(vertex.backpressured_ms_per_s)}; upstream back-pressured: {waiting}",
+                *_work(vertex),
+            ],
+            next=["find out why those subtasks have more to do, before anything else"]
+            if some
+            else [
+                "profile it, or raise its parallelism: no option of the network layer makes it faster",
+                "how long data waits before it, and barriers with them, is a matter of buffers",
+            ],
+        )
+
+
+def _only_some(vertex: VertexSteady) -> bool:
+    """Whether a busy vertex has time left, over all its subtasks."""
+    busy = mean(vertex.busy_ms_per_s)
+    return busy is not None and busy / 1000 < BUSY
+
+
+def at_its_limit(view: Observation) -> Iterator[Finding]:
+    """Find vertices that are busy all the time without a writer known to be back-pressured."""
+    for vertex in view.consumers:
+        held = view.holds_up(vertex)
+        if not is_busy(vertex) or held:
+            continue
+        evidence = [f"busy {span_percent(vertex.busy_ms_per_s)}", *_work(vertex)]
+        if held is False:
+            yield Finding(
+                rule="near-its-limit",
+                severity="notice",
+                where=vertex.name,
+                says="Nobody waits for it yet, and it has hardly any time left: a little more input will "
+                "make back-pressure.",
+                evidence=evidence,
+                next=["raise its parallelism before the load grows"],
+            )
+            continue
+        writers = view.may_wait([writer for _, writer in view.inputs(vertex)])
+        yield Finding(
+            rule="at-its-limit",
+            severity="problem",
+            where=vertex.name,
+            says=f"{'Some of its subtasks are' if _only_some(vertex) else 'It is'} busy all the time, at the "
+            f"limit; whether {writers} waits for it is not told.",
+            evidence=evidence,
+            next=[
+                f"see whether {writers} emits less than it would: then this is the bottleneck",
+                "profile it, or raise its parallelism: no option of the network layer makes it faster",
+            ],
+        )
+
+
+def not_bound(view: Observation) -> Iterator[Finding]:
+    """Find that no vertex is back-pressured: the input or a source limits the job."""
+    shares = [share(complete(vertex.busy_ms_per_s) or ()) for vertex in view.vertices]
+    if view.nobody_waits is not True or not shares or None in shares:
+        return
+    busy, busiest = max(zip(known(shares), view.vertices, strict=True), key=lambda pair: pair[0])
+    evidence = [f"no vertex is back-pressured; {busiest.name} is the busiest, {percent(busy)} of its time"]
+    if busy < BUSY:
+        says = "Nothing holds the job up: it is as fast as its input."
+        yield Finding(rule="input-bound", severity="fine", where=busiest.name, says=says, evidence=evidence)
+    elif not view.inputs(busiest):
+        yield Finding(
+            rule="source-bound",
+            severity="notice",
+            where=busiest.name,
+            says="The source itself is the bottleneck: whatever reads from it has time left.",
+            evidence=evidence,
+            next=["raise the parallelism of the source, or make reading cheaper"],
+        )
+
+
+def alternating(view: Observation) -> Iterator[Finding]:
+    """Find subtasks that are wholly back-pressured at some times and not at all at others."""
+    by_name = {series.vertex: series for series in view.series}
+    for series in known(by_name.get(vertex.name) for vertex in view.vertices):
+        for subtask, counter in enumerate(series.backpressured_ms):
+            seconds = list(_shares(series, counter, view))
+            extreme = [at for at in seconds if at <= _EXTREME or at >= 1 - _EXTREME]
+            average = mean(seconds)
+            if average is None:
+                continue
+            if not _ALTERNATES_FROM <= average <= _ALTERNATES_TO or len(extreme) < _MOSTLY * len(seconds):
+                continue
+            wholly = sum(at >= 1 - _EXTREME for at in seconds) / len(seconds)
+            yield Finding(
+                rule="alternating",
+                severity="notice",
+                where=f"{series.vertex}[{subtask}]",
+                says=f"Back-pressured {percent(average)} of its time on average, but by turns: wholly in "
+                f"{percent(wholly)} of the samples, and hardly at all in most others.",
+                evidence=[f"{len(extreme)} of {len(seconds)} samples are below 15 % or above 85 %"],
+                next=["look for what comes in bursts: windows that fire, timers, garbage collection"],
+            )
+            break  # one subtask stands for the vertex
+
+
+def _shares(series: Series, counter: Sequence[float], view: Observation) -> Iterator[float]:
+    """Yield the back-pressured share of a subtask's time between each two samples of the window."""
+    pairs = list(zip(series.t, counter, strict=False))
+    for (start, was), (end, now) in pairwise(pairs):
+        if start >= view.steady.from_s and end <= view.steady.to_s and end > start:
+            yield (now - was) / (end - start) / 1000
+
+
+def _level(vertex: VertexSteady) -> str:
+    """Return Flink's name of a vertex's back-pressure."""
+    pressed = share(vertex.backpressured_ms_per_s) or 0.0
+    if pressed < BACK_PRESSURED:
+        return "OK"
+    return "HIGH" if pressed >= HIGHLY_BACK_PRESSURED else "LOW"
+
+
+def _work(vertex: VertexSteady) -> Iterator[str]:
+    """Yield the record rate of a vertex and its cost per record, as far as they are known."""
+    rates, costs = complete(vertex.records_in_per_s), costs_ms(vertex)
+    if rates is not None:
+        yield f"reads {digits(sum(rates))} records/s" + (f", with {span(costs)} ms a record" if costs else "")
+
+
+def skewed_records(view: Observation) -> Iterator[Finding]:
+    """Find vertices of which one subtask gets more records than others."""
+    for vertex in view.consumers:
+        uneven = _unevenness(vertex.records_in_per_s)
+        if uneven is None or uneven < SKEW:
+            continue
+        most = vertex.records_in_per_s.index(highest(vertex.records_in_per_s))
+        yield Finding(
+            rule="skewed-records",
+            severity="notice",
+            where=vertex.name,
+            says=f"{vertex.name}[{most}] gets {uneven:.1f} times as many records as the mean.",
+            evidence=[f"records/s by subtask: {span(vertex.records_in_per_s, ',.0f')}"],
+            next=["look at the keys: a salt, or a local aggregation before the exchange, spreads them"],
+        )
+
+
+def skewed_cost(view: Observation) -> Iterator[Finding]:
+    """Find busy vertices of which one subtask needs more time for a record than others."""
+    for vertex in view.consumers:
+        costs = costs_ms(vertex)
+        dearer = _unevenness(costs or ())
+        if costs is None or dearer is None or dearer < SKEW or not is_busy(vertex):
+            continue
+        dearest = _dearest(vertex)
+        yield Finding(
+            rule="skewed-cost",
+            severity="notice",
+            where=vertex.name,
+            says=f"A record costs {vertex.name}[{dearest}] {dearer:.1f} times as much as the mean.",
+            evidence=[f"ms busy for a record, by subtask: {span(costs)}"],
+            next=["compare the machines, the state and the keys of the subtasks"],
+        )
+
+
+def unequal_writers(view: Observation) -> Iterator[Finding]:
+    """Find readers of which some writers fill their channels and others hardly use them."""
+    avoided = (
+        "; unaligned checkpoints or an aligned timeout avoid them"
+        if may_overtake(view.exchanges, view.vertices)
+        else ""
+    )
+    for vertex in view.consumers:
+        usage = complete(used for _, writer in view.inputs(vertex) for used in writer.outPoolUsage) or []
+        full = [used for used in usage if is_full([used])]
+        if not full or min(usage) >= max(full) / 2:
+            continue
+        yield Finding(
+            rule="unequal-writers",
+            severity="notice",
+            where=vertex.name,
+            says=f"{len(full)} of the {len(usage)} subtasks that write to it are full, the others are not: "
+            "barriers come early on some channels and late on others.",
+            evidence=[out_pools_upstream(view, vertex)],
+            next=[
+                f"expect long alignments{avoided}",
+                "debloating gives all channels of a gate buffers of one size, whatever waits on each",
+            ],
+        )
+
+
+def _unevenness(values: Values) -> float | None:
+    """Return the greatest over the mean; None if there is one value only, or one is unknown."""
+    all_values = complete(values) or []
+    average = mean(all_values)
+    return max(all_values) / average if average and len(all_values) > 1 else None
+
+
+def _dearest(vertex: VertexSteady) -> int:
+    """Return the subtask that is busy longest per record; all figures are known."""
+    pairs = zip(known(vertex.busy_ms_per_s), known(vertex.records_in_per_s), strict=True)
+    costs = [busy / rate if rate else 0.0 for busy, rate in pairs]
+    return costs.index(max(costs))
+
+
+def some_readers_full(view: Observation) -> Iterator[Finding]:
+    """Find exchanges of which some readers are full and busy, and others empty and idle."""
+    for writer in view.vertices:
+        for exchange, reader in view.outputs(writer):
+            full, empty = _unequal(reader)
+            if view.is_back_pressured(writer) and full and not ShipStrategy.of(exchange.ship).pointwise:
+                yield Finding(
+                    rule="some-readers-full",
+                    severity="problem",
+                    where=exchange.name,
+                    says=f"{subtasks_text(reader, full)} cannot keep up, and {subtasks_text(reader, empty)} "
+                    f"{'waits' if len(empty) == 1 else 'wait'} with it: a writer stops for all channels when "
+                    "one of them is full.",
+                    evidence=[
+                        f"inPoolUsage of {reader.name}, by subtask: "
+                        + ", ".join("?" if u is None else f"{u:.2f}" for u in reader.inPoolUsage),
+                        f"idle {span_percent(reader.idle_ms_per_s)}, busy "
+                        f"{span_percent(reader.busy_ms_per_s)}",
+                        f"outPoolUsage of {writer.name}: {span(writer.outPoolUsage)}; one subpartition may "
+                        f"hold {exchange.buffers.quota(view.config)} buffers",
+                    ],
+                    next=[
+                        "find out what is special about the full subtasks: their keys, or their machine",
+                        "spread their keys (a salt, or a local aggregation before the exchange); debloating "
+                        "sizes buffers by gate and does not mend skew",
+                    ],
+                )
+
+
+def input_full(view: Observation) -> Iterator[Finding]:
+    """Find full readers: they cause back-pressure, pass it on, or are about to."""
+    for vertex in view.consumers:
+        if not is_full(vertex.inPoolUsage):
+            continue
+        evidence = [_both_pools(vertex), out_pools_upstream(view, vertex)]
+        output_full = is_full(vertex.outPoolUsage) if view.outputs(vertex) else False
+        held = view.holds_up(vertex)
+        if output_full:
+            yield Finding(
+                rule="both-pools-full",
+                severity="notice",
+                where=vertex.name,
+                says="Input and output are full: it hands on back-pressure that comes from further down.",
+                evidence=evidence,
+                next=["look further down, for the first vertex of which the output is not full"],
+            )
+        elif output_full is None or held is None:
+            continue
+        elif held:
+            yield Finding(
+                rule="input-full-output-free",
+                severity="notice",
+                where=vertex.name,
+                says="Input full, output free, writers full: the back-pressure comes from here.",
+                evidence=[*evidence, *_whose(view, vertex)],
+            )
+        else:
+            yield Finding(
+                rule="input-filling",
+                severity="notice",
+                where=vertex.name,
+                says="Input full, writers not yet: it lags, and may soon hold up what is before it.",
+                evidence=evidence,
+                next=["watch it; if it lasts, treat it as a bottleneck"],
+            )
+
+
+def output_full_input_free(view: Observation) -> Iterator[Finding]:
+    """Find vertices that wait for their output while their input is empty."""
+    for vertex in view.consumers:
+        if not is_empty(vertex.inPoolUsage) or not view.is_back_pressured(vertex):
+            continue
+        if any_of(is_full(reader.inPoolUsage) for _, reader in view.outputs(vertex)):
+            yield Finding(
+                rule="output-full-input-free",
+                severity="notice",
+                where=vertex.name,
+                says="Output full, input free: back-pressure has not reached what is before it, or has "
+                "left it again, or this vertex makes much more than it reads.",
+                evidence=[_both_pools(vertex)],
+                next=["compare two moments: a lasting state points at an operator that multiplies records"],
+            )
+
+
+def out_pools_upstream(view: Observation, vertex: VertexSteady) -> str:
+    """Return the output pool usages of the writers of a vertex, as text."""
+    usages = (f"{writer.name} {span(writer.outPoolUsage)}" for _, writer in view.inputs(vertex))
+    return f"outPoolUsage upstream: {', '.join(usages)}"
+
+
+def _both_pools(vertex: VertexSteady) -> str:
+    return f"inPoolUsage {span(vertex.inPoolUsage)}, outPoolUsage {span(vertex.outPoolUsage)}"
+
+
+def _whose(view: Observation, vertex: VertexSteady) -> list[str]:
+    """Return which buffers are used, and so on how many channels data wait."""
+    floating, exclusive = _usages(view, vertex)
+    if floating is None or exclusive is None:
+        return []
+    shares = f"floating buffers used {percent(floating)}, exclusive ones {percent(exclusive)}"
+    if _measured(vertex) is None:
+        shares = f"at least {percent(floating)} of the floating and {percent(exclusive)} of the exclusive "
+        shares += "buffers are used"
+    if min(floating, exclusive) >= HIGH_USAGE:
+        return [f"{shares}: data waits on all channels, or most"]
+    if floating >= HIGH_USAGE or _some_writers_full(view, vertex):
+        return [f"{shares}: data waits on some of the channels only"]
+    return [shares]
+
+
+def _some_writers_full(view: Observation, vertex: VertexSteady) -> bool:
+    usages = known(used for _, writer in view.inputs(vertex) for used in writer.outPoolUsage)
+    return any(used >= HIGH_USAGE for used in usages) and any(used < LOW_USAGE for used in usages)
+
+
+def _usages(view: Observation, vertex: VertexSteady) -> tuple[float | None, float | None]:
+    """Return the usage of floating and exclusive buffers in the fullest subtask, or a lower bound of it."""
+    measured = _measured(vertex)
+    if measured is not None:
+        return measured
+    usage = highest(vertex.inPoolUsage)
+    exclusive, floating = view.credit_buffers(vertex)
+    if usage is None or not exclusive or not floating:
+        return None, None
+    used = usage * (exclusive + floating)
+    return max(0.0, used - exclusive) / floating, max(0.0, used - floating) / exclusive
+
+
+def _measured(vertex: VertexSteady) -> tuple[float, float] | None:
+    """Return the usage of floating and exclusive buffers in the fullest subtask, if measured in all."""
+    floating = complete(vertex.inputFloatingBuffersUsage)
+    exclusive = complete(vertex.inputExclusiveBuffersUsage)
+    return None if floating is None or exclusive is None else (max(floating), max(exclusive))
+
+
+def _subtasks(usage: Sequence[float | None], least: float, below: float) -> list[int]:
+    return [index for index, used in enumerate(usage) if used is not None and least <= used < below]
+
+
+def full_readers(vertex: VertexSteady) -> list[int]:
+    """Return the subtasks that are full and busy while others starve; none if no subtask starves."""
+    return _unequal(vertex)[0]
+
+
+def _unequal(vertex: VertexSteady) -> tuple[list[int], list[int]]:
+    """Return the subtasks that are full and busy, and those that are empty and wait for data.
+
+    Both lists are empty where one of them is. Pools alone do not show skew: subtasks with equal work are full
+    at different times. So a full one also has to be hardly idle, and an empty one idle for longer than the
+    full ones by `_STARVED`.
+    """
+    idle = [None if time is None else time / 1000 for time in vertex.idle_ms_per_s]
+    full = [
+        subtask
+        for subtask in _subtasks(vertex.inPoolUsage, HIGH_USAGE, 2.0)
+        if (time := _at(idle, subtask)) is not None and time < _STARVED
+    ]
+    least = min(known(_at(idle, subtask) for subtask in full), default=0.0) + _STARVED
+    empty = [
+        subtask
+        for subtask in _subtasks(vertex.inPoolUsage, -1.0, LOW_USAGE)
+        if (time := _at(idle, subtask)) is not None and time >= least
+    ]
+    return (full, empty) if full and empty else ([], [])
+
+
+def _at(values: Sequence[float | None], subtask: int) -> float | None:
+    return values[subtask] if subtask < len(values) else None
+
+
+def subtasks_text(vertex: VertexSteady, subtasks: Sequence[int]) -> str:
+    """Return the names of some subtasks, or their number if there are many."""
+    if len(subtasks) > 3:
+        return f"{len(subtasks)} subtasks of {vertex.name}"
+    return ", ".join(f"{vertex.name}[{index}]" for index in subtasks)
+
+
+def network_bound(view: Observation) -> Iterator[Finding]:
+    """Find remote exchanges with full writers and with empty, idle readers."""
+    for writer in view.vertices:
+        readers = [(exchange, reader) for exchange, reader in view.outputs(writer) if exchange.remote]
+        if not view.is_back_pressured(writer) or not is_full(writer.outPoolUsage):
+            continue
+        if any_of(is_full(reader.inPoolUsage) for _, reader in readers) is not False:
+            continue
+        for exchange, reader in readers:
+            idle = mean(reader.idle_ms_per_s)
+            if is_empty(reader.inPoolUsage) and idle is not None and idle / 1000 >= _MOSTLY_IDLE:
+                yield _network(view, exchange, writer, reader)
+
+
+def _network(view: Observation, exchange: Exchange, writer: VertexSteady, reader: VertexSteady) -> Finding:
+    evidence = [
+        f"outPoolUsage of {writer.name}: {span(writer.outPoolUsage)}, back-pressured "
+        f"{span_percent(writer.backpressured_ms_per_s)} of the time",
+        f"inPoolUsage of {reader.name}: {span(reader.inPoolUsage)}, idle "
+        f"{span_percent(reader.idle_ms_per_s)}",
+    ]
+    limits = list(_limits(view, reader))
+    near = [text for text, nearness in limits if nearness >= _NEAR]
+    what = [text for text, _ in limits]
+    unknown = "the round trip is not known: compare throughput with buffers x size / round trip"
+    if view.link is not None:
+        unknown = "what credit and bandwidth would allow cannot be told, or limits nothing"
+    return Finding(
+        rule="network-bound",
+        severity="problem",
+        where=exchange.name,
+        says="The writers are full and the readers wait: the network between them is the limit"
+        + (", not an operator." if near else ", or its round trip is long for the credit there is."),
+        evidence=[*evidence, *(what or [unknown])],
+        next=[
+            "look at bandwidth and latency between the task managers, and at who else uses them",
+            "where the round trip is the limit, give channels more buffers, or raise the parallelism: "
+            "`netstack size` says how many a link needs",
+        ],
+    )
+
+
+def _limits(view: Observation, reader: VertexSteady) -> Iterator[tuple[str, float]]:
+    """Yield the limits by credit and by bandwidth as text, each with the share of it that is used."""
+    rates, link = complete(reader.bytes_in_per_s), view.link
+    if link is None or rates is None:
+        return
+    config, buffers = view.config, sum(view.credit_buffers(reader))
+    buffer_bytes = mean(reader.debloatedBufferSize) if config.debloat_enabled else config.segment_bytes
+    if link.latency_s > 0 and buffers and buffer_bytes is not None:
+        limit = buffers * buffer_bytes / (2 * link.latency_s)
+        nearness = max(rates) / limit
+        yield (
+            f"{buffers} buffers of {size(buffer_bytes)} in a round trip of "
+            f"{milliseconds(2000 * link.latency_s)} make {bytes_per_second(limit)} a subtask at most; "
+            f"it reads {percent(nearness)} of that",
+            nearness,
+        )
+    if link.bandwidth_bytes_per_s is not None:
+        nearness = sum(rates) / link.bandwidth_bytes_per_s
+        yield (
+            f"{percent(nearness)} of a bandwidth of {bytes_per_second(link.bandwidth_bytes_per_s)} is used",
+            nearness,
+        )

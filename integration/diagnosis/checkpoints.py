@@ -1,0 +1,386 @@
+"""Rules on checkpoints: the phase that takes the time and its cause, failures, and deadlocks.
+
+Each phase (`comparison.checkpoint_times`) has a cause of its own::
+
+    trigger |-- start delay --|-- alignment --|- sync -|-- async --|- acknowledgement -| complete
+            data in flight     unequal         state to  state to    messages, and
+            before the barrier channels        copy      write       files of the coordinator
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from netstack import CheckpointResult, VertexSteady, standstills
+
+from ..comparison.checkpoint_times import (
+    ACKNOWLEDGEMENT,
+    ALIGNMENT,
+    ASYNC,
+    COMPLETED,
+    FAILED,
+    START_DELAY,
+    SYNC,
+    CheckpointTimes,
+    mean_times,
+)
+from ..known_values import complete
+from ..wording import bytes_per_second, counted, milliseconds, percent, size
+from .back_pressure import full_readers, subtasks_text
+from .observation import (
+    BACK_PRESSURED,
+    HIGHLY_BACK_PRESSURED,
+    NO_PAUSE,
+    Finding,
+    Observation,
+    Severity,
+    bytes_waiting,
+    is_busy,
+    may_overtake,
+    of_subtasks,
+    parallelisms,
+    share_of_interval,
+    span_percent,
+)
+
+_WORTH_MS = 0.5
+"""Duration below which a phase counts as 0."""
+
+SHORT_MS = 200.0
+"""Duration below which a checkpoint counts as short, whatever its phases."""
+
+LONG_SHARE = 0.5
+"""Share of the checkpoint interval from which a duration is a problem."""
+
+LONG_MS = 10_000.0
+"""Duration from which a checkpoint is a problem where there is no interval."""
+
+UNEVEN = 4.0
+"""Ratio of the longest duration to the median from which durations are uneven."""
+
+
+def phases(view: Observation) -> CheckpointTimes | None:
+    """Return the mean times of the window's completed checkpoints; None if there is none."""
+    return mean_times(view.checkpoints)
+
+
+def data_in_flight(view: Observation) -> Iterator[str]:
+    """Yield the data queued before each vertex and the time to consume them, where both are known."""
+    for vertex in view.vertices:
+        full = full_readers(vertex)  # if any, the queues of the writers are for them
+        waits = bytes_waiting(view, vertex, full)
+        rates = complete(of_subtasks(vertex.bytes_in_per_s, full))
+        if waits is None or rates is None:
+            continue
+        rate = sum(rates)
+        if waits.bytes and rate:
+            whose = subtasks_text(vertex, full) if full else vertex.name
+            share = waits.sender_share
+            where = "" if share is None else f", {percent(share)} at the senders"
+            yield (
+                f"{size(waits.bytes)} wait before {whose}{where}: "
+                f"{milliseconds(1000 * waits.bytes / rate)} at {bytes_per_second(rate)}"
+            )
+
+
+def uneven(view: Observation) -> Iterator[Finding]:
+    """Find that some checkpoints take far longer than most, which a mean and a median hide."""
+    usual, slowest = view.steady.end_to_end_ms, view.steady.end_to_end_ms_max
+    if usual is None or slowest is None or not _is_uneven(view):
+        return
+    times = sorted(checkpoint.duration_ms or 0.0 for checkpoint in _long_ones(view))
+    took = f"the longest took {milliseconds(slowest)}"
+    if times:
+        least, most = milliseconds(times[0]), milliseconds(times[-1])
+        took = f"{len(times)} of {counted(view.steady.checkpoints, 'checkpoint')} took "
+        took += most if least == most else f"{least} to {most}"
+    bursts = list(_bursts(view))
+    says = "Some take far longer than most"
+    if bursts:
+        at_once = ", ".join(f"{writer.name} emits more than {reader.name} reads" for writer, reader in bursts)
+        says += f": they meet bursts, in which {at_once} meanwhile"
+    yield Finding(
+        rule="uneven-checkpoints",
+        severity=_severity(view, slowest),
+        where="checkpoints",
+        says=f"{says}.",
+        evidence=[
+            f"{took}, half of them at most {milliseconds(usual)}",
+            *(
+                f"{writer.name} is back-pressured {span_percent(writer.backpressured_ms_per_s)} of its time, "
+                f"and {reader.name}, which it waits for, is busy {span_percent(reader.busy_ms_per_s)}"
+                for writer, reader in bursts
+            ),
+        ],
+        next=[step for writer, reader in bursts for step in _smooth(view, writer, reader)]
+        or ["look at the load while those were under way: data waits then, and not at other times"],
+    )
+
+
+def _smooth(view: Observation, writer: VertexSteady, reader: VertexSteady) -> list[str]:
+    """Return the advice against bursts of a writer."""
+    parallel = f"raise the parallelism of {reader.name}: a burst lasts until it is read"
+    if not view.inputs(writer):
+        return [f"look at what {writer.name} reads: it comes in portions", parallel]
+    return [
+        f"let {writer.name} emit in smaller portions: windows and timers that do not fire all at once",
+        parallel,
+        "buffers and their target change little: a task handles no barrier while it emits a portion",
+    ]
+
+
+def _is_uneven(view: Observation) -> bool:
+    usual, slowest = view.steady.end_to_end_ms, view.steady.end_to_end_ms_max
+    return usual is not None and slowest is not None and slowest >= max(UNEVEN * usual, SHORT_MS)
+
+
+def _long_ones(view: Observation) -> list[CheckpointResult]:
+    """Return the completed checkpoints that take far longer than most, of an uneven window."""
+    least = max(UNEVEN * (view.steady.end_to_end_ms or 0.0), SHORT_MS)
+    return [
+        each for each in view.checkpoints if each.status == COMPLETED and (each.duration_ms or 0.0) >= least
+    ]
+
+
+def _bursts(view: Observation) -> Iterator[tuple[VertexSteady, VertexSteady]]:
+    """Yield writers that wait at times for a reader which has time left and is not back-pressured."""
+    for writer in view.vertices:
+        waiting = complete(writer.backpressured_ms_per_s) or [0.0]
+        if not 1000 * BACK_PRESSURED <= max(waiting) < 1000 * HIGHLY_BACK_PRESSURED:
+            continue
+        for _, reader in view.outputs(writer):
+            if is_busy(reader) is False and view.is_back_pressured(reader) is False:
+                yield writer, reader
+
+
+def slow_phase(view: Observation) -> Iterator[Finding]:
+    """Find the phase that takes most of a checkpoint; where only some are long, of these."""
+    long_ones = _long_ones(view) if _is_uneven(view) else []
+    times = mean_times(long_ones) or phases(view)
+    if times is None:
+        return
+    of_which = f", of the {len(long_ones)} that took long" if long_ones else ""
+    took = f"{milliseconds(times.end_to_end_ms)} from trigger to completion{of_which}"
+    shown = ", ".join(f"{name} {milliseconds(ms)}" for name, ms in times.phases.items() if ms >= _WORTH_MS)
+    evidence = [f"{took}: {shown}"]
+    if times.end_to_end_ms < SHORT_MS:
+        yield Finding(
+            rule="checkpoints-short",
+            severity="fine",
+            where="checkpoints",
+            says="They take next to no time.",
+            evidence=evidence,
+        )
+        return
+    phase = max(times.phases, key=lambda name: times.phases[name])
+    if phase not in _MEANING:  # the time of phases that were not measured
+        return
+    means, steps = _MEANING[phase]
+    has_queues = phase in (START_DELAY, ALIGNMENT) and not long_ones  # queues are medians of the window
+    yield Finding(
+        rule=f"long-{phase.replace(' ', '-')}",
+        severity=_severity(view, times.end_to_end_ms),
+        where=f"checkpoints, at {times.vertex}",
+        says=means,
+        evidence=[*evidence, *(data_in_flight(view) if has_queues else [])],
+        next=_next(view, phase, steps),
+    )
+
+
+_MEANING: dict[str, tuple[str, list[str]]] = {
+    START_DELAY: (
+        "Most of the time passes before the first barrier arrives: it waits behind the data in flight.",
+        [],
+    ),
+    ALIGNMENT: (
+        "Most of the time passes between the first barrier and the last: channels are unequal.",
+        ["look for skew among the writers: a full channel is slow, an empty one is not"],
+    ),
+    SYNC: (
+        "Most of the time goes into the synchronous part, in which the operator does nothing else.",
+        ["look for large operator or heap state, and for work in snapshotState()"],
+    ),
+    ASYNC: (
+        "Most of the time goes into writing state: storage is slow for so much of it.",
+        ["look at the throughput of the storage; checkpoint incrementally; spread the state"],
+    ),
+    ACKNOWLEDGEMENT: (
+        "Most of the time passes after the snapshots: messages to the coordinator, or its files.",
+        ["look at the job manager: its load, its network, its storage"],
+    ),
+}
+
+
+def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
+    if phase not in (START_DELAY, ALIGNMENT):
+        return list(steps)
+    config = view.config
+    if _is_uneven(view) and any(_bursts(view)):
+        return [*steps, "mend the bursts first: barriers wait until what has come at once is read"]
+    if any(full_readers(vertex) for vertex in view.vertices):
+        steps = [*steps, "mend the skew first: barriers wait in the channels of the slow subtasks"]
+    if config.takes_unaligned_checkpoints and config.aligned_checkpoint_timeout_s == 0:
+        return [
+            *steps,
+            "barriers overtake data already, so a task is late to look at its mail: one long record, a "
+            "window that fires, or a source that does not yield",
+        ]
+    calm = view.nobody_waits
+    if calm:
+        return [*steps, "nobody is back-pressured, so few data wait: look at when the sources emit barriers"]
+    if calm is None:
+        unknown = view.may_wait(view.vertices)
+        steps = [*steps, f"find out whether {unknown} is back-pressured, which is not known; if so:"]
+    overtaking = [_overtake(view)] if may_overtake(view.exchanges, view.vertices) else []
+    return [*steps, _let_less_wait(view), *overtaking]
+
+
+def _let_less_wait(view: Observation) -> str:
+    config = view.config
+    if config.debloat_enabled:
+        advice = "a smaller target than " + milliseconds(1000 * config.debloat_target_s)
+        changes: dict[str, object] = {"debloat_target_s": config.debloat_target_s / 2}
+        what = f"with half of it, {milliseconds(500 * config.debloat_target_s)}, "
+    else:
+        advice, changes = "buffer debloating", {"debloat_enabled": True}
+        what = f"with a target of {milliseconds(1000 * config.debloat_target_s)}, "
+    tried = view.tried(changes)
+    result = "" if tried is None else f" ({what}{tried})"
+    return f"let less wait: {advice}{result}; `netstack tune` says what it brings and costs"
+
+
+def _overtake(view: Observation) -> str:
+    tried = view.tried({"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.0})
+    result = "" if tried is None else f" ({tried})"
+    advice = f"unaligned checkpoints{result}, perhaps after an aligned timeout"
+    return f"or let barriers overtake what waits: {advice}"
+
+
+def _severity(view: Observation, duration_ms: float) -> Severity:
+    interval = view.config.checkpoint_interval_s
+    long = share_of_interval(duration_ms, interval) >= LONG_SHARE if interval else duration_ms >= LONG_MS
+    return "problem" if long else "notice"
+
+
+def late_source(view: Observation) -> Iterator[Finding]:
+    """Find sources that are slow to emit their barrier, for which no buffer is the reason."""
+    for vertex in view.vertices:
+        delay = vertex.start_delay_ms_max_subtask
+        if view.inputs(vertex) or delay is None or delay < SHORT_MS:
+            continue
+        yield Finding(
+            rule="late-source",
+            severity="notice",
+            where=vertex.name,
+            says="The barrier is late before it has left the source.",
+            evidence=[f"{milliseconds(delay)} from the trigger to the barrier, in the slowest subtask"],
+            next=[
+                "the thread of the source is busy or blocked when the trigger comes: one long call, a lock"
+            ],
+        )
+
+
+def back_to_back(view: Observation) -> Iterator[Finding]:
+    """Find that checkpoints take nearly their interval or longer, so that one follows another at once."""
+    for took_ms, interval in without_pause(view):
+        longer = share_of_interval(took_ms, interval) > 1
+        says = (
+            "A checkpoint takes longer than the interval: the next one begins as soon as it is complete"
+            if longer
+            else "A checkpoint takes nearly the whole interval: the next one begins soon after it is complete"
+        )
+        yield Finding(
+            rule="back-to-back",
+            severity="problem",
+            where="checkpoints",
+            says=f"{says}, and blocked channels are the rule.",
+            evidence=[f"{milliseconds(took_ms)} a checkpoint, every {milliseconds(1000 * interval)}"],
+            next=[
+                "a longer execution.checkpointing.interval, or an execution.checkpointing.min-pause, until "
+                "they are faster",
+                "under debloating, each drains the buffers and makes them grow again",
+            ],
+        )
+
+
+def without_pause(view: Observation) -> Iterator[tuple[float, float]]:
+    """Yield the duration of a checkpoint in ms and the interval in s, if that leaves hardly a pause."""
+    interval, times = view.config.checkpoint_interval_s, phases(view)
+    if interval and times is not None and share_of_interval(times.end_to_end_ms, interval) >= NO_PAUSE:
+        yield times.end_to_end_ms, interval
+
+
+def failed(view: Observation) -> Iterator[Finding]:
+    """Find failed checkpoints, by reason."""
+    reasons = Counter(
+        str(checkpoint.failure) for checkpoint in view.checkpoints if checkpoint.status == FAILED
+    )
+    if not reasons:
+        return
+    evidence = [f"{counted(count, 'time')}: {reason}" for reason, count in reasons.most_common()]
+    steps = ["an expired one took longer than execution.checkpointing.timeout: see its phases"]
+    at_once = view.config.max_concurrent_checkpoints
+    if at_once > 1 and any("expired" in reason.lower() for reason in reasons):  # also in Flink's own message
+        evidence.append(f"{at_once} may be under way at once")
+        steps.append(
+            "take one at a time, execution.checkpointing.max-concurrent-checkpoints: 1: a task takes them "
+            "one after another, so the time of each goes on those before it, and all may expire for good"
+        )
+    yield Finding(
+        rule="failed-checkpoints",
+        severity="problem",
+        where="checkpoints",
+        says=f"{sum(reasons.values())} of {len(view.checkpoints)} failed.",
+        evidence=evidence,
+        next=steps,
+    )
+
+
+def stores_data_in_flight(view: Observation) -> Iterator[Finding]:
+    """Find that unaligned checkpoints store much data in flight."""
+    stored = view.steady.persisted_bytes
+    if not stored or stored < 1 << 20:
+        return
+    yield Finding(
+        rule="data-in-flight-stored",
+        severity="notice",
+        where="checkpoints",
+        says="Barriers overtake, and what they overtake is written with every checkpoint.",
+        evidence=[f"{size(stored)} of data in flight in each"],
+        next=["debloating lets less wait, and so less is stored; recovery reads all of it"],
+    )
+
+
+def stands_still(view: Observation) -> Iterator[Finding]:
+    """Find shapes of a job that unaligned checkpoints can deadlock (`netstack.standstills`).
+
+    Also of a job with aligned checkpoints, since unaligned ones are a common answer to slow ones. The many
+    shapes that deadlock only after a checkpoint has expired count where one has failed.
+    """
+    overtakes = view.config.takes_unaligned_checkpoints
+    failed = overtakes and any(each.status == FAILED for each in view.checkpoints)
+    after_timeout = failed and view.config.aligned_checkpoint_timeout_s > 0
+    seen: set[tuple[str, str]] = set()
+    for late, blocked, joins, at_once in standstills(view.exchanges, parallelisms(view.vertices)):
+        if (blocked, joins) in seen or not (at_once or after_timeout):
+            continue
+        seen.add((blocked, joins))
+        can = "can" if overtakes else "could"
+        when = "" if at_once else " after one has expired"
+        keep = "or keep to aligned checkpoints: execution.checkpointing.unaligned.enabled: false"
+        if not at_once:
+            keep += "; or to unaligned ones without execution.checkpointing.aligned-checkpoint-timeout"
+        yield Finding(
+            rule="standstill",
+            severity="problem" if failed else "notice",
+            where=joins,
+            says=f"Unaligned checkpoints {can} bring the job to a stand{when}: {joins} does not read "
+            f"{blocked} before it has barriers that wait for {late}, whose data wait for {blocked}.",
+            evidence=[f"no barrier overtakes data into {late}, and none into {joins}"],
+            next=[
+                f"let barriers overtake into {joins}: rebalance() or keyBy() for each of its inputs that is "
+                "forward, rescale or broadcast",
+                keep,
+            ],
+        )

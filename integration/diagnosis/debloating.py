@@ -1,0 +1,397 @@
+"""Rules on buffer debloating: whether it reaches its target, and the documented ways in which it fails.
+
+The rules of `tune`, the pitfalls, each have a scenario in ``docs/examples/pitfalls/`` that shows them. Most
+are named by Flink's page on network memory tuning ("Limitations"), the others by its users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from netstack import VertexSteady
+
+from ..known_values import complete, highest, known, lowest, total
+from ..wording import counted, digits, milliseconds, percent, size
+from .back_pressure import full_readers
+from .checkpoints import phases, without_pause
+from .observation import (
+    BUSY,
+    MISSED,
+    MOST_CHANNELS,
+    Finding,
+    Observation,
+    at_minimum,
+    is_larger,
+    record_bytes,
+    share_of_interval,
+    span,
+)
+
+_OFF_TARGET = 1.5
+"""Ratio as `MISSED`, from which debloating misses its target though buffers could be smaller."""
+
+_MUCH = 0.3
+"""Share of the time under checkpoints from which these disturb debloating."""
+
+UNEVEN = 4.0
+"""Ratio of the rates of two inputs from which one of them counts as slow."""
+
+LEAST_ALIGNMENT = 0.2
+"""Share of a barrier's way into a vertex from which alignment is the fault of the inputs."""
+
+IDLE = 0.6
+"""Ratio of the busy times of two subtasks below which the load is skewed."""
+
+BURST = 10.0
+"""Factor by which a record becomes more expensive for a moment in a burst."""
+
+MOVING = 1.5
+"""Factor by which the cost of a record changes in a load that moves."""
+
+
+def at_the_minimum(view: Observation) -> Iterator[Finding]:
+    """Find vertices whose buffers are minimal while the target is missed."""
+    for vertex, _ in stuck_at_the_minimum(view):
+        yield Finding(
+            rule="debloating-at-its-floor",
+            severity="problem",
+            where=vertex.name,
+            says="Buffers are as small as they may be, and still too much waits.",
+            evidence=[_sizes(vertex), _estimate(vertex, view)],
+            next=[
+                "fewer buffers, where the version has options for them; a smaller "
+                "taskmanager.memory.min-segment-size; more parallelism; or unaligned checkpoints",
+            ],
+        )
+
+
+def off_target(view: Observation) -> Iterator[Finding]:
+    """Find vertices that miss the target though buffers could be smaller."""
+    for vertex, sizes in _debloated(view):
+        estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
+        if estimated is None or estimated < _OFF_TARGET * view.target_ms:
+            continue
+        if complete(vertex.debloatedBufferSize) is None or at_minimum(min(sizes), view.config):
+            continue
+        yield Finding(
+            rule="debloating-misses-its-target",
+            severity="notice",
+            where=vertex.name,
+            says="Data in flight lasts longer than the target.",
+            evidence=[_sizes(vertex), _estimate(vertex, view), *_drained(view)],
+            next=[
+                "where checkpoints drain the buffers: a longer execution.checkpointing.interval, or another "
+                "policy (`netstack tune --policy`)",
+                "where the load moves: a shorter buffer-debloat.period or fewer buffer-debloat.samples",
+                "several inputs of one subtask are measured together: see whether they are unequal",
+            ],
+        )
+
+
+def at_the_maximum(view: Observation) -> Iterator[Finding]:
+    """Find vertices whose buffers stay whole: debloating changes nothing."""
+    for vertex, sizes in _debloated(view):
+        pressed = view.holds_up(vertex)
+        if complete(vertex.debloatedBufferSize) is None or min(sizes) < view.config.segment_bytes:
+            continue
+        if complete(vertex.estimatedTimeToConsumeBuffersMs) is None or pressed is None:
+            continue
+        yield Finding(
+            rule="debloating-idle",
+            severity="notice" if pressed else "fine",
+            where=vertex.name,
+            says="Debloating leaves buffers whole: what waits is consumed within the target anyway.",
+            evidence=[_sizes(vertex), _estimate(vertex, view)],
+            next=["only a smaller target would change anything"] if pressed else [],
+        )
+
+
+def smaller_than_a_record(view: Observation) -> Iterator[Finding]:
+    """Find vertices whose debloated buffers hold less than one record."""
+    for vertex, record, _ in smaller_than_records(view):
+        yield Finding(
+            rule="records-larger-than-buffers",
+            severity="problem",
+            where=vertex.name,
+            says="A record is larger than a debloated buffer: a buffer takes the whole record it begins "
+            "with, so smaller ones do not let less wait.",
+            evidence=[_sizes(vertex), f"a record has {size(record)} on average"],
+            next=["a larger target, so that buffers hold records; fewer buffers; unaligned checkpoints"],
+        )
+
+
+def _debloated(view: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
+    """Yield the vertices whose input is debloated, with the known sizes of their subtasks."""
+    for vertex in view.consumers:
+        sizes = known(vertex.debloatedBufferSize)
+        if sizes and view.config.debloat_enabled:
+            yield vertex, sizes
+
+
+def stuck_at_the_minimum(view: Observation) -> Iterator[tuple[VertexSteady, float]]:
+    """Yield vertices whose buffers are minimal while the target is missed, with the ms that data wait."""
+    for vertex, sizes in _debloated(view):
+        estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
+        missed = estimated is not None and estimated >= MISSED * view.target_ms
+        if estimated is not None and missed and at_minimum(min(sizes), view.config):
+            yield vertex, estimated
+
+
+def smaller_than_records(view: Observation) -> Iterator[tuple[VertexSteady, float, float]]:
+    """Yield vertices whose records need several buffers, with the bytes of a record and of a buffer."""
+    for vertex, sizes in _debloated(view):
+        record = record_bytes(vertex)
+        if record is not None and is_larger(record, min(sizes)):
+            yield vertex, record, min(sizes)
+
+
+def _drained(view: Observation) -> list[str]:
+    """Return that aligned checkpoints take much of the time, as evidence: they empty the buffers."""
+    interval, times = view.config.checkpoint_interval_s, phases(view)
+    if not interval or times is None or view.config.takes_unaligned_checkpoints:
+        return []
+    under_way = share_of_interval(times.end_to_end_ms, interval)
+    if under_way < _MUCH:
+        return []
+    return [
+        f"aligned checkpoints are under way {percent(min(1.0, under_way))} of the time: they drain the "
+        "buffers, few are in use then, and each may become larger"
+    ]
+
+
+def _sizes(vertex: VertexSteady) -> str:
+    return f"debloatedBufferSize {span(vertex.debloatedBufferSize, ',.0f')} bytes"
+
+
+def _estimate(vertex: VertexSteady, view: Observation) -> str:
+    estimated = span(vertex.estimatedTimeToConsumeBuffersMs, ",.0f")
+    return f"estimatedTimeToConsumeBuffersMs {estimated}, target {milliseconds(view.target_ms)}"
+
+
+def slow_input(view: Observation) -> Iterator[Finding]:
+    """Find vertices with inputs of uneven rates whose barriers wait for each other."""
+    for vertex in view.consumers:
+        rates = sorted((_rate(view, writer), writer.name) for _, writer in view.inputs(vertex))
+        alignment, delay = vertex.alignment_ms_max_subtask or 0.0, vertex.start_delay_ms or 0.0
+        if len(rates) < 2 or rates[-1][0] < UNEVEN * rates[0][0]:
+            continue
+        if alignment < LEAST_ALIGNMENT * max(alignment + delay, view.target_ms):
+            continue
+        (slow, slow_name), (fast, fast_name) = rates[0], rates[-1]
+        yield _pitfall(
+            "slow-input",
+            vertex.name,
+            alignment,
+            "a slow input holds up the others of its vertex",
+            f"{vertex.name} reads {digits(fast)}/s from {fast_name} and {digits(slow)}/s from "
+            f"{slow_name}; the last barrier comes {milliseconds(alignment)} after the first, and inputs "
+            f"that have theirs are not read meanwhile; {_missed(view)}",
+            "Speed up the slow input or give it more parallelism, or join it elsewhere; unaligned "
+            "checkpoints do not wait for its barriers.",
+        )
+
+
+def large_records(view: Observation) -> Iterator[Finding]:
+    """Find vertices whose debloated buffers hold less than one record."""
+    for vertex, record, least in smaller_than_records(view):
+        yield _pitfall(
+            "large-records",
+            vertex.name,
+            record / least,
+            "records are larger than the debloated buffers",
+            f"records of {size(record)} fill buffers of {size(least)} into {vertex.name}, "
+            f"{record / least:.2g} of them each; less than whole records cannot be in flight, and "
+            f"{_missed(view)}",
+            "Take a longer target, or make records smaller; unaligned checkpoints overtake all but "
+            "the one in progress.",
+        )
+
+
+def minimum_size(view: Observation) -> Iterator[Finding]:
+    """Find vertices whose buffers are minimal while the target is missed."""
+    for vertex, estimated in stuck_at_the_minimum(view):
+        rate = lowest(vertex.bytes_in_per_s) or 0.0
+        yield _pitfall(
+            "minimum-size",
+            vertex.name,
+            estimated / view.target_ms,
+            "buffers are as small as they may be, and still too many",
+            f"buffers into {vertex.name} are at the minimum of {size(view.config.min_segment_bytes)}, a "
+            f"subtask reads {size(rate)} a second, and what is in flight to it lasts "
+            f"{milliseconds(estimated)}; {_missed(view)}",
+            "Take a longer target, this one changes nothing; fewer channels or, with Flink 1.x, "
+            "fewer buffers hold less; unaligned checkpoints overtake what they hold.",
+        )
+
+
+def high_parallelism(view: Observation) -> Iterator[Finding]:
+    """Find vertices with a gate of more channels than `MOST_CHANNELS`."""
+    config = view.config
+    for vertex in view.consumers:
+        channels = max(view.channels_by_gate(vertex))
+        if channels <= MOST_CHANNELS:
+            continue
+        queued = highest(vertex.inputQueueLength) or 0.0
+        estimated = highest(vertex.estimatedTimeToConsumeBuffersMs) or 0.0
+        yield _pitfall(
+            "high-parallelism",
+            vertex.name,
+            estimated,
+            "a gate has more channels than debloating can serve",
+            f"{channels} channels lead into a subtask of {vertex.name}, with "
+            f"{config.exclusive_buffers_per_channel} buffers each and "
+            f"{config.floating_buffers_per_gate} for all; {queued:.0f} are queued and last "
+            f"{milliseconds(estimated)}; {_missed(view)}",
+            "Connect fewer subtasks (rescale in place of rebalance), or use unaligned "
+            "checkpoints; with Flink 1.x, as many floating buffers as channels help.",
+        )
+
+
+def window_bursts(view: Observation) -> Iterator[Finding]:
+    """Find vertices that become many times slower for less time than debloating averages over."""
+    for vertex in view.consumers:
+        costs = [
+            change.after for change in _changes(view, vertex) if change.after >= BURST * change.before > 0
+        ]
+        if not costs:
+            continue
+        yield _pitfall(
+            "window-bursts",
+            vertex.name,
+            max(costs),
+            "a burst blocks the task, and no barrier is handled meanwhile",
+            f"a record at {vertex.name} takes up to {milliseconds(1e3 * max(costs))} in "
+            f"{counted(len(costs), 'burst')}; {_worst(view)}",
+            "Spread the firing of windows (offsets, smaller windows), or use more parallelism; "
+            "neither a target nor unaligned checkpoints pass a record in progress.",
+        )
+
+
+def moving_load(view: Observation) -> Iterator[Finding]:
+    """Find vertices whose load changes again before the size of buffers has followed."""
+    for vertex in view.consumers:
+        moves = [change.factor for change in _changes(view, vertex) if change.factor >= MOVING]
+        if len(moves) < 2 or max(moves) >= BURST:
+            continue
+        yield _pitfall(
+            "moving-load",
+            vertex.name,
+            max(moves),
+            "the load moves faster than debloating follows",
+            f"the cost of a record at {vertex.name} changes by factors of up to {max(moves):.3g}, and "
+            f"again within {_reaction_s(view):.3g} s (period times samples), "
+            f"{counted(len(moves), 'time')}; {_worst(view)}",
+            "Lower buffer-debloat.period or .samples, which makes sizes noisier, or use unaligned "
+            "checkpoints with a timeout.",
+        )
+
+
+def skewed_consumers(view: Observation) -> Iterator[Finding]:
+    """Find vertices of which some subtasks are busy or hold up the writers while others are not."""
+    for vertex in view.consumers:
+        busy = [1e-3 * value for value in known(vertex.busy_ms_per_s)]
+        uneven = len(busy) > 1 and max(busy) >= BUSY and min(busy) <= IDLE * max(busy)
+        if not uneven and not (full_readers(vertex) and view.holds_up(vertex)):
+            continue
+        sizes = known(vertex.debloatedBufferSize)
+        buffers = f", with buffers of {size(min(sizes))} and of {size(max(sizes))}" if sizes else ""
+        yield _pitfall(
+            "skewed-consumers",
+            vertex.name,
+            max(busy) / max(min(busy), 1e-3),
+            "some consumers are slower than the others",
+            f"the subtasks of {vertex.name} are busy for {100 * min(busy):.0f} to {100 * max(busy):.0f} "
+            f"% of their time{buffers}{_slowest(vertex)}; {_missed(view)}",
+            "Spread the load (other keys, more parallelism); the slowest consumer decides, "
+            "whatever the target.",
+        )
+
+
+def back_to_back(view: Observation) -> Iterator[Finding]:
+    """Find that checkpoints leave hardly a pause, so that blocked channels mislead debloating."""
+    for took_ms, interval in without_pause(view):
+        yield _pitfall(
+            "back-to-back",
+            "checkpoints",
+            took_ms / interval,
+            "one checkpoint follows the other",
+            f"a checkpoint takes {milliseconds(took_ms)}, every {milliseconds(1e3 * interval)}; "
+            "each drains the buffers, and debloating takes blocked channels for empty ones",
+            "Take a longer execution.checkpointing.interval until checkpoints are faster; what is predicted "
+            "of those without a pause is the least sure.",
+        )
+
+
+def _pitfall(rule: str, where: str, weight: float, says: str, evidence: str, remedy: str) -> Finding:
+    return Finding(
+        rule=rule,
+        severity="problem",
+        where=where,
+        says=says,
+        evidence=[evidence],
+        next=[remedy],
+        weight=weight,
+    )
+
+
+def _rate(view: Observation, writer: VertexSteady) -> float:
+    """Return the records per second of one exchange of a writer; each exchange carries all its records."""
+    return (total(writer.records_out_per_s) or 0.0) / len(view.outputs(writer))
+
+
+def _reaction_s(view: Observation) -> float:
+    """Return the time over which debloating averages: period times samples."""
+    return view.config.debloat_period_s * view.config.debloat_samples
+
+
+class _Change(NamedTuple):
+    """A change of the cost of a record, in seconds."""
+
+    before: float
+    after: float
+
+    @property
+    def factor(self) -> float:
+        """Factor of the change, up or down; 0 where one of both costs is 0."""
+        least = min(self)
+        return max(self) / least if least else 0.0
+
+
+def _changes(view: Observation, vertex: VertexSteady) -> Iterator[_Change]:
+    """Yield the changes of a vertex's load in the window that last less long than debloating averages."""
+    if view.scenario is None:
+        return
+    steps = [*view.scenario.vertex(vertex.name).service, (view.scenario.duration_s, 0.0)]
+    for (_, before), (at, cost), (end, _) in zip(steps, steps[1:], steps[2:], strict=False):
+        if end - at < _reaction_s(view) and at >= view.steady.from_s:
+            yield _Change(before, cost)
+
+
+def _missed(view: Observation) -> str:
+    """Return by how much checkpoints miss the target, as the end of a sentence."""
+    target = milliseconds(view.target_ms)
+    if view.scenario is not None and not view.scenario.takes_checkpoints:
+        return f"the target is {target}"
+    took = view.steady.end_to_end_ms
+    what = "no checkpoint completes" if took is None else f"a checkpoint takes {milliseconds(took)}"
+    return f"{what} against a target of {target}"
+
+
+def _worst(view: Observation) -> str:
+    """Return the times of a usual and of the longest checkpoint, as the end of a sentence."""
+    usual, longest = view.steady.end_to_end_ms, view.steady.end_to_end_ms_max
+    if usual is None or longest is None:
+        return _missed(view)
+    return (
+        f"a checkpoint takes {milliseconds(usual)}, but up to {milliseconds(longest)} against a target of "
+        f"{milliseconds(view.target_ms)}"
+    )
+
+
+def _slowest(vertex: VertexSteady) -> str:
+    """Return the start delay of the slowest subtask, as part of a sentence; empty if unknown."""
+    slowest, mean = vertex.start_delay_ms_max_subtask, vertex.start_delay_ms_mean_subtask
+    if slowest is None:
+        return ""
+    return f"; the barrier takes {milliseconds(slowest)} to the slowest, {milliseconds(mean)} on average"

@@ -1,0 +1,189 @@
+"""The table of rules, and the diagnosis that they make: findings, problems first, and unknown figures.
+
+A rule finds nothing where it needs a figure that was not measured. A diagnosis lists such figures beside its
+findings, so that silence is not read as "all is well".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from netstack import VertexSteady
+
+from ..comparison.checkpoint_times import NOT_TOLD, PHASES
+from ..known_values import complete
+from . import back_pressure, checkpoints, debloating
+from .observation import Finding, Observation
+
+Find = Callable[[Observation], Iterator[Finding]]
+Command = Literal["diagnose", "tune"]
+
+
+class Rule(NamedTuple):
+    """A row of the table: a rule, and the command that applies it."""
+
+    find: Find
+    command: Command = "diagnose"
+
+
+RULES = (
+    Rule(back_pressure.operator_bound),
+    Rule(back_pressure.at_its_limit),
+    Rule(back_pressure.not_bound),
+    Rule(back_pressure.alternating),
+    Rule(back_pressure.skewed_records),
+    Rule(back_pressure.skewed_cost),
+    Rule(back_pressure.unequal_writers),
+    Rule(back_pressure.network_bound),
+    Rule(back_pressure.some_readers_full),
+    Rule(back_pressure.input_full),
+    Rule(back_pressure.output_full_input_free),
+    Rule(checkpoints.stands_still),
+    Rule(checkpoints.uneven),
+    Rule(checkpoints.slow_phase),
+    Rule(checkpoints.late_source),
+    Rule(checkpoints.back_to_back),
+    Rule(checkpoints.failed),
+    Rule(checkpoints.stores_data_in_flight),
+    Rule(debloating.at_the_minimum),
+    Rule(debloating.off_target),
+    Rule(debloating.smaller_than_a_record),
+    Rule(debloating.at_the_maximum),
+    Rule(debloating.slow_input, "tune"),
+    Rule(debloating.large_records, "tune"),
+    Rule(debloating.minimum_size, "tune"),
+    Rule(debloating.high_parallelism, "tune"),
+    Rule(debloating.window_bursts, "tune"),
+    Rule(debloating.moving_load, "tune"),
+    Rule(debloating.skewed_consumers, "tune"),
+    Rule(debloating.back_to_back, "tune"),
+)
+"""All rules. Findings of one severity are in the order of their rules; `tune` applies its own to each point
+with debloating."""
+
+_ORDER = ("problem", "notice", "fine")
+
+_VERDICTS = {
+    "operator-bound": "operator bound, at {}",
+    "network-bound": "network bound, at {}",
+    "source-bound": "source bound, at {}",
+    "alternating": "bound by turns, at {}",
+    "at-its-limit": "at its limit: {}; whether others wait for it is not told",
+    "near-its-limit": "operator bound, nearly, at {}",
+    "input-bound": "input bound",
+}
+"""The limit of the throughput of a job, by the rule that finds it; earlier rules take precedence."""
+
+UNDECIDED = "undecided: no rule says what limits the throughput"
+
+
+class WindowDiagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """The findings of one window; times in seconds."""
+
+    from_s: float
+    to_s: float
+    checkpoints: int
+    """Number of completed checkpoints."""
+    verdict: str
+    """The limit of the throughput, and its place."""
+    findings: list[Finding]
+    not_known: list[str] = []
+    """Figures that are unknown, each with the question that it leaves open."""
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """The findings about a job, by window, and the figures that they are based on."""
+
+    schema: str = "netstack.diagnosis/1"
+    name: str
+    of: str
+    """Origin of the figures: seed, versions and clock, or the address of a Flink job."""
+    notes: list[str] = []
+    """Figures of a Flink job that could not be read."""
+    windows: list[WindowDiagnosis]
+
+
+def rules_of(command: Command) -> list[Find]:
+    """Return the rules that a command applies, in the order of the table."""
+    return [rule.find for rule in RULES if rule.command == command]
+
+
+def diagnose(view: Observation) -> WindowDiagnosis:
+    """Return the findings of all rules of `diagnose` in one view, problems first."""
+    findings = [finding for find in rules_of("diagnose") for finding in find(view)]
+    findings.sort(key=lambda finding: _ORDER.index(finding.severity))
+    return WindowDiagnosis(
+        from_s=view.steady.from_s,
+        to_s=view.steady.to_s,
+        checkpoints=view.steady.checkpoints,
+        verdict=_verdict(findings),
+        findings=findings,
+        not_known=list(_gaps(view)),
+    )
+
+
+def _verdict(findings: list[Finding]) -> str:
+    for rule, words in _VERDICTS.items():
+        places = [finding.where for finding in findings if finding.rule == rule]
+        if places:
+            return words.format(", ".join(places))
+    return UNDECIDED
+
+
+class _Figure(NamedTuple):
+    """A figure that rules need: its name for users, its field of `VertexSteady`, and its use."""
+
+    name: str
+    field: str
+    of: Callable[[Observation, VertexSteady], object]
+    """Whether a rule needs it for a vertex."""
+    question: str
+    """The question that stays open without it."""
+
+
+def _any(view: Observation, vertex: VertexSteady) -> bool:
+    return True
+
+
+def _debloats(view: Observation, vertex: VertexSteady) -> bool:
+    return view.config.debloat_enabled and bool(view.inputs(vertex))
+
+
+_ESTIMATE = "estimatedTimeToConsumeBuffersMs"
+_READS, _WRITES = Observation.inputs, Observation.outputs
+
+_FIGURES = (
+    _Figure("back-pressured time", "backpressured_ms_per_s", _any, "who waits"),
+    _Figure("busy time", "busy_ms_per_s", _any, "who makes others wait"),
+    _Figure("idle time", "idle_ms_per_s", _READS, "who waits for data"),
+    _Figure("records per second", "records_in_per_s", _READS, "skew, what a record costs"),
+    _Figure("bytes per second", "bytes_in_per_s", _READS, "how long it takes to drain what waits"),
+    _Figure("inPoolUsage", "inPoolUsage", _READS, "on which side data wait"),
+    _Figure("outPoolUsage", "outPoolUsage", _WRITES, "on which side data wait"),
+    _Figure("inputQueueSize", "inputQueueSize", _READS, "how much data wait"),
+    _Figure("outputQueueSize", "outputQueueSize", _WRITES, "how much data wait"),
+    _Figure("debloatedBufferSize", "debloatedBufferSize", _debloats, "what debloating does"),
+    _Figure(_ESTIMATE, _ESTIMATE, _debloats, "whether debloating keeps to its target"),
+)
+
+
+def _gaps(view: Observation) -> Iterator[str]:
+    """Yield a line for each unknown figure: its place, and the question that it leaves open."""
+    for figure in _FIGURES:
+        concerned = [vertex for vertex in view.vertices if figure.of(view, vertex)]
+        values = [(vertex, getattr(vertex, figure.field)) for vertex in concerned]
+        gaps = [_where(vertex, each) for vertex, each in values if complete(each) is None]
+        if gaps:
+            yield f"{figure.name} of {', '.join(gaps)}, and so {figure.question}"
+    times = checkpoints.phases(view)
+    if times is not None and NOT_TOLD in times.phases:
+        names = [name for name in PHASES if name not in times.phases]
+        yield f"{', '.join(names)} of checkpoints, and so which phase takes longest"
+
+
+def _where(vertex: VertexSteady, values: Sequence[float | None]) -> str:
+    missing = [subtask for subtask, value in enumerate(values) if value is None]
+    return vertex.name if len(missing) == len(values) else back_pressure.subtasks_text(vertex, missing)

@@ -1,0 +1,109 @@
+"""Trials of advice: the same job emulated once more, with other options.
+
+An estimated remedy may fail. Where a run of the job takes no more than `LONGEST_S`, a trial costs little, so
+commands that advise emulate the job with their advice and report the outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from buffers import InsufficientBuffers
+from netstack import (
+    GeneratorSpec,
+    InputError,
+    JobFailedError,
+    Result,
+    Scenario,
+    check_scenario,
+    with_options,
+)
+
+from ..comparison.checkpoint_times import window_times
+from ..comparison.window_figures import figures_of
+from ..emulating import emulate
+from ..known_values import quotient
+from ..wording import milliseconds
+
+LONGEST_S = 3.0
+"""Wall-clock seconds of the first run up to which a job is emulated again."""
+
+
+Tried = Callable[[Mapping[str, object]], str | None]
+"""Describes the outcome of other options in one window; None: not tried, or unknown."""
+
+
+class Trial(NamedTuple):
+    """The result of a run with other options."""
+
+    result: Result
+    took_s: float
+    """Wall-clock seconds."""
+
+
+def may_be_tried(scenario: Scenario, took_s: float) -> bool:
+    """Whether a job can be emulated again as it was: quickly, and from the scenario alone."""
+    sources = [vertex.source for vertex in scenario.vertices if vertex.source is not None]
+    generated = all(isinstance(source, GeneratorSpec) for source in sources)
+    plain = all(vertex.operator is None for vertex in scenario.vertices)
+    hashed = all(edge.key_hash is None for edge in scenario.edges)
+    return generated and plain and hashed and took_s <= LONGEST_S
+
+
+def try_out(scenario: Scenario, changes: Mapping[str, object], seed: int | None = None) -> Trial | None:
+    """Emulate a scenario with other values of fields of its `NetworkConfig`; checkpoints stay in memory.
+
+    None: the values contradict each other, or the job fails with them.
+    """
+    changed = replace(scenario, config=with_options(scenario.config, changes))
+    try:
+        check_scenario(changed)
+        result = emulate(changed, seed=seed)
+    except (InputError, InsufficientBuffers, JobFailedError):
+        return None
+    return None if result.failure is not None else Trial(result, result.wall_seconds)
+
+
+def trials(result: Result) -> list[Tried]:
+    """Return for each window of a result a function that tries options; each set of options is run once.
+
+    The functions try nothing if the job takes long, reads files or objects, failed, ran in real time, or
+    names a policy that would have to be imported.
+    """
+    windows = range(len(result.steady))
+    scenario = result.scenario
+    plain = result.clock == "virtual" and result.failure is None
+    if not plain or ":" in scenario.config.debloat_policy or not may_be_tried(scenario, result.wall_seconds):
+        return [_untried for _ in windows]
+    runs: dict[tuple[tuple[str, object], ...], Trial | None] = {}
+
+    def tried_in(window: int) -> Tried:
+        def tried(changes: Mapping[str, object]) -> str | None:
+            key = tuple(sorted(changes.items()))
+            if key not in runs:
+                runs[key] = try_out(scenario, changes, result.seed)
+            trial = runs[key]
+            return None if trial is None else _text(result, trial, window)
+
+        return tried
+
+    return [tried_in(window) for window in windows]
+
+
+def _untried(changes: Mapping[str, object]) -> None:
+    return None
+
+
+def _text(before: Result, trial: Trial, window: int) -> str | None:
+    """Return the checkpoint times and throughput of both runs, if they were measured."""
+    was, now = window_times(before, window), window_times(trial.result, window)
+    rates = [figures_of(result, window).records_per_s for result in (trial.result, before)]
+    share = quotient(rates[0], rates[1])
+    if was is None or now is None or share is None:
+        return None
+    return (
+        f"emulated in {trial.took_s:.1f} s: a checkpoint takes {milliseconds(now.end_to_end_ms)} instead of "
+        f"{milliseconds(was.end_to_end_ms)}, at {share:.3f} of the throughput"
+    )

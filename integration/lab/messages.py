@@ -1,0 +1,409 @@
+"""Messages between the lab and its page: JSON texts over one websocket.
+
+The page gets a `Hello` first, then a `Frame` of each side up to twenty times a second, a `Row` of the time
+series each emulated second, and a `CheckpointRow` whenever a checkpoint has ended. There is one side, "a",
+until the user forks the run; then "a" goes on as it was, and "b" has the changes that are made from then on.
+After a step back, a fork or a new job the page gets a `Hello` again, with the history of each side.
+
+With a running Flink beside the lab the page gets a `Reading` while the job is read, before there is a
+`Hello`, and a `FlinkFrame` each second from then on.
+
+All times are in seconds of emulated time, all sizes in bytes, shares from 0 to 1. Unknown numbers are null.
+Lists of a `Frame` follow the order of the vertices, edges and channels in `Hello`: channels of an edge are
+listed producer by producer. An edge of more than `MOST_CHANNELS` channels is summed: one entry for each
+consumer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+MOST_CHANNELS = 4096
+"""Channels of an edge beyond which a frame has sums for each consumer."""
+
+Side = Literal["a", "b"]
+
+Shares = tuple[float, float, float]
+"""Shares of the time of a subtask: busy, idle, back-pressured; all 0 while it does not run."""
+
+
+class VertexShape(msgspec.Struct, frozen=True):
+    """A drawn vertex: `x` and `y` are its place in the layered graph, from 0 to 1."""
+
+    name: str
+    parallelism: int
+    source: bool
+    x: float
+    y: float
+    task_managers: list[str]
+    """The task manager of each subtask."""
+
+
+class EdgeShape(msgspec.Struct, frozen=True):
+    """An edge, by places of vertices; `channels` are (producer, consumer), of a sum (null, consumer)."""
+
+    source: int
+    target: int
+    ship: str
+    summed: bool
+    channels: list[tuple[int | None, int]]
+
+
+class Control(msgspec.Struct, frozen=True):
+    """A setting that a user may change while the job runs: of a vertex, or of the job if `vertex` is null.
+
+    `kind`: "switch" (true or false), "choice" (one of `choices`), "duration" (text such as "200 ms"),
+    "rate" (records a second of each subtask, 0: as fast as possible), "factors" (one number for each
+    subtask, separated by commas). `least` and `most` bound a slider, in seconds or records a second.
+    """
+
+    key: str
+    label: str
+    kind: Literal["switch", "choice", "duration", "rate", "factors"]
+    value: str
+    vertex: str | None = None
+    choices: list[str] = []
+    least: float | None = None
+    most: float | None = None
+
+
+class Row(msgspec.Struct, frozen=True, tag="row"):
+    """Figures of one emulated second: shares from 0 to 1 and rates of each vertex, by its place."""
+
+    side: Side
+    t: float
+    busy: list[float | None]
+    idle: list[float | None]
+    backpressured: list[float | None]
+    records_per_s: list[float | None]
+    """Records that a source emits, or that another vertex has read."""
+    buffer_bytes: list[float | None]
+    """The smallest debloated size; null for sources and without debloating."""
+    time_to_consume_s: list[float | None]
+    """Time to consume the data in flight into a vertex, as debloating estimates."""
+    in_flight_bytes: list[float]
+    """Data in flight on each edge, by its place: at producers, on the way and at consumers."""
+
+
+class CheckpointRow(msgspec.Struct, frozen=True, tag="checkpoint"):
+    """A finished checkpoint, with its phases: each the longest of all subtasks, in seconds."""
+
+    side: Side
+    id: int
+    t: float
+    status: str
+    kind: str
+    end_to_end_s: float | None
+    """Null: it failed."""
+    start_delay_s: float | None
+    alignment_s: float | None
+    sync_s: float | None
+    async_s: float | None
+    state_bytes: int
+    in_flight_bytes: int
+    """Data in flight that was stored with it."""
+    failure: str | None = None
+
+
+class Incident(msgspec.Struct, frozen=True, tag="incident"):
+    """An event of the job as text: a change, a fault, a failure, a restart."""
+
+    side: Side
+    t: float
+    text: str
+
+
+class EdgeFrame(msgspec.Struct, frozen=True):
+    """The channels of an edge at a moment.
+
+    `sender` and `receiver` are queued buffers at either end, `credit` what the sender may send (null within
+    one task manager, which has no credit), `size` the largest buffer that the sender may fill, in bytes.
+    `barriers` are (place of the channel, where, checkpoint id) of each barrier that is in a channel; where is
+    "sender", "wire" or "receiver". `blocked` are places of channels whose barrier has come while those of
+    others have not.
+    """
+
+    sender: list[int]
+    receiver: list[int]
+    credit: list[int | None]
+    size: list[int]
+    under_way: int
+    """Messages between the task managers of this edge."""
+    barriers: list[tuple[int, str, int]]
+    blocked: list[int]
+
+
+class PendingRow(msgspec.Struct, frozen=True):
+    """A pending checkpoint: its trigger, and the number of acknowledgements."""
+
+    id: int
+    t: float
+    acknowledged: int
+    subtasks: int
+
+
+class Frame(msgspec.Struct, frozen=True, tag="frame"):
+    """The state of one side at a moment.
+
+    `subtasks`: of each vertex and each subtask its shares of time since the last frame: busy, idle,
+    back-pressured. `state`: "running", "paused", "behind" (it replays up to the moment of the other side),
+    "restarting", "ended" or "failed"; `text` says why. `speed`: emulated seconds a second of late.
+    """
+
+    side: Side
+    t: float
+    state: str
+    text: str
+    speed: float | None
+    subtasks: list[list[Shares]]
+    edges: list[EdgeFrame]
+    pending: list[PendingRow]
+
+
+class History(msgspec.Struct, frozen=True):
+    """The history of a side, and its controls."""
+
+    side: Side
+    t: float
+    rows: list[Row]
+    checkpoints: list[CheckpointRow]
+    incidents: list[Incident]
+    controls: list[Control]
+    """With their current values."""
+
+
+# A running Flink beside the lab.
+
+FlinkState = Literal["running", "recorded", "away", "waiting", "gone"]
+"""The job runs; it is a recording; the cluster is unreachable; the job does not run at the moment; it is not
+the job that was read any more."""
+
+
+class Reading(msgspec.Struct, frozen=True, tag="reading"):
+    """Progress of reading a job from Flink: `done_s` of `total_s` of its metrics (null: not yet).
+
+    `problem` is the reason if reading failed; then the page may ask to read again.
+    """
+
+    url: str
+    done_s: float | None = None
+    total_s: float | None = None
+    problem: str | None = None
+
+
+class FlinkJobShape(msgspec.Struct, frozen=True):
+    """The job that was read; `notes` name what could not be read."""
+
+    url: str
+    job: str
+    job_name: str
+    version: str
+    notes: list[str]
+
+
+class VertexFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of a vertex over its subtasks: shares are means, rates are sums."""
+
+    busy: float | None = None
+    backpressured: float | None = None
+    idle: float | None = None
+    records_per_s: float | None = None
+    """Records that a source emits, or that another vertex reads."""
+    in_pool: float | None = None
+    out_pool: float | None = None
+    input_queue: float | None = None
+    """Buffers, mean of the subtasks; like `output_queue`."""
+    output_queue: float | None = None
+    buffer_bytes: float | None = None
+    """The least debloated size."""
+    time_to_consume_s: float | None = None
+    """The longest."""
+    start_delay_s: float | None = None
+    """Median over checkpoints of the mean over subtasks."""
+    alignment_s: float | None = None
+    """Median over checkpoints of the slowest subtask's."""
+
+
+class JobFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of a job over a window: its vertices in the order of `Hello`, and its completed checkpoints."""
+
+    vertices: list[VertexFigures]
+    over_s: float | None = None
+    """Length of the window; null: that of the reading."""
+    checkpoints: int = 0
+    end_to_end_s: float | None = None
+    end_to_end_least_s: float | None = None
+    end_to_end_most_s: float | None = None
+    in_flight_bytes: float | None = None
+    """Data in flight stored with a checkpoint."""
+
+
+class FlinkCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the last checkpoints of the job in Flink; delays are the longest of all subtasks."""
+
+    id: int
+    t: float
+    """Trigger time since the start of the job."""
+    kind: str
+    end_to_end_s: float | None
+    start_delay_s: float | None
+    alignment_s: float | None
+    in_flight_bytes: int
+
+
+class Predicted(msgspec.Struct, frozen=True):
+    """Figures of a side of the lab over its last window; null until the warm-up is over."""
+
+    side: str
+    figures: JobFigures | None
+
+
+class FlinkFrame(msgspec.Struct, frozen=True, tag="flink"):
+    """Figures of Flink beside predictions.
+
+    `age_s` is the age of Flink's figures, null of a recording; `text` describes a problem.
+    """
+
+    state: FlinkState
+    text: str
+    age_s: float | None
+    flink: JobFigures
+    predicted: list[Predicted]
+    checkpoints: list[FlinkCheckpoint]
+
+
+# The job as a whole.
+
+
+class Hello(msgspec.Struct, frozen=True, tag="hello"):
+    """The job and its state; `pace` is emulated seconds a second, null: as fast as possible."""
+
+    name: str
+    duration_s: float
+    segment_bytes: int
+    vertices: list[VertexShape]
+    edges: list[EdgeShape]
+    task_managers: list[str]
+    links: list[tuple[str, str]]
+    """Pairs of task managers whose connection can be cut: producer's, consumer's."""
+    sides: list[History]
+    pace: float | None
+    paused: bool
+    flink: FlinkJobShape | None = None
+    """The running Flink job beside this one."""
+
+
+class Copied(msgspec.Struct, frozen=True, tag="copied"):
+    """The scenario of a side with all its changes, as TOML; running it gives the same numbers."""
+
+    side: Side
+    toml: str
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """The reason why a request of the page failed, in one line."""
+
+    text: str
+
+
+# Requests of the page.
+
+
+class Pace(msgspec.Struct, frozen=True, tag="pace"):
+    """Run so many emulated seconds a second; null: as fast as possible."""
+
+    value: float | None
+
+
+class Pause(msgspec.Struct, frozen=True, tag="pause"):
+    """Pause, or continue."""
+
+    paused: bool
+
+
+class Step(msgspec.Struct, frozen=True, tag="step"):
+    """Run for some emulated seconds and pause; null: until the next event."""
+
+    seconds: float | None
+
+
+class Back(msgspec.Struct, frozen=True, tag="back"):
+    """Go back to a moment, without later changes."""
+
+    t: float
+
+
+class Change(msgspec.Struct, frozen=True, tag="change"):
+    """Set a control, by its key and vertex, to a value in the form of scenario files."""
+
+    side: Side
+    key: str
+    value: str
+    vertex: str | None = None
+
+
+class Kill(msgspec.Struct, frozen=True, tag="kill"):
+    """Kill a subtask, or a task manager where `task_manager` is given."""
+
+    side: Side
+    vertex: str | None = None
+    subtask: int | None = None
+    task_manager: str | None = None
+
+
+class Cut(msgspec.Struct, frozen=True, tag="cut"):
+    """Cut the connection between two task managers for so many seconds."""
+
+    side: Side
+    link: tuple[str, str]
+    seconds: float
+
+
+class TakeCheckpoint(msgspec.Struct, frozen=True, tag="take_checkpoint"):
+    """Take a checkpoint now."""
+
+    side: Side
+
+
+class Fork(msgspec.Struct, frozen=True, tag="fork"):
+    """Start a second side at this moment."""
+
+
+class Join(msgspec.Struct, frozen=True, tag="join"):
+    """Keep this side only."""
+
+    side: Side
+
+
+class Copy(msgspec.Struct, frozen=True, tag="copy"):
+    """Return the scenario of a side."""
+
+    side: Side
+
+
+class ReadAgain(msgspec.Struct, frozen=True, tag="read_again"):
+    """Read the job from Flink again, and restart the lab with it."""
+
+
+Request = Pace | Pause | Step | Back | Change | Kill | Cut | TakeCheckpoint | Fork | Join | Copy
+"""Requests to a lab."""
+
+Answer = Hello | Frame | Row | CheckpointRow | Incident | Copied | Refused | Reading | FlinkFrame
+
+_DECODER: msgspec.json.Decoder[Request | ReadAgain] = msgspec.json.Decoder(Request | ReadAgain)
+
+
+def read_request(text: str | bytes) -> Request | ReadAgain:
+    """Decode a request of a page.
+
+    Raises:
+        msgspec.DecodeError: The text is no request.
+    """
+    return _DECODER.decode(text)
+
+
+def encode(answer: Answer | Any) -> str:
+    """Encode a message to the page."""
+    return msgspec.json.encode(answer).decode()

@@ -1,0 +1,355 @@
+"""State in a checkpoint: sizes by key group and subtask, largest keys, and keyed entries as Arrow batches."""
+
+from __future__ import annotations
+
+import heapq
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from netstack import (
+    CHANNEL_STATE,
+    HandleReader,
+    InitialCheckpoint,
+    StateEntry,
+    decode_value,
+    encode_value,
+    keyed_entries,
+    operator_lists,
+)
+
+from ..errors import UsageError
+from ..extras import is_installed
+from .rocksdb import RocksStores
+
+STATE_SCHEMA = "netstack.state/1"
+
+BATCH_ENTRIES = 10_000
+
+SCHEMA = pa.schema(
+    [
+        ("vertex", pa.string()),
+        ("subtask", pa.int32()),
+        ("state", pa.string()),
+        ("kind", pa.string()),
+        ("key_group", pa.int32()),
+        ("key", pa.string()),
+        ("key_in_map", pa.string()),
+        ("value", pa.string()),
+        ("bytes", pa.int64()),
+    ]
+)
+"""Keys and values are JSON; `key_in_map` is null but for map state."""
+
+
+class LargeKey(msgspec.Struct, frozen=True):
+    """A key, as JSON shows it, with its entries (values in a list, entries of a map) and bytes."""
+
+    key: str
+    key_group: int
+    entries: int
+    size: int
+
+
+class KeyedContents(msgspec.Struct, frozen=True, kw_only=True):
+    """A keyed state of a vertex: its `size` in bytes, and those by key group and by subtask.
+
+    `entries` are keys, or of map state the entries of all maps. `largest` are the keys that take the most.
+    """
+
+    vertex: str
+    state: str
+    kind: str
+    keys: int
+    entries: int
+    size: int
+    by_key_group: dict[int, int]
+    by_subtask: list[int]
+    largest: list[LargeKey]
+    key_groups: int
+    """Number of key groups, empty ones included."""
+
+    @property
+    def skew(self) -> float:
+        """The largest subtask's bytes over the mean one's."""
+        mean = sum(self.by_subtask) / len(self.by_subtask)
+        return max(self.by_subtask) / mean if mean else 1.0
+
+    @property
+    def group_skew(self) -> float:
+        """The largest key group's bytes over the mean one's."""
+        mean = self.size / self.key_groups
+        return max(self.by_key_group.values(), default=0) / mean if mean else 1.0
+
+
+class OperatorContents(msgspec.Struct, frozen=True, kw_only=True):
+    """A list of operator state: its redistribution, the number of values in each subtask, and its bytes."""
+
+    vertex: str
+    state: str
+    redistribution: str
+    by_subtask: list[int]
+    size: int
+
+
+class InFlight(msgspec.Struct, frozen=True, kw_only=True):
+    """Data in flight of a vertex: bytes in its inputs and outputs, and in how many channels."""
+
+    vertex: str
+    input_bytes: int
+    output_bytes: int
+    channels: int
+
+
+class StateContents(msgspec.Struct, frozen=True, kw_only=True):
+    """All state of a checkpoint or savepoint, in figures; sizes in bytes."""
+
+    schema: str = STATE_SCHEMA
+    path: str
+    checkpoint_id: int
+    checkpoint_type: str
+    job: str
+    size: int
+    parallelism: dict[str, int]
+    keyed: list[KeyedContents]
+    operator: list[OperatorContents]
+    in_flight: list[InFlight]
+
+
+@contextmanager
+def scratch_stores() -> Iterator[RocksStores | None]:
+    """Yield table stores in a temporary folder; None if RocksDB is not installed."""
+    if not is_installed("rocksdb"):
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="netstack-tables-") as folder:
+        stores = RocksStores(Path(folder))
+        try:
+            yield stores
+        finally:
+            stores.close()
+
+
+def entries_of(
+    checkpoint: InitialCheckpoint, vertex: str | None = None, state: str | None = None
+) -> Iterator[StateEntry]:
+    """Yield the keyed state of a checkpoint, subtask by subtask.
+
+    Raises:
+        StorageError: A file could not be read.
+        StateError: The bytes are not those of such state, or need rocksdict, which is not installed.
+        UsageError: There is no such vertex or state in it; the message names those that exist.
+    """
+    require_state(checkpoint, vertex, None)
+    metadata, read, found = checkpoint.metadata, HandleReader(checkpoint.storage), state is None
+    with scratch_stores() as tables:
+        for snapshot in metadata.subtasks:
+            if vertex is None or snapshot.vertex == vertex:
+                for entry in keyed_entries(metadata, snapshot, read, tables, state):
+                    found = True
+                    yield entry
+    if not found:
+        require_state(checkpoint, vertex, state)
+
+
+def require_state(checkpoint: InitialCheckpoint, vertex: str | None, state: str | None) -> None:
+    """Raise UsageError, one line, if a checkpoint has no such vertex, or no such keyed state."""
+    names = list(checkpoint.metadata.parallelism)
+    if vertex is not None and vertex not in names:
+        raise UsageError([f"{checkpoint.path}: there is no vertex {vertex!r}; there are {', '.join(names)}"])
+    if state is not None:
+        there = dict.fromkeys(entry.state for entry in entries_of(checkpoint, vertex))
+        if state not in there:
+            known = f"there is {', '.join(there)}" if there else "there is no keyed state"
+            raise UsageError([f"{checkpoint.path}: there is no keyed state {state!r}; {known}"])
+
+
+class _Tally:
+    """Counts and sizes of one keyed state."""
+
+    def __init__(self, kind: str, parallelism: int) -> None:
+        self.kind = kind
+        self.entries = 0
+        self.groups: Counter[int] = Counter()
+        self.subtasks = [0] * parallelism
+        self._sizes: Counter[bytes] = Counter()
+        self._counts: Counter[bytes] = Counter()
+        self._group_of: dict[bytes, int] = {}
+
+    def add(self, entry: StateEntry) -> None:
+        key = encode_value(entry.key)
+        self.entries += 1
+        self.groups[entry.key_group] += entry.size
+        self.subtasks[entry.subtask] += entry.size
+        self._sizes[key] += entry.size
+        self._counts[key] += len(entry.value) if entry.kind == "list" else 1
+        self._group_of[key] = entry.key_group
+
+    @property
+    def keys(self) -> int:
+        return len(self._sizes)
+
+    def largest(self, number: int) -> list[LargeKey]:
+        keys = heapq.nsmallest(number, self._sizes, key=lambda key: (-self._sizes[key], key))
+        return [
+            LargeKey(shown(key), self._group_of[key], self._counts[key], self._sizes[key]) for key in keys
+        ]
+
+
+def shown(encoded: bytes) -> str:
+    """Return an encoded key as JSON."""
+    return as_json(decode_value(encoded))
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON; bytes stand as text if they are UTF-8, else in base64, and tuples as arrays."""
+    return msgspec.json.encode(_plain(value)).decode()
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case bytes():
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return value
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case dict():
+            if all(isinstance(key, str) for key in value):
+                return {key: _plain(each) for key, each in value.items()}
+            return [[_plain(key), _plain(each)] for key, each in value.items()]
+        case _:
+            return value
+
+
+def contents_of(
+    checkpoint: InitialCheckpoint, vertex: str | None = None, state: str | None = None, top: int = 5
+) -> StateContents:
+    """Return the state in a checkpoint or savepoint in figures, with the ``top`` largest keys of each state.
+
+    Raises what `entries_of` raises.
+    """
+    metadata = checkpoint.metadata
+    tallies: dict[tuple[str, str], _Tally] = {}
+    for entry in entries_of(checkpoint, vertex, state):
+        tally = tallies.get((entry.vertex, entry.state))
+        if tally is None:
+            tally = tallies[entry.vertex, entry.state] = _Tally(
+                entry.kind, metadata.parallelism[entry.vertex]
+            )
+        tally.add(entry)
+    keyed = [
+        KeyedContents(
+            vertex=name,
+            state=of_state,
+            kind=tally.kind,
+            keys=tally.keys,
+            entries=tally.entries,
+            size=sum(tally.subtasks),
+            by_key_group=dict(sorted(tally.groups.items())),
+            by_subtask=tally.subtasks,
+            largest=tally.largest(top),
+            key_groups=metadata.max_parallelism_of(name),
+        )
+        for (name, of_state), tally in tallies.items()
+    ]
+    return StateContents(
+        path=checkpoint.path,
+        checkpoint_id=metadata.checkpoint_id,
+        checkpoint_type=metadata.checkpoint_type,
+        job=metadata.job,
+        size=metadata.size,
+        parallelism=metadata.parallelism,
+        keyed=keyed,
+        operator=[] if state is not None else _operator(checkpoint, vertex),
+        in_flight=[] if state is not None else _in_flight(checkpoint, vertex),
+    )
+
+
+def _operator(checkpoint: InitialCheckpoint, vertex: str | None) -> list[OperatorContents]:
+    metadata, read = checkpoint.metadata, HandleReader(checkpoint.storage)
+    found: dict[tuple[str, str], OperatorContents] = {}
+    for snapshot in metadata.subtasks:
+        if vertex is None or snapshot.vertex == vertex:
+            for each in operator_lists(snapshot, read):
+                known = found.get((each.vertex, each.state)) or OperatorContents(
+                    vertex=each.vertex,
+                    state=each.state,
+                    redistribution=each.redistribution,
+                    by_subtask=[0] * metadata.parallelism[each.vertex],
+                    size=0,
+                )
+                known.by_subtask[each.subtask] += len(each.values)
+                found[each.vertex, each.state] = msgspec.structs.replace(known, size=known.size + each.size)
+    return list(found.values())
+
+
+def _in_flight(checkpoint: InitialCheckpoint, vertex: str | None) -> list[InFlight]:
+    found = []
+    for name in checkpoint.metadata.parallelism:
+        handles = [
+            handle
+            for snapshot in checkpoint.metadata.subtasks
+            if snapshot.vertex == name and vertex in (None, name)
+            for handle in snapshot.handles
+            if handle.kind in CHANNEL_STATE and handle.size
+        ]
+        sizes: Counter[str] = Counter()
+        for handle in handles:
+            sizes[handle.kind] += handle.size
+        if handles:
+            found.append(
+                InFlight(
+                    vertex=name,
+                    input_bytes=sizes["input channel"],
+                    output_bytes=sizes["output channel"],
+                    channels=len(handles),
+                )
+            )
+    return found
+
+
+def batches_of(entries: Iterator[StateEntry]) -> Iterator[pa.RecordBatch]:
+    """Yield entries as record batches of `SCHEMA`."""
+    while rows := list(islice(entries, BATCH_ENTRIES)):
+        columns = [
+            [row.vertex for row in rows],
+            [row.subtask for row in rows],
+            [row.state for row in rows],
+            [row.kind for row in rows],
+            [row.key_group for row in rows],
+            [as_json(row.key) for row in rows],
+            [as_json(row.key_in_map) if row.kind == "map" else None for row in rows],
+            [as_json(row.value) for row in rows],
+            [row.size for row in rows],
+        ]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def write_entries(checkpoint: InitialCheckpoint, vertex: str | None, state: str | None, file: Path) -> int:
+    """Write the keyed state of a checkpoint to an Arrow file; return the number of entries.
+
+    The file is written whole or not at all.
+
+    Raises what `entries_of` raises, and:
+        OSError: The file cannot be written.
+    """
+    partial, rows = file.with_name(f"{file.name}.partial"), 0
+    try:
+        with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
+            for batch in batches_of(entries_of(checkpoint, vertex, state)):
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+    return rows

@@ -1,0 +1,165 @@
+"""Requests of another process for a savepoint of a running job, and the answers.
+
+A run that takes requests has a folder in the directory of the job's checkpoints. Each request is a file in
+it with a unique name, and so is the answer::
+
+    _savepoint-requests/5f3a.json            {"directory":null,"format":"canonical","stop":null}
+    _savepoint-requests/5f3a.answer.json     {"location":"/data/checkpoints/savepoint-12","problem":null}
+
+Both are written under another name and then renamed. The run deletes a request before it handles it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from flowcontrol import PostCheckpointAction, SavepointFormat
+from netstack import SavepointEnd, SavepointRequest, StorageError
+
+from .directory import DirectoryStorage
+
+FOLDER = "_savepoint-requests"
+"""Folder of requests in the directory of the checkpoints."""
+
+LOOKS_S = 0.1
+"""Interval between two looks for an answer, in seconds."""
+
+WAITING = "the run has not seen the request yet"
+TAKING = "the run takes it"
+"""Progress messages for the caller."""
+
+_REQUEST, _ANSWER, _PARTIAL = ".json", ".answer.json", ".partial"
+_LONGEST = 1 << 14
+
+
+class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    directory: str | None
+    format: SavepointFormat
+    action: PostCheckpointAction
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    location: str | None
+    problem: str | None
+
+
+class RequestFolder:
+    """The requests to the run that keeps its checkpoints in a directory of this machine."""
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(root).absolute()
+        self._folder = self._root / FOLDER
+
+    @contextmanager
+    def opened(self) -> Iterator[Callable[[], list[SavepointRequest]]]:
+        """Take requests while the block runs; yield the function that returns the new ones.
+
+        Requests that come too late get an answer, and the caller that reads the last answer deletes the
+        folder. Files of an earlier run are deleted.
+
+        Raises:
+            StorageError: The folder cannot be made.
+        """
+        try:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.mkdir(parents=True)
+        except OSError as error:
+            raise StorageError(f"{self._folder}: {error.strerror}") from error
+        try:
+            yield self.take
+        finally:
+            for request in self.take():
+                request.told(SavepointEnd(problem="the run has ended"))
+            self._tidy()
+
+    def _tidy(self) -> None:
+        with suppress(OSError):  # it still has unread answers
+            self._folder.rmdir()
+
+    def take(self) -> list[SavepointRequest]:
+        """Return the new requests; answer malformed ones with their error."""
+        requests = []
+        for path in sorted(self._folder.glob(f"*{_REQUEST}")):
+            if path.name.endswith(_ANSWER):
+                continue
+            answer = partial(self._answer, path.name.removesuffix(_REQUEST))
+            try:
+                with path.open("rb") as file:
+                    data = file.read(_LONGEST)
+                path.unlink()
+                wish = msgspec.json.decode(data, type=_Request)
+            except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+                answer(SavepointEnd(problem=f"this is no request for a savepoint: {error}"))
+                continue
+            requests.append(
+                SavepointRequest(
+                    directory=wish.directory, format=wish.format, action=wish.action, told=answer
+                )
+            )
+        return requests
+
+    def _answer(self, name: str, end: SavepointEnd) -> None:
+        location = end.location
+        if location is not None:
+            location = os.path.join(self._root, location)  # an absolute one stays as it is
+        data = msgspec.json.encode(_Answer(location, end.problem))
+        with suppress(OSError):  # the savepoint does not depend on its answer
+            _put(self._folder / f"{name}{_ANSWER}", data)
+
+    def ask(self, request: SavepointRequest, tell: Callable[[str], None] = lambda doing: None) -> str:
+        """Ask the run for a savepoint, wait, and return its location; Ctrl-C withdraws the request.
+
+        `tell` receives progress messages.
+
+        Raises:
+            StorageError: No run has the directory, it takes no requests, it ended meanwhile, or there is no
+                savepoint; one line.
+        """
+        self._require_run("no run has it, so there is nothing to take a savepoint of")
+        if not self._folder.is_dir():
+            raise StorageError(
+                f"{self._root}: the run that has it takes no requests yet, or not at all: those with "
+                "`real_time` or `on_spark` do; in virtual time savepoints_at in the scenario takes savepoints"
+            )
+        name = uuid.uuid4().hex
+        place, answer = self._folder / f"{name}{_REQUEST}", self._folder / f"{name}{_ANSWER}"
+        directory = request.directory
+        if directory is not None and "://" not in directory:
+            directory = os.path.abspath(directory)
+        try:
+            _put(place, msgspec.json.encode(_Request(directory, request.format, request.action)))
+            while not answer.exists():
+                tell(WAITING if place.exists() else TAKING)
+                time.sleep(LOOKS_S)
+                if not answer.exists():
+                    self._require_run("the run has ended meanwhile, without an answer")
+            told = msgspec.json.decode(answer.read_bytes(), type=_Answer)
+            answer.unlink()
+        except (OSError, msgspec.DecodeError) as error:
+            raise StorageError(f"{self._folder}: no answer came: {error}") from error
+        finally:
+            place.unlink(missing_ok=True)
+            if not DirectoryStorage(self._root).is_in_use():
+                self._tidy()
+        if told.location is None:
+            raise StorageError(f"there is no savepoint: {told.problem}")
+        return told.location
+
+    def _require_run(self, otherwise: str) -> None:
+        if not DirectoryStorage(self._root).is_in_use():
+            raise StorageError(f"{self._root}: {otherwise}")
+
+
+def _put(path: Path, data: bytes) -> None:
+    written = path.with_name(path.name + _PARTIAL)
+    written.write_bytes(data)
+    written.rename(path)

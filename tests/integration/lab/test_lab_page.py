@@ -1,0 +1,239 @@
+"""The page of the lab in a real browser: what moves, what a user does, what comes back."""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netstack import read_scenario
+from tests.integration.flink_cluster import NAMES, replayed
+
+ROOT = Path(__file__).parents[3]
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+PATIENCE_S = 120
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        CHROMIUM is None or DRIVER is None, reason="chromium and chromedriver are not installed"
+    ),
+]
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[str]:
+    """A lab, and the address of its page."""
+    command = [sys.executable, "-m", "integration", "lab", "--no-browser", *arguments]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as lab:
+        try:
+            assert lab.stdout is not None
+            yield lab.stdout.readline().strip()
+        finally:
+            lab.send_signal(signal.SIGINT)
+            _, told = lab.communicate(timeout=PATIENCE_S)
+    assert lab.returncode == 130
+    assert "Traceback" not in told
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with running() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser(address: str) -> Iterator[Any]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.add_argument("--window-size=1200,900")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    try:
+        driver.get(address)
+        yield driver
+    finally:
+        driver.quit()
+
+
+def find(browser: Any, selector: str) -> Any:
+    return browser.find_element("css selector", selector)
+
+
+def wait(browser: Any, condition: Any) -> Any:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(browser, PATIENCE_S, poll_frequency=0.05).until(condition)
+
+
+def seconds(browser: Any) -> float:
+    """The emulated time that the page shows."""
+    found = re.match(r"[\d.,]+", find(browser, "#time").text)
+    return float(found[0].replace(",", "")) if found else 0.0
+
+
+def choose(browser: Any, selector: str, value: str) -> None:
+    from selenium.webdriver.support.ui import Select
+
+    Select(find(browser, selector)).select_by_value(value)
+
+
+def enter(browser: Any, key: str, vertex: str, value: str) -> None:
+    control = find(browser, f'[data-control="{key}"][data-vertex="{vertex}"]')
+    control.clear()
+    control.send_keys(value + "\n")
+
+
+def incidents(browser: Any) -> str:
+    return str(find(browser, "#incidents").text)
+
+
+def test_a_job_runs_and_does_what_a_user_wants(browser: Any) -> None:
+    wait(browser, lambda page: seconds(page) > 0)
+    choose(browser, "#pace", "fastest")
+    wait(browser, lambda page: page.find_elements("css selector", "#checkpoints [data-checkpoint]"))
+    enter(browser, "service", "sink", "1 ms")
+    wait(browser, lambda page: "sink: service is 1 ms" in incidents(page))
+    find(browser, '[data-control="taskmanager.network.memory.buffer-debloat.enabled"]').click()
+    wait(browser, lambda page: "buffer-debloat.enabled is true" in incidents(page))
+    find(browser, "#kill-subtask").click()
+    wait(browser, lambda page: "restarts from checkpoint" in incidents(page))
+
+
+def test_two_sides_stand_beside_each_other_and_one_is_kept(browser: Any) -> None:
+    choose(browser, "#pace", "1")
+    find(browser, "#fork").click()
+    wait(browser, lambda page: len(page.find_elements("css selector", "#sides > [data-side]")) == 2)
+    wait(browser, lambda page: find(page, "#state").get_attribute("data-state") == "running")
+    enter(browser, "service", "map", "2 ms")
+    wait(browser, lambda page: "map: service is 2 ms" in incidents(page))
+    assert find(browser, "#incidents li[data-side=b]")
+    find(browser, "#keep-b").click()
+    wait(browser, lambda page: len(page.find_elements("css selector", "#sides > [data-side]")) == 1)
+
+
+def test_what_was_done_is_copied_as_a_scenario(browser: Any) -> None:
+    find(browser, "#copy").click()
+    toml = wait(browser, lambda page: find(page, "#toml").get_property("value") or find(page, "#toml").text)
+    document = tomllib.loads(toml)
+    assert [change.get("vertex") for change in document["changes"]] == ["sink", None, "map"]
+    assert len(read_scenario(document).faults) == 1
+    find(browser, "#close-copied").click()
+
+
+def test_a_pause_and_a_step_are_seen(browser: Any) -> None:
+    find(browser, "#pause").click()
+    wait(browser, lambda page: find(page, "#state").get_attribute("data-state") == "paused")
+    before = seconds(browser)
+    choose(browser, "#step-size", "1")
+    find(browser, "#step").click()
+    wait(browser, lambda page: seconds(page) == pytest.approx(before + 1, abs=0.002))
+
+
+def press(browser: Any, key: str) -> None:
+    """Press a key on the page itself, where no control has the focus."""
+    browser.execute_script("document.activeElement.blur()")
+    find(browser, "body").send_keys(key)
+
+
+def test_the_keyboard_leads_through_the_job(browser: Any) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    choose(browser, "#step-size", "0.1")
+    before = seconds(browser)
+    press(browser, Keys.ARROW_RIGHT)
+    wait(browser, lambda page: seconds(page) == pytest.approx(before + 0.1, abs=0.002))
+    press(browser, Keys.SPACE)
+    wait(browser, lambda page: find(page, "#state").get_attribute("data-state") == "running")
+    press(browser, Keys.SPACE)
+    wait(browser, lambda page: find(page, "#state").get_attribute("data-state") == "paused")
+    browser.execute_script("document.querySelector('[data-vertex=map] canvas').focus()")
+    browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    wait(browser, lambda page: find(page, "#detail").text.startswith("map 1 in task manager map"))
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert find(browser, "#subtask").get_property("value") == '["map",1]'
+
+
+def test_there_is_a_way_back_to_a_moment(browser: Any) -> None:
+    find(browser, "#back-to").send_keys("1.5")
+    find(browser, "#back").click()
+    wait(browser, lambda page: seconds(page) == 1.5)
+    wait(browser, lambda page: "service" not in incidents(page))  # what was changed later is forgotten
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 500])
+def test_nothing_sticks_out_of_the_page(browser: Any, width: int, scheme: str) -> None:
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    wait(browser, lambda page: page.execute_script("return window.innerWidth") == width)
+    whole = "document.documentElement"
+    wait(browser, lambda page: page.execute_script(f"return {whole}.scrollWidth <= {whole}.clientWidth"))
+    colour = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 22, 26)"}[scheme]
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_what_cannot_be_done_is_said(browser: Any) -> None:
+    enter(browser, "service", "sink", "soon")
+    wait(browser, lambda page: "service" in find(page, "#refused").text)
+
+
+def figures(browser: Any, vertex: str, of: str) -> dict[str, str]:
+    """What the table of a running Flink says of a vertex: in Flink, or predicted."""
+    cells = browser.find_elements(
+        "css selector", f'#flink-vertices [data-vertex="{vertex}"] [data-of="{of}"] [data-figure]'
+    )
+    return {cell.get_attribute("data-figure"): cell.get_property("textContent") for cell in cells}
+
+
+def test_flink_stands_beside_what_is_predicted(browser: Any) -> None:
+    """A job of two vertices whose answers were recorded, served over HTTP as a cluster would."""
+    with replayed(NAMES[0]) as cluster, running("--from-flink", cluster.url, "--watch", "2 s") as address:
+        browser.get(address)
+        wait(browser, lambda page: "watching the job's metrics" in find(page, "#reading-text").text)
+        wait(browser, lambda page: figures(page, "stage1", "a").get("records_per_s", "–") != "–")
+        now, predicted = figures(browser, "stage1", "flink"), figures(browser, "stage1", "a")
+        assert float(now["records_per_s"]) == pytest.approx(float(predicted["records_per_s"]), rel=0.05)
+        assert now["in_pool"].endswith("%")
+        source = figures(browser, "source", "flink")
+        assert {source[figure] for figure in ("in_pool", "input_queue", "alignment_s")} == {"–"}
+        cluster.refuse = lambda request: 503
+        wait(browser, lambda page: find(page, "#flink-state").get_attribute("data-state") == "away")
+        assert figures(browser, "stage1", "flink")["in_pool"] == now["in_pool"]
+        cluster.refuse = lambda request: None
+        wait(browser, lambda page: find(page, "#flink-state").get_attribute("data-state") == "running")
+        cluster.answers[f"/jobs/{cluster.job}"]["timestamps"]["RUNNING"] += 1000
+        wait(browser, lambda page: find(page, "#flink-state").get_attribute("data-state") == "gone")
+        find(browser, "#read-again").click()
+        wait(browser, lambda page: find(page, "#flink-state").get_attribute("data-state") == "running")
+        browser.get("about:blank")  # as a page tries to find a lab that has ended, and says so on the console
+
+
+def test_a_recording_is_shown_as_one(browser: Any) -> None:
+    with running("--from-flink", "docs/examples/wordcount_off.rest.json.gz") as address:
+        browser.get(address)
+        wait(browser, lambda page: find(page, "#flink-state").get_attribute("data-state") == "recorded")
+        assert "old" not in find(browser, "#flink-text").text
+        browser.get("about:blank")
+
+
+def test_the_console_has_no_errors(browser: Any) -> None:
+    severe = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    assert [entry["message"] for entry in severe if "favicon" not in entry["message"]] == []
