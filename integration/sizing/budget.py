@@ -40,7 +40,7 @@ from ..analysis.known_values import known
 from ..analysis.wording import SAME_THROUGHPUT
 from ..errors import UsageError
 from ..extras import require
-from ..runs.scenario_runs import PROCESSES, Done, run_seeds
+from ..runs import PROCESSES, Done, run_seeds
 from .allocation import Curve, Worth, buffers_of, split
 from .job_size import size_job
 

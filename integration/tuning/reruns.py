@@ -18,7 +18,7 @@ from ..analysis.known_values import quotient
 from ..analysis.trial import may_be_tried, try_out
 from ..analysis.wording import milliseconds
 from ..emulating import emulate
-from ..runs.scenario_runs import open_sources
+from ..runs import open_sources
 from .measures import Measures, measure
 from .point_rows import PointRow
 from .recommend import Recommendation, conditions_of, scenario_of, scenario_run

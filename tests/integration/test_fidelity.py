@@ -23,7 +23,7 @@ from integration.analysis.checkpoint_times import CheckpointTimes, mean_times
 from integration.analysis.comparison import checkpoints_in, compare, windows
 from integration.analysis.reference import runs_of
 from integration.files.reading import load_scenario
-from integration.runs.scenario_runs import run_seeds
+from integration.runs import run_seeds
 from integration.tuning.measures import Measures, measure
 from netstack import CheckpointResult, Result, VertexCheckpoint, emulate
 
