@@ -30,8 +30,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
-
 from ..files.caches import cache_folder
 
 if TYPE_CHECKING:
@@ -191,6 +189,8 @@ def make(archive: ClassArchive, start: Callable[[str], SparkSession]) -> None:
 
     If another process is making it, nothing is done.
     """
+    from filelock import FileLock, Timeout  # here, since a worker of Spark may lack it
+
     with suppress(Timeout), FileLock(archive.folder / "lock", blocking=False):
         for other in (archive.failure, *archive.folder.glob("*.jsa*")):
             other.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from contextlib import suppress
 import numpy as np
 import pyarrow  # noqa: F401
 
-import netstack  # noqa: F401
+from . import workers  # noqa: F401 - and netstack with it
 
 with suppress(ImportError):  # an extra
     import pandas  # type: ignore[import-untyped]  # noqa: F401 - PySpark's workers import it where it is
