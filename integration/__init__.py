@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from .files.reading import load_result, load_scenario
     from .files.writing import write_whole
     from .flink.importing import Imported, import_scenario
-    from .runs.scenario_runs import open_sources, run_seeds
+    from .runs import open_sources, run_seeds
     from .spark.rows import RowCodec, key_hash
-    from .spark.spark_source import SparkSource
+    from .spark.sources import SparkSource
 
 __all__ = [
     "Comparison",
@@ -37,14 +37,14 @@ _MODULES = {
     "Comparison": ".comparison.with_flink",
     "Imported": ".flink.importing",
     "RowCodec": ".spark.rows",
-    "SparkSource": ".spark.spark_source",
+    "SparkSource": ".spark.sources",
     "compare": ".comparison.with_flink",
     "import_scenario": ".flink.importing",
     "key_hash": ".spark.rows",
     "load_result": ".files.reading",
     "load_scenario": ".files.reading",
-    "open_sources": ".runs.scenario_runs",
-    "run_seeds": ".runs.scenario_runs",
+    "open_sources": ".runs",
+    "run_seeds": ".runs",
     "write_whole": ".files.writing",
 }
 

@@ -41,8 +41,7 @@ from netstack import (
 )
 
 from .files.writing import written_whole
-from .spark.spark_source import SparkSource
-from .spark.spool import open_spooled
+from .spark.sources import SparkSource, open_spooled
 
 PARALLELISM = 4
 """Subtasks of the source and of the consumer."""

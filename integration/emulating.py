@@ -1,4 +1,4 @@
-"""Emulations in a process of the command line: trio hears Ctrl-C, and there are tables for keyed state."""
+"""Emulation in a process of the command line, with Ctrl-C handled by trio and tables for keyed state."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _R = TypeVar("_R")
 
 
 def heard_by_trio(run: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return a function that does what `run` does, which calls `trio.run`.
+    """Return a function that calls `run`, which calls `trio.run`, with signals handled by trio.
 
-    Ctrl-C and SIGTERM then end the run where trio lets them, and not in the middle of its own bookkeeping.
+    Ctrl-C and SIGTERM then end the run at a checkpoint of trio, and not during its own bookkeeping.
     """
 
     @wraps(run)
@@ -39,7 +39,7 @@ def emulate(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
     """Call `netstack.emulate` with table stores, where the state backend needs them.
 
     Raises:
-        ScenarioError: the scenario makes no sense, or what it needs is not installed.
+        ScenarioError: The scenario is invalid, or needs something that is not installed.
     """
     with table_stores(scenario) as tables:
         options.setdefault("tables", tables)

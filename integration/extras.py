@@ -1,6 +1,6 @@
-"""What `pip install netstack` leaves out, by the extra that brings it; who lacks one is told which.
+"""Optional dependencies (extras of `pip install netstack`), and the error raised when one is missing.
 
-An extra is asked for where work begins, so that nobody waits minutes for a line that could come at once.
+An extra is checked where work begins, so that the error does not come minutes later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Extra = Literal["demo", "lab", "pandas", "report", "rocksdb", "statistics"]
 
 
 class Brought(NamedTuple):
-    """What an extra is for, and the modules that it brings."""
+    """Purpose of an extra, and its modules."""
 
     purpose: str
     modules: tuple[str, ...]
@@ -39,7 +39,7 @@ def is_installed(extra: Extra) -> bool:
 
 
 def require(extra: Extra, who: str) -> None:
-    """Refuse work whose extra is missing; `who` begins the line, as "netstack size".
+    """Check that an extra is installed; `who` begins the error message, such as "netstack size".
 
     Raises:
         MissingExtraError: The extra is not installed.
@@ -49,5 +49,5 @@ def require(extra: Extra, who: str) -> None:
 
 
 def missing_line(extra: Extra, who: str) -> str:
-    """Return what is said to somebody who lacks an extra."""
+    """Return the error message for a missing extra."""
     return f"{who} needs {EXTRAS[extra].purpose}: pip install 'netstack[{extra}]'"

@@ -35,7 +35,7 @@ from ..present.progress import progress, stage
 from ..present.sentences import compare
 from ..spark.files import require_columns, require_path
 from ..spark.session import spark_session
-from ..spark.spark_source import SparkSource
+from ..spark.sources import SparkSource
 from .arguments import Flag, command_line
 
 DEFAULT_OUT = Path("netstack-demo")

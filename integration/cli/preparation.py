@@ -33,7 +33,7 @@ from ..errors import UsageError
 from ..files.reading import load_scenario, one_line
 from ..present.console import say, to_stderr
 from ..present.progress import activity
-from ..runs.scenario_runs import open_sources, reads_paths
+from ..runs import open_sources, reads_paths
 from .arguments import Flag
 
 if TYPE_CHECKING:

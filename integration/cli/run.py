@@ -172,7 +172,7 @@ def _on_spark(
     """
     # Here, since few runs need these modules.
     from ..present.shuffle import job_progress
-    from ..spark.distributed.spark_run import run_on_spark
+    from ..spark.jobs import run_on_spark
 
     problems = list(distribution_problems(scenario))
     if problems:

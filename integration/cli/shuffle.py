@@ -23,20 +23,24 @@ from ..present.console import say, to_stderr
 from ..present.documents import Shuffled, present
 from ..present.progress import activity
 from ..present.shuffle import print_shuffle, shuffle_progress
-from ..spark.causes import resource_problem
+from ..spark.causes import is_from_spark, java_exit_status, one_line, resource_problem
+from ..spark.driver import held_interrupts, local_slots, run_cancellable
 from ..spark.files import count_rows, has_scheme, require_columns, require_new_path, require_path, write_files
-from ..spark.interrupts import held_interrupts, run_cancellable
-from ..spark.masters import local_slots
-from ..spark.session import is_running, java_exit_status, spark_session
-from ..spark.shuffling.api import NO_SLOT, Partitioner, Ship, check_arguments, check_movement, require_slots
+from ..spark.session import is_running, spark_session
+from ..spark.shuffling.api import (
+    NO_SLOT,
+    Partitioner,
+    Ship,
+    check_arguments,
+    check_movement,
+    require_slots,
+    transport_config,
+)
 from ..spark.shuffling.api import shuffle as shuffle_frame
 from ..spark.shuffling.partitions import read_in_partitions
 from ..spark.shuffling.pieces import Compression
-from ..spark.shuffling.settings import transport_config
-from ..spark.shuffling.task_reports import shuffle_statistics
-from ..spark.spark_errors import is_from_spark, one_line
-from ..spark.task_notes import task_notes
-from ..spark.workers import send_packages, write_package
+from ..spark.shuffling.reports import shuffle_statistics
+from ..spark.workers import send_packages, task_notes, write_package
 from ..wording import size
 from .arguments import Flag, Settings, Several, Whole, require_some
 

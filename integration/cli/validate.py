@@ -11,7 +11,7 @@ from ..present.comparison import print_validation
 from ..present.console import PAGE, to_stderr
 from ..present.documents import encoded, present, write_files
 from ..present.progress import progress
-from ..runs.scenario_runs import run_seeds
+from ..runs import run_seeds
 from .access_options import ANYBODY, AccessOptions
 from .arguments import Flag, Whole, command_line, require_some
 from .exit_status import FAILED

@@ -1,6 +1,6 @@
-"""Files that are made once for a user and used again, in the folder where caches of programs lie.
+"""Cache files of a user, in the folder for caches of programs.
 
-Nobody notices where there is none, or where it holds something else: what would be in it is made again.
+If there is no cache, or a file in it is damaged, its content is made again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from .writing import written_whole
 
 
 def cache_folder(*names: str) -> Path | None:
-    """Return a folder of this project's among a user's caches, made if it is not there; None: it cannot be.
+    """Return this project's cache folder of these names, made if it does not exist; None: it cannot be made.
 
-    It is below ``XDG_CACHE_HOME``, by default ``.cache`` in the user's home, where that is there.
+    It is below ``XDG_CACHE_HOME``, by default ``.cache`` in the user's home, if that exists.
     """
-    with suppress(OSError, RuntimeError):  # the latter where no home is known
+    with suppress(OSError, RuntimeError):  # RuntimeError: the home is not known
         given = os.environ.get("XDG_CACHE_HOME")
         if not given and not Path.home().is_dir():
             return None
@@ -30,7 +30,7 @@ def cache_folder(*names: str) -> Path | None:
 
 
 def cached_text(key: str, make: Callable[[], str]) -> str:
-    """Return what `make` returns, or what it has returned before; `key` says all that this depends on."""
+    """Return the text of `make`, cached by `key`, which has to contain everything that it depends on."""
     folder = cache_folder("texts")
     if folder is None:
         return make()

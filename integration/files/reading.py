@@ -1,9 +1,9 @@
 """Files that a user names, read whole and within bounds: bytes, text, documents, scenarios, results.
 
-What never ends or never begins (a device, a pipe that nobody writes to) is refused before a byte is read, and
-so is what is larger than any file of its kind. A few hundred bytes of TOML or JSON can keep a reader busy for
+Input that never ends or never begins (a device, a pipe without a writer) is rejected before a byte is read,
+and so is a file larger than any of its kind. A few hundred bytes of TOML or JSON can keep a reader busy for
 hours, or end it with a traceback: brackets within brackets, names of ten thousand parts, numbers of ten
-thousand digits. Each is refused with one line.
+thousand digits. Each is rejected with one line.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _WHOLE = range(-(1 << 63), 1 << 63)
 _PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*'""")
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
-"""In JSON a half of a pair of surrogates, which alone is no character."""
+"""Half of a pair of surrogates in JSON, which alone is no character."""
 
 _END_OF_KEY = re.compile(r"[ \t]*[=\]]")
 

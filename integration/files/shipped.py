@@ -13,10 +13,10 @@ _DOCS = "share/doc/netstack"
 
 
 def shipped(name: str) -> Path:
-    """Return where a file lies that is installed as `name`, such as "share/netstack/scenario.schema.json".
+    """Return the path of a file that is installed as `name`, such as "share/netstack/scenario.schema.json".
 
     Raises:
-        FileNotFoundError: it is not there, as where only the packages were copied.
+        FileNotFoundError: It is missing, for example if only the packages were copied.
     """
     here = _CHECKOUT / (f"docs{name.removeprefix(_DOCS)}" if name.startswith(_DOCS) else name)
     if here.exists() and (_CHECKOUT / "pyproject.toml").is_file():
@@ -31,7 +31,7 @@ def shipped(name: str) -> Path:
 
 
 def example(name: str) -> str:
-    """Return where an example lies, such as "pitfalls/slow_input.toml", as a person would name it here."""
+    """Return the path of an example, such as "pitfalls/slow_input.toml", from the working directory."""
     try:
         path = shipped(f"{_DOCS}/examples/{name}")
     except FileNotFoundError:

@@ -16,9 +16,8 @@ from rich.text import Text
 
 from netstack import Scenario, task_managers
 
-from ..spark.interrupts import held_interrupts
-from ..spark.masters import local_slots
-from ..spark.task_notes import TaskNotes
+from ..spark.driver import held_interrupts, local_slots
+from ..spark.workers import TaskNotes
 from ..wording import counted, digits, milliseconds, size
 from .progress import Report, activity, progress
 from .tables import AFTER, TIGHT, figures, fits

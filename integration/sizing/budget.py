@@ -40,7 +40,7 @@ from ..comparison.checkpoint_times import COMPLETED
 from ..errors import UsageError
 from ..extras import require
 from ..known_values import known
-from ..runs.scenario_runs import PROCESSES, Done, run_seeds
+from ..runs import PROCESSES, Done, run_seeds
 from ..wording import SAME_THROUGHPUT
 from .allocation import Curve, Worth, buffers_of, split
 from .job_size import size_job

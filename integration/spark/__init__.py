@@ -1,8 +1,11 @@
-"""What Spark reads, as a source of records; the shuffle of its rows; and sweeps of emulations over it."""
+"""Spark as a source of records, the shuffle of its rows, and jobs and sweeps over its tasks.
+
+A name is imported when it is first used: its module may build on this package, and a worker needs few.
+"""
 
 from __future__ import annotations
 
-import importlib
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,12 +19,11 @@ if TYPE_CHECKING:
     from ..tuning.recommend import Recommendation, recommend
     from ..tuning.sweep import run_points, sweep
     from .causes import failure_cause
-    from .distributed.spark_run import run_on_spark
+    from .jobs import run_on_spark
+    from .session import spark_session
     from .shuffling.api import shuffle
-    from .shuffling.task_reports import shuffle_statistics
+    from .shuffling.reports import shuffle_statistics
     from .state_frame import read_state
-
-from .session import spark_session
 
 __all__ = [
     "DEFAULT_TARGETS",
@@ -52,37 +54,27 @@ __all__ = [
     "sweep",
 ]
 
-_HOMES = {
-    "DEFAULT_TARGETS": "tuning.axes",
-    "Advice": "tuning.advise",
-    "Axis": "tuning.axes",
-    "AxisValue": "tuning.axes",
-    "Constraints": "tuning.constraints",
-    "Grid": "tuning.points",
-    "Measures": "tuning.measures",
-    "Point": "tuning.points",
-    "PointRow": "tuning.point_rows",
-    "Probe": "tuning.points",
-    "Recommendation": "tuning.recommend",
-    "ShuffleError": "errors",
-    "ShuffleWarning": "errors",
-    "advise": "tuning.advise",
-    "failure_cause": "spark.causes",
-    "measure": "tuning.measures",
-    "probes_of": "tuning.points",
-    "read_axes": "tuning.axes",
-    "read_state": "spark.state_frame",
-    "recommend": "tuning.recommend",
-    "run_on_spark": "spark.distributed.spark_run",
-    "run_points": "tuning.sweep",
-    "shuffle": "spark.shuffling.api",
-    "shuffle_statistics": "spark.shuffling.task_reports",
-    "sweep": "tuning.sweep",
+_MODULES = {
+    "..errors": ("ShuffleError", "ShuffleWarning"),
+    "..tuning.advise": ("Advice", "advise"),
+    "..tuning.axes": ("DEFAULT_TARGETS", "Axis", "AxisValue", "read_axes"),
+    "..tuning.constraints": ("Constraints",),
+    "..tuning.measures": ("Measures", "measure"),
+    "..tuning.point_rows": ("PointRow",),
+    "..tuning.points": ("Grid", "Point", "Probe", "probes_of"),
+    "..tuning.recommend": ("Recommendation", "recommend"),
+    "..tuning.sweep": ("run_points", "sweep"),
+    ".causes": ("failure_cause",),
+    ".jobs": ("run_on_spark",),
+    ".session": ("spark_session",),
+    ".shuffling.api": ("shuffle",),
+    ".shuffling.reports": ("shuffle_statistics",),
+    ".state_frame": ("read_state",),
 }
-"""The module of each name; imported when the name is first used, since what has it builds on this package."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"..{_HOMES[name]}", __name__), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(module, __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

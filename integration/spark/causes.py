@@ -1,55 +1,158 @@
-"""Why an action of Spark's has failed, in one line, for the caller of `shuffle`."""
+"""Explanations of Spark's failures, one line each.
+
+An action fails with the traces of Java, of Spark and of a Python worker. The line that helps is the first
+cause: what the first task to fail has said, the folder of Spark's own files that has no room, or the option
+for Java's memory.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .masters import is_local
-from .own_files import own_files_problem
-from .session import java_exit_status
-from .spark_errors import BEGUN_AGAIN, one_line
+import pyarrow as pa
+
+from ..errors import ShuffleError
+from .driver import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+MAX_MESSAGE = 300
+"""Characters of Spark's own message that are passed on."""
+
+BEGUN_AGAIN = "Spark has begun it again without tasks that were done"
+"""Part of what a task reports if Spark may have restarted its stage after another failure."""
+
+WORKER_DIED = "a Python worker of Spark has died"
+"""Explanation of `first_cause` for a process that was killed or has crashed."""
+
 ROW_FACTOR = 10
-"""Memory that Java needs for a large row, by the size of the row."""
+"""Memory that Java needs for a large row, as a multiple of the size of the row."""
 
-_GIVEN_UP = re.compile(r"Job aborted due to stage failure: ShuffleMapStage (\d+) ")
+_CALL = re.compile(r"^An error occurred while calling \S+\n: ")
+_JAVA_CLASS = re.compile(r"^(?:[a-zA-Z_]\w*\.)+[A-Z][\w$]*: ")
+_AWAITED = re.compile(r"^Exception thrown in awaitResult:.*?^Caused by: ", re.DOTALL | re.MULTILINE)
+_TRACE = re.compile(r"\n\s*at |\n== SQL|\s*JVM stacktrace|\s*SQLSTATE: ")
+_BARRIER = re.compile(r"^Job aborted due to stage failure: .*? barrier task .*? finished unsuccessfully\.\s*")
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*?(\w[^\n]*)")
+_NO_ROLLBACK = "A shuffle map stage with indeterminate output was failed and retried"
+_BLOCKS_LOST = (
+    "what lay between two stages was lost, as happens with an executor, when some of it had been read; run"
+    " the query again, as Spark does not where rows may come in another order"
+)
+_WORKER = "thrown from the Python worker"
+_WORKER_DIED = "Python worker exited unexpectedly"
+_QUERY_LOG = "DataFrameQueryContextLogger"
+"""Logger of PySpark for errors of queries, with all of their stack, before it raises them."""
 
-_END_S = 10.0
-"""Time in seconds in which Java ends after it has closed its connections."""
+_ABORTED_STAGE = re.compile(r"Job aborted due to stage failure: ShuffleMapStage (\d+) ")
+
+_JAVA_END_S = 10.0
+"""Seconds in which Java ends after it has closed its connections."""
 
 _OUT_OF_MEMORY_STATUS = 52
 """Exit status of Spark's Java processes after an OutOfMemoryError (SparkExitCode.OOM)."""
 _EXECUTOR_ENDED = f"exited with code {_OUT_OF_MEMORY_STATUS}"
 _DRIVER_ENDING = "SparkContext was shut down"
 
+_FOLDERS = "spark.local.dir"
+_THROWN = re.compile(r"java\.(?:io|nio\.file)\.(\w+): ([^\n]+)((?:\n\s+at [^\n]+)+)")
+_OWN_CODE = re.compile(r"\s+at org\.apache\.spark\.(?:storage|shuffle|io|broadcast|util\.collection)\.")
+_SPARKS = "at org.apache.spark."
+_HELPER = re.compile(r"\s+at org\.apache\.spark\.util\.(?!collection\.)")
+"""Code that copies files for its caller, which stands behind it in the trace."""
+_REASONS = {"NoSuchFileException": "no such file or folder", "AccessDeniedException": "may not be written"}
+"""Reasons for exceptions of Java whose message is only a path."""
+_NOT_MADE = re.compile(r"Failed to create directory (\S+)/blockmgr-\S+")
+_NONE_MADE = "Failed to create any local dir"
+
+
+def one_line(error: BaseException) -> str:
+    """Return the message of a Spark error on one line, without class names and stack traces."""
+    if _NO_ROLLBACK in str(error):  # says what Spark cannot do, and not why it would have to
+        return _BLOCKS_LOST
+    text = _JAVA_CLASS.sub("", _CALL.sub("", str(error)))
+    text = _JAVA_CLASS.sub("", _AWAITED.sub("", text))  # toArrow() and toPandas() wait for their rows
+    _, python, traceback = text.partition(_WORKER)
+    if python:
+        text = _TRACE.split(traceback)[0].strip().splitlines()[-1]
+    message = " ".join(_JAVA_CLASS.sub("", _TRACE.split(_BARRIER.sub("", text))[0]).split())
+    if len(message) > MAX_MESSAGE:
+        message = message[:MAX_MESSAGE].rstrip() + " ..."
+    return message or type(error).__name__
+
+
+def first_cause(error: BaseException) -> str:
+    """Return on one line why a stage has failed: what its first task to fail said."""
+    text = str(error)
+    if _WORKER_DIED in text:
+        return WORKER_DIED
+    traceback = _TRACEBACK.search(text)
+    return traceback[1].strip() if traceback else one_line(error)
+
+
+def was_raised_in_task(error: BaseException) -> bool:
+    """Return whether Python code of a task has raised an error; if not, Spark has lost the task."""
+    return _TRACEBACK.search(str(error)) is not None
+
+
+def is_from_spark(error: BaseException) -> bool:
+    """Return whether an error is one of Spark or Arrow, and so about data, files or the cluster."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, PySparkException | Py4JError | pa.ArrowException)
+
+
+@contextmanager
+def spark_errors(problem: str) -> Iterator[None]:
+    """Turn Spark's error about a query into a `ShuffleError` that begins with `problem`; nothing is logged.
+
+    Raises:
+        ShuffleError: The block has raised an error of Spark's.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.logger import PySparkLogger
+
+    log = PySparkLogger.getLogger(_QUERY_LOG)
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    except PySparkException as error:
+        raise ShuffleError(f"{problem}: {one_line(error)}") from None
+    finally:
+        log.setLevel(level)
+
 
 def failure_cause(error: BaseException, session: SparkSession) -> str:
-    """Return in one line why an action on a DataFrame has failed: the first cause, without Spark's traces.
+    """Return on one line why an action on a DataFrame has failed: the first cause, without Spark's traces.
 
-    Of a stage whose tasks fail one after the other it is what the first of them has said, such as the address
-    of a peer that is gone; of Spark's own files, the folder that has no room; of Java, that it had too little
-    memory.
+    For a stage whose tasks fail one after the other it is the report of the first of them, such as the
+    address of a peer that is gone. For Spark's own files it is the folder that has no room, and for Java that
+    it had too little memory.
 
     Args:
-        error: What the action has raised.
-        session: That of the DataFrame; it still runs, unless its Java has run out of memory.
+        error: The error that the action has raised.
+        session: The session of the DataFrame; it still runs, unless its Java has run out of memory.
     """
     error = _readable(error)
-    return resource_problem(error, session) or one_line(before_begun_again(error, session))
+    return resource_problem(error, session) or one_line(_before_begun_again(error, session))
 
 
 def resource_problem(error: BaseException, session: SparkSession) -> str | None:
-    """Return in one line that Spark's Java or its folders had no room, and the option to set; else None."""
+    """Return on one line that Spark's Java or its folders had no room, and the option to set; else None."""
     error = _readable(error)
-    return _memory_problem(error, session) or own_files_problem(before_begun_again(error, session), session)
+    return _memory_problem(error, session) or own_files_problem(_before_begun_again(error, session), session)
 
 
 def _readable(error: BaseException) -> BaseException:
-    """Return `error`, or another error where its text cannot be read, since py4j asks Java for it."""
+    """Return `error`, or another error if its text cannot be read, since py4j asks Java for it."""
     from py4j.protocol import Py4JNetworkError
 
     try:
@@ -60,16 +163,16 @@ def _readable(error: BaseException) -> BaseException:
 
 
 def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
-    """Return in one line that Spark's Java ran out of memory, and the option to set; None if it did not.
+    """Return on one line that Spark's Java ran out of memory, and the option to set; None if it did not.
 
-    Java then ends, that of the driver if the session is local. All that `error` says of it may be that a
-    connection is gone.
+    Java then ends, that of the driver if the session is local. `error` may say no more than that a connection
+    is gone.
     """
     from py4j.protocol import Py4JNetworkError
 
     text = str(error)
     if isinstance(error, ConnectionError | Py4JNetworkError) or _DRIVER_ENDING in text:
-        setting = "spark.driver.memory" if java_exit_status(_END_S) == _OUT_OF_MEMORY_STATUS else None
+        setting = "spark.driver.memory" if java_exit_status(_JAVA_END_S) == _OUT_OF_MEMORY_STATUS else None
     elif _EXECUTOR_ENDED in text or "OutOfMemory" in text:
         setting = "spark.driver.memory" if is_local(session) else "spark.executor.memory"
     else:
@@ -82,14 +185,25 @@ def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
     )
 
 
-def before_begun_again(error: BaseException, session: SparkSession) -> BaseException:
-    """Return the failure after which Spark has begun a stage again with some of its tasks, or `error` itself.
+def java_exit_status(wait_s: float) -> int | None:
+    """Return the exit status of Spark's Java if it ends within `wait_s` seconds or has ended; else None."""
+    from pyspark import SparkContext
 
-    Spark raises the last failure of a stage, and what these tasks say is that they are not all.
+    process = getattr(SparkContext._gateway, "proc", None)
+    try:
+        return None if process is None else int(process.wait(wait_s))
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _before_begun_again(error: BaseException, session: SparkSession) -> BaseException:
+    """Return the failure after which Spark has restarted a stage with some of its tasks, or `error` itself.
+
+    Spark raises the last failure of a stage, and these tasks only report that some are missing.
     """
     from py4j.protocol import Py4JError
 
-    stage = _GIVEN_UP.search(str(error))
+    stage = _ABORTED_STAGE.search(str(error))
     if stage is None or BEGUN_AGAIN not in str(error):
         return error
     try:
@@ -101,7 +215,7 @@ def before_begun_again(error: BaseException, session: SparkSession) -> BaseExcep
 
 
 def _failures_of(stage: int, session: SparkSession) -> list[str]:
-    """What the tasks of a stage have failed with, attempt by attempt; those ended for others have not."""
+    """The failures of a stage's tasks, attempt by attempt; tasks ended because of others are not failures."""
     jvm, gateway = session._jvm, session.sparkContext._gateway
     assert jvm is not None
     assert gateway is not None
@@ -117,3 +231,35 @@ def _failures_of(stage: int, session: SparkSession) -> list[str]:
             if task.status() == "FAILED" and task.errorMessage().isDefined():
                 messages.append(str(task.errorMessage().get()))
     return messages
+
+
+def own_files_problem(error: BaseException, session: SparkSession) -> str | None:
+    """Return on one line that Spark could not write or find its own files, and where; None for other errors.
+
+    Args:
+        error: The error that an action of the session has raised.
+        session: It still runs.
+    """
+    for kind, message, frames in _THROWN.findall(str(error)):
+        sparks = [frame for frame in frames.splitlines() if _SPARKS in frame and not _HELPER.match(frame)]
+        if not sparks or not _OWN_CODE.match(sparks[0]):
+            continue
+        reason = f"{message}: {_REASONS[kind]}" if kind in _REASONS else message.strip()
+        folders = f"{_FOLDERS} of an executor"  # which knows the folders of its machine
+        if is_local(session):
+            assert session._jvm is not None
+            conf = session.sparkContext._jsc.sc().conf()
+            folders = ", ".join(session._jvm.org.apache.spark.util.Utils.getConfiguredLocalDirs(conf))
+        return (
+            f"Spark cannot keep what lies between two stages in {folders}: {reason};"
+            f" {_FOLDERS} has to name a folder with room for all rows"
+        )
+    return None
+
+
+def own_folder_problem(log: str) -> str | None:
+    """Return on one line that Spark could make no folder for its files, according to its log; else None."""
+    if _NONE_MADE not in log:
+        return None
+    folders = ", ".join(dict.fromkeys(_NOT_MADE.findall(log)))  # Spark tries each several times
+    return f"no folder can be made in {folders}; {_FOLDERS} has to name one that can be written"

@@ -1,16 +1,17 @@
-"""Spark's Java classes in an archive, with which a Java process starts in half the time.
+"""Archive of Spark's Java classes, with which a Java process starts in half the time.
 
-A Java process of Spark's finds, reads and checks some twenty thousand classes before its first task is done.
-Java can map them from a file instead (class data sharing) if they come from the same class path, string by
-string. So all Java processes that use an archive have one home of Spark's, in a folder that lasts::
+A Java process of Spark finds, reads and verifies some twenty thousand classes before its first task is done.
+Java can map them from a file instead (class data sharing) if their class path is the same, string by string.
+So all Java processes that use an archive share one Spark home, in a folder that lasts::
 
-    home/{bin,jars,python}    links into the PySpark package; no folder `conf`, which no archive bears
-    1f0c....jsa               named after what it depends on
+    home/{bin,jars,python}    links into the PySpark package; no folder `conf`, which no archive allows
+    1f0c....jsa               named after everything it depends on
     failure.txt               why it could not be made
 
-Sessions on this machine have theirs in the user's folder for caches, one for each environment. A process of
-its own (`archive_maker`) makes it when the first session that would have used it has ended. Until it is
-there, and where it does not fit, Java starts as it always does, and says nothing.
+Sessions on this machine use an archive in the user's cache folder, one for each environment. A separate
+process makes it when the first session that would have used it has ended: it starts a session, uses it a
+little and ends it. While there is no archive, or where it does not fit, Java starts as usual and prints
+nothing about it.
 """
 
 from __future__ import annotations
@@ -19,31 +20,51 @@ import atexit
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..files.caches import cache_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A Java process that lives for seconds gains nothing from the second compiler."""
 
 SILENT = "-Xshare:auto -Xlog:disable"
-"""Without an archive that fits, Java starts as ever and does not say so."""
+"""Without an archive that fits, Java starts as usual and does not report it."""
 
 CHOICES = ("SPARK_HOME", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_CONF_DIR")
-"""Variables of Spark's; where a user has set one, Java starts as it says."""
+"""Variables of Spark's; where the user has set one, Java starts as it says, without an archive."""
 
-_PARENT = Path(__file__).parents[2]
-_MAKER = f"{__package__}.archive_maker"
+CLUSTER_CLASSES = (
+    "org.apache.spark.deploy.master.Master",
+    "org.apache.spark.deploy.worker.Worker",
+    "org.apache.spark.deploy.worker.ExecutorRunner",
+    "org.apache.spark.executor.CoarseGrainedExecutorBackend",
+    "org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend",
+)
+"""Classes that clusters load beside those that a local session loads."""
+
+_MAKER = (
+    f"import sys; from {__package__}.session import spark_session; from {__name__} import main; "
+    "main(spark_session, *sys.argv[1:])"
+)
+"""Program of the process that makes an archive."""
 
 
 class ClassArchive:
-    """The archive below a folder that lasts, made or not.
+    """The archive in a folder that lasts; it may not have been made yet.
 
     Raises:
-        OSError: the folder cannot be made.
+        OSError: The folder cannot be made.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,20 +73,20 @@ class ClassArchive:
         self.home = folder / "home"
         self.home.mkdir(parents=True, exist_ok=True)
         for part in ("bin", "jars", "python"):
-            _link(self.home / part, package / part)
+            link, target = self.home / part, package / part
+            if not link.is_symlink() or link.readlink() != target:
+                new = link.with_name(f"{part}.{os.getpid()}")  # several processes may make it at once
+                new.symlink_to(target)
+                new.replace(link)
         self.file = folder / f"{_fingerprint(package / 'jars')}.jsa"
         self.failure = folder / "failure.txt"
 
-    @property
-    def variables(self) -> dict[str, str]:
-        """Variables that make a driver start from the archive, and be small as the process before it.
+    def variables(self, *, small: bool = True) -> dict[str, str]:
+        """Return environment variables with which a driver starts from the archive.
 
-        Java's own variables do so too, but Java says on stderr that it has found them.
+        With `small`, it is a driver whose work is done elsewhere. Java's own variables would have the same
+        effect, but Java prints on stderr that it has found them.
         """
-        return self.variables_of(small=True)
-
-    def variables_of(self, *, small: bool) -> dict[str, str]:
-        """Return such variables for a driver that is small, or for one that is to do much itself."""
         options = f'{SMALL_JAVA if small else ""} {SILENT} "-XX:SharedArchiveFile={self.file}"'
         return {
             "SPARK_HOME": str(self.home),
@@ -75,12 +96,12 @@ class ClassArchive:
 
 
 class Maker:
-    """A process that makes an archive, unless it is there; ends with `stop`, or with this process."""
+    """A process that makes an archive, unless there is one; it ends with `stop`, or with this process."""
 
     def __init__(self, archive: ClassArchive) -> None:
         self.process: subprocess.Popen[bytes] | None = None
         if not archive.file.exists():
-            self.process = _begin_to_make(archive, subprocess.PIPE)
+            self.process = _start_maker(archive, subprocess.PIPE, "with-stdin")
 
     def stop(self) -> None:
         """End the process, and Java with it."""
@@ -89,7 +110,7 @@ class Maker:
 
 
 def of_this_user() -> ClassArchive | None:
-    """Return the archive of sessions on this machine; None where it cannot be, or a user has said how."""
+    """Return the archive of sessions on this machine; None if there can be none, or the user opted out."""
     if any(name in os.environ for name in CHOICES) or (_pyspark() / "conf").exists():
         return None
     folder = cache_folder("spark", environment_name())
@@ -99,23 +120,21 @@ def of_this_user() -> ClassArchive | None:
 
 
 def environment_name() -> str:
-    """Return a name for where PySpark is installed."""
+    """Return a name for the installation of PySpark."""
     return hashlib.sha256(str(_pyspark()).encode()).hexdigest()[:16]
 
 
 def make_at_exit(archive: ClassArchive) -> None:
-    """Have an archive made when this process has ended, unless it is there, or was tried in vain."""
+    """Start making an archive when this process ends, unless there is one or an attempt has failed."""
     if not archive.file.exists() and not archive.failure.exists():
-        _ = atexit.register(_begin_to_make, archive, None)
+        _ = atexit.register(_start_maker, archive, subprocess.DEVNULL)
 
 
-def _begin_to_make(archive: ClassArchive, keeps: int | None) -> subprocess.Popen[bytes]:
-    """Start the process; with `keeps` it ends when its standard input does."""
-    path = [str(_PARENT), os.environ.get("PYTHONPATH")]
-    words = [str(archive.folder), *(["with-stdin"] if keeps is not None else [])]
+def _start_maker(archive: ClassArchive, stdin: int, *options: str) -> subprocess.Popen[bytes]:
+    path = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]
     return subprocess.Popen(
-        [sys.executable, "-c", f"import sys; from {_MAKER} import main; main(*sys.argv[1:])", *words],
-        stdin=subprocess.DEVNULL if keeps is None else keeps,
+        [sys.executable, "-c", _MAKER, str(archive.folder), *options],
+        stdin=stdin,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
@@ -129,21 +148,66 @@ def _pyspark() -> Path:
     return Path(pyspark.__file__).parent
 
 
-def _link(link: Path, target: Path) -> None:
-    """Make the link, which several processes may do at once, or turn one into another environment."""
-    if not link.is_symlink() or link.readlink() != target:
-        new = link.with_name(f"{link.name}.{os.getpid()}")
-        new.symlink_to(target)
-        new.replace(link)
-
-
 def _fingerprint(jars: Path) -> str:
-    """What becomes another when Java, PySpark, or the options that an archive depends on do."""
+    """Digest that changes with Java, PySpark, or the options that an archive depends on."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else Path(shutil.which("java") or "java")
-    facts = [SMALL_JAVA, *(f"{path.resolve()} {_changed(path)}" for path in (java, jars))]
+    facts = [SMALL_JAVA]
+    for path in (java, jars):
+        facts.append(f"{path.resolve()} {path.stat().st_mtime_ns if path.exists() else 0}")
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
-def _changed(path: Path) -> int:
-    return path.stat().st_mtime_ns if path.exists() else 0
+# The process that makes an archive.
+
+
+def main(start: Callable[[str], SparkSession], folder: str, *options: str) -> None:
+    """Make the archive of a folder with a session that `start` starts for a master.
+
+    With the option "with-stdin" the process ends when its standard input does. Without it no process waits
+    for the archive, so this one runs only when the processor is idle.
+    """
+    if options:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
+    else:
+        os.nice(19)
+    archive = ClassArchive(Path(folder))
+    try:
+        make(archive, start)
+    except Exception:
+        archive.failure.write_text(traceback.format_exc())
+        os.killpg(0, signal.SIGKILL)  # or it would wait for Java's end, and Java for its
+
+
+def _end_with_stdin() -> None:
+    sys.stdin.read()
+    os.killpg(0, signal.SIGKILL)  # with Java, which would make the archive before it ended
+
+
+def make(archive: ClassArchive, start: Callable[[str], SparkSession]) -> None:
+    """Start Spark, load the classes that most sessions need, and have Java write the archive at its end.
+
+    If another process is making it, nothing is done.
+    """
+    from filelock import FileLock, Timeout  # here, since a worker of Spark may lack it
+
+    with suppress(Timeout), FileLock(archive.folder / "lock", blocking=False):
+        for other in (archive.failure, *archive.folder.glob("*.jsa*")):
+            other.unlink(missing_ok=True)
+        part = archive.file.with_suffix(f".jsa.{os.getpid()}")
+        os.environ |= archive.variables()
+        os.environ["SPARK_SUBMIT_OPTS"] = f'{SMALL_JAVA} {SILENT} "-XX:ArchiveClassesAtExit={part}"'
+        session = start("local[2]")
+        numbers = session.range(0, 100, 1, 2)
+        numbers.mapInArrow(lambda batches: batches, "id long", barrier=True).collect()
+        gateway = session.sparkContext._gateway
+        assert gateway is not None
+        for name in CLUSTER_CLASSES:
+            with suppress(Exception):  # of another version of Spark
+                gateway.jvm.java.lang.Class.forName(name)
+        session.stop()
+        java = gateway.proc
+        java.stdin.close()
+        java.wait()
+        with suppress(FileNotFoundError):  # this Java makes none
+            part.replace(archive.file)

@@ -1,8 +1,7 @@
 """Files that Spark reads and writes: where they are, their format, their columns.
 
-A wrong column is told without Spark, so that it costs no wait for it. Parquet has the names in each file's
-footer, CSV in the first line. Of JSON, of files on other machines, and of CSV read with options of its own,
-only Spark can tell.
+A wrong column is reported without starting Spark. Parquet has the names in each file's footer, CSV in the
+first line. For JSON, for files on other machines, and for CSV with further options only Spark knows them.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ FORMATS = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
-"""Which of Spark's formats an extension stands for."""
+"""Spark's formats by extension."""
 
 COMPRESSED = frozenset({".gz", ".bz2", ".zst"})
-"""Extensions that may follow: Spark unpacks such files itself."""
+"""Extensions that may follow: Spark decompresses such files itself."""
 
 OPTIONS = {"csv": {"header": "true", "inferSchema": "true"}}
-"""How Spark reads a format, where its own defaults are not it."""
+"""Options of Spark's reader that differ from its defaults, by format."""
 
 WRITE_OPTIONS = {"csv": {"header": "true"}}
-"""How Spark writes a format, where its own defaults are not it."""
+"""Options of Spark's writer that differ from its defaults, by format."""
 
 _CORRUPT = "_corrupt_record"
-"""The column in which Spark puts lines that are no JSON."""
+"""The column in which Spark puts lines that are not JSON."""
 _GLOB = re.compile(r"([\\\[\]{}*?])")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _HARMLESS = frozenset({"nullValue"})
@@ -60,8 +59,8 @@ def read_files(
     Args:
         session: The Spark session that reads.
         path: A local path, taken literally, or anything with a scheme (``hdfs://``, ``s3a://``).
-        format: "parquet", "csv" or "json"; None goes by the extension.
-        options: Options of Spark's reader, beside those.
+        format: "parquet", "csv" or "json"; None: by the extension.
+        options: Further options of Spark's reader.
 
     Raises:
         SourceError: There is no such file, its format is unknown, or it is JSON with no object on any line.
@@ -93,35 +92,35 @@ def file_format(path: str | Path) -> str:
 
 
 def require_path(path: str | Path) -> None:
-    """Check that a local path is there.
+    """Check that a local path exists.
 
     Raises:
-        SourceError: It is not.
+        SourceError: It does not.
     """
     if not has_scheme(path) and not Path(path).expanduser().exists():
         raise SourceError(f"{path}: no such file or folder")
 
 
 def has_scheme(path: str | Path) -> bool:
-    """Tell whether a path is for Spark's file systems (``hdfs://``, ``s3a://``) and not for this one."""
+    """Return whether a path is one of Spark's file systems (``hdfs://``, ``s3a://``) and not a local one."""
     return _SCHEME.match(str(path)) is not None
 
 
 def require_new_path(path: str | Path) -> None:
-    """Check that nothing is at a local path yet.
+    """Check that a local path does not exist yet.
 
     Raises:
-        SourceError: Something is, and stays as it is.
+        SourceError: It does, and is not changed.
     """
     if not has_scheme(path) and Path(path).expanduser().exists():
         raise SourceError(f"{path}: is there already; delete it, or name another folder")
 
 
 def write_files(frame: DataFrame, path: str | Path) -> None:
-    """Write a DataFrame to a new folder: CSV or JSON where its name ends so, else Parquet; one Spark job.
+    """Write a DataFrame to a new folder, by one Spark job: Parquet, or CSV or JSON by its extension.
 
     Raises:
-        SourceError: Something is there already.
+        SourceError: It exists already.
     """
     require_new_path(path)
     place = str(path) if has_scheme(path) else f"file://{Path(path).expanduser().absolute()}"
@@ -130,16 +129,16 @@ def write_files(frame: DataFrame, path: str | Path) -> None:
 
 
 def data_files(path: str | Path) -> list[Path]:
-    """Return the files that Spark reads of a local path: itself, or what is in the folder, relative to that.
+    """Return the files that Spark reads for a local path: itself, or those of a folder, relative to it.
 
     Raises:
-        SourceError: Nothing is there.
+        SourceError: There is no such path.
     """
     require_path(path)
     local = Path(path).expanduser()
     if not local.is_dir():
         return [local]
-    # Names that begin with _ or . are none of Spark's data.
+    # Spark skips names that begin with _ or a dot.
     inside = [file.relative_to(local) for file in sorted(local.rglob("*")) if file.is_file()]
     return [file for file in inside if not any(part.startswith(("_", ".")) for part in file.parts)]
 
@@ -158,7 +157,7 @@ def _spark_path(path: str | Path) -> str:
 
 
 class _UnknownError(Exception):
-    """Only Spark can tell."""
+    """Only Spark knows the columns."""
 
 
 def require_columns(
@@ -169,15 +168,15 @@ def require_columns(
     *,
     as_spark: bool = False,
 ) -> None:
-    """Check that files have the columns of these names, as far as that can be told without Spark.
+    """Check that files have the columns of these names, as far as that is possible without Spark.
 
     Args:
         path: A file or folder, as for `read_files`; so are `format` and `options`.
         names: The key columns' names.
-        as_spark: Whether names are looked up as Spark does: whatever their case, and with dots into structs.
+        as_spark: Whether names are looked up as Spark does: ignoring case, and with dots into structs.
 
     Raises:
-        SourceError: One is in none of the files; or there is no such file, or its format is unknown.
+        SourceError: No file has a column of one name; or there is no such file, or its format is unknown.
     """
     if as_spark:
         names = [name for name in names if not any(mark in name for mark in ".`")]
@@ -195,7 +194,7 @@ def require_columns(
             if not missing:
                 return
     except (_UnknownError, OSError, UnicodeDecodeError, csv.Error, pa.ArrowException):
-        return  # if something is wrong with the file, Spark says so
+        return  # Spark reports what is wrong with a file
     if known:
         raise SourceError(
             f"{path}: there is no key column {missing[0]!r}; the columns are: {', '.join(known)}"
@@ -203,7 +202,7 @@ def require_columns(
 
 
 def count_rows(path: str | Path, format: str | None = None) -> int | None:
-    """Return how many rows local files have, where that stands in them: in Parquet; None elsewhere.
+    """Return how many rows local Parquet files have, from their metadata; None for other files.
 
     Raises:
         SourceError: There is no such file, or its format is unknown.
@@ -214,12 +213,12 @@ def count_rows(path: str | Path, format: str | None = None) -> int | None:
     try:
         counts = [int(parquet.read_metadata(root / file).num_rows) for file in data_files(root)]
     except (OSError, pa.ArrowException):
-        return None  # if something is wrong with a file, Spark says so
+        return None  # Spark reports what is wrong with a file
     return sum(counts)
 
 
 def _columns(path: Path, kind: str) -> Iterator[list[str]]:
-    """The names in each file, and in the names of folders, which Spark makes columns of: ``day=1``."""
+    """The names of each file's columns, and those in names of folders, such as ``day=1``."""
     for file in data_files(path):
         yield [part.partition("=")[0] for part in file.parts[:-1] if "=" in part]
         whole = path / file if path.is_dir() else file
@@ -236,5 +235,5 @@ def _header(file: Path) -> list[str]:
         text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
         names = next((row for row in csv.reader(text) if row), [])
     if not all(names) or len({name.lower() for name in names}) < len(names):
-        raise _UnknownError  # Spark gives names of its own to columns that have none, or that of another
+        raise _UnknownError  # Spark renames columns without a name of their own
     return names

@@ -1,25 +1,25 @@
-"""How the tasks of a barrier stage find each other: each says where it listens, and is told what all say.
+"""Rendezvous of the tasks of a barrier stage: each reports its address and receives those of all.
 
 ::
 
     task 0    allGather({host, port, token}) --.
-    task 1    allGather({host, port, token}) --+--> what all have said: addresses, and a secret
+    task 1    allGather({host, port, token}) --+--> all greetings: addresses, and a secret
     task 2    allGather({host, port, token}) --'
 
     task 1    ask({host, port, token}) --> task 0 at an agreed port, the same answer but sooner
     task 2    ask({host, port, token}) -->
 
-Spark looks only once a second whether the answer to an `allGather` is there, so the tasks tell it to each
-other meanwhile: task 0 collects what they say at a port that all can compute, on the host that Spark names.
-The answers are the same. If that port cannot be reached, or the tasks compute different ones, a second is
-lost and nothing else.
+Spark checks only once a second whether an `allGather` is complete, so the tasks exchange their greetings
+themselves meanwhile: task 0 collects them at a port that all can compute, on the host that Spark reports. The
+answers are the same. If that port cannot be reached, or the tasks compute different ones, a second is lost
+and nothing else.
 
-The driver makes a secret for each shuffle and sends it along with the function that the tasks run. What
-belongs to an attempt of the stage is derived from it: the port and the seal of what the tasks ask, from the
-number of the attempt's first task; and the secret of their connections, from all that has been said, in which
-each has put a random token. So nobody gets in from an earlier attempt. Whoever can read Spark's RPC can read
-the secret, so on a network that is not trusted ``spark.network.crypto.enabled`` or ``spark.ssl.rpc.enabled``
-has to be on, as it has to be for Spark itself.
+The driver makes a secret for each shuffle and sends it with the function that the tasks run. The values for
+an attempt of the stage are derived from it: the port and the signature of questions from the number of the
+attempt's first task, and the secret of the connections from all greetings, each of which contains a random
+token. So no connection of an earlier attempt is accepted. The secret can be read in Spark's RPC, so on an
+untrusted network ``spark.network.crypto.enabled`` or ``spark.ssl.rpc.enabled`` has to be on, as for Spark
+itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from flowcontrol import Secret
 from netstack import Letterbox, ask_letterbox
 
 from ..errors import MeetingError
-from .masters import LOOPBACK
+from .driver import LOOPBACK
 
 if TYPE_CHECKING:
     from pyspark import BarrierTaskContext
@@ -51,16 +51,16 @@ _MAX_GREETING_BYTES = 512
 """A host has at most 253 characters."""
 
 _PORTS = range(20_000, 32_000)
-"""Below those that systems give to whoever wants any."""
+"""Below the ephemeral ports of operating systems."""
 _PORT_TRIES = 3
 _GRACE_S = 0.2
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 
-_WORD_OF_THE_FIRST_S = 1.0
-"""How long the others leave it to task 0 to say who has not come."""
+_FIRST_REPORTS_S = 1.0
+"""Seconds that the others wait for task 0 to report which tasks are missing."""
 
 LONG_S = 60.0
-"""After so long the log says whom a task waits for."""
+"""Seconds until the log says which tasks a task waits for."""
 
 _log = logging.getLogger("netstack.spark")
 
@@ -68,38 +68,42 @@ _ATTEMPT_LABEL, _CONNECTIONS_LABEL = b"netstack attempt of a stage: ", b"netstac
 
 
 class Meeting(msgspec.Struct, frozen=True):
-    """What the tasks of an attempt have agreed on."""
+    """Outcome of a rendezvous, the same for all tasks of an attempt."""
 
     addresses: list[tuple[str, int]]
-    """Where each task listens, by its index."""
+    """Address of each task, by its index."""
     secret: Secret
     attempt: str
-    """A name of this attempt of the stage."""
+    """Name of this attempt of the stage."""
 
 
 class _Greeting(msgspec.Struct, frozen=True):
-    """What a task says of itself."""
+    """Message of a task to the others."""
 
     index: int
     host: str
     port: int
     token: bytes
-    """Random, so that what all have said is never said again."""
+    """Random, so that no two attempts have the same greetings."""
 
 
 class Rendezvous:
-    """Brings one task of a barrier stage to its peers; to be used once.
+    """Connects one task of a barrier stage with its peers; used once.
 
     Args:
-        context: Spark's.
-        secret: The secret that all tasks of the stage have been given.
-        loopback: Whether all tasks run on one machine, so that none has to be reached from another.
+        context: Spark's context of the task.
+        secret: Secret of all tasks of the stage.
+        loopback: Whether all tasks run on one machine.
     """
 
     def __init__(self, context: BarrierTaskContext, secret: Secret, *, loopback: bool) -> None:
         self._context = context
         self._index = context.partitionId()
-        self._hosts = [LOOPBACK if loopback else _host(info.address) for info in context.getTaskInfos()]
+        # An address of Spark may have a port and brackets.
+        hosts = [
+            info.address.rpartition(":")[0].strip("[]") or info.address for info in context.getTaskInfos()
+        ]
+        self._hosts = [LOOPBACK] * len(hosts) if loopback else hosts
         self._size = len(self._hosts)
         self._secret = secret
         self._attempt_secret = _attempt_secret(context, secret)
@@ -114,24 +118,24 @@ class Rendezvous:
 
     @property
     def host(self) -> str:
-        """Where this task has to listen: where Spark reaches its executor."""
+        """Address at which this task has to listen, where Spark reaches its executor."""
         return self._hosts[self._index]
 
     async def meet(self, port: int) -> Meeting:
-        """Tell the other tasks of the stage that this one listens at `port`, and wait until all have done so.
+        """Report to the other tasks of the stage that this one listens at `port`, and wait for all of them.
 
         Spark waits for ``spark.barrier.sync.timeout``, a year by default.
 
         Raises:
-            MeetingError: Spark has given up.
-            Exception: Whatever else Spark's `allGather` raises.
+            MeetingError: Spark's wait has ended.
+            Exception: Any other error of Spark's `allGather`.
         """
         greeting = _Greeting(self._index, self.host, port, secrets.token_bytes(_TOKEN_BYTES))
         self._ask_spark(msgspec.json.encode(greeting))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._tell_others if self._index == 0 else self._ask_first, greeting)
+            nursery.start_soon(self._collect_greetings if self._index == 0 else self._ask_first, greeting)
             nursery.start_soon(self._wait_for_spark)
-            nursery.start_soon(self._say_who_is_awaited)
+            nursery.start_soon(self._log_missing)
             await self._answered.wait()
             nursery.cancel_scope.cancel()
         if self._failure is not None and not self._greetings:
@@ -139,9 +143,9 @@ class Rendezvous:
         return self._meeting()
 
     def finish(self) -> None:
-        """Wait for Spark's answer if this process could end before it is there.
+        """Wait for Spark's answer if this process could end before it arrives.
 
-        A worker that Spark uses again takes it, within a second, beside whatever it does then.
+        A worker that Spark reuses receives it within a second, whatever it does then.
         """
         if self._thread is not None and not os.environ.get("SPARK_REUSE_WORKER"):
             self._thread.join()
@@ -151,12 +155,12 @@ class Rendezvous:
         self._answered.set()
 
     def _meeting(self) -> Meeting:
-        said = msgspec.json.encode(self._greetings)
+        greetings = msgspec.json.encode(self._greetings)
         addresses = [(greeting.host, greeting.port) for greeting in self._greetings]
-        name = hashlib.sha256(said).hexdigest()[:_NAME_DIGITS]
-        return Meeting(addresses, Secret(self._secret.sign(_CONNECTIONS_LABEL + said)), name)
+        name = hashlib.sha256(greetings).hexdigest()[:_NAME_DIGITS]
+        return Meeting(addresses, Secret(self._secret.sign(_CONNECTIONS_LABEL + greetings)), name)
 
-    # By Spark.
+    # Greetings exchanged by Spark.
 
     def _ask_spark(self, message: bytes) -> None:
         answer_soon = trio.lowlevel.current_trio_token().run_sync_soon
@@ -167,37 +171,37 @@ class Rendezvous:
                 texts = self._context.allGather(message.decode())
                 answer = [msgspec.json.decode(text, type=_Greeting) for text in texts]
             except BaseException as error:
-                # Its frames have a socket of PySpark's, which a cycle with this one would keep open.
+                # Its frames refer to a socket of PySpark's, which a cycle with this frame would keep open.
                 answer = error.with_traceback(None)
-            with suppress(trio.RunFinishedError):  # the other answer was there long ago
-                answer_soon(self._hear_spark, answer)
+            with suppress(trio.RunFinishedError):  # the other answer arrived before
+                answer_soon(self._take_answer, answer)
 
-        # A call of Spark's cannot be interrupted: if the stage fails, such a thread ends with the process.
+        # A call to Spark cannot be interrupted: if the stage fails, this thread ends with the process.
         self._thread = threading.Thread(target=ask_spark, name="netstack-rendezvous", daemon=True)
         self._thread.start()
 
-    def _hear_spark(self, answer: list[_Greeting] | BaseException) -> None:
+    def _take_answer(self, answer: list[_Greeting] | BaseException) -> None:
         self._by_spark = answer
         self._answered_by_spark.set()
 
     async def _wait_for_spark(self) -> None:
-        """Take Spark's answer if it is still wanted a moment later.
+        """Use Spark's answer if there is no other a moment later.
 
-        Now and then Spark answers one task at once, and no other: that one has still to tell them.
+        Sometimes Spark answers a single task at once, which then still has to answer the others.
         """
         await self._answered_by_spark.wait()
         if not isinstance(self._by_spark, BaseException):
             await trio.sleep(_GRACE_S)
             self._answer(self._by_spark)
             return
-        ended = isinstance(self._by_spark, EOFError)  # all that PySpark leaves of Spark's words
-        self._failure = await self._not_all_there() if ended else self._by_spark
+        ended = isinstance(self._by_spark, EOFError)  # PySpark drops Spark's own message
+        self._failure = await self._missing_tasks() if ended else self._by_spark
         self._answered.set()
 
-    async def _not_all_there(self) -> MeetingError:
-        """Say who has not come. Task 0 knows it and has the first word; the others know of task 0 only."""
+    async def _missing_tasks(self) -> MeetingError:
+        """The error that names the missing tasks: task 0 knows all and reports first."""
         if self._index:
-            await trio.sleep(_WORD_OF_THE_FIRST_S)
+            await trio.sleep(_FIRST_REPORTS_S)
         absent = self._absent()
         who = f" before {absent} had come" if absent else ""
         return MeetingError(
@@ -205,13 +209,13 @@ class Rendezvous:
         )
 
     def _absent(self) -> str:
-        """The tasks that have not come, in words, as far as this one knows: task 0 knows of all."""
+        """The missing tasks in words, as far as this task knows: task 0 knows all."""
         known = range(self._size if self._index == 0 else 1)
         absent = [index for index in known if index not in self._collected]
         return f"task{'s' * (len(absent) > 1)} {', '.join(map(str, absent))}" if absent else ""
 
-    async def _say_who_is_awaited(self) -> None:
-        """Say after a while who has not come: Spark waits on, also for those that it will never begin."""
+    async def _log_missing(self) -> None:
+        """Log the missing tasks after a while: Spark also waits for tasks that it will never start."""
         await trio.sleep(LONG_S)
         _log.warning(
             "task %d of stage %d waits for %s; if some of its rows are cached and others were lost, as"
@@ -221,14 +225,14 @@ class Rendezvous:
             "others" if self._index else self._absent(),
         )
 
-    # By each other.
+    # Greetings exchanged by the tasks themselves.
 
-    async def _tell_others(self, greeting: _Greeting) -> None:
-        """Be task 0: collect what all say, and tell them."""
+    async def _collect_greetings(self, greeting: _Greeting) -> None:
+        """Collect all greetings and send them to all tasks; for task 0 only."""
         others = self._size - 1
         self._collect(greeting)
         async with Letterbox(
-            self.host, self._attempt_secret, others, _MAX_GREETING_BYTES, self._tell
+            self.host, self._attempt_secret, others, _MAX_GREETING_BYTES, self._reply
         ) as letterbox:
             for port in self.agreed_ports():
                 with suppress(OSError):
@@ -237,7 +241,7 @@ class Rendezvous:
                     self._answer(self._all())
                     return
 
-    async def _tell(self, question: bytes) -> bytes:
+    async def _reply(self, question: bytes) -> bytes:
         self._collect(msgspec.json.decode(question, type=_Greeting))
         await self._all_collected.wait()
         return msgspec.json.encode(self._all())
@@ -251,7 +255,7 @@ class Rendezvous:
         return [self._collected[index] for index in range(self._size)]
 
     async def _ask_first(self, greeting: _Greeting) -> None:
-        """Ask task 0, at all ports at which it may be."""
+        """Ask task 0 for all greetings, at all ports at which it may listen."""
         async with trio.open_nursery() as nursery:
             for port in self.agreed_ports():
                 nursery.start_soon(self._ask_at, (self._hosts[0], port), msgspec.json.encode(greeting))
@@ -268,22 +272,17 @@ class Rendezvous:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def agreed_ports(self) -> list[int]:
-        """Return the ports at which task 0 may listen for the others; all compute the same."""
+        """Return the ports at which task 0 may listen; all tasks compute the same."""
         signed = self._attempt_secret.sign(b"ports")
         numbers = struct.unpack_from(f">{_PORT_TRIES}I", signed)
         return list(dict.fromkeys(_PORTS[number % len(_PORTS)] for number in numbers))
 
 
-def _host(address: str) -> str:
-    """The host of an address of Spark's, which may have a port and brackets."""
-    return address.rpartition(":")[0].strip("[]") or address
-
-
 def _attempt_secret(context: BarrierTaskContext, secret: Secret) -> Secret:
-    """What only the tasks of this attempt have in common.
+    """The secret that only the tasks of this attempt can derive.
 
-    Spark numbers all tasks of an application in one row. Those of a barrier stage are launched together and
-    as a rule in order, so the number of the first one is known to all.
+    Spark numbers all tasks of an application consecutively. Those of a barrier stage are launched together
+    and usually in order, so all can compute the number of the first one.
     """
     first = context.taskAttemptId() - context.partitionId()
     return Secret(secret.sign(_ATTEMPT_LABEL + struct.pack(">qq", context.stageId(), first)))

@@ -1,4 +1,4 @@
-"""The keyed state of a checkpoint or savepoint as a DataFrame: each task reads what one subtask had."""
+"""Keyed state of a checkpoint or savepoint as a DataFrame: each task reads that of one subtask."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from netstack import HandleReader, InitialCheckpoint, keyed_entries
 from ..extras import require
 from ..storage.contents import batches_of, require_state, scratch_stores
 from ..storage.inventory import find_checkpoint
-from .masters import is_local
+from .driver import is_local
 from .workers import send_packages, worker_function
 
 if TYPE_CHECKING:
@@ -23,13 +23,12 @@ def read_state(spark: SparkSession, path: str, vertex: str, state: str) -> DataF
     """Return a keyed state of a vertex: a row for each entry, of map state for each entry of a map.
 
     Columns are ``vertex, subtask, state, kind, key_group, key, key_in_map, value, bytes``; keys and values
-    are JSON, which `pyspark.sql.functions.from_json` or a cast takes apart. Files are read when an action
-    needs them, by a task for each subtask that the checkpoint has; on a cluster all executors have to reach
-    them.
+    are JSON, for `pyspark.sql.functions.from_json` or a cast. Files are read when an action needs them, by a
+    task for each subtask of the checkpoint; on a cluster all executors have to reach them.
 
     Args:
         spark: The session.
-        path: A chk-N, a savepoint, or a directory of checkpoints, of which the latest is taken.
+        path: A chk-N, a savepoint, or a directory of checkpoints, whose latest is read.
         vertex: The name of the vertex.
         state: The name of the state.
 
@@ -56,7 +55,7 @@ _DDL = (
 def _read(
     batches: Iterable[pa.RecordBatch], checkpoint: InitialCheckpoint, vertex: str, state: str
 ) -> Iterator[pa.RecordBatch]:
-    """Read the state of the subtasks whose numbers come."""
+    """Read the state of the subtasks whose numbers are the rows."""
     metadata, read = checkpoint.metadata, HandleReader(checkpoint.storage)
     with scratch_stores() as tables:
         for batch in batches:

@@ -1,12 +1,12 @@
-"""The process from which Spark forks the Python workers of a local session, with what they need imported.
+"""The process from which Spark forks the Python workers of a local session, with their imports done.
 
-Each worker would spend a second of its core on imports; forked from this process it begins with them. Spark
-runs it by name (``spark.python.daemon.module``) where `session` says so, in place of its own.
+Each worker would spend a second of its core on imports. `session` makes Spark run this module by name
+(``spark.python.daemon.module``) in place of its own.
 
-A fork copies the thread that forks and no other. What is imported here starts one thread, the background one
-of Arrow's memory (jemalloc), which that library begins anew in a child; NumPy's linear algebra would start
-more, and is kept to one. NumPy's random numbers, which pandas has seeded, are seeded again in each worker: it
-would draw the same ones as all others.
+A fork copies only the thread that forks. Of the threads that these imports start, the background thread of
+Arrow's allocator (jemalloc) is restarted by that library in a child, and the linear algebra of NumPy, which
+would start more, is limited to one. NumPy's random numbers, which pandas has seeded, are seeded again in each
+worker, or all workers would draw the same ones.
 """
 
 import os
@@ -18,7 +18,7 @@ from contextlib import suppress
 import numpy as np
 import pyarrow  # noqa: F401
 
-import netstack  # noqa: F401
+from . import workers  # noqa: F401 - and netstack with it
 
 with suppress(ImportError):  # an extra
     import pandas  # type: ignore[import-untyped]  # noqa: F401 - PySpark's workers import it where it is

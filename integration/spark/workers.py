@@ -1,17 +1,23 @@
-"""How our code gets to Spark's Python workers, how it is run there, and how they answer beside their rows.
+"""Spark's Python workers: how they get our code and run it, and what they report beside their rows.
 
-A task imports our packages, which are plain Python, so Spark can hand them out as they are, in one file::
+A task imports our packages, which are plain Python, so Spark can distribute them as they are, in one file::
 
     spark-submit --py-files netstack.zip job.py
 
-What our packages import beyond what Spark itself needs for Arrow (NumPy, pandas, PyArrow) is small, but one
-library of it is compiled, and nothing compiled can be imported out of a zip file. With `libraries` it is in
-the file too, which Spark then unpacks where each executor runs, and the executors are told to look there::
+The libraries that our packages import, beyond those that Spark itself needs for Arrow (NumPy, pandas,
+PyArrow), are small, but one of them is compiled, and nothing compiled can be imported from a zip file. With
+`libraries` the file contains them too. Spark then unpacks it on each executor, whose path has to include it::
 
     spark-submit --archives netstack.zip#files --conf spark.executorEnv.PYTHONPATH=files job.py
 
-What a worker is told to run has our function by name only. Before it is called, the worker's packages are
-compared with the driver's.
+The function that Spark sends to a worker refers to ours by name only. Before the call, the packages of the
+worker are compared with those of the driver.
+
+Spark itself reports on a task when it is over. Where all tasks run on the driver's machine they can report
+one number while they run: the driver makes a folder, whose name reaches the tasks as a local property of
+Spark's jobs, and each task keeps a file of one number in it::
+
+    driver: netstack-notes-x1/  <- 3-0, 3-1, ...: stage and partition, 8 bytes each
 """
 
 from __future__ import annotations
@@ -20,9 +26,12 @@ import errno
 import hashlib
 import importlib
 import os
+import struct
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata, resources
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -32,30 +41,29 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from ..files.writing import written_whole
-from .interrupts import held_interrupts
-from .masters import is_local
+from .driver import held_interrupts, is_local
 
 if TYPE_CHECKING:
-    from pyspark import Accumulator, SparkContext
+    from pyspark import Accumulator, SparkContext, TaskContext
     from pyspark.sql import SparkSession
 
 PACKAGES = ("buffers", "flowcontrol", "integration", "netstack")
-"""Our packages, as a task imports them."""
+"""Our packages that a task imports."""
 
 LIBRARIES = ("attrs", "idna", "msgspec", "outcome", "sniffio", "sortedcontainers", "trio")
-"""What our packages import in a task, beside the standard library and what Spark needs for Arrow."""
+"""Libraries that our packages import in a task, beside those that Spark needs for Arrow."""
 
 FILE_NAME = "netstack.zip"
 
 _CACHE = "__pycache__"
 
 MapFunction = Callable[[Iterable[Any]], Iterator[Any]]
-"""What Spark runs over what is in a partition: batches of rows in Arrow, or elements of an RDD."""
+"""A function that Spark runs over a partition: Arrow batches of rows, or elements of an RDD."""
 
 _V = TypeVar("_V")
 
 _sending = threading.Lock()
-"""Held while a context gets our packages, so that two threads do not send them both."""
+"""Held while packages are sent to a context, so that two threads do not both send them."""
 
 _REMEDY = (
     "let PYSPARK_PYTHON name a Python that has netstack, on each machine, or send our packages with"
@@ -66,34 +74,34 @@ _REMEDY = (
 def write_package(path: Path, *, libraries: bool = False) -> int:
     """Write our packages to a new zip file and return the number of files in it.
 
-    With `libraries` the file holds those as they are installed here: for this version of Python, on this kind
+    With `libraries` the file also contains those, as installed here: for this version of Python, on this kind
     of machine, and to be unpacked.
 
     Raises:
-        OSError: The file is already there, or cannot be written.
+        OSError: The file exists already, or cannot be written.
         ImportError: A library is not installed.
     """
-    wanted = [entry for package in PACKAGES for entry in _files_of_package(package)]
+    entries = [entry for package in PACKAGES for entry in _files_of_package(package)]
     if libraries:
-        wanted += [entry for library in LIBRARIES for entry in _files_of_library(library)]
-    # Not strict: what some installers write is older than a zip file's earliest date, 1980.
+        entries += [entry for library in LIBRARIES for entry in _files_of_library(library)]
+    # Not strict: some installers write dates before 1980, the earliest of a zip file.
     if path.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     with (
         written_whole(path) as partial,
         ZipFile(partial, "x", ZIP_DEFLATED, strict_timestamps=False) as archive,
     ):
-        for file, name in wanted:
+        for file, name in entries:
             archive.write(file, name)
-    return len(wanted)
+    return len(entries)
 
 
 def send_packages(session: SparkSession) -> None:
-    """Send our packages to all executors of a session, as ``--py-files`` would have done from the start.
+    """Send our packages to all executors of a session, as ``--py-files`` does at the start.
 
-    Stages that begin from now on have them. The executors need `LIBRARIES` installed. A Spark context gets
-    them once: further calls change nothing, nor does the first one if the user has sent a file of this name.
-    In a local session, where the driver runs all tasks, it does nothing.
+    Stages that begin from now on can import them. The executors need `LIBRARIES` installed. A Spark context
+    receives them once: further calls do nothing, nor does the first one if the user has sent a file of this
+    name. In a local session, where the driver runs all tasks, nothing is sent.
     """
     if is_local(session):
         return
@@ -110,7 +118,7 @@ def send_packages(session: SparkSession) -> None:
 
 
 def _files_of_package(package: str) -> Iterator[tuple[Path, str]]:
-    """The files of a package of ours, wherever it is imported from, with their names in the archive."""
+    """The files of one of our packages, wherever it is imported from, and their names in the archive."""
     (folder,) = importlib.import_module(package).__path__
     for file in sorted(Path(folder).rglob("*")):
         # Compiled modules cannot be loaded from a zip file, and are for this machine's Python.
@@ -119,7 +127,7 @@ def _files_of_package(package: str) -> Iterator[tuple[Path, str]]:
 
 
 def _files_of_library(library: str) -> Iterator[tuple[Path, str]]:
-    """The files of an installed library, without what it put elsewhere, such as commands."""
+    """The files of an installed library, without those it put elsewhere, such as commands."""
     for file in metadata.files(library) or ():
         if ".." not in file.parts and _CACHE not in file.parts:
             yield Path(str(file.locate())), str(file)
@@ -137,9 +145,9 @@ def code_digest() -> str:
 
 
 def code_version(on_one_machine: bool) -> str:
-    """Return what is the same in two processes only if they run the same code of ours.
+    """Return a text that is the same in two processes only if both run the same code of ours.
 
-    It is the digest of the sources; or, if both processes are on one machine, the places of the packages.
+    It is the digest of the sources or, if both processes are on one machine, the paths of the packages.
     """
     if on_one_machine:
         return " ".join(str(resources.files(package)) for package in PACKAGES)
@@ -157,14 +165,14 @@ def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, Traversable]
 def driver_accumulator(
     context: SparkContext, value: _V, take: Callable[[_V, list[Any]], object]
 ) -> Accumulator[Any]:
-    """Return an accumulator to which workers add lists; at the driver `take` puts each into its `value`.
+    """Return an accumulator to which workers add lists; in the driver `take` adds each to `value`.
 
-    The lists of a task come when it has succeeded.
+    The lists of a task arrive when it has succeeded.
     """
     from pyspark.accumulators import AccumulatorParam, AddingAccumulatorParam
 
     class AtDriver(AccumulatorParam[Any]):
-        """Takes lists at the driver; goes to a worker as a parameter that is Spark's own."""
+        """Takes lists in the driver; it is pickled as a class of Spark's own."""
 
         def __reduce__(self) -> tuple[type, tuple[list[object]]]:
             return AddingAccumulatorParam, ([],)
@@ -180,10 +188,10 @@ def driver_accumulator(
 
 
 def worker_function(work: Callable[..., Any], *arguments: object, on_one_machine: bool) -> MapFunction:
-    """Return what calls `work`, a function of one of our modules, in a worker: with a partition, `arguments`.
+    """Return a function that calls `work`, of one of our modules, in a worker: with a partition, `arguments`.
 
-    It travels by value and refers to nothing of ours before it has looked, so a worker whose Python lacks our
-    packages, or has others, gets as far as saying so.
+    It is pickled by value and imports nothing of ours before it has checked the packages, so a worker whose
+    Python lacks them, or has others, can still report that.
     """
     from pyspark import cloudpickle
 
@@ -208,3 +216,74 @@ def worker_function(work: Callable[..., Any], *arguments: object, on_one_machine
         return output
 
     return run
+
+
+PROPERTY = "netstack.notes"
+"""The local property that names the folder."""
+
+NOTE_EVERY_S = 0.5
+"""Minimum time in seconds between two notes of a task."""
+
+_NUMBER = struct.Struct("<d")
+_PARTIAL = ".partial"
+
+
+class TaskNotes:
+    """The driver's side of the numbers that tasks report while they run.
+
+    Args:
+        folder: Folder of their files; None: they cannot report, since some run on other machines.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    @property
+    def possible(self) -> bool:
+        """Whether tasks can report numbers."""
+        return self._folder is not None
+
+    def ask(self, session: SparkSession) -> None:
+        """Make the tasks of all jobs that this thread submits from now on report numbers."""
+        if self._folder is not None:
+            session.sparkContext.setLocalProperty(PROPERTY, str(self._folder))
+
+    def numbers(self) -> list[float]:
+        """Return the latest number of each task that has reported one."""
+        if self._folder is None:
+            return []
+        files = [file for file in self._folder.iterdir() if not file.name.endswith(_PARTIAL)]
+        return [_NUMBER.unpack(file.read_bytes())[0] for file in files]
+
+
+@contextmanager
+def task_notes(session: SparkSession) -> Iterator[TaskNotes]:
+    """Yield notes for the jobs of the block; their folder is deleted afterwards."""
+    with held_interrupts():
+        local = is_local(session)
+    if not local:
+        yield TaskNotes(None)
+        return
+    # A cancelled task may write once more while the folder is deleted.
+    with tempfile.TemporaryDirectory(prefix="netstack-notes-", ignore_cleanup_errors=True) as folder:
+        yield TaskNotes(Path(folder))
+
+
+class Noting:
+    """A task's side of `TaskNotes`; it reports nothing unless the driver has asked."""
+
+    def __init__(self, context: TaskContext) -> None:
+        folder = context.getLocalProperty(PROPERTY)
+        name = f"{context.stageId()}-{context.partitionId()}"
+        self._file = Path(folder, name) if folder else None
+        self._due = 0.0
+
+    def note(self, number: float, *, last: bool = False) -> None:
+        """Report a number, unless another was reported just before and this is not the last."""
+        if self._file is None or (time.monotonic() < self._due and not last):
+            return
+        self._due = time.monotonic() + NOTE_EVERY_S
+        partial = self._file.with_name(self._file.name + _PARTIAL)
+        with suppress(OSError):  # the driver has ended, or deleted the folder
+            partial.write_bytes(_NUMBER.pack(number))
+            os.replace(partial, self._file)

@@ -17,7 +17,7 @@ from netstack import OPTIONS, JobFailedError, Result, Scenario, from_json, parse
 from ..diagnosis.trial import may_be_tried, try_out
 from ..emulating import emulate
 from ..known_values import quotient
-from ..runs.scenario_runs import open_sources
+from ..runs import open_sources
 from ..wording import milliseconds
 from .measures import Measures, measure
 from .point_rows import PointRow

@@ -16,8 +16,7 @@ from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, Checkpoi
 from integration import RowCodec
 from integration.errors import PieceError
 from integration.spark.shuffling.blocks import PartitionBlocks
-from integration.spark.shuffling.layout import with_ends
-from integration.spark.shuffling.pieces import Merger, PieceEncoder, decode_piece
+from integration.spark.shuffling.pieces import Merger, PieceEncoder, decode_piece, with_ends
 from netstack import Report, decode_report, encode_report
 from netstack.checkpoints.pending_checkpoint import Acknowledgement
 from netstack.cluster.messages import (

@@ -21,7 +21,7 @@ MAKER = pytest.StashKey[Maker]()
 def pytest_configure(config: pytest.Config) -> None:
     """Have the archive used by this process and by all that tests start, each with a Spark of its own."""
     archive = config.stash[ARCHIVE] = ClassArchive(_lasting_folder(config))
-    os.environ |= archive.variables
+    os.environ |= archive.variables()
 
 
 def _lasting_folder(config: pytest.Config) -> Path:

@@ -19,8 +19,8 @@ from pyarrow import csv, parquet
 
 from integration.cli import exit_status
 from integration.cli.app import main
+from integration.spark.causes import one_line
 from integration.spark.shuffling.placement import HashPlacement
-from integration.spark.spark_errors import one_line
 from tests.integration.clusters import ROOT, environment
 
 pytestmark = pytest.mark.spark

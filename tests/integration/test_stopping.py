@@ -53,7 +53,7 @@ def run_script(script: str, *arguments: object) -> subprocess.CompletedProcess[b
         (signal.SIGINT, "cyclopts"),
         (signal.SIGINT, "numpy._core._multiarray_umath"),
         (signal.SIGINT, "numpy.random._generator"),
-        (signal.SIGTERM, "integration.runs.scenario_runs"),
+        (signal.SIGTERM, "integration.runs"),
     ],
 )
 def test_a_signal_while_the_command_is_imported_is_one_line(number: signal.Signals, module: str) -> None:
@@ -181,7 +181,7 @@ LOST = {
     "import that may fail": """
     import careless""",
     "call to Spark": """
-    from integration.spark.interrupts import held_interrupts
+    from integration.spark.driver import held_interrupts
     class Thing:
         def __del__(self): signal.raise_signal({number})
     Thing()

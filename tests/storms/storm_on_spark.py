@@ -20,8 +20,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from integration.spark.distributed.stage import BarrierStage, require_slots
-from integration.spark.spark_errors import WORKER_DIED
+from integration.spark.causes import WORKER_DIED
+from integration.spark.jobs import BarrierStage, require_slots
 from integration.spark.workers import send_packages
 from integration.storage.directory import DirectoryStorage
 from netstack import Assignment, JobFailedError, KillTaskManager, Report, run_distributed, task_managers

@@ -1,14 +1,14 @@
-"""A shuffle of a DataFrame's rows through the network layer, as one barrier stage of Spark's.
+"""A shuffle of a DataFrame's rows through the network layer, as one barrier stage.
 
 ::
 
     df  ->  repartition(n), unless it has n partitions that a barrier stage can read
         ->  one more column, if Spark has to compute where rows go
-        ->  mapInArrow(task, barrier=True): n tasks, each reads a partition and gives one
+        ->  mapInArrow(task, barrier=True): n tasks, each reads a partition and yields one
 
-With fewer slots than partitions, n is the number of tasks, and Spark brings what they give to partitions::
+With fewer slots than partitions, n is the number of tasks, and Spark brings their output to partitions::
 
-        ->  mapInArrow(task, barrier=True): each of n tasks gives blocks of several partitions
+        ->  mapInArrow(task, barrier=True): each of n tasks yields blocks of several partitions
         ->  repartitionById(num_partitions, partition): in Spark's own files
         ->  mapInArrow(read_blocks): num_partitions tasks, as many at once as there are slots
 """
@@ -17,43 +17,97 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
 
-from netstack import SourceError, TransportConfig, fresh_secret
+from buffers import partition_buffers
+from netstack import (
+    DEFAULT_PRESET,
+    OPTIONS,
+    PRESETS,
+    ConnectionLimits,
+    NetworkConfig,
+    QuantityError,
+    Section,
+    SourceError,
+    TransportConfig,
+    format_size,
+    fresh_secret,
+    option_problems,
+    parse_flink_size,
+    policy_problems,
+    read_options,
+)
 
 from ...errors import ShuffleError, ShuffleWarning, UnsupportedColumnError
 from ...extras import require
 from ...wording import counted
-from ..arrow_types import arrow_schema, plain_schema
-from ..masters import allows_barriers, count_slots, is_local, no_executor
-from ..spark_errors import one_line, spark_errors
+from ..causes import one_line, spark_errors
+from ..driver import allows_barriers, count_slots, is_local, no_executor
+from ..rows import arrow_schema, plain_schema
 from ..workers import worker_function
 from .blocks import BLOCK_COLUMNS, read_blocks
-from .columns import (
+from .partitions import StageInput, inspect_input
+from .pieces import Compression, Cutter, Layout
+from .placement import (
     Bound,
     Columns,
+    PlacementSpec,
     by_key_groups,
     by_range,
     by_spark_hash,
     key_columns,
     with_a_column,
 )
-from .layout import Layout
-from .partitions import StageInput, inspect_input
-from .pieces import Compression, Cutter
-from .placement import PlacementSpec
-from .settings import Config, early_bytes, max_memory_bytes, transport_config
+from .reports import NAME, reports_of
 from .task import StageSpec, stage_function
-from .task_reports import NAME, reports_of, shuffle_statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["shuffle", "shuffle_statistics"]
+Config = Mapping[str, object] | NetworkConfig | TransportConfig | None
+"""Options of Flink by name, such as ``{"heartbeat.timeout": "10 s"}``, or settings made of them."""
+
+EFFECTIVE = frozenset(
+    {
+        "buffer_timeout_enabled",
+        "buffer_timeout_interval_s",
+        "debloat_enabled",
+        "debloat_period_s",
+        "debloat_samples",
+        "debloat_target_s",
+        "debloat_threshold_percent",
+        "exclusive_buffers_per_channel",
+        "floating_buffers_per_gate",
+        "heartbeat_timeout_s",
+        "max_buffers_per_channel",
+        "max_overdraft_buffers_per_gate",
+        "max_required_buffers_per_gate",
+        "min_segment_bytes",
+        "network_memory_max_bytes",
+        "network_memory_min_bytes",
+        "segment_bytes",
+        "starting_segment_bytes",
+    }
+)
+"""Fields of `NetworkConfig` that a shuffle applies; the others concern jobs and their checkpoints."""
+
+VERY_LARGE_SEGMENT_BYTES, LARGE_SEGMENT_BYTES = 512 << 10, 128 << 10
+"""Sizes of segments for few tasks: a buffer costs the same at any size, and latency does not matter.
+
+A task has some six segments for each other task, so with more tasks, or less memory, they are smaller.
+"""
+
+_VERY_FEW_TASKS, _FEW_TASKS = 8, 32
+_SEGMENTS_PER_TASK = 8
+"""Number of very large segments that have to fit into the network memory for each task."""
+
+DEFAULT_MAX_MEMORY, LEAST_MAX_MEMORY = 128 << 20, 1 << 20
+"""Default and minimum of the bytes of rows that a task may hold for several partitions."""
 
 Ship = Literal["hash", "rebalance", "broadcast", "range"]
 Partitioner = Literal["flink", "spark"]
@@ -81,11 +135,11 @@ def shuffle(
 ) -> DataFrame:
     """Return a DataFrame with the same rows in other partitions; lazy, like any transformation.
 
-    The tasks of one barrier stage, which all run at the same time, send the rows straight to each other over
-    TCP, in bounded memory, without a sort and without files. Schema and nullability stay as they are.
+    The tasks of one barrier stage, which all run at the same time, send the rows directly to each other over
+    TCP, in bounded memory, without a sort and without files. Schema and nullability do not change.
 
-    If Spark has fewer slots than there are partitions, there is a task for each slot. Each takes several
-    partitions, holds their rows up to `max_memory`, and gives them to Spark as blocks, which lie in Spark's
+    If Spark has fewer slots than there are partitions, there is a task for each slot. Each receives several
+    partitions, holds their rows up to `max_memory`, and passes them to Spark as blocks, which stay in Spark's
     own shuffle files until the tasks of the partitions read them.
 
     Args:
@@ -95,60 +149,30 @@ def shuffle(
         num_partitions: Number of partitions, up to 32,768. By default as many as `df` has, if that is known
             without running anything and Spark has the slots; else ``spark.sql.shuffle.partitions``, or the
             number of slots if that is less. For "range" it is one more than there are bounds.
-        ship: How rows are dealt out. "hash": rows of equal keys go to one partition; "rebalance": in turns;
+        ship: How rows are distributed. "hash": rows of equal keys go to one partition; "rebalance": in turns;
             "broadcast": each row to every partition; "range": by the ranges that `bounds` separate.
         config: Options of Flink's network layer by name, such as ``{"heartbeat.timeout": "10 s"}``, after
-            which a peer that gives no sign of life is given up; or a `NetworkConfig`, or a `TransportConfig`.
+            which a silent peer counts as failed; or a `NetworkConfig`, or a `TransportConfig`.
         partitioner: For "hash". "flink": rows go where Flink's key groups put them, to which 0.0 and -0.0 are
             two keys; "spark": exactly where ``df.repartition(num_partitions, *keys)`` puts them.
         bounds: For "range": the greatest key of each partition but the last, rising; tuples for several keys.
-        max_memory: Most bytes of rows that a task holds for its partitions if it has several, as a number or
-            a text in Flink's syntax such as "256 mb"; 128 MiB by default. Its process takes some 300 MiB
-            more: Python with its libraries, network memory, and rows that are being sorted.
+        max_memory: Maximum of bytes of rows that a task holds for its partitions if it has several, as a
+            number or a text in Flink's syntax such as "256 mb"; 128 MiB by default. Its process takes some
+            300 MiB more: Python with its libraries, network memory, and rows that are being sorted.
         compression: "lz4" or "zstd" sends columns compressed, by Arrow's rules; see docs/PERFORMANCE.md.
 
     Raises:
-        ShuffleError: It cannot be run as asked: no slot, dynamic allocation, no such column, a type that
-            cannot be a key, an option that makes no sense, bounds that do not rise. No job has been run.
+        ShuffleError: It cannot be run: no slot, dynamic allocation, no such column, a type that cannot be a
+            key, an invalid option, bounds that do not rise. No job has been run.
 
     Warns:
         ShuffleWarning: The input has another number of partitions, or cannot be read by a barrier stage, and
             so goes through Spark's ``repartition`` first; or an option changes nothing.
 
-    Spark refuses some actions on what a barrier stage gives, ``show`` and ``take`` for two; docs/SHUFFLE.md
-    has them.
+    Spark rejects some actions on the output of a barrier stage, such as ``show`` and ``take``;
+    docs/SHUFFLE.md lists them.
     """
     require("pandas", "a shuffle inside Spark")
-    _check_frame(df)
-    check_arguments(keys, ship, partitioner, bounds, num_partitions)
-    check_movement(max_memory, compression)
-    _require_barriers(df.sparkSession)
-    rows = df if df.columns else with_a_column(df)
-    source = inspect_input(rows)
-    layout = _layout(df, source, _count_of(bounds, num_partitions))
-    settings = transport_config(config, layout.tasks)
-    held = _held_bytes(max_memory, layout)
-    fits = source.partitions == layout.tasks
-    if not fits:
-        rows = rows.repartition(layout.tasks)
-    columns = _placed(rows, keys, ship, partitioner, bounds, layout.partitions)
-    exchange = Exchange(layout, settings, held, compression)
-    shuffled = _with_stage(columns, df.schema if df.columns else rows.schema, exchange)
-    if not fits and source.partitions != 0:
-        _warn_of_repartition(source, layout.tasks)
-    return shuffled if df.columns else shuffled.select()
-
-
-class Exchange(NamedTuple):
-    """How rows are moved, wherever they go."""
-
-    layout: Layout
-    config: TransportConfig
-    max_memory_bytes: int
-    compression: Compression | None
-
-
-def _check_frame(df: DataFrame) -> None:
     if type(df).__module__.startswith("pyspark.sql.connect"):
         raise ShuffleError(
             "a shuffle cannot be run through Spark Connect, only in the process of Spark's driver"
@@ -159,6 +183,47 @@ def _check_frame(df: DataFrame) -> None:
         raise ShuffleError(
             "df is streaming; shuffle the DataFrame of each batch, in writeStream.foreachBatch"
         )
+    check_arguments(keys, ship, partitioner, bounds, num_partitions)
+    check_movement(max_memory, compression)
+    session = df.sparkSession
+    if not allows_barriers(session):
+        raise ShuffleError(
+            f"a shuffle is a barrier stage, and Spark runs none while {_DYNAMIC} is true; start the"
+            f" application with {_DYNAMIC}=false and a fixed number of executors"
+        )
+    rows = df if df.columns else with_a_column(df)
+    schema = rows.schema
+    source = inspect_input(rows)
+    layout = _layout(df, source, _count_of(bounds, num_partitions))
+    settings = transport_config(config, layout.tasks)
+    if max_memory is not None and not layout.several:
+        warnings.warn(
+            f"max_memory changes nothing: {counted(layout.partitions, 'partition')} have a task each, which"
+            " holds no rows",
+            ShuffleWarning,
+            stacklevel=2,
+        )
+    fits = source.partitions == layout.tasks
+    if not fits:
+        rows = rows.repartition(layout.tasks)
+    columns = _placed(rows, keys, ship, partitioner, bounds, layout.partitions)
+    frame = _named_apart(columns.frame)
+    spec = StageSpec(
+        name=f"{NAME}{next(_serials)}",
+        layout=layout,
+        schema=_arrow_schema(frame, columns.frame.columns, columns.placement, layout.partitions),
+        placement=columns.placement,
+        config=settings,
+        secret=fresh_secret(),
+        early_bytes=early_bytes(settings),
+        max_memory_bytes=max_memory_bytes(max_memory),
+        compression=compression,
+        loopback=is_local(session),
+    )
+    shuffled = _with_stage(frame, spec, schema)
+    if not fits and source.partitions != 0:
+        _warn_of_repartition(source, layout.tasks)
+    return shuffled if df.columns else shuffled.select()
 
 
 def check_arguments(
@@ -168,7 +233,7 @@ def check_arguments(
     bounds: Sequence[object] | None,
     num_partitions: int | None,
 ) -> None:
-    """Check how arguments of `shuffle` go together, as far as that can be told without Spark.
+    """Check that arguments of `shuffle` fit together, as far as that is possible without Spark.
 
     Raises:
         ShuffleError: They do not.
@@ -203,10 +268,10 @@ def check_arguments(
 
 
 def check_movement(max_memory: int | str | None, compression: object) -> None:
-    """Check that rows can be held and compressed so, by the Arrow that is installed here.
+    """Check the arguments of `shuffle` for memory and compression, with the Arrow that is installed.
 
     Raises:
-        ShuffleError: They cannot.
+        ShuffleError: One is invalid, or this Arrow does not support it.
     """
     max_memory_bytes(max_memory)
     if compression is None:
@@ -222,7 +287,7 @@ def require_slots(session: SparkSession, wanted: int) -> int:
     """Return how many tasks run at once, up to `wanted`.
 
     Raises:
-        ShuffleError: None does; names what of Spark's decides.
+        ShuffleError: None does; names the setting of Spark that decides.
     """
     slots = count_slots(session, wanted)
     if slots == 0:
@@ -230,14 +295,6 @@ def require_slots(session: SparkSession, wanted: int) -> int:
             raise ShuffleError(no_executor(session))
         raise ShuffleError(NO_SLOT)
     return min(slots, wanted)
-
-
-def _require_barriers(session: SparkSession) -> None:
-    if not allows_barriers(session):
-        raise ShuffleError(
-            f"a shuffle is a barrier stage, and Spark runs none while {_DYNAMIC} is true; start the"
-            f" application with {_DYNAMIC}=false and a fixed number of executors"
-        )
 
 
 def _count_of(bounds: Sequence[object] | None, num_partitions: int | None) -> int | None:
@@ -252,23 +309,12 @@ def _count_of(bounds: Sequence[object] | None, num_partitions: int | None) -> in
 
 
 def _layout(df: DataFrame, source: StageInput, count: int | None) -> Layout:
-    """As many tasks as there are partitions or slots, or as the input has partitions if those are fewer."""
+    """The partitions, and tasks: the least of the partitions, the slots and the partitions of the input."""
     count = count or _default_count(df, source)
     tasks = require_slots(df.sparkSession, count)
     if tasks < count and source.partitions:
         tasks = min(tasks, source.partitions)
     return Layout(count, tasks)
-
-
-def _held_bytes(max_memory: int | str | None, layout: Layout) -> int:
-    if max_memory is not None and not layout.several:
-        warnings.warn(
-            f"max_memory changes nothing: {counted(layout.partitions, 'partition')} have a task each, which"
-            " holds no rows",
-            ShuffleWarning,
-            stacklevel=3,
-        )
-    return max_memory_bytes(max_memory)
 
 
 def _default_count(df: DataFrame, source: StageInput) -> int:
@@ -295,7 +341,7 @@ def _placed(
 
 
 def _named_apart(frame: DataFrame) -> DataFrame:
-    """Name columns by their places if Spark could not find one by its name: it repeats, or has dots."""
+    """Name columns by their positions if Spark could not find one by its name: it repeats, or has dots."""
     names = [name.lower() for name in frame.columns]
     if len(set(names)) == len(names) and not any(mark in name for name in names for mark in ".`"):
         return frame
@@ -303,7 +349,7 @@ def _named_apart(frame: DataFrame) -> DataFrame:
 
 
 def _arrow_schema(frame: DataFrame, names: Sequence[str], placement: PlacementSpec, count: int) -> pa.Schema:
-    """The columns as the workers get them, tried with the placement; `names` are the user's."""
+    """The columns that the workers receive, checked with the placement; `names` are the user's."""
     try:
         schema = arrow_schema(frame)
     except UnsupportedColumnError as error:
@@ -332,37 +378,16 @@ def _warn_of_repartition(source: StageInput, count: int) -> None:
     )
 
 
-def _stage_spec(
-    session: SparkSession, schema: pa.Schema, placement: PlacementSpec, exchange: Exchange
-) -> StageSpec:
-    return StageSpec(
-        name=f"{NAME}{next(_serials)}",
-        layout=exchange.layout,
-        schema=schema,
-        placement=placement,
-        config=exchange.config,
-        secret=fresh_secret(),
-        early_bytes=early_bytes(exchange.config),
-        max_memory_bytes=exchange.max_memory_bytes,
-        compression=exchange.compression,
-        loopback=is_local(session),
-    )
-
-
-def _with_stage(columns: Columns, schema: StructType, exchange: Exchange) -> DataFrame:
-    frame = _named_apart(columns.frame)
-    count = exchange.layout.partitions
-    sent = _arrow_schema(frame, columns.frame.columns, columns.placement, count)
-    spec = _stage_spec(frame.sparkSession, sent, columns.placement, exchange)
+def _with_stage(frame: DataFrame, spec: StageSpec, schema: StructType) -> DataFrame:
     task = stage_function(spec, reports_of(frame.sparkSession.sparkContext))
     with spark_errors("the rows cannot be sent"):
-        if not exchange.layout.several:
+        if not spec.layout.several:
             return frame.mapInArrow(task, schema, barrier=True)
         return _in_partitions(frame.mapInArrow(task, BLOCK_COLUMNS, barrier=True), schema, spec)
 
 
 def _in_partitions(blocks: DataFrame, schema: StructType, spec: StageSpec) -> DataFrame:
-    """Bring blocks to their partitions, and make rows of them there."""
+    """Bring blocks to their partitions, and decode them to rows there."""
     from pyspark.sql import functions as sf
 
     if not hasattr(blocks, "repartitionById"):
@@ -375,3 +400,115 @@ def _in_partitions(blocks: DataFrame, schema: StructType, spec: StageSpec) -> Da
     read = worker_function(read_blocks, sent, on_one_machine=spec.loopback)
     read.__name__ = "netstack_read_blocks"
     return blocks.repartitionById(spec.layout.partitions, sf.col("partition")).mapInArrow(read, schema)
+
+
+# Settings of the network layer.
+
+
+def transport_config(config: Config, count: int) -> TransportConfig:
+    """Return the settings of each of the `count` processes of a shuffle.
+
+    They are Flink's, except for the size of segments: 512 KiB instead of 32 up to 8 tasks, and 128 KiB up to
+    32, or if ``taskmanager.memory.network.max`` has no room for larger ones. They are Flink's too if
+    ``taskmanager.memory.segment-size`` is set, or for a `NetworkConfig`.
+
+    A silent peer counts as failed after ``heartbeat.timeout`` (50 s), unless a `TransportConfig` sets
+    something else. A `ShuffleWarning` names options that change nothing in a shuffle.
+
+    Raises:
+        ShuffleError: An option is unknown or its value invalid, or the memory is not enough; one line for
+            each mistake.
+    """
+    if isinstance(config, TransportConfig):
+        settings = config
+    else:
+        network = config if isinstance(config, NetworkConfig) else _parsed(config, count)
+        limits = ConnectionLimits(keep_alive_s=network.heartbeat_timeout_s)
+        settings = TransportConfig(network=network, limits=limits)
+    problems = [*option_problems(settings.network), *policy_problems(settings.network)]
+    _refuse([f"{key.removeprefix('flink.')}: {text}" for key, text in problems])
+    _require_memory(settings, count)
+    _warn_of_idle(settings.network)
+    return settings
+
+
+def max_memory_bytes(value: int | str | None) -> int:
+    """Return a ``max_memory`` in bytes: a number, or a size in Flink's syntax; None: 128 MiB.
+
+    Raises:
+        ShuffleError: It is neither, or less than `LEAST_MAX_MEMORY`.
+    """
+    if value is None:
+        return DEFAULT_MAX_MEMORY
+    try:
+        size = parse_flink_size(value)
+    except QuantityError as error:
+        raise ShuffleError(f"max_memory: {error}") from None
+    if size < LEAST_MAX_MEMORY:
+        raise ShuffleError(f"max_memory is {value!r}; it must be at least {format_size(LEAST_MAX_MEMORY)}")
+    return size
+
+
+def early_bytes(config: TransportConfig) -> int:
+    """Return how many bytes a task may hold before it is connected to its peers.
+
+    It is ``taskmanager.memory.network.min`` (64 MiB), or ``.max`` if that is less.
+    """
+    least, most = config.network.network_memory_min_bytes, config.network.network_memory_max_bytes
+    return least if most is None else min(least, most)
+
+
+def _parsed(config: object, count: int) -> NetworkConfig:
+    base = PRESETS[DEFAULT_PRESET]
+    if count <= _FEW_TASKS:
+        base = replace(base, segment_bytes=LARGE_SEGMENT_BYTES)
+    if config is None:
+        return _with_very_large_segments(base, count)
+    if not isinstance(config, Mapping):
+        raise ShuffleError(
+            f"config is a {type(config).__name__}; it must be a mapping of Flink's options to their values,"
+            " a NetworkConfig or a TransportConfig"
+        )
+    strange = [name for name in config if not isinstance(name, str)]
+    if strange:
+        raise ShuffleError(f"config: {strange[0]!r} is no name of an option; names are text")
+    problems: list[str] = []
+    network = read_options(Section(config, "", problems), base)
+    _refuse(problems)
+    return network if "segment_bytes" in network.given else _with_very_large_segments(network, count)
+
+
+def _with_very_large_segments(network: NetworkConfig, count: int) -> NetworkConfig:
+    """The same with very large segments, if there are very few tasks and enough memory."""
+    most = network.network_memory_max_bytes
+    wanted = VERY_LARGE_SEGMENT_BYTES * _SEGMENTS_PER_TASK * count
+    if count > _VERY_FEW_TASKS or (most is not None and most < wanted):
+        return network
+    return replace(network, segment_bytes=VERY_LARGE_SEGMENT_BYTES)
+
+
+def _refuse(problems: list[str]) -> None:
+    if problems:
+        raise ShuffleError("\n".join(f"config: {problem}" for problem in problems))
+
+
+def _require_memory(config: TransportConfig, count: int) -> None:
+    network, gate = config.network, config.gate(count)
+    least_of_partition, _ = partition_buffers(
+        count, network.exclusive_buffers_per_channel, network.floating_buffers_per_gate
+    )
+    least = least_of_partition + (count - 1) * gate.exclusive_per_channel + gate.required_floating
+    if config.segments(count) < least:
+        name = OPTIONS["network_memory_max_bytes"].name
+        needed = format_size(least * network.segment_bytes)
+        raise ShuffleError(
+            f"config: {name}: is too little for {count} partitions; it must be at least {needed}"
+        )
+
+
+def _warn_of_idle(network: NetworkConfig) -> None:
+    idle = sorted(OPTIONS[field].name for field in network.given - EFFECTIVE)
+    if idle:
+        warnings.warn(
+            f"config: {', '.join(idle)}: changes nothing in a shuffle", ShuffleWarning, stacklevel=4
+        )

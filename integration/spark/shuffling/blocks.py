@@ -1,19 +1,19 @@
-"""Blocks: the rows of one partition as a value of a Spark row, for tasks that take several partitions.
+"""Blocks: the rows of one partition as a value of a Spark row, for tasks with several partitions.
 
-A stage has as many partitions as it has tasks, so the tasks of the network exchange cannot give Spark more
-partitions than there are slots. Where more are wanted, each gives blocks instead, and Spark brings those, not
-rows, to the partitions that were asked for, in its own shuffle files::
+A stage has as many partitions as tasks, so tasks of the network exchange cannot return more partitions
+than there are slots. If more are needed, each returns blocks instead, and Spark brings those, not rows, to
+the partitions, in its own shuffle files::
 
     pieces ==> PartitionBlocks ==> (partition, block) ==> Spark's exchange ==> read_blocks ==> rows
-               holds up to max_memory                     by partition, as it stands there
+               holds up to max_memory                     by the number of the partition
 
-So the blocks lie where Spark keeps all that is between two stages: an executor on another machine can fetch
-them, a second action can read them again, and Spark deletes them when nobody can ask for them any more, or
-when it ends, however it does. A file of ours could promise none of that.
+So the blocks are where Spark keeps all data between two stages: an executor on another machine can fetch
+them, a second action can read them again, and Spark deletes them when they are unreachable, or when it ends,
+in whatever way. Files of our own could guarantee none of that.
 
-A block is a piece: a message of Arrow's IPC format. What arrives lies in memory until that is as much as it
-may be; then all of it is given away, partition by partition, and its memory is free. The more memory, the
-larger and the fewer the blocks.
+A block is a piece: a message of Arrow's IPC format. Rows stay in memory until they reach the limit; then all
+of them are yielded, partition by partition, and their memory is freed. With more memory there are fewer and
+larger blocks.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ import numpy as np
 import pyarrow as pa
 
 from ...errors import PieceError
-from .layout import without_ends
-from .pieces import Compression, Gathered, Merger, PieceEncoder, decode_piece
+from .pieces import Compression, Gathered, Merger, PieceEncoder, decode_piece, without_ends
 
 BLOCK_SCHEMA = pa.schema([pa.field("partition", pa.int32()), pa.field("block", pa.binary())])
-"""What the tasks give Spark. A row without a block says that its task is there."""
+"""The output of the tasks. A row without a block keeps its partition in the exchange."""
 
 BLOCK_COLUMNS = "partition int, block binary"
-"""The same in Spark's words."""
+"""The same as Spark's DDL."""
 
 BLOCK_BYTES = 4 << 20
-"""About the most bytes of a block, and of a batch of blocks, unless a single row is larger."""
+"""Approximate maximum of bytes of a block, and of a batch of blocks, unless a single row is larger."""
 
 _BLOCK_ROWS = 1 << 18
 
@@ -44,14 +43,14 @@ class PartitionBlocks:
 
     Args:
         schema: The columns of the pieces.
-        partitions: Those of the task, in rising order; at least one.
-        max_bytes: Most bytes of rows that are held before they are given away, beside the piece that comes
-            last. To give them away takes up to three times `BLOCK_BYTES` more.
-        to_all: Whether every row is for each of the partitions; pieces are then without ends.
-        compression: That of the blocks.
+        partitions: The partitions of the task, in rising order; at least one.
+        max_bytes: Maximum of bytes of rows that are held before they are yielded, beside the last piece.
+            Yielding them takes up to three times `BLOCK_BYTES` more.
+        to_all: Whether every row is for each of the partitions; pieces then have no ends.
+        compression: Compression of the blocks.
 
-    Invariant: each row is in one block of its partition, or in one of each if `to_all`; those of one sender
-    are in the order in which they came.
+    Invariant: each row is in one block of its partition, or in one of each if `to_all`; the rows of a sender
+    are in the order of arrival.
     """
 
     def __init__(
@@ -65,19 +64,19 @@ class PartitionBlocks:
     ) -> None:
         self.schema = schema
         self.rows = 0
-        """Rows that came so far; to all partitions, as often as there are partitions."""
+        """Rows that have arrived so far; those to all partitions count once for each."""
         self.peak_bytes = 0
-        """Most bytes of rows that were held."""
+        """Maximum of bytes of rows that were held."""
         self._sections = [list(partitions)] if to_all else [[partition] for partition in partitions]
         self._to_all = to_all
         self._max_bytes = max_bytes
         self._encoder = PieceEncoder(schema, compression)
         self._held: list[tuple[pa.RecordBatch, list[int]]] = []
         self._bytes = 0
-        self._mute = True
+        self._is_empty = True
 
     def add(self, piece: bytes | memoryview) -> Iterator[pa.RecordBatch]:
-        """Take a piece, whose bytes must not change any more, and give all that is held if it is too much.
+        """Take a piece, whose bytes must not change any more, and yield all held rows if they are too many.
 
         The iterator has to be exhausted before the next call.
 
@@ -92,13 +91,13 @@ class PartitionBlocks:
         self._bytes += max(batch.nbytes, len(piece))
         self.peak_bytes = max(self.peak_bytes, self._bytes)
         if self._bytes >= self._max_bytes:
-            yield from self._given_away()
+            yield from self._yield_held()
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Give all that is held at the end; if nothing ever came, a row without a block."""
-        yield from self._given_away()
-        if self._mute:
-            self._mute = False
+        """Yield all held rows at the end; if none has arrived at all, a row without a block."""
+        yield from self._yield_held()
+        if self._is_empty:
+            self._is_empty = False
             yield empty_block(self._sections[0][0])
 
     def _decode(self, piece: memoryview) -> tuple[pa.RecordBatch, list[int]]:
@@ -114,7 +113,7 @@ class PartitionBlocks:
             raise PieceError(f"{batch.num_rows} rows end at {ends[-1]}")
         return batch, ends
 
-    def _given_away(self) -> Iterator[pa.RecordBatch]:
+    def _yield_held(self) -> Iterator[pa.RecordBatch]:
         held, self._held, self._bytes = self._held, [], 0
         batch = _BlockBatch()
         for place, partitions in enumerate(self._sections):
@@ -126,11 +125,11 @@ class PartitionBlocks:
                     batch.add(partition, block)
         if batch.count:
             yield batch.take()
-            self._mute = False
+            self._is_empty = False
 
 
 def _joined(held: Iterable[tuple[pa.RecordBatch, list[int]]], place: int) -> Iterator[pa.RecordBatch]:
-    """The rows of one partition, in batches of a decent size."""
+    """The rows of one partition, in batches of useful size."""
     gathered = Gathered(_BLOCK_ROWS, BLOCK_BYTES)
     for batch, ends in held:
         start = ends[place - 1] if place else 0
@@ -146,7 +145,7 @@ def _joined(held: Iterable[tuple[pa.RecordBatch, list[int]]], place: int) -> Ite
 
 
 class _BlockBatch:
-    """Rows of `BLOCK_SCHEMA` that are gathered until they are worth handing on."""
+    """Rows of `BLOCK_SCHEMA` that are gathered to a batch of useful size."""
 
     def __init__(self) -> None:
         self._partitions: list[int] = []
@@ -172,28 +171,28 @@ class _BlockBatch:
 
 
 def _binary(values: Sequence[memoryview]) -> pa.Array:
-    """Return values as a column; `pa.array` would never free the memory of one that is a memoryview."""
+    """Return values as a column; `pa.array` never frees the memory of a memoryview."""
     ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
 def empty_block(partition: int) -> pa.RecordBatch:
-    """Return a row without a block: Spark leaves out the partitions of an exchange that carries nothing."""
+    """Return a row without a block: Spark drops all partitions of an exchange without rows."""
     return pa.RecordBatch.from_arrays(
         [pa.array([partition], pa.int32()), pa.nulls(1, pa.binary())], schema=BLOCK_SCHEMA
     )
 
 
 def read_blocks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Give the rows of the blocks of one partition, as Spark hands them to its task.
+    """Yield the rows of the blocks of one partition that Spark passes to its task.
 
     Args:
         batches: Rows of `BLOCK_SCHEMA`.
         schema: The columns of the rows.
 
     Raises:
-        PieceError: when iterated, if a block is not rows of this schema.
+        PieceError: When iterated, a block is not rows of this schema.
     """
     merger = Merger(schema)
     for batch in batches:

@@ -1,19 +1,18 @@
-"""How many partitions a DataFrame will have when a task of a shuffle reads each, told from its plan alone.
+"""Number of partitions of a DataFrame when each is read by a task of a shuffle, derived from its plan.
 
 Spark runs a barrier stage only if every RDD in it, back to the last exchange, has as many partitions as the
-stage has tasks. Without running anything that is found out by going from the root of the physical plan down
-through nodes that keep partitions as they are, to where the partitions come from::
+stage has tasks. It is found without running anything: from the root of the physical plan down through nodes
+that keep partitions as they are, to the node that creates the partitions::
 
     Project, Filter, ...        keeps partitions
       BroadcastHashJoin         those of its streamed side
         Exchange                as planned, unless adaptive execution may coalesce them
-        FileScan, Range, ...    those of its RDD, which is made and not run
-        InMemoryTableScan       those of what is cached, or is to be
+        FileScan, Range, ...    those of its RDD, which is created and not run
+        InMemoryTableScan       those of the cached rows, also of those that are not cached yet
 
-With anything else, such as a union or a coalesce, the number is unknown, and the rows have to be dealt out
-anew. Under adaptive execution only a repartition into a given number is sure to keep it, unless it is by
-range. Files can be read in as many partitions as they are shuffled into, so that no exchange has to come
-before.
+With anything else, such as a union or a coalesce, the number is unknown: the rows are repartitioned first.
+Under adaptive execution only a repartition into a given number is sure to keep it, unless it is by range.
+Files can be read in as many partitions as they are shuffled into, so that no exchange has to come before.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _KEEPING = frozenset(
         "WindowGroupLimitExec",
     }
 )
-"""Nodes with one child, whose RDD has a partition for each of the child's, and needs that one alone."""
+"""Nodes with one child whose RDD has a partition for each of the child's, and depends on that alone."""
 
 _LEAVES = frozenset(
     {
@@ -71,7 +70,7 @@ _LEAVES = frozenset(
         "RowDataSourceScanExec",
     }
 )
-"""Nodes without a child whose RDD can be made without running a job."""
+"""Nodes without a child whose RDD can be created without a job."""
 
 _EVEN = ("HashPartitioning", "RoundRobinPartitioning", "SinglePartition$")
 """Partitionings with as many partitions as planned; by range there may be fewer."""
@@ -82,28 +81,28 @@ _AS_SPLIT = {
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.files.maxPartitionNum": str((1 << 31) - 1),
 }
-"""With these nothing but `_SPLIT` decides how files are cut and packed into partitions."""
+"""Settings with which only `_SPLIT` decides how files are split and packed into partitions."""
 
 _ATTEMPTS = 12
 _STEP = 1.05
 
 
 class StageInput(NamedTuple):
-    """The partitions that a stage on top of a DataFrame would begin with."""
+    """The partitions of a DataFrame that a stage would read."""
 
     partitions: int | None
-    """The number; None if it is not known before the query runs, or if no barrier stage can have them."""
+    """Their number; None if it is not known before the query runs, or a barrier stage cannot read them."""
     reason: str = ""
-    """Why the number is None: what follows "it cannot be read as it is:"."""
+    """Why the number is None, as the end of the message "it cannot be read as it is: ..."."""
 
 
 class _UnknownError(Exception):
-    """The number is not known; says why."""
+    """The number is not known; the message is the reason."""
 
 
 def inspect_input(frame: DataFrame) -> StageInput:
-    """Return what is known of a DataFrame's partitions; runs no Spark job."""
-    # A new query, since an old one does not see what has been cached meanwhile.
+    """Return the partitions of a DataFrame as far as they are known; runs no Spark job."""
+    # A new query, since an old one does not see data that has been cached since.
     plan = frame.select("*")._jdf.queryExecution().executedPlan()
     try:
         return StageInput(_partitions(plan, False))
@@ -149,7 +148,7 @@ def _of_cache(relation: Any, adaptive: bool) -> int:
 
 
 def _of_rdd(rdd: Any) -> int:
-    """Apply Spark's own rule to the RDDs that a leaf brings along."""
+    """Apply Spark's own rule to the RDDs of a leaf."""
     count = int(rdd.getNumPartitions())
     if rdd.isBarrier():
         raise _UnknownError("it comes from another barrier stage, with which this one cannot be joined")
@@ -175,13 +174,13 @@ def class_name(instance: Any) -> str:
 
 
 def read_in_partitions(session: SparkSession, path: str, count: int, format: str | None = None) -> DataFrame:
-    """Return the DataFrame of a file or folder, in `count` partitions if Spark can be made to cut it so.
+    """Return the DataFrame of a file or folder, in `count` partitions if possible.
 
-    It cannot where files are too small or cannot be cut. The DataFrame has a session of its own, set for this
-    file; the one that is given stays as it is.
+    It is not if files are too small or cannot be split. The DataFrame has a session of its own, with settings
+    for this file; `session` does not change.
 
     Raises:
-        SourceError: as `read_files`.
+        SourceError: As `read_files`.
     """
     session = session.newSession()
     frame = read_files(session, path, format)

@@ -1,21 +1,37 @@
-"""Placement: which of the shuffle's targets each row of a batch goes to.
+"""Placement: the target of each row, chosen by the driver for a DataFrame and computed by the tasks.
 
 | placement | target of a row                                                                      |
 |-----------|--------------------------------------------------------------------------------------|
 | hash      | that of the key group of its key, as everywhere in this project and in Flink         |
 | rebalance | the next one in turn, row by row, over all batches                                   |
 | broadcast | all of them                                                                          |
-| column    | the number in an int32 column, made by whoever has a rule of their own; it is not    |
-|           | sent along                                                                           |
+| column    | the number in an int32 column, which is computed elsewhere and is not sent           |
 
-A placement gives targets in the smallest unsigned type that holds them: numpy sorts one and two bytes by
-radix, which is what the next step needs. One target for all rows of a batch is a plain int, and no sort.
+A key that is a column of the DataFrame is read where it is. An expression, or a target by a rule of Spark's
+own, is computed by Spark first, as one more column, which the workers use and drop::
+
+    id, name                       shuffle(df, "id")
+    id, name, helper: struct       shuffle(df, col("id") % 10)
+    id, name, helper: int          shuffle(df, "id", partitioner="spark"); ship="range"
+
+Ranges are Spark's own, as in its RangePartitioner: a bound is the greatest key of the partition before it::
+
+    partition 0        partition 1        partition 2
+    ... <= bound 0  <  ... <= bound 1  <  ...
+
+Null comes first and NaN last. Spark itself computes the partition of each row by binary search: for 200
+partitions it compares a key 8 times.
+
+A placement returns targets in the smallest unsigned type that holds them: NumPy sorts one and two bytes by
+radix, and the next step is a sort. One target for all rows of a batch is a plain int and needs no sort.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from datetime import date, datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +40,13 @@ from pyarrow import types
 
 from netstack import SourceError, assign_to_operators, default_max_parallelism
 
-from ...errors import TargetError, UnsupportedColumnError
-from ..arrow_types import column_index, key_hashes, key_index, plain_schema
+from ...errors import ShuffleError, TargetError, UnsupportedColumnError
+from ..causes import spark_errors
+from ..rows import column_index, key_hashes, key_index, plain_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 ALL = -1
 """The target of rows that go to every target."""
@@ -34,10 +55,27 @@ Targets = NDArray[np.unsignedinteger[Any]]
 """One target for each row."""
 
 _ROWS_AT_ONCE = 1 << 15
-"""Hashing passes some thirty times over a few bytes of each row: those of so many rows stay in the cache."""
+"""Hashing passes some thirty times over a few bytes of each row; those of so many rows fit into the cache."""
 
 Kind = Literal["hash", "computed keys", "computed target", "rebalance", "broadcast"]
-"""How the driver names a placement: "computed" is a column that Spark computes for the purpose."""
+"""Name of a placement; "computed" stands for a column that Spark computes for it."""
+
+HELPER = "__netstack_helper"
+"""Name of the column that Spark computes."""
+
+ROW = "__netstack_row"
+"""Name of the column that is added to rows without columns."""
+
+_BY_BYTES = "UTF8_BINARY"
+"""Spark's collation by which texts are equal if their bytes are."""
+
+Bound = Any
+"""A value of the key; a tuple of them if the key has several columns."""
+
+_Row = tuple[Any, ...]
+
+
+# In the tasks: the target of each row of a batch.
 
 
 class Placement(Protocol):
@@ -45,7 +83,7 @@ class Placement(Protocol):
 
     @property
     def dropped(self) -> int | None:
-        """Index of the column that is left out of what is sent, if one is."""
+        """Index of a column that is not sent; None: all are."""
         ...
 
     @property
@@ -54,7 +92,7 @@ class Placement(Protocol):
         ...
 
     def place(self, batch: pa.RecordBatch) -> Targets | int:
-        """Return the target of each row of a batch; an int is that of all its rows."""
+        """Return the target of each row of a batch, or an int for all its rows."""
         ...
 
 
@@ -102,11 +140,11 @@ class HashPlacement:
 
 
 class RebalancePlacement:
-    """Deals rows out in turns (RebalancePartitioner).
+    """Sends rows to the targets in turns (RebalancePartitioner).
 
     Args:
         count: Number of targets.
-        first: Target of the first row; to have several writers begin with different ones.
+        first: Target of the first row, so that several writers can begin with different ones.
     """
 
     dropped = None
@@ -139,16 +177,16 @@ class BroadcastPlacement:
 
 
 class ColumnPlacement:
-    """Sends each row to the target that stands in one of its columns, which is dropped.
+    """Sends each row to the target that one of its columns contains; that column is dropped.
 
     Args:
-        schema: The columns of the batches, that of the targets included.
+        schema: The columns of the batches, including that of the targets.
         name: The column of targets, int32.
         count: Number of targets.
 
     Raises:
         SourceError: There is no such column, or more than one.
-        UnsupportedColumnError: It is not of int32.
+        UnsupportedColumnError: Its type is not int32.
     """
 
     def __init__(self, schema: pa.Schema, name: str, count: int) -> None:
@@ -177,11 +215,11 @@ class ColumnPlacement:
 
 
 class ComputedKeyPlacement:
-    """Sends rows to the target of the key group of their key, whose columns are the fields of a struct.
+    """Sends rows to the target of the key group of their key: the fields of a struct, which is dropped.
 
     Args:
         schema: The columns of the batches.
-        place: Index of the struct, which is dropped.
+        place: Index of the struct.
         count: Number of targets.
 
     Raises:
@@ -202,15 +240,15 @@ class ComputedKeyPlacement:
 
 
 class PlacementSpec(NamedTuple):
-    """A placement, as the driver sends it to the workers."""
+    """Description of a placement that the driver sends to the workers."""
 
     kind: Kind
     places: tuple[int, ...] = ()
-    """Which columns it reads: the keys, or the one that was computed for it."""
+    """Indices of the columns that it reads: the keys, or the one that is computed for it."""
 
     @property
     def dropped(self) -> int | None:
-        """Index of the column that was computed for it and is not sent along, if there is one."""
+        """Index of the column that is computed for it, which is not sent; None for other placements."""
         return self.places[0] if self.kind in ("computed keys", "computed target") else None
 
     def build(self, schema: pa.Schema, count: int, index: int) -> Placement:
@@ -233,3 +271,209 @@ class PlacementSpec(NamedTuple):
 
 def _dtype(count: int) -> np.dtype[np.unsignedinteger[Any]]:
     return np.min_scalar_type(count - 1)
+
+
+# In the driver: the columns that decide.
+
+
+class Columns(NamedTuple):
+    """Input of the tasks of a shuffle, and its placement."""
+
+    frame: DataFrame
+    """The DataFrame, with one more column if one is computed."""
+    placement: PlacementSpec
+
+
+def with_a_column(frame: DataFrame) -> DataFrame:
+    """Return a DataFrame without columns with one, since Arrow's batches lose rows without columns."""
+    from pyspark.sql import functions as sf
+
+    return frame.select(sf.lit(True).alias(ROW))
+
+
+def key_columns(frame: DataFrame, keys: Sequence[str | Column]) -> list[Column]:
+    """Return keys as columns of `frame`.
+
+    Raises:
+        ShuffleError: One of them does not exist, or is not a column.
+    """
+    from pyspark.sql import Column
+    from pyspark.sql import functions as sf
+
+    for key in keys:
+        if not isinstance(key, str | Column):
+            raise ShuffleError(f"key {key!r} is neither the name of a column nor a Column")
+    columns = [sf.col(key) if isinstance(key, str) else key for key in keys]
+    with spark_errors("there is no such key"):
+        frame.select(*columns)
+    return columns
+
+
+def by_key_groups(frame: DataFrame, keys: list[Column]) -> Columns:
+    """Place rows by Flink's key groups.
+
+    Raises:
+        ShuffleError: A key has a collation, by which texts of different bytes are equal.
+    """
+    from pyspark.sql import functions as sf
+
+    _refuse_collations(frame, keys)
+    indices = {identity: index for index, identity in enumerate(_identities(frame))}
+    places = [indices.get(identity) for identity in _identities(frame.select(*keys))]
+    if None not in places:
+        return Columns(frame, PlacementSpec("hash", tuple(place for place in places if place is not None)))
+    named = [key.alias(f"key {place}") for place, key in enumerate(keys)]
+    return _with_helper(frame, sf.struct(*named), "computed keys")
+
+
+def by_spark_hash(frame: DataFrame, keys: list[Column], count: int) -> Columns:
+    """Place rows as Spark's own ``repartition(count, *keys)`` does (HashPartitioning: Murmur3, seed 42).
+
+    Raises:
+        ShuffleError: Spark does not hash a key, or it has a collation.
+    """
+    from pyspark.sql import functions as sf
+
+    _refuse_collations(frame, keys)
+    return _with_helper(frame, sf.pmod(sf.hash(*keys), sf.lit(count)), "computed target")
+
+
+def by_range(frame: DataFrame, keys: list[Column], bounds: Sequence[Bound]) -> Columns:
+    """Place rows by the ranges between bounds.
+
+    Raises:
+        ShuffleError: The bounds do not rise, or are no values of the keys.
+    """
+    return _with_helper(frame, range_target(frame, keys, bounds), "computed target")
+
+
+def _with_helper(frame: DataFrame, helper: Column, kind: Kind) -> Columns:
+    with spark_errors("such a key cannot be used"):
+        extended = frame.select("*", helper.alias(HELPER))
+    return Columns(extended, PlacementSpec(kind, (len(frame.columns),)))
+
+
+def _identities(frame: DataFrame) -> list[int]:
+    """Spark's identifiers of the columns, which do not depend on their names."""
+    output = frame._jdf.queryExecution().analyzed().output()
+    return [output.apply(place).exprId().id() for place in range(output.size())]
+
+
+def _refuse_collations(frame: DataFrame, keys: list[Column]) -> None:
+    for field in frame.select(*keys).schema:
+        collation = _collation(field.dataType)
+        if collation is not None:
+            raise ShuffleError(
+                f"key {field.name!r} has the collation {collation}, by which texts of different hashes are"
+                f" equal; take an expression such as lower({field.name}), or ship='range'"
+            )
+
+
+def _collation(kind: DataType) -> str | None:
+    """A collation other than the one by bytes, anywhere in a type."""
+    from pyspark.sql.types import ArrayType, StringType, StructType
+
+    if isinstance(kind, StringType):
+        collation = str(getattr(kind, "collation", _BY_BYTES))
+        return None if collation == _BY_BYTES else collation
+    parts: list[DataType] = []
+    if isinstance(kind, ArrayType):
+        parts = [kind.elementType]
+    elif isinstance(kind, StructType):
+        parts = [field.dataType for field in kind]
+    return next(filter(None, map(_collation, parts)), None)
+
+
+def range_target(frame: DataFrame, keys: Sequence[Column], bounds: Sequence[Bound]) -> Column:
+    """Return an expression for the partition of a row of `frame`, from 0 to the number of bounds.
+
+    Raises:
+        ShuffleError: The bounds do not rise, or one is not a value of the key's type. No job is run.
+    """
+    kinds = [field.dataType for field in frame.select(*keys).schema]
+    rows = [_as_row(bound, len(keys), place) for place, bound in enumerate(bounds)]
+    limits = [_as_one_column(_limit(frame, place, row, kinds)) for place, row in enumerate(rows)]
+    _require_rise(frame, rows, limits)
+    return _tree(_as_one_column(keys), limits, 0, len(limits))
+
+
+def _as_row(bound: Bound, width: int, place: int) -> _Row:
+    row = (bound,) if width == 1 and not isinstance(bound, tuple) else bound
+    if not isinstance(row, tuple) or len(row) != width:
+        values = "1 value" if width == 1 else f"a tuple of {width} values"
+        raise ShuffleError(f"bounds[{place}] is {bound!r}; it must be {values}, as there are keys")
+    if None in row:
+        raise ShuffleError(f"bounds[{place}] is {_shown(row)}; null is no bound, it comes before all of them")
+    return row
+
+
+def _limit(frame: DataFrame, place: int, row: _Row, kinds: list[DataType]) -> list[Column]:
+    """Return a bound as values of the key's types; the cast must be exact."""
+    wanted = ", ".join(kind.simpleString() for kind in kinds)
+    problem = f"bounds[{place}] is {_shown(row)}, which is no {wanted}"
+    with spark_errors(problem):
+        try:
+            given = [_literal(value) for value in row]
+        except (OverflowError, ValueError):  # a moment too far away for Python
+            raise ShuffleError(problem) from None
+        limit = [value.cast(kind) for value, kind in zip(given, kinds, strict=True)]
+        same = [cast.eqNullSafe(value) for cast, value in zip(limit, given, strict=True)]
+        fits = all(_evaluate(frame, same))
+    if not fits:
+        raise ShuffleError(problem)
+    return limit
+
+
+def _literal(value: Any) -> Column:
+    """Return a value as a column, dates and timestamps by their numbers.
+
+    ``lit`` converts those by Java's old calendar, which fails before 1000 and is days off until 1582.
+    """
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import DateType, TimestampType
+
+    if isinstance(value, datetime):
+        return sf.timestamp_micros(sf.lit(TimestampType().toInternal(value)))
+    if isinstance(value, date):
+        return sf.date_from_unix_date(sf.lit(DateType().toInternal(value)))
+    return sf.lit(value)
+
+
+def _require_rise(frame: DataFrame, rows: list[_Row], limits: list[Column]) -> None:
+    if len(rows) < 2:
+        return
+    rises = _evaluate(frame, [low < high for low, high in pairwise(limits)])
+    if not all(rises):
+        place = rises.index(False)
+        lower, upper = _shown(rows[place]), _shown(rows[place + 1])
+        raise ShuffleError(
+            f"bounds[{place + 1}] is {upper}, which is not above {lower} by Spark's ordering; they must rise"
+        )
+
+
+def _as_one_column(columns: Sequence[Column]) -> Column:
+    """Return a struct of several columns, which Spark compares field by field."""
+    from pyspark.sql import functions as sf
+
+    return columns[0] if len(columns) == 1 else sf.struct(*columns)
+
+
+def _tree(key: Column, limits: list[Column], first: int, last: int) -> Column:
+    """The partition of a key, which is between `first` and `last`."""
+    from pyspark.sql import functions as sf
+
+    if first == last:
+        return sf.lit(first)
+    middle = (first + last) // 2
+    above, below = _tree(key, limits, middle + 1, last), _tree(key, limits, first, middle)
+    return sf.when(key > limits[middle], above).otherwise(below)  # null is not above anything
+
+
+def _evaluate(frame: DataFrame, columns: list[Column]) -> list[Any]:
+    """Make Spark compute constants; over a row within the query it does so during planning."""
+    (row,) = frame.sparkSession.sql("values (1)").select(*columns).collect()
+    return list(row)
+
+
+def _shown(row: _Row) -> str:
+    return repr(row[0] if len(row) == 1 else row)

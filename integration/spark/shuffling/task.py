@@ -1,13 +1,13 @@
-"""The tasks of a shuffle: what the driver sends them, and what each does in a Python worker of Spark's.
+"""Tasks of a shuffle: the specification from the driver, and the work of each in a Python worker.
 
-In a task there are three threads. One reads the rows of this partition from Spark, cuts them and writes the
-pieces; the network runs in the second; Spark's own reads what arrives and hands it on. In the first second of
-a stage a fourth waits for Spark to say where the peers are::
+A task has three threads. One reads the rows of its partition from Spark, cuts them and writes the pieces; the
+second runs the network; Spark's own reads what arrives and yields it. During the first second of a stage a
+fourth waits for Spark to report the addresses of the peers::
 
     input  -> SourceThread: Cutter -> Transport.write  ==> peers
     output <- ShuffleTask:  Merger <- Transport.read   <== peers
 
-What fails first, fails all: the task that fails tells its peers why before it tells Spark.
+The first failure fails all tasks: a task that fails reports the cause to its peers before it does to Spark.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from flowcontrol import Secret
 from netstack import ConnectionLostError, PeerFailedError, Transport, TransportConfig, TransportError
 
 from ...errors import ShuffleTaskError
+from ..causes import BEGUN_AGAIN
 from ..rendezvous import Meeting, Rendezvous
-from ..spark_errors import BEGUN_AGAIN
-from ..task_notes import Noting
-from ..workers import MapFunction, worker_function
+from ..workers import MapFunction, Noting, worker_function
 from .blocks import PartitionBlocks
-from .layout import Layout
-from .pieces import Compression, Cutter, Merger, Pieces
+from .pieces import Compression, Cutter, Layout, Merger, Pieces
 from .placement import PlacementSpec
-from .task_reports import TaskReport
+from .reports import TaskReport
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, BarrierTaskContext
 
 ECHO_PAUSE_S = 1.0
-"""How long a task that has only heard of a failure keeps it to itself, so that Spark hears of it where it
-happened. The peers know already, and Spark ends all tasks of the stage as soon as it hears of one."""
+"""Seconds before a task reports a peer's failure to Spark, so that the failed task reports first.
+
+The peers know already, and Spark ends all tasks of the stage with the first report.
+"""
 
 Report = Callable[[list[TaskReport]], None]
 
@@ -52,31 +52,31 @@ _JOIN_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSpec:
-    """All that the tasks of a shuffle have in common."""
+    """Specification of a shuffle, the same for all its tasks."""
 
     name: str
     """Name of the shuffle."""
     layout: Layout
     """Number of partitions, and of tasks."""
     schema: pa.Schema
-    """Columns of the input, the one that was computed for the placement included."""
+    """Columns of the input, including one that is computed for the placement."""
     placement: PlacementSpec
     config: TransportConfig
     secret: Secret
-    """The secret that only the tasks and the driver know: see `rendezvous`."""
+    """Known to the tasks and the driver only: see `rendezvous`."""
     early_bytes: int
-    """Most bytes of rows that a task holds before it is connected to its peers."""
+    """Maximum of bytes of rows that a task holds before it is connected to its peers."""
     max_memory_bytes: int
-    """Most bytes of rows that a task holds where it takes several partitions."""
+    """Maximum of bytes of rows that a task with several partitions holds."""
     compression: Compression | None
     loopback: bool
-    """Whether all tasks run on one machine, so that none has to be reached from another."""
+    """Whether all tasks run on one machine."""
 
 
 def stage_function(spec: StageSpec, reports: Accumulator[Any]) -> MapFunction:
     """Return the function that each task of the stage runs; `reports` takes lists of reports.
 
-    Its name is that of the shuffle, which so stands in the plan.
+    Its name is that of the shuffle, so that the plan contains it.
     """
     run = worker_function(run_task, spec, reports.add, on_one_machine=spec.loopback)
     run.__name__ = spec.name
@@ -84,24 +84,24 @@ def stage_function(spec: StageSpec, reports: Accumulator[Any]) -> MapFunction:
 
 
 def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report) -> Iterator[pa.RecordBatch]:
-    """Return the rows of this partition after the shuffle; those of several partitions as blocks.
+    """Return the rows of this partition after the shuffle, or blocks of those of several partitions.
 
     Args:
-        batches: The rows of this partition before it.
+        batches: The rows of this partition before the shuffle.
         spec: The stage.
-        report: Told at the end what the task has counted.
+        report: Called at the end with the statistics of the task.
 
     Raises:
-        ShuffleTaskError: the stage has another number of tasks than planned; or when iterated, if a peer
-            fails or cannot be reached. The message is the first cause.
+        ShuffleTaskError: The stage has more or fewer tasks than planned; or, when iterated, a peer has
+            failed or cannot be reached. The message is the first cause.
     """
     from pyspark import BarrierTaskContext
 
     context = BarrierTaskContext.get()
     tasks = len(context.getTaskInfos())
     if tasks != spec.layout.tasks:
-        # Also without rows: Spark keeps what tasks have done that end while it gives their stage up, and runs
-        # the others alone; what is for these would be missing.
+        # Also without rows: Spark keeps the output of tasks that end while it aborts their stage, and runs
+        # only the others again, which would miss rows.
         raise ShuffleTaskError(
             f"the stage has {tasks} task{'s' * (tasks > 1)}, not {spec.layout.tasks} as when shuffle() was"
             " called: the input or the session's settings have changed since, so call shuffle() again; or"
@@ -111,7 +111,7 @@ def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report)
 
 
 class ShuffleTask:
-    """One of the tasks of a shuffle; to be run once."""
+    """Task of a shuffle; run once."""
 
     def __init__(
         self, spec: StageSpec, context: BarrierTaskContext, batches: Iterator[pa.RecordBatch], report: Report
@@ -126,15 +126,25 @@ class ShuffleTask:
         layout = spec.layout
         placement = spec.placement.build(spec.schema, layout.partitions, self._index)
         cutter = Cutter(spec.schema, placement, tasks=layout.tasks, compression=spec.compression)
-        self._merger = _merger(spec, cutter.schema, self._index)
+        self._merger: Merger | PartitionBlocks
+        if layout.several:
+            self._merger = PartitionBlocks(
+                cutter.schema,
+                layout.partitions_of(self._index),
+                spec.max_memory_bytes,
+                to_all=spec.placement.kind == "broadcast",
+                compression=spec.compression,
+            )
+        else:
+            self._merger = Merger(cutter.schema)
         self._transport = Transport(self._index, layout.tasks, spec.config, host=self._rendezvous.host)
         self._source = SourceThread(batches, cutter, self._transport, spec.early_bytes)
 
     def run(self) -> Iterator[pa.RecordBatch]:
-        """Take part in the shuffle; the rows that are for this partition.
+        """Run the shuffle, and yield the rows for this partition.
 
         Raises:
-            ShuffleTaskError: A peer has failed, or is not there.
+            ShuffleTaskError: A peer has failed, or cannot be reached.
         """
         try:
             meeting = self._connect()
@@ -166,6 +176,7 @@ class ShuffleTask:
         self._noting.note(self._merger.rows, last=True)
 
     def _task_report(self, meeting: Meeting) -> TaskReport:
+        peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return TaskReport(
             self._spec.name,
             meeting.attempt,
@@ -174,34 +185,21 @@ class ShuffleTask:
             self._source.rows,
             self._merger.rows,
             time.monotonic() - self._started,
-            _peak_memory_bytes(),
+            peak_memory if sys.platform == "darwin" else peak_memory << 10,
             self._merger.peak_bytes if isinstance(self._merger, PartitionBlocks) else 0,
             self._transport.statistics(),
         )
 
 
-def _merger(spec: StageSpec, schema: pa.Schema, index: int) -> Merger | PartitionBlocks:
-    """What the pieces that arrive become: rows of one partition, or blocks of several."""
-    if not spec.layout.several:
-        return Merger(schema)
-    return PartitionBlocks(
-        schema,
-        spec.layout.partitions_of(index),
-        spec.max_memory_bytes,
-        to_all=spec.placement.kind == "broadcast",
-        compression=spec.compression,
-    )
-
-
 def _cause_for_peers(cause: BaseException, index: int) -> BaseException:
-    """What the peers are told of an error here."""
+    """The error reported to the peers."""
     if isinstance(cause, GeneratorExit):
         return ShuffleTaskError(f"partition {index} was not read to its end, as limit() and the like do")
     return cause
 
 
 def _cause_for_spark(cause: BaseException) -> BaseException:
-    """What Spark is told of an error here, later if it came from a peer."""
+    """The error reported to Spark, after a delay if it came from a peer."""
     if not isinstance(cause, TransportError):
         return cause
     if isinstance(cause, ConnectionLostError | PeerFailedError):
@@ -209,30 +207,24 @@ def _cause_for_spark(cause: BaseException) -> BaseException:
     return ShuffleTaskError(cause.problem if isinstance(cause, PeerFailedError) else str(cause))
 
 
-def _peak_memory_bytes() -> int:
-    """The most memory that this worker has had, in all tasks it has run."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak << 10
-
-
 class SourceThread:
     """Sends the rows of batches over a transport; to be started once.
 
-    It begins before the peers are there, since to meet them may take a second. Until then it holds the
-    pieces, but not more than a given number of bytes of them.
+    It begins before the peers are connected, which may take a second. Until then it holds the pieces, up to a
+    number of bytes.
 
     Args:
-        batches: The input; nobody else reads it.
+        batches: The input, which has no other reader.
         cutter: Cuts the input into pieces.
         transport: Listens; is connected when `connected` is called.
-        early_bytes: Most bytes held until then, unless a single list of pieces has more.
+        early_bytes: Maximum of bytes held until then, unless a single list of pieces has more.
     """
 
     def __init__(
         self, batches: Iterator[pa.RecordBatch], cutter: Cutter, transport: Transport, early_bytes: int
     ) -> None:
         self.error: BaseException | None = None
-        """Why it ended before its input did; of the transport's errors the reader is told as well."""
+        """The error that ended it early, except those of the transport, which the reader gets as well."""
         self.rows = 0
         """Rows read so far."""
         self._batches = batches
@@ -250,7 +242,7 @@ class SourceThread:
         self._thread.start()
 
     def connected(self) -> None:
-        """Tell that the peers are there, so that what is held may be written."""
+        """Report that the peers are connected, so that held pieces can be written."""
         self._connected.set()
 
     def join(self) -> None:
@@ -258,7 +250,7 @@ class SourceThread:
         self._thread.join()
 
     def stop(self) -> None:
-        """Give up, once the transport is closed; wait a moment for the thread to notice."""
+        """Stop, once the transport is closed; wait briefly for the thread to notice."""
         self._stopped = True
         self._connected.set()
         if self._thread.ident is not None:
@@ -275,21 +267,18 @@ class SourceThread:
             if not self._stopped:
                 self._transport.finish_writing()
         except TransportError:
-            pass  # whoever reads from the transport is told as well
+            pass  # the reader of the transport gets it as well
         except BaseException as error:
-            self._give_up(error)
+            self.error = error
+            self._transport.close(error)
 
     def _rows_of_spark(self) -> Iterator[pa.RecordBatch]:
-        """Spark may end in the middle of a batch: if nobody wants the rows, or when others failed."""
+        """Spark may end within a batch: if the rows are not needed, or other tasks have failed."""
         try:
             yield from self._batches
         except (OSError, EOFError) as error:
             text = f"the connection ended over which Spark sends its rows: {error}"
             raise ShuffleTaskError(text) from error
-
-    def _give_up(self, error: BaseException) -> None:
-        self.error = error
-        self._transport.close(error)
 
     def _send(self, pieces: Pieces) -> None:
         if self._connected.is_set():

@@ -15,11 +15,11 @@ from integration.present import progress as module
 from integration.present.console import Terminal
 from integration.present.progress import LINE_EVERY_S, activity, progress
 from integration.present.shuffle import job_progress, shuffle_progress, tasks_text
-from integration.spark.distributed.spark_run import run_on_spark
+from integration.spark.driver import run_cancellable
 from integration.spark.files import count_rows, write_files
-from integration.spark.interrupts import run_cancellable
+from integration.spark.jobs import run_on_spark
 from integration.spark.shuffling.api import shuffle
-from integration.spark.task_notes import task_notes
+from integration.spark.workers import task_notes
 from netstack import Edge, GeneratorSpec, Scenario, Vertex
 
 if TYPE_CHECKING:

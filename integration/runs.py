@@ -1,0 +1,163 @@
+"""Runs of scenarios: with the files that their sources read, and with several seeds in parallel processes.
+
+The order of results does not depend on the processes.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from netstack import (
+    FROM_SOURCE,
+    PathSpec,
+    Result,
+    Scenario,
+    SourceError,
+    Vertex,
+    check_scenario,
+    vertex_key,
+)
+
+from .emulating import emulate
+from .errors import WorkerError
+
+PROCESSES = 2
+"""Default number of processes that run scenarios."""
+
+Done = Callable[[int], None]
+"""Called with the number of runs that have ended."""
+
+
+def reads_paths(scenario: Scenario) -> bool:
+    """Return whether a scenario has a source whose files are not opened yet."""
+    return any(isinstance(vertex.source, PathSpec) for vertex in scenario.vertices)
+
+
+@contextmanager
+def open_sources(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield a scenario whose paths Spark has read; the copies are deleted when the block ends.
+
+    A vertex without a parallelism of its own gets one subtask for each of Spark's partitions. Scenarios
+    without paths are not changed, and start no Spark.
+
+    Raises:
+        SourceError: Files cannot be read, a column is missing, there is no Java; one line that names the
+            vertex.
+        ScenarioError: The parallelism of a source, once known, does not fit the other vertices.
+    """
+    with ExitStack() as stack:
+        vertices = tuple(_opened(vertex, stack) for vertex in scenario.vertices)
+        ready = replace(scenario, vertices=vertices)
+        check_scenario(ready)
+        yield ready
+
+
+def _opened(vertex: Vertex, stack: ExitStack) -> Vertex:
+    spec = vertex.source
+    if not isinstance(spec, PathSpec):
+        return vertex
+    from .spark.sources import SparkSource  # here, so that only reading paths needs Spark
+
+    wanted = None if vertex.parallelism == FROM_SOURCE else vertex.parallelism
+    key = list(spec.key) if spec.key else None
+    source = stack.enter_context(
+        SparkSource(spec.path, key, parallelism=wanted, repeat=spec.repeat, format=spec.format)
+    )
+    try:
+        source.prepare()
+    except SourceError as error:
+        raise SourceError(f"{vertex_key(vertex.name, 'source')}: {error}") from error
+    return replace(vertex, parallelism=source.parallelism_hint, source=spec.opened(source))
+
+
+def run_seeds(
+    scenarios: Sequence[Scenario], seeds: int, *, processes: int = PROCESSES, done: Done = lambda count: None
+) -> list[list[Result]]:
+    """Return the results of each scenario: of its own seed, the next one, and so on.
+
+    Scenarios that read files run in this process, since their sources cannot be pickled.
+
+    Raises:
+        ScenarioError: A scenario cannot be run.
+        WorkerError: A process was killed, as happens when memory is short.
+        SourceError: A file cannot be read.
+    """
+    runs = [(scenario, scenario.seed + number) for scenario in scenarios for number in range(seeds)]
+    workers = min(processes, sum(not reads_paths(scenario) for scenario, _ in runs))
+    pending: list[Future[Result] | tuple[Scenario, int]] = [*runs]
+    results: list[Result] = []
+    with ExitStack() as stack:
+        if workers >= 2:
+            pool = stack.enter_context(worker_pool(workers))
+            with ctrl_c_held():  # processes start here
+                pending = [run if reads_paths(run[0]) else pool.submit(_run, *run) for run in runs]
+        for count, run in enumerate(pending, 1):
+            results.append(run.result() if isinstance(run, Future) else _run(*run))
+            done(count)
+    return [results[first : first + seeds] for first in range(0, len(runs), seeds)]
+
+
+def _run(scenario: Scenario, seed: int) -> Result:
+    with open_sources(scenario) as ready:
+        return emulate(ready, seed=seed)
+
+
+@contextmanager
+def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end with the block, at once if an error or Ctrl-C ends it.
+
+    Work has to be submitted within `ctrl_c_held`, since processes start then.
+
+    Raises:
+        WorkerError: A process was killed, as happens when memory is short.
+    """
+    # Not forked: this process may have threads, of the progress bar or of Spark.
+    context = multiprocessing.get_context("spawn")
+    ignored = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_quiet, initargs=(ignored,)) as pool:
+        try:
+            yield pool
+        except BrokenProcessPool:
+            raise WorkerError("a process that ran a scenario was killed; is memory short?") from None
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+@contextmanager
+def ctrl_c_held() -> Iterator[None]:
+    """Hold Ctrl-C back, here until the end of the block, and in processes started in it until `_quiet`.
+
+    Blocking it is not enough: another thread, such as one of NumPy's algebra, may receive it instead.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handler, arrived = signal.getsignal(signal.SIGINT), list[int]()
+    held = callable(handler) and threading.current_thread() is threading.main_thread()
+    if held:
+        signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))
+    try:
+        yield
+    finally:
+        if held:
+            signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if arrived:
+            signal.raise_signal(signal.SIGINT)
+
+
+def _quiet(ignored: bool) -> None:
+    """Let Ctrl-C end a worker without a message, which the main process prints.
+
+    If the main process ignores Ctrl-C, as one in the background of a shell does, so does the worker.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

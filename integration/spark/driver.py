@@ -1,0 +1,221 @@
+"""The driver's calls to Spark: where its tasks run, how many run at once, and what an interrupt does.
+
+The handler of a signal, such as that of Ctrl-C, may raise at any point of the main thread. During a call to
+Java it makes Py4J print a traceback, or leaves half an answer on the connection. Between the creation of a
+folder and the registration of its deletion it leaves the folder behind. So signals are held during a short
+call, and a long call runs in a thread of its own, where it is cancelled.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+
+from netstack import SourceError
+
+from ..emulating import heard_by_trio
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOPBACK = "127.0.0.1"
+
+PROBE_S = 3.0
+"""Seconds that a master has to accept a connection; Spark itself would try for a minute."""
+
+CANCEL_PERIOD_S = 0.2
+"""Seconds between two attempts to cancel the jobs of interrupted work."""
+
+MEANWHILE_S = 0.5
+"""Seconds between two calls of `meanwhile` while work on Spark lasts."""
+
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:, *\d+)?\])?")
+_STANDALONE = "spark://"
+_REGISTRATION = "spark.scheduler.maxRegisteredResourcesWaitingTime"
+_SLOTS_PERIOD_S = 0.1
+_HELD = (signal.SIGINT, signal.SIGTERM)
+
+_T = TypeVar("_T")
+
+# Masters, by their URL.
+
+
+def local_slots(master: str) -> int | None:
+    """Return how many tasks run at once under a local master; None for another master."""
+    parts = _LOCAL.fullmatch(master)
+    if parts is None:
+        return None
+    return (os.cpu_count() or 1) if parts[1] == "*" else int(parts[1] or 1)
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Return whether all executors under a master are on this machine, in the driver or beside it."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+def require_master(master: str) -> None:
+    """Check that a standalone master (``spark://``) accepts connections; other masters are not checked.
+
+    Raises:
+        SourceError: None of its addresses does, within `PROBE_S`.
+    """
+    if not master.startswith(_STANDALONE):
+        return
+    addresses = []
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            return  # Spark reports what is wrong with it
+        addresses.append((host.strip("[]"), int(port)))
+    if not heard_by_trio(trio.run)(_any_answers, addresses):
+        raise SourceError(f"Spark does not start: nothing answers at {master} within {PROBE_S:g} s")
+
+
+async def _any_answers(addresses: list[tuple[str, int]]) -> bool:
+    answered = False
+
+    async def ask(host: str, port: int) -> None:
+        nonlocal answered
+        with suppress(OSError):
+            async with await trio.open_tcp_stream(host, port):
+                answered = True
+                nursery.cancel_scope.cancel()
+
+    with trio.move_on_after(PROBE_S):
+        async with trio.open_nursery() as nursery:
+            for host, port in addresses:
+                nursery.start_soon(ask, host, port)
+    return answered
+
+
+# Tasks of a running session.
+
+
+def is_local(session: SparkSession) -> bool:
+    """Return whether all tasks run in Spark's driver, on this machine."""
+    return bool(_context(session).isLocal())
+
+
+def allows_barriers(session: SparkSession) -> bool:
+    """Return whether Spark runs barrier stages at all; with dynamic allocation it does not."""
+    spark: Any = session.sparkContext._jvm
+    conf = _context(session).conf()
+    return not spark.org.apache.spark.util.Utils.isDynamicAllocationEnabled(conf)
+
+
+def count_slots(session: SparkSession, wanted: int = 1) -> int:
+    """Return how many tasks Spark can run at once: the cores of all executors by ``spark.task.cpus``.
+
+    Spark rejects a barrier stage that does not fit only when a job reaches it, after checking every fifteen
+    seconds for ten minutes. So callers check first.
+
+    The executors of a new application may not have registered yet: if there are fewer slots than `wanted`,
+    this waits for them until the application is ``spark.scheduler.maxRegisteredResourcesWaitingTime`` old.
+    """
+    context = _context(session)
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    deadline_ms = context.startTime() + (0 if context.isLocal() else _registration_ms(context))
+    while True:
+        slots = int(context.maxNumConcurrentTasks(profile))
+        if slots >= wanted or time.time() * 1000 >= deadline_ms:
+            return slots
+        time.sleep(_SLOTS_PERIOD_S)
+
+
+def no_executor(session: SparkSession) -> str:
+    """Return the message for a cluster that has given Spark no slot at all."""
+    wait_s = _registration_ms(_context(session)) / 1000
+    return (
+        f"no executor of Spark has registered within {wait_s:g} s; see on the master's page whether workers"
+        f" have cores and memory free for one, or let Spark wait longer with {_REGISTRATION}"
+    )
+
+
+def _registration_ms(context: Any) -> int:
+    return int(context.conf().getTimeAsMs(_REGISTRATION, "30s"))
+
+
+def _context(session: SparkSession) -> Any:
+    """The SparkContext of the Java process."""
+    return session.sparkContext._jsc.sc()
+
+
+# Interrupts.
+
+
+@contextmanager
+def held_interrupts() -> Iterator[None]:
+    """Hold signals that Python handles until the end of the block, which has to be short.
+
+    Outside the main thread, which alone is ever interrupted, it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[tuple[int, FrameType | None]] = []
+    handlers = {number: handler for number in _HELD if callable(handler := signal.getsignal(number))}
+    try:
+        for number in handlers:
+            signal.signal(number, lambda *signalled: arrived.append(signalled))
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for signalled in arrived:
+            handlers[signal.Signals(signalled[0])](*signalled)
+
+
+def run_cancellable(
+    session: SparkSession, work: Callable[[], _T], meanwhile: Callable[[], None] | None = None
+) -> _T:
+    """Run work on Spark in a thread of its own, and cancel its jobs if Ctrl-C interrupts the wait.
+
+    Waiting in this thread for Spark's answer would leave half an answer on the connection. `meanwhile` is
+    called in this thread every `MEANWHILE_S`.
+
+    Raises:
+        BaseException: Whatever ``work`` raises, or whatever interrupts the wait.
+    """
+    from pyspark import InheritableThread
+
+    context = session.sparkContext  # the session's own tags do not find its jobs
+    tag = f"netstack-{uuid.uuid4().hex}"
+    outcome: list[Any] = [None, None]
+    done = threading.Event()  # after an interrupted Thread.join the thread would count as ended
+
+    def run() -> None:
+        try:
+            context.addJobTag(tag)
+            outcome[0] = work()
+        except BaseException as error:
+            outcome[1] = error
+        finally:
+            done.set()
+
+    thread = InheritableThread(target=run, session=session, daemon=True)
+    try:
+        with held_interrupts():
+            thread.start()
+        while not done.wait(None if meanwhile is None else MEANWHILE_S):
+            if meanwhile is not None:
+                meanwhile()
+    except BaseException:
+        while True:  # one job may follow another
+            with held_interrupts():
+                context.cancelJobsWithTag(tag)
+            if done.wait(CANCEL_PERIOD_S):
+                raise
+    if outcome[1] is not None:
+        raise outcome[1]
+    result: _T = outcome[0]
+    return result

@@ -1,0 +1,99 @@
+"""What the tasks of a shuffle have counted, as a DataFrame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration.spark import ShuffleError, shuffle, shuffle_statistics
+from integration.spark.shuffling import reports as report
+from netstack import TransportStatistics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROWS, COUNT = 90_000, 3
+COUNTED = [name for name in TransportStatistics.__struct_fields__ if name != "index"]
+
+
+@pytest.fixture
+def frame(spark: SparkSession) -> DataFrame:
+    return spark.range(ROWS, numPartitions=COUNT)
+
+
+def runs(df: DataFrame) -> list[tuple[int, int]]:
+    return [(row.run, row.partition) for row in shuffle_statistics(df).collect()]
+
+
+def test_each_run_has_a_row_for_each_task(frame: DataFrame) -> None:
+    shuffled = shuffle(frame, "id")
+    assert shuffle_statistics(shuffled).columns == [
+        *("shuffle", "run", "partition", "stage", "host", "rows_read", "rows", "seconds"),
+        *COUNTED,
+        "worker_memory_bytes",
+        "peak_held_bytes",
+    ]
+    assert runs(shuffled) == []
+    assert shuffled.count() == ROWS
+    assert runs(shuffled) == [(0, 0), (0, 1), (0, 2)]
+    assert shuffled.count() == ROWS
+    assert runs(shuffled) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+
+
+def test_the_numbers_are_those_of_the_rows(frame: DataFrame) -> None:
+    shuffled = shuffle(frame, "id")
+    sizes = [len(part) for part in shuffled.rdd.glom().collect()]
+    rows = shuffle_statistics(shuffled).collect()
+    assert [row.rows for row in rows] == sizes
+    assert [row.rows_read for row in rows] == [ROWS // COUNT] * COUNT
+    assert [row.host for row in rows] == ["127.0.0.1"] * COUNT
+    for name in ("records", "record_bytes", "buffers", "bytes"):
+        assert sum(row[f"{name}_sent"] for row in rows) == sum(row[f"{name}_received"] for row in rows) > 0
+    assert sum(row.record_bytes_sent for row in rows) >= ROWS * 8
+    for row in rows:
+        assert 0 < row.peak_network_memory_bytes <= row.network_memory_bytes
+        assert row.worker_memory_bytes > row.network_memory_bytes
+        assert row.seconds > max(row.read_blocked_s, row.write_blocked_s) >= 0
+
+
+def test_a_derived_frame_knows_its_shuffles(frame: DataFrame) -> None:
+    by_id, by_rest = shuffle(frame, "id"), shuffle(frame.selectExpr("id", "id % 7 as rest"), "rest")
+    joined = by_id.where("id > 10").join(by_rest, "id").groupBy("rest").count()
+    assert joined.count() == 7
+    of_joined = shuffle_statistics(joined).collect()
+    of_each = [shuffle_statistics(part).collect() for part in (by_id, by_rest)]
+    assert sorted(of_joined) == sorted(of_each[0] + of_each[1])
+    assert {len({row.shuffle for row in rows}) for rows in of_each} == {1}
+    assert [len(rows) for rows in of_each] == [COUNT, COUNT]
+
+
+def test_the_plan_names_the_shuffle(frame: DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
+    shuffled = shuffle(frame, "id")
+    assert shuffled.count() == ROWS
+    (name,) = {row.shuffle for row in shuffle_statistics(shuffled).collect()}
+    shuffled.explain()
+    assert f"MapInArrow {name}(id" in capsys.readouterr().out
+
+
+def test_a_cached_frame_has_run_once(frame: DataFrame) -> None:
+    shuffled = shuffle(frame, "id").cache()
+    for _ in range(2):
+        assert shuffled.count() == ROWS
+    assert runs(shuffled) == [(0, 0), (0, 1), (0, 2)]
+    shuffled.unpersist()
+
+
+def test_a_frame_without_a_shuffle_has_no_statistics(frame: DataFrame) -> None:
+    with pytest.raises(ShuffleError, match="no shuffle in the plan"):
+        shuffle_statistics(frame)
+    with pytest.raises(ShuffleError, match="no shuffle in the plan"):
+        shuffle_statistics(shuffle(frame, "id").localCheckpoint())
+
+
+def test_the_latest_reports_are_kept(spark: SparkSession, frame: DataFrame) -> None:
+    ledger = report.reports_of(spark.sparkContext)
+    assert report.reports_of(spark.sparkContext) is ledger
+    assert ledger.value.maxlen == report.MAX_REPORTS

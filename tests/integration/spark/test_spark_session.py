@@ -1,0 +1,266 @@
+"""What is said when Spark cannot start: in processes of their own, since a session is one to a process."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+SCRIPT = """
+import sys
+from integration.spark import spark_session
+from netstack import SourceError
+try:
+    spark_session(sys.argv[1])
+except SourceError as error:
+    print(error)
+"""
+
+
+def start(master: str = "local[1]", script: str = SCRIPT, **environment: str) -> str:
+    """Try to start a session; returns the error. Nothing else may reach the terminal."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, master],
+        env={"PYTHONPATH": str(ROOT), "HOME": "/nowhere", **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+    return done.stdout.strip()
+
+
+def java_that(does: str, home: Path) -> str:
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o755)
+    return str(home)
+
+
+def java_that_keeps_starting(folder: Path) -> tuple[Path, Path, dict[str, str]]:
+    """A pipe that has a writer while such a Java runs, its folder for temporary files, its environment."""
+    fifo, temporary = folder / "alive", folder / "tmp"
+    os.mkfifo(fifo)
+    temporary.mkdir()
+    java = java_that(f"exec 9>{fifo}; echo >&9; exec tail -f /dev/null", folder / "java")
+    path = {"PYTHONPATH": str(ROOT), "HOME": "/nowhere", "PATH": "/usr/bin:/bin"}
+    return fifo, temporary, path | {"JAVA_HOME": java, "TMPDIR": str(temporary)}
+
+
+def test_no_java(tmp_path: Path) -> None:
+    message = start(PATH=str(tmp_path))
+    assert message.startswith("There is no java on the PATH. Spark needs Java 17 or newer (apt install")
+
+
+def test_java_home_without_java(tmp_path: Path) -> None:
+    message = start(PATH="/usr/bin:/bin", JAVA_HOME=str(tmp_path))
+    assert message.startswith(f"JAVA_HOME is {tmp_path}, where there is no bin/java. Spark needs Java 17")
+
+
+@pytest.mark.parametrize(
+    ("does", "expected"),
+    [
+        (
+            "echo 'java.lang.UnsupportedClassVersionError: Main has been compiled by ...' >&2; exit 1",
+            "Spark does not start: this Java is too old. Spark needs Java 17 or newer",
+        ),
+        ("echo 'no room for the heap' >&2; exit 1", "(no room for the heap)"),
+    ],
+)
+def test_java_that_does_not_start(tmp_path: Path, does: str, expected: str) -> None:
+    message = start(PATH="/usr/bin:/bin", JAVA_HOME=java_that(does, tmp_path))
+    assert message.startswith("Spark does not start: ")
+    assert expected in message
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:{port}", "spark://no.host.invalid:7077,[::1]:{port}"])
+@pytest.mark.long
+def test_a_master_at_which_nothing_answers(tmp_path: Path, master: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]  # of which nobody else listens
+    master = master.format(port=port)
+    message = start(master, PATH="/usr/bin:/bin", JAVA_HOME=java_that("exit 1", tmp_path))
+    assert message == f"Spark does not start: nothing answers at {master} within 3 s"
+
+
+@pytest.mark.long
+def test_one_of_several_masters_is_enough(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        master = f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}"
+        message = start(master, PATH="/usr/bin:/bin", JAVA_HOME=java_that("exit 1", tmp_path))
+    assert "Java has ended with exit status 1" in message
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_folder_in_which_spark_can_make_none(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    message = start(
+        PATH=os.environ["PATH"],
+        JAVA_HOME=os.environ.get("JAVA_HOME", ""),
+        SPARK_LOCAL_DIRS=f"{tmp_path}/file/a,{tmp_path}/file/b",
+    )
+    folders = f"{tmp_path}/file/a, {tmp_path}/file/b"
+    assert message == (
+        f"Spark does not start: no folder can be made in {folders};"
+        " spark.local.dir has to name one that can be written"
+    )
+
+
+@pytest.mark.spark
+def test_a_master_that_is_none() -> None:
+    message = start("nonsense", PATH=os.environ["PATH"], JAVA_HOME=os.environ.get("JAVA_HOME", ""))
+    assert message.startswith("Spark does not start: ")
+    assert message.endswith("(Master must either be yarn or start with spark, k8s, or local)")
+
+
+INTERRUPTED = """
+import os
+import signal
+import sys
+from integration.spark import spark_session
+from pyspark import SparkContext
+
+def terminate(number, frame):
+    raise SystemExit(143)
+
+def interrupted_context(*arguments, **options):
+    os.kill(os.getpid(), getattr(signal, sys.argv[2]))
+    return start(*arguments, **options)
+
+signal.signal(signal.SIGTERM, terminate)
+start, SparkContext.__init__ = SparkContext.__init__, interrupted_context
+try:
+    spark_session(sys.argv[1])
+except KeyboardInterrupt:
+    assert SparkContext._gateway is None
+    sys.exit(130)
+"""
+
+BEGUN = """
+import sys
+from integration.spark.session import begin_session
+
+begin_session()
+sys.stdin.readline()
+"""
+
+STATUS = {"SIGINT": 130, "SIGTERM": 143}
+
+
+@pytest.mark.parametrize("name", STATUS)
+@pytest.mark.long
+def test_an_interrupt_while_java_starts_ends_it_and_leaves_nothing(tmp_path: Path, name: str) -> None:
+    fifo, temporary, environment = java_that_keeps_starting(tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, "local[1]", name],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        with fifo.open() as alive:
+            alive.readline()
+            process.send_signal(getattr(signal, name))
+            assert alive.read() == ""  # to the end, which is that of Java
+        assert (process.communicate()[0], process.returncode) == (b"", STATUS[name])
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.long
+def test_a_process_that_ends_while_java_starts_leaves_nothing(tmp_path: Path) -> None:
+    fifo, temporary, environment = java_that_keeps_starting(tmp_path)
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", BEGUN],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process,
+        fifo.open() as alive,
+    ):
+        alive.readline()
+        assert (process.communicate(b"go\n")[0], process.returncode) == (b"", 0)
+        assert alive.read() == ""  # to the end, which is that of Java
+    assert list(temporary.iterdir()) == []
+
+
+BEGUN_AND_TAKEN = """
+from integration.spark.session import begin_session, spark_session
+from pyspark import SparkContext
+
+begin_session()
+assert SparkContext._active_spark_context is None
+begin_session()
+session = spark_session()
+print(session.sparkContext.master, SparkContext._active_spark_context is session.sparkContext)
+begin_session()
+session.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_session_that_was_begun_is_the_one_that_is_returned(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BEGUN_AND_TAKEN],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "local[*] True\n", "")
+
+
+def test_why_a_session_that_was_begun_does_not_start_is_said_by_who_takes_it() -> None:
+    script = SCRIPT.replace(
+        "try:", "from integration.spark.session import begin_session\nbegin_session()\ntry:"
+    )
+    message = start(JAVA_HOME="/nowhere", script=script)
+    assert message.startswith("JAVA_HOME is /nowhere, where there is no bin/java.")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", STATUS)
+@pytest.mark.long
+def test_an_interrupt_while_spark_starts_says_nothing(tmp_path: Path, name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, "local[1]", name],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (STATUS[name], b"", b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+DEFAULTS = """
+import os
+from integration.spark import spark_session
+
+conf = spark_session("local[1]").sparkContext.getConf()
+print(conf.get("spark.python.daemon.module"), conf.get("spark.executorEnv.PYTHONPATH"))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("given", ["", "spark.python.daemon.module my.own.daemon"])
+@pytest.mark.long
+def test_what_the_user_says_of_workers_is_kept(tmp_path: Path, given: str) -> None:
+    """Of what `spark-defaults.conf` has, and of the order of a PYTHONPATH."""
+    (tmp_path / "spark-defaults.conf").write_text(given + "\n")
+    path = f"{tmp_path}{os.pathsep}{ROOT}"
+    done = subprocess.run(
+        [sys.executable, "-c", DEFAULTS],
+        env={**os.environ, "PYTHONPATH": path, "SPARK_CONF_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    expected = "my.own.daemon None" if given else f"integration.spark.worker_daemon {path}{os.pathsep}{ROOT}"
+    assert done.stdout.split("\n")[-2] == expected
