@@ -86,7 +86,7 @@ def test_what_is_read_otherwise_is_for_spark_to_tell(folder: Path, given: dict[s
 
 
 def test_a_source_says_so_before_spark_starts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("integration.spark.spark_source.spark_session", None)
+    monkeypatch.setattr("integration.spark.sources.spark_session", None)
     source = SparkSource(folder / "one.parquet", "nosuch")
     with pytest.raises(SourceError, match="there is no key column 'nosuch'"):
         source.prepare()
