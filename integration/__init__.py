@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .files.reading import load_result, load_scenario
     from .files.writing import write_whole
     from .flink.importing import Imported, import_scenario
-    from .runs import open_sources, run_seeds
+    from .seed_runs import open_sources, run_seeds
     from .spark.rows import RowCodec, key_hash
     from .spark.sources import SparkSource
 

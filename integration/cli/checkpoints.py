@@ -7,8 +7,8 @@ from netstack import StorageError
 from ..errors import FileError
 from ..present.checkpoints import print_inventory
 from ..present.documents import present
+from ..storage.checkpoint_list import take_inventory
 from ..storage.directory import DirectoryStorage
-from ..storage.inventory import take_inventory
 from .arguments import Flag
 from .exit_status import FAILED
 

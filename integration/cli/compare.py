@@ -19,10 +19,10 @@ from ..present.comparison import comparison_markdown, print_comparisons, print_d
 from ..present.console import PAGE, say, to_stderr
 from ..present.documents import Comparisons, indented, present, write_files
 from ..present.progress import progress
-from ..runs import run_seeds
+from ..seed_runs import run_seeds
 from .arguments import Flag, Whole, command_line, require_some
 from .exit_status import FAILED
-from .preparation import load_runnable
+from .load_scenario import load_runnable
 
 SEEDS = 5
 

@@ -10,7 +10,7 @@ import msgspec
 from netstack import QuantityError, Result, Scenario, format_duration, parse_duration, to_json
 
 from ..comparison.window_figures import figures_of
-from ..demo import (
+from ..demo_job import (
     ALIGNED,
     FLIGHTS_KEY,
     FLIGHTS_OPTIONS,
@@ -33,7 +33,7 @@ from ..present.demo import MODES_TITLE, TITLE, compare_modes, demo_facts, modes_
 from ..present.documents import DemoModes, DemoRuns, present
 from ..present.progress import progress, stage
 from ..present.sentences import compare
-from ..spark.files import require_columns, require_path
+from ..spark.data_files import require_columns, require_path
 from ..spark.session import spark_session
 from ..spark.sources import SparkSource
 from .arguments import Flag, command_line

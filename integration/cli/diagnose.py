@@ -11,17 +11,17 @@ from cyclopts import Parameter
 
 from netstack import Result, from_json, parse_duration
 
-from ..diagnosis.diagnosis import Diagnosis
-from ..diagnosis.diagnosis import diagnose as diagnosed
 from ..diagnosis.observation import observations
+from ..diagnosis.rule_table import Diagnosis
+from ..diagnosis.rule_table import diagnose as diagnosed
 from ..diagnosis.trial import trials
 from ..errors import UsageError
 from ..files.reading import LARGEST_RESULT, NO_RESULT, load_result, one_line
-from ..present.diagnosis import print_diagnosis
 from ..present.documents import present
-from .access_options import ANYBODY, AccessOptions
+from ..present.findings import print_diagnosis
 from .arguments import Flag, naming_options, read_quantity
-from .flink_options import watching
+from .cluster_access import ANYBODY, AccessOptions
+from .reading_options import watching
 
 _STDIN = "-"
 
@@ -88,7 +88,7 @@ def _from_stdin() -> Result:
 
 def _of_flink(place: str, job: str | None, latency: str | None, access: AccessOptions) -> Diagnosis:
     # Here, since few diagnoses need it.
-    from ..flink.diagnosing import diagnose_job
+    from ..flink.diagnose_job import diagnose_job
 
     latency_s = None
     if latency is not None:

@@ -9,9 +9,9 @@ from netstack import scenario_document, scenario_toml
 from ..files.writing import prepare_folder
 from ..flink import Imported
 from ..present.documents import ImportedJob, encoded, print_document, print_text, write_files
-from .access_options import ANYBODY, AccessOptions
 from .arguments import Flag
-from .flink_options import AS_READ, ReadingOptions, read_flink
+from .cluster_access import ANYBODY, AccessOptions
+from .reading_options import AS_READ, ReadingOptions, read_flink
 
 
 def import_flink(

@@ -23,10 +23,10 @@ from ..files.writing import prepare_file
 from ..flink import Answers, Imported, Recorder, Recording, import_scenario
 from ..present.console import print_line, say
 from ..storage.rocksdb import table_stores
-from .access_options import ANYBODY, AccessOptions
 from .arguments import AllowCode, Flag, Several, Whole, problems_of
-from .flink_options import AS_READ, ReadingOptions, with_option_names, write_recording
-from .preparation import load_runnable, opened
+from .cluster_access import ANYBODY, AccessOptions
+from .load_scenario import load_runnable, opened
+from .reading_options import AS_READ, ReadingOptions, with_option_names, write_recording
 
 if TYPE_CHECKING:
     from ..lab.server import LabServer
@@ -143,7 +143,7 @@ def serve_beside(
         UsageError: an option makes no sense, or nothing can be served at that port.
     """
     from ..flink.importing import check_readable
-    from ..flink.watch import JobWatch
+    from ..flink.job_watch import JobWatch
     from ..lab.lab import Lab
     from ..lab.observed_flink import ObservedFlink
     from ..lab.server import LabServer

@@ -8,8 +8,8 @@ from ..errors import UsageError
 from ..files.writing import prepare_folder
 from ..lint.catalogue import read_version
 from ..lint.check import lint as lint_file
-from ..present.diagnosis import print_lint
 from ..present.documents import LintReports, indented, present, write_files
+from ..present.findings import print_lint
 from .arguments import Flag
 from .exit_status import FAILED
 

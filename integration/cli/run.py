@@ -30,14 +30,14 @@ from ..errors import UsageError
 from ..extras import require
 from ..files.reading import one_line
 from ..files.writing import prepare_folder
+from ..number_text import counted
 from ..present.console import PAGE, say, to_stderr
 from ..present.documents import present
 from ..present.progress import Report, progress
 from ..present.run import TracePrinter, print_result
-from ..wording import counted
 from .arguments import AllowCode, Flag, Whole, command_line
 from .exit_status import FAILED, failure_text
-from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
+from .load_scenario import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
 
 _MANY_CHANNELS = 10_000
 """So many take seconds to build."""
@@ -171,8 +171,8 @@ def _on_spark(
         ScenarioError: The scenario cannot run there, a source cannot be read, or Spark has too few slots.
     """
     # Here, since few runs need these modules.
-    from ..present.shuffle import job_progress
-    from ..spark.jobs import run_on_spark
+    from ..present.spark_work import job_progress
+    from ..spark.job_on_spark import run_on_spark
 
     problems = list(distribution_problems(scenario))
     if problems:

@@ -19,13 +19,21 @@ from netstack import SourceError, split_assignment
 from ..errors import OutputError, ShuffleError, ShuffleWarning, UsageError
 from ..extras import require
 from ..files.writing import require_place
+from ..number_text import size
 from ..present.console import say, to_stderr
 from ..present.documents import Shuffled, present
 from ..present.progress import activity
-from ..present.shuffle import print_shuffle, shuffle_progress
-from ..spark.causes import is_from_spark, java_exit_status, one_line, resource_problem
+from ..present.spark_work import print_shuffle, shuffle_progress
+from ..spark.data_files import (
+    count_rows,
+    has_scheme,
+    require_columns,
+    require_new_path,
+    require_path,
+    write_files,
+)
 from ..spark.driver import held_interrupts, local_slots, run_cancellable
-from ..spark.files import count_rows, has_scheme, require_columns, require_new_path, require_path, write_files
+from ..spark.failure_causes import is_from_spark, java_exit_status, one_line, resource_problem
 from ..spark.session import is_running, spark_session
 from ..spark.shuffling.api import (
     NO_SLOT,
@@ -41,7 +49,6 @@ from ..spark.shuffling.partitions import read_in_partitions
 from ..spark.shuffling.pieces import Compression
 from ..spark.shuffling.reports import shuffle_statistics
 from ..spark.workers import send_packages, task_notes, write_package
-from ..wording import size
 from .arguments import Flag, Settings, Several, Whole, require_some
 
 if TYPE_CHECKING:

@@ -30,11 +30,11 @@ from ..present.documents import indented, present, write_files
 from ..present.progress import progress
 from ..present.sizing import SizeReport, print_sizing
 from ..sizing.budget import most_runs, plan_budget, planned_scenario
-from ..sizing.check import RUNS, JobCheck, check_job
+from ..sizing.emulated_check import RUNS, JobCheck, check_job
+from ..sizing.job_from_numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
 from ..sizing.job_size import LENGTH_BYTES, JobSize, size_job
-from ..sizing.numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
 from .arguments import AllowCode, Flag, Settings, Whole, require_some
-from .preparation import load_runnable
+from .load_scenario import load_runnable
 
 SEEDS_OF_CHECK, SEEDS_OF_PLAN = 3, 1
 RECORD_BYTES = 1000

@@ -8,10 +8,10 @@ from netstack import InitialCheckpoint, StateError, StorageError
 
 from ..errors import FileError
 from ..files.reading import one_line
+from ..number_text import counted
 from ..present.checkpoints import print_state
 from ..present.console import say
 from ..present.documents import present
-from ..wording import counted
 from .arguments import Flag, Whole
 
 
@@ -36,8 +36,8 @@ def state(
         arrow: Write all entries of keyed state to this file, in Arrow's format; keys and values as JSON.
     """
     # Here, since these modules take a while to import.
-    from ..storage.contents import contents_of, require_state
-    from ..storage.inventory import find_checkpoint
+    from ..storage.checkpoint_list import find_checkpoint
+    from ..storage.state_contents import contents_of, require_state
 
     try:
         checkpoint = find_checkpoint(path)
@@ -52,7 +52,7 @@ def state(
 
 
 def _write_arrow(checkpoint: InitialCheckpoint, vertex: str | None, state: str | None, file: Path) -> None:
-    from ..storage.contents import write_entries
+    from ..storage.state_contents import write_entries
 
     try:
         rows = write_entries(checkpoint, vertex, state, file)

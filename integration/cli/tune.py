@@ -30,11 +30,11 @@ from ..tuning.point_rows import FOLDER, PointRow
 from ..tuning.points import Point
 from ..tuning.reruns import runs_to_show, with_trials
 from ..tuning.sweep import run_points
-from .access_options import ANYBODY, AccessOptions
 from .arguments import AllowCode, Flag, Settings, Several, Whole, command_line, read_quantity, with_options
+from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
-from .flink_options import ReadingOptions, read_flink
-from .preparation import load_runnable
+from .load_scenario import load_runnable
+from .reading_options import ReadingOptions, read_flink
 
 _INTERVAL = {OPTIONS["checkpoint_interval_s"].name, *OPTIONS["checkpoint_interval_s"].former}
 

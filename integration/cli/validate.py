@@ -11,11 +11,11 @@ from ..present.comparison import print_validation
 from ..present.console import PAGE, to_stderr
 from ..present.documents import encoded, present, write_files
 from ..present.progress import progress
-from ..runs import run_seeds
-from .access_options import ANYBODY, AccessOptions
+from ..seed_runs import run_seeds
 from .arguments import Flag, Whole, command_line, require_some
+from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
-from .flink_options import AS_READ, ReadingOptions, read_flink
+from .reading_options import AS_READ, ReadingOptions, read_flink
 
 SEEDS = 5
 

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from netstack import Result, Series, Steady, VertexSteady
 
 from ..known_values import lowest, middle, quotient, total
-from ..wording import milliseconds, per_second, size
+from ..number_text import milliseconds, per_second, size
 from .checkpoint_times import window_times
 
 SENT, RECEIVED = "outputQueueSize", "inputQueueSize"

@@ -25,7 +25,7 @@ from ..comparison.checkpoint_times import window_times
 from ..comparison.window_figures import figures_of
 from ..emulating import emulate
 from ..known_values import quotient
-from ..wording import milliseconds
+from ..number_text import milliseconds
 
 LONGEST_S = 3.0
 """Wall-clock seconds of the first run up to which a job is emulated again."""

@@ -3,10 +3,10 @@
 from ..errors import FlinkRestError
 from .client import Access, Answers, LiveCluster
 from .importing import Imported, import_scenario
+from .job_watch import JobWatch, Validation, validate
 from .measured import Measured
 from .options import Overrides
 from .recording import Recorder, Recording
-from .watch import JobWatch, Validation, validate
 
 __all__ = [
     "Access",

@@ -26,10 +26,12 @@ from netstack import (
 
 from ..errors import FlinkRestError, Note, Parameter
 from ..known_values import highest, known, mean_of_known, middle
-from .cores import NOTHING_BURNS, Burning
-from .flows import ALIKE, JobFlows
+from .exchange_flows import ALIKE, JobFlows
 from .job import CHAIN, FlinkEdge, FlinkJob, FlinkVertex, runs_other_jobs
-from .loads import (
+from .options import Overrides, of_vertex, preset_of, read_config
+from .processor_time import NOTHING_BURNS, Burning
+from .sampling import Samples, SubtaskSamples, passed_s, without_repeats
+from .subtask_loads import (
     ENOUGH_RECORDS,
     HARDLY_PER_S,
     IDLE,
@@ -43,8 +45,6 @@ from .loads import (
     service_s,
     source_rate,
 )
-from .options import Overrides, of_vertex, preset_of, read_config
-from .sampling import Samples, SubtaskSamples, passed_s, without_repeats
 
 WARMUP_S = 20.0
 """The earliest time by which an emulated job has filled its queues and sized its buffers."""

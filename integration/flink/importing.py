@@ -11,11 +11,11 @@ from netstack import Scenario, Viewed
 
 from ..errors import FlinkRestError, Note, Parameter
 from .client import Answers, RestClient
-from .cores import Processors, burning_of
 from .fit_scenario import fit_scenario
 from .job import FlinkJob, JobState, read_job, read_running, unchanged
 from .measured import Measured, measured, read_checkpoints
 from .options import Overrides, check_names
+from .processor_time import Processors, burning_of
 from .recording import Recording
 from .sampling import Samples, stands_still, take_samples, watch_time_s
 

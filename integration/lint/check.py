@@ -9,7 +9,7 @@ import msgspec
 from netstack import PRESETS
 
 from .catalogue import LATEST, Version, read_version
-from .files import ConfigPart, read_config_file
+from .config_files import ConfigPart, read_config_file
 from .rules import (
     Remark,
     about_combinations,

@@ -40,7 +40,7 @@ from .catalogue import (
     nearest,
     parse,
 )
-from .files import NEW_NAME, OLD_NAME, ConfigPart, Entry
+from .config_files import NEW_NAME, OLD_NAME, ConfigPart, Entry
 
 _INSTEAD = {
     "exclusive_buffers_per_channel": "debloating, the options buffer-debloat, gives fewer bytes in flight",

@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from ..wording import NOTHING, counted, milliseconds, size
+from ..number_text import NOTHING, counted, milliseconds, size
 from .console import say
-from .tables import figures, grid, number
+from .table_style import figures, grid, number
 
 if TYPE_CHECKING:
-    from ..storage.contents import KeyedContents, StateContents
-    from ..storage.inventory import CheckpointEntry, Inventory
+    from ..storage.checkpoint_list import CheckpointEntry, Inventory
+    from ..storage.state_contents import KeyedContents, StateContents
 
 _LONGEST_KEY = 48
 

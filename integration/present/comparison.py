@@ -14,12 +14,12 @@ from rich.text import Text
 from ..comparison.differences import FigureDifference, ResultDifferences
 from ..comparison.window_figures import QUANTITIES
 from ..comparison.with_flink import Comparison, Row, Spread
-from ..wording import NOTHING, figure, ratio, size, size_in, size_unit
+from ..number_text import NOTHING, figure, ratio, size, size_in, size_unit
 from .console import WIDTH
-from .tables import BEFORE, BOTH, TIGHT, figures
+from .table_style import BEFORE, BOTH, TIGHT, figures
 
 if TYPE_CHECKING:
-    from ..flink.watch import Validation
+    from ..flink.job_watch import Validation
 
 LEGEND = (
     "Medians, with ranges over Flink's repetitions and over our seeds. ok: within what is allowed. "

@@ -12,11 +12,11 @@ from rich.text import Text
 from netstack import Result, format_duration
 
 from ..comparison.window_figures import figures_of
-from ..demo import ALIGNED, AT_LEAST_ONCE, CHECKPOINT_INTERVAL_S, TIMEOUT_S, Data, DemoSettings
-from ..wording import SAME_THROUGHPUT, milliseconds, per_second, percent, ratio, size
+from ..demo_job import ALIGNED, AT_LEAST_ONCE, CHECKPOINT_INTERVAL_S, TIMEOUT_S, Data, DemoSettings
+from ..number_text import SAME_THROUGHPUT, milliseconds, per_second, percent, ratio, size
 from .run import AFTER_BARRIERS, MODE_COLUMNS, MODES_LEGEND, Fact, job_facts, modes_table, summary_table
 from .sentences import restore_ms
-from .tables import figures, grid, number
+from .table_style import figures, grid, number
 
 TITLE = "How long a checkpoint barrier waits, with debloating off and on"
 MODES_TITLE = "One job, five ways to take a checkpoint"

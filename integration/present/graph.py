@@ -27,7 +27,7 @@ from rich.cells import cell_len, chop_cells
 from netstack import Scenario, Steady, Vertex, VertexSteady
 
 from ..known_values import highest, middle, total
-from ..wording import NOTHING, counted, milliseconds, per_second, percent
+from ..number_text import NOTHING, counted, milliseconds, per_second, percent
 from .console import shown
 
 MARGIN = 4.0

@@ -21,13 +21,13 @@ from ..comparison.window_figures import figures_of_runs
 from ..comparison.with_flink import Comparison, Row
 from ..extras import is_installed, missing_line, require
 from ..known_values import highest
+from ..number_text import NOTHING, milliseconds, per_second, percent, size
 from ..tuning.estimates import Estimate
 from ..tuning.recommend import Recommendation
 from ..tuning.summaries import TargetSummary
-from ..wording import NOTHING, milliseconds, per_second, percent, size
-from . import notebook_tables
+from . import arrow_tables
+from .arrow_tables import struct_table, sum_of_all, table_of
 from .comparison import cells_of, verdict
-from .notebook_tables import struct_table, sum_of_all, table_of
 from .run import summary_table
 from .sentences import describe, fell_behind, what_went_wrong
 
@@ -159,12 +159,12 @@ def _result_grid(result: Result) -> Grid:
 RESULT: View[Result] = View(
     kind="Result",
     tables={
-        "vertices": lambda result: notebook_tables.vertices(result.steady),
-        "subtasks": lambda result: notebook_tables.subtasks(result.steady),
+        "vertices": lambda result: arrow_tables.vertices(result.steady),
+        "subtasks": lambda result: arrow_tables.subtasks(result.steady),
         "windows": lambda result: struct_table(result.steady, Steady),
-        "checkpoints": lambda result: notebook_tables.checkpoints(result.checkpoints),
-        "checkpoint_subtasks": lambda result: notebook_tables.checkpoint_subtasks(result.checkpoints),
-        "series": lambda result: notebook_tables.series(result.series),
+        "checkpoints": lambda result: arrow_tables.checkpoints(result.checkpoints),
+        "checkpoint_subtasks": lambda result: arrow_tables.checkpoint_subtasks(result.checkpoints),
+        "series": lambda result: arrow_tables.series(result.series),
         "restarts": lambda result: struct_table(result.restarts, RestartResult),
         "faults": lambda result: struct_table(result.faults, FaultResult),
     },
@@ -242,10 +242,10 @@ def _vertex_texts(vertex: VertexSteady) -> tuple[str, ...]:
 IMPORTED: View[Imported] = View(
     kind="Imported",
     tables={
-        "vertices": lambda imported: notebook_tables.vertices([imported.measured.steady]),
-        "subtasks": lambda imported: notebook_tables.subtasks([imported.measured.steady]),
-        "checkpoints": lambda imported: notebook_tables.checkpoints(imported.measured.checkpoints),
-        "checkpoint_subtasks": lambda imported: notebook_tables.checkpoint_subtasks(
+        "vertices": lambda imported: arrow_tables.vertices([imported.measured.steady]),
+        "subtasks": lambda imported: arrow_tables.subtasks([imported.measured.steady]),
+        "checkpoints": lambda imported: arrow_tables.checkpoints(imported.measured.checkpoints),
+        "checkpoint_subtasks": lambda imported: arrow_tables.checkpoint_subtasks(
             imported.measured.checkpoints
         ),
         "notes": lambda imported: table_of(

@@ -28,11 +28,11 @@ from ..comparison.differences import ResultDifferences, document_of
 from ..comparison.window_figures import figures_of_runs
 from ..files.caches import cached_text
 from ..files.writing import prepare_folder, write_outputs
+from ..number_text import NOTHING, milliseconds, per_second, size
 from ..tuning.estimates import Estimate
 from ..tuning.recommend import Recommendation
 from ..tuning.reruns import settings_to_show
 from ..tuning.summaries import OFF, TargetSummary
-from ..wording import NOTHING, milliseconds, per_second, size
 from .charts import MOST_COLUMNS, VEGA_LITE, Chart, to_png
 from .comparison import DIFFERENCES_LEGEND, LEGEND, UNITS, cells_of, figure_cells, verdict
 from .console import PAGE
@@ -55,7 +55,7 @@ from .tuning_charts import tuning_charts
 
 if TYPE_CHECKING:
     from ..flink.importing import Imported
-    from ..flink.watch import Validation
+    from ..flink.job_watch import Validation
     from ..tuning.pitfalls import Pitfall
     from .documents import Tuning
 

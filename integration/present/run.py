@@ -44,7 +44,7 @@ from ..comparison.checkpoint_times import (
 )
 from ..comparison.window_figures import QUANTITIES, edge_ends, figures_of, figures_of_runs
 from ..known_values import highest, known, lowest, mean_of_known, quotient
-from ..wording import (
+from ..number_text import (
     NOTHING,
     counted,
     figure,
@@ -56,7 +56,7 @@ from ..wording import (
     with_micro_sign,
 )
 from .sentences import are_plain, checkpoints_by_end, fell_behind, incidents, never_fired, price
-from .tables import figures, fits, grid, number
+from .table_style import figures, fits, grid, number
 
 Fact = tuple[str, str]
 """A line of a report: subject and text."""

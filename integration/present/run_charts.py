@@ -34,7 +34,7 @@ from ..comparison.checkpoint_times import (
     window_times,
 )
 from ..comparison.window_figures import WindowFigures, bytes_per_s, edge_ends, is_debloated, queued
-from ..wording import NOTHING, milliseconds, size
+from ..number_text import NOTHING, milliseconds, size
 from .charts import (
     ALARM,
     MAX_SUBTASKS,

@@ -13,12 +13,12 @@ from rich.text import Text
 from netstack import OPTIONS
 
 from ..comparison.with_flink import Spread
+from ..number_text import NOTHING, SAME_THROUGHPUT, bytes_per_second, counted, digits, milliseconds
+from ..number_text import size as bytes_text
 from ..sizing.budget import BudgetPlan, PlannedMemory
-from ..sizing.check import ConsumerCheck, JobCheck
+from ..sizing.emulated_check import ConsumerCheck, JobCheck
 from ..sizing.job_size import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize
-from ..wording import NOTHING, SAME_THROUGHPUT, bytes_per_second, counted, digits, milliseconds
-from ..wording import size as bytes_text
-from .tables import figures
+from .table_style import figures
 
 
 class SizeReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,10 +11,10 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
+from ..number_text import NOTHING, size_in
 from ..tuning.constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT, RUNS
 from ..tuning.summaries import OFF, TargetSummary
-from ..wording import NOTHING, size_in
-from .tables import TIGHT, figures, number
+from .table_style import TIGHT, figures, number
 
 if TYPE_CHECKING:
     from ..tuning.estimates import Estimate

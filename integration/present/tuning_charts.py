@@ -17,10 +17,10 @@ import altair as alt
 
 from netstack import parse_flink_duration
 
+from ..number_text import milliseconds
 from ..tuning.estimates import Estimate
 from ..tuning.recommend import Recommendation
 from ..tuning.summaries import OFF, TargetSummary
-from ..wording import milliseconds
 from .charts import ALARM, NEUTRAL, PALETTE, PANEL_WIDTH, Chart, Row, colours, tip
 from .graph import Box
 from .tuning import conditions_of

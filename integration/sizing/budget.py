@@ -40,8 +40,8 @@ from ..comparison.checkpoint_times import COMPLETED
 from ..errors import UsageError
 from ..extras import require
 from ..known_values import known
-from ..runs import PROCESSES, Done, run_seeds
-from ..wording import SAME_THROUGHPUT
+from ..number_text import SAME_THROUGHPUT
+from ..seed_runs import PROCESSES, Done, run_seeds
 from .allocation import Curve, Worth, buffers_of, split
 from .job_size import size_job
 

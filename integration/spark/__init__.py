@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ..tuning.points import Grid, Point, Probe, probes_of
     from ..tuning.recommend import Recommendation, recommend
     from ..tuning.sweep import run_points, sweep
-    from .causes import failure_cause
-    from .jobs import run_on_spark
+    from .failure_causes import failure_cause
+    from .job_on_spark import run_on_spark
     from .session import spark_session
     from .shuffling.api import shuffle
     from .shuffling.reports import shuffle_statistics

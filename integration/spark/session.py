@@ -32,9 +32,9 @@ from typing import IO, TYPE_CHECKING
 from netstack import SourceError
 
 from ..errors import JavaError
-from .causes import one_line, own_folder_problem
 from .class_archive import make_at_exit, of_this_user
 from .driver import LOOPBACK, held_interrupts, is_on_this_machine, local_slots, require_master
+from .failure_causes import one_line, own_folder_problem
 
 if TYPE_CHECKING:
     from pyspark import SparkConf

@@ -10,8 +10,8 @@ import pyarrow as pa
 from netstack import HandleReader, InitialCheckpoint, keyed_entries
 
 from ..extras import require
-from ..storage.contents import batches_of, require_state, scratch_stores
-from ..storage.inventory import find_checkpoint
+from ..storage.checkpoint_list import find_checkpoint
+from ..storage.state_contents import batches_of, require_state, scratch_stores
 from .driver import is_local
 from .workers import send_packages, worker_function
 

@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .checkpoint_list import find_checkpoint
     from .directory import DirectoryStorage
-    from .inventory import find_checkpoint
     from .rocksdb import RocksStores, table_stores
     from .transactions import TransactionDirectory
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ..wording import milliseconds
+from ..number_text import milliseconds
 from .estimates import Answer, Estimate, estimate
 from .measures import Measures
 

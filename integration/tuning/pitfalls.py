@@ -13,8 +13,8 @@ import msgspec
 
 from netstack import Result, from_json
 
-from ..diagnosis.diagnosis import rules_of
 from ..diagnosis.observation import Finding, Observation, observations
+from ..diagnosis.rule_table import rules_of
 from ..files.shipped import example
 from ..known_values import known
 from .axes import TARGET

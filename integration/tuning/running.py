@@ -16,7 +16,7 @@ import msgspec
 from netstack import JobFailedError, PathSpec, Result, Scenario, read_scenario, to_json
 
 from ..emulating import emulate
-from ..runs import open_sources
+from ..seed_runs import open_sources
 from ..spark.workers import MapFunction, worker_function
 from .measures import measure
 from .point_rows import PointRow, failed_row

@@ -21,8 +21,8 @@ import msgspec
 
 from netstack import Scenario, SourceError
 
-from ..spark.causes import first_cause, is_from_spark, one_line
 from ..spark.driver import held_interrupts, is_local, run_cancellable
+from ..spark.failure_causes import first_cause, is_from_spark, one_line
 from ..spark.session import begin_session, spark_session
 from ..spark.workers import driver_accumulator, send_packages
 from .point_rows import PointRow, PointStore, failed_row, spark_schema, to_table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..wording import milliseconds, size
+from ..number_text import milliseconds, size
 from .choice import END_TO_END, LEAST_GAIN, OBJECTIVES, RECORD_DELAY, Choice, breaks_constraint, value
 from .constraints import Shortfall
 from .estimates import Estimate

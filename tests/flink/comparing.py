@@ -7,7 +7,7 @@ from typing import Any
 
 from integration.comparison.with_flink import Comparison
 from integration.comparison.with_flink import compare as compare_results
-from integration.runs import run_seeds
+from integration.seed_runs import run_seeds
 from netstack import Scenario
 
 SEEDS = 5

@@ -19,7 +19,7 @@ import msgspec
 
 from integration import write_whole
 from integration.comparison.with_flink import LEAST_MS, SHARE
-from integration.runs import run_seeds
+from integration.seed_runs import run_seeds
 from netstack import Result, Scenario, ScenarioError
 
 from .errors import TestbedError

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from integration.storage.contents import batches_of, contents_of, entries_of, scratch_stores
+from integration.storage.checkpoint_list import find_checkpoint, take_inventory
 from integration.storage.directory import storage_at
-from integration.storage.inventory import find_checkpoint, take_inventory
 from integration.storage.savepoint_requests import FOLDER, RequestFolder
+from integration.storage.state_contents import batches_of, contents_of, entries_of, scratch_stores
 from netstack import (
     InitialCheckpoint,
     InputError,

@@ -16,7 +16,7 @@ import msgspec
 
 from integration.errors import FlinkRestError
 from integration.flink.client import LiveCluster
-from integration.flink.diagnosing import diagnose_job
+from integration.flink.diagnose_job import diagnose_job
 from integration.flink.importing import import_scenario
 from integration.flink.recording import Recorder, Recording
 from integration.lint.check import lint

@@ -17,11 +17,11 @@ from rich.console import Console
 from integration import load_result
 from integration.comparison.differences import differences
 from integration.comparison.with_flink import compare
-from integration.diagnosis.diagnosis import Diagnosis, diagnose
 from integration.diagnosis.observation import observations
+from integration.diagnosis.rule_table import Diagnosis, diagnose
 from integration.files.reading import json_document
 from integration.present.comparison import comparison_markdown, print_comparisons, print_differences
-from integration.present.diagnosis import print_diagnosis
+from integration.present.findings import print_diagnosis
 from integration.present.run import print_result
 from netstack import InputError, Result, from_json, to_json
 

@@ -12,8 +12,8 @@ import pytest
 from integration.cli.app import main
 from integration.comparison.window_figures import figures_of
 from integration.files.reading import load_result
+from integration.number_text import figure, milliseconds, per_second, percent
 from integration.present.run import summary_table
-from integration.wording import figure, milliseconds, per_second, percent
 from netstack import Result, from_json
 
 if TYPE_CHECKING:

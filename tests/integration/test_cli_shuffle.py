@@ -19,7 +19,7 @@ from pyarrow import csv, parquet
 
 from integration.cli import exit_status
 from integration.cli.app import main
-from integration.spark.causes import one_line
+from integration.spark.failure_causes import one_line
 from integration.spark.shuffling.placement import HashPlacement
 from tests.integration.clusters import ROOT, environment
 

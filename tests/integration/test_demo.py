@@ -15,7 +15,7 @@ from integration import demo as flights
 from integration.cli import exit_status
 from integration.cli.app import main
 from integration.comparison.window_figures import figures_of
-from integration.demo import (
+from integration.demo_job import (
     ALIGNED,
     AT_LEAST_ONCE,
     CONSUMER_BYTES_PER_S,

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from integration.cli.access_options import AccessOptions
 from integration.cli.app import main
 from integration.cli.arguments import command_line, set_arguments
+from integration.cli.cluster_access import AccessOptions
 from integration.flink import Access, FlinkRestError, LiveCluster, import_scenario
 from integration.flink.client import MOST_RETRIES, PAUSES_S, RestClient
 from netstack import InputError

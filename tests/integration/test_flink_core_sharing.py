@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integration.flink.cores import cores_in_use, shares_of_core
+from integration.flink.processor_time import cores_in_use, shares_of_core
 
 BUSY = st.sampled_from((0.0, 0.01, 0.3, 0.5, 0.77, 0.99, 1.0))
 CORES = st.sampled_from((0.5, 1.0, 1.5, 2.0, 3.3, 6.0))

@@ -14,8 +14,8 @@ import pytest
 from integration.cli.app import main
 from integration.flink import Imported, Overrides, Recorder, Recording, import_scenario
 from integration.flink.client import Refused, RestClient
-from integration.flink.cores import CPU_LOAD, CPU_TIME, Burning, Host, Processors, burning_of
 from integration.flink.job import FlinkEdge, FlinkJob, FlinkVertex, host_of
+from integration.flink.processor_time import CPU_LOAD, CPU_TIME, Burning, Host, Processors, burning_of
 from integration.flink.recording import packed
 from integration.flink.sampling import SubtaskSamples
 from netstack import Edge, GeneratorSpec, Machine, NetworkConfig, Scenario, Vertex, emulate, scenario_toml

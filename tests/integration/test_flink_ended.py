@@ -7,9 +7,9 @@ import re
 import pytest
 
 from integration.cli.app import main
-from integration.diagnosis.diagnosis import UNDECIDED, Diagnosis
+from integration.diagnosis.rule_table import UNDECIDED, Diagnosis
 from integration.flink import FlinkRestError, import_scenario
-from integration.flink.diagnosing import diagnose_job
+from integration.flink.diagnose_job import diagnose_job
 from tests.integration.flink_cluster import NAMES, Cluster, recording, serving
 
 ENDED_MS = 1500

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from integration.flink.exchange_flows import Firings, JobFlows, window_s
 from integration.flink.fit_scenario import VertexReader, edges_of
-from integration.flink.flows import Firings, JobFlows, window_s
 from integration.flink.job import FlinkEdge, FlinkJob, FlinkVertex
-from integration.flink.loads import queue_growth
 from integration.flink.options import EVERYWHERE, Overrides
 from integration.flink.sampling import SubtaskSamples, stands_still
+from integration.flink.subtask_loads import queue_growth
 from netstack import CheckpointResult, GeneratorSpec, NetworkConfig, Vertex, VertexCheckpoint
 
 RECORDS = Overrides(record_bytes={EVERYWHERE: 100})

@@ -14,7 +14,7 @@ import pytest
 
 from integration.comparison.with_flink import ALIGNMENT, END_TO_END, START_DELAY, THROUGHPUT
 from integration.flink import FlinkRestError, Imported, import_scenario, validate
-from integration.runs import run_seeds
+from integration.seed_runs import run_seeds
 from netstack import Edge, Scenario
 
 JOBS = Path(__file__).parents[1] / "data/flink-rest"

@@ -9,7 +9,7 @@ import pytest
 from integration.cli.app import main
 from integration.comparison.with_flink import ALIGNMENT, BUFFER_SIZE, END_TO_END, START_DELAY, THROUGHPUT
 from integration.flink import FlinkRestError, Recording, import_scenario, validate
-from integration.runs import run_seeds
+from integration.seed_runs import run_seeds
 from netstack import InputError, emulate, read_scenario, scenario_document
 from tests.integration.flink_cluster import NAMES, replayed
 

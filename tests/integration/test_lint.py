@@ -4,7 +4,7 @@ import pytest
 from integration.cli.app import main
 from integration.lint.catalogue import CATALOGUE, LATEST, RENAMED, SINCE, Version, nearest, read_version
 from integration.lint.check import LintReport, lint
-from integration.lint.files import MOST_OPTIONS, Entry, read_config_file
+from integration.lint.config_files import MOST_OPTIONS, Entry, read_config_file
 from integration.lint.rules import Remark
 from netstack import OPTIONS, PRESETS, InputError
 

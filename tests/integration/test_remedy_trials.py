@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from integration.files.reading import load_scenario
+from integration.number_text import milliseconds
 from integration.present.tuning import remedy_text
 from integration.tuning.measures import measure
 from integration.tuning.point_rows import PointRow
 from integration.tuning.recommend import Recommendation, recommend
 from integration.tuning.remedies import Remedy
 from integration.tuning.reruns import changes_of, with_trials
-from integration.wording import milliseconds
 from netstack import Scenario, emulate, with_options
 from tests.integration.test_tuning_recommend import Constraints, replace, sweep
 

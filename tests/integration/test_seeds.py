@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from integration.runs import ctrl_c_held
+from integration.seed_runs import ctrl_c_held
 
 
 def interrupted_while_held(done: list[str], thread: threading.Thread, heard: socket.socket | None) -> None:

@@ -53,7 +53,7 @@ def run_script(script: str, *arguments: object) -> subprocess.CompletedProcess[b
         (signal.SIGINT, "cyclopts"),
         (signal.SIGINT, "numpy._core._multiarray_umath"),
         (signal.SIGINT, "numpy.random._generator"),
-        (signal.SIGTERM, "integration.runs"),
+        (signal.SIGTERM, "integration.seed_runs"),
     ],
 )
 def test_a_signal_while_the_command_is_imported_is_one_line(number: signal.Signals, module: str) -> None:

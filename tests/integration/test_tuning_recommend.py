@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integration.files.reading import load_scenario
+from integration.number_text import size
 from integration.tuning.choice import END_TO_END, RECORD_DELAY, knee
 from integration.tuning.constraints import (
     CHECKPOINTS,
@@ -34,7 +35,6 @@ from integration.tuning.recommend import Recommendation, recommend, recommendati
 from integration.tuning.settling import SETTLED_CHECKPOINTS
 from integration.tuning.summaries import TargetSummary
 from integration.tuning.verdicts import with_range
-from integration.wording import size
 from netstack import InputError, Scenario, emulate, format_duration, to_json, with_options
 
 REFERENCE = Path(__file__).parents[1] / "data" / "flink-reference"

@@ -20,8 +20,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from integration.spark.causes import WORKER_DIED
-from integration.spark.jobs import BarrierStage, require_slots
+from integration.spark.failure_causes import WORKER_DIED
+from integration.spark.job_on_spark import BarrierStage, require_slots
 from integration.spark.workers import send_packages
 from integration.storage.directory import DirectoryStorage
 from netstack import Assignment, JobFailedError, KillTaskManager, Report, run_distributed, task_managers

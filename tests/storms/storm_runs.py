@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from integration.errors import WorkerError
-from integration.runs import ctrl_c_held, worker_pool
-from integration.spark.causes import one_line
+from integration.seed_runs import ctrl_c_held, worker_pool
 from integration.spark.driver import run_cancellable
+from integration.spark.failure_causes import one_line
 
 from .one_storm import run_storm
 from .storm_outcome import Outcome

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.spark.causes import WORKER_DIED
+from integration.spark.failure_causes import WORKER_DIED
 from netstack import AtTime, Fault, KillSubtask, KillTaskManager, SubtaskName, Transaction
 from tests.storms.case import StormCase, StormVertex, Work
 from tests.storms.commit_folder import CommitFolder

@@ -44,9 +44,9 @@ from netstack import (
 
 from ...errors import ShuffleError, ShuffleWarning, UnsupportedColumnError
 from ...extras import require
-from ...wording import counted
-from ..causes import one_line, spark_errors
+from ...number_text import counted
 from ..driver import allows_barriers, count_slots, is_local, no_executor
+from ..failure_causes import one_line, spark_errors
 from ..rows import arrow_schema, plain_schema
 from ..workers import worker_function
 from .blocks import BLOCK_COLUMNS, read_blocks

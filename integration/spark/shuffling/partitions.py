@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..files import read_files
+from ..data_files import read_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -41,7 +41,7 @@ from pyarrow import types
 from netstack import SourceError, assign_to_operators, default_max_parallelism
 
 from ...errors import ShuffleError, TargetError, UnsupportedColumnError
-from ..causes import spark_errors
+from ..failure_causes import spark_errors
 from ..rows import column_index, key_hashes, key_index, plain_schema
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from flowcontrol import Secret
 from netstack import ConnectionLostError, PeerFailedError, Transport, TransportConfig, TransportError
 
 from ...errors import ShuffleTaskError
-from ..causes import BEGUN_AGAIN
+from ..failure_causes import BEGUN_AGAIN
 from ..rendezvous import Meeting, Rendezvous
 from ..workers import MapFunction, Noting, worker_function
 from .blocks import PartitionBlocks

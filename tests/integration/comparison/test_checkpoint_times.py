@@ -33,7 +33,7 @@ from integration.comparison.checkpoint_times import (
     window_times,
 )
 from integration.comparison.window_figures import figures_of
-from integration.diagnosis.checkpoints import phases
+from integration.diagnosis.checkpoint_rules import phases
 from integration.diagnosis.observation import observations
 from integration.present.run import print_result
 from integration.tuning.measures import measure

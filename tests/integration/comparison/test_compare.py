@@ -21,8 +21,8 @@ from integration.comparison.with_flink import (
     measure,
     tolerance,
 )
+from integration.number_text import figure
 from integration.present.comparison import comparison_markdown, print_comparisons, verdict
-from integration.wording import figure
 from netstack import (
     CheckpointResult,
     Edge,

@@ -22,7 +22,7 @@ import pytest
 from integration.comparison.checkpoint_times import CheckpointTimes, mean_times
 from integration.comparison.with_flink import checkpoints_in, compare, runs_of, windows
 from integration.files.reading import load_scenario
-from integration.runs import run_seeds
+from integration.seed_runs import run_seeds
 from integration.tuning.measures import Measures, measure
 from netstack import CheckpointResult, Result, VertexCheckpoint, emulate
 

@@ -5,6 +5,7 @@ import pytest
 
 from integration.comparison.window_figures import WindowFigures, figures_of
 from integration.known_values import quotient
+from integration.number_text import milliseconds, per_second, ratio, size
 from integration.present.run import (
     MODE_COLUMNS,
     SUBTASK_COLUMNS,
@@ -15,7 +16,6 @@ from integration.present.run import (
     summary_table,
 )
 from integration.present.sentences import compare, describe
-from integration.wording import milliseconds, per_second, ratio, size
 from tests.integration.sample_results import (
     sample_result,
     sample_results,

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from integration import load_scenario
-from integration.diagnosis.debloating import IDLE
-from integration.diagnosis.diagnosis import rules_of
+from integration.diagnosis.debloating_rules import IDLE
 from integration.diagnosis.observation import observation_of
+from integration.diagnosis.rule_table import rules_of
 from integration.tuning.pitfalls import (
     ObservedPoint,
     Pitfall,

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from integration.diagnosis import back_pressure, checkpoints, debloating
-from integration.diagnosis.back_pressure import (
+from integration.diagnosis import back_pressure_rules, checkpoint_rules, debloating_rules
+from integration.diagnosis.back_pressure_rules import (
     alternating,
     at_its_limit,
     input_full,
@@ -27,7 +27,7 @@ from integration.diagnosis.back_pressure import (
     some_readers_full,
     unequal_writers,
 )
-from integration.diagnosis.checkpoints import (
+from integration.diagnosis.checkpoint_rules import (
     back_to_back,
     data_in_flight,
     failed,
@@ -37,7 +37,7 @@ from integration.diagnosis.checkpoints import (
     stores_data_in_flight,
     uneven,
 )
-from integration.diagnosis.debloating import (
+from integration.diagnosis.debloating_rules import (
     at_the_maximum,
     at_the_minimum,
     large_records,
@@ -45,8 +45,8 @@ from integration.diagnosis.debloating import (
     off_target,
     smaller_than_a_record,
 )
-from integration.diagnosis.diagnosis import RULES, UNDECIDED, Find, diagnose
 from integration.diagnosis.observation import Exchange, Finding, Observation
+from integration.diagnosis.rule_table import RULES, UNDECIDED, Find, diagnose
 from netstack import (
     CheckpointResult,
     LinkConditions,
@@ -540,7 +540,7 @@ def test_every_rule_has_its_row() -> None:
     listed = [rule.find for rule in RULES]
     written = {
         function
-        for module in (back_pressure, checkpoints, debloating)
+        for module in (back_pressure_rules, checkpoint_rules, debloating_rules)
         for function in vars(module).values()
         if getattr(function, "__annotations__", {}) == {"view": "Observation", "return": "Iterator[Finding]"}
     }

@@ -12,7 +12,7 @@ import trio
 
 from integration.errors import JobWentError, NotRunningError
 from integration.flink import FlinkRestError, Imported, LiveCluster, Recording, import_scenario
-from integration.flink.watch import JobWatch
+from integration.flink.job_watch import JobWatch
 from integration.lab.lab import Lab
 from integration.lab.messages import Change, Pause, Step
 from integration.lab.observed_flink import ObservedFlink, job_figures, predicted_of

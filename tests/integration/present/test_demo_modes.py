@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from integration.demo import ALIGNED, AT_LEAST_ONCE, DEBLOATED, MODES, TIMED_OUT, UNALIGNED
+from integration.demo_job import ALIGNED, AT_LEAST_ONCE, DEBLOATED, MODES, TIMED_OUT, UNALIGNED
 from integration.present.console import to_stdout
 from integration.present.demo import compare_modes, print_demo, print_modes
 from integration.present.run import AFTER_BARRIERS, MODE_COLUMNS, job_facts, modes_table

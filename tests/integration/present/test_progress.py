@@ -14,10 +14,10 @@ from integration.cli.app import main
 from integration.present import progress as module
 from integration.present.console import Terminal
 from integration.present.progress import LINE_EVERY_S, activity, progress
-from integration.present.shuffle import job_progress, shuffle_progress, tasks_text
+from integration.present.spark_work import job_progress, shuffle_progress, tasks_text
+from integration.spark.data_files import count_rows, write_files
 from integration.spark.driver import run_cancellable
-from integration.spark.files import count_rows, write_files
-from integration.spark.jobs import run_on_spark
+from integration.spark.job_on_spark import run_on_spark
 from integration.spark.shuffling.api import shuffle
 from integration.spark.workers import task_notes
 from netstack import Edge, GeneratorSpec, Scenario, Vertex

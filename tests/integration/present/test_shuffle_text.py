@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from integration.present.documents import Shuffled
-from integration.present.shuffle import print_shuffle
+from integration.present.spark_work import print_shuffle
 
 
 def table(rows: int, stalls: int, size: int, blocked_s: float) -> list[str]:

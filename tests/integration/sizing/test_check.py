@@ -5,9 +5,9 @@ import pytest
 
 from integration.cli.app import main
 from integration.present.sizing import SizeReport
-from integration.sizing.check import RUNS, check_job, check_memory
+from integration.sizing.emulated_check import RUNS, check_job, check_memory
+from integration.sizing.job_from_numbers import Numbers, scenario_of_numbers
 from integration.sizing.job_size import size_job
-from integration.sizing.numbers import Numbers, scenario_of_numbers
 
 DEBLOATING = (
     "taskmanager.network.memory.buffer-debloat.enabled=true",

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from integration import load_scenario
 from integration.cli.app import main
 from integration.present.sizing import SizeReport
+from integration.sizing.job_from_numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
 from integration.sizing.job_size import ConsumerSize, flows, held_back, size_job
-from integration.sizing.numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
 from netstack import (
     SHIPS,
     Edge,

@@ -13,9 +13,16 @@ from msgspec import UNSET
 from integration import load_scenario
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
-from integration.spark import jobs
-from integration.spark.causes import first_cause
-from integration.spark.jobs import FedSource, fed_source, in_pieces, keep_pieces, require_slots, run_on_spark
+from integration.spark import job_on_spark
+from integration.spark.failure_causes import first_cause
+from integration.spark.job_on_spark import (
+    FedSource,
+    fed_source,
+    in_pieces,
+    keep_pieces,
+    require_slots,
+    run_on_spark,
+)
 from integration.spark.rows import RowCodec
 from integration.storage import DirectoryStorage
 from netstack import (
@@ -283,8 +290,8 @@ def test_what_spark_cannot_run_is_refused_before_it_starts(
     master: str,
     message: str,
 ) -> None:
-    monkeypatch.setattr(jobs, "spark_session", None)
-    monkeypatch.setattr(jobs, "starts_spark", lambda: True)  # for a test before this one
+    monkeypatch.setattr(job_on_spark, "spark_session", None)
+    monkeypatch.setattr(job_on_spark, "starts_spark", lambda: True)  # for a test before this one
     (tmp_path / "rows.csv").write_text("id\n1\n")
     scenario = tmp_path / "chain.toml"
     scenario.write_text(CHAIN.replace("SOURCE", source).replace("FOLDER", str(tmp_path)))

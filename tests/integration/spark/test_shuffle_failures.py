@@ -15,7 +15,7 @@ import pytest
 
 from integration.errors import ShuffleTaskError
 from integration.spark import failure_cause, shuffle, shuffle_statistics
-from integration.spark.causes import BEGUN_AGAIN, one_line
+from integration.spark.failure_causes import BEGUN_AGAIN, one_line
 from netstack import ConnectionLimits, TransportConfig
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from integration.spark import shuffle, shuffle_statistics
-from integration.spark.causes import own_files_problem
+from integration.spark.failure_causes import own_files_problem
 from netstack import TransportConfig
 from tests.integration.clusters import ROOT, drive, environment
 
@@ -211,7 +211,7 @@ DRIVER = """
 import pathlib
 import sys
 from integration.spark import shuffle, spark_session
-from integration.spark.causes import own_files_problem
+from integration.spark.failure_causes import own_files_problem
 from tests.integration.spark.test_shuffle_hard_ends import COUNT, LIMIT, rows_of, waiting_once
 
 folder = pathlib.Path(sys.argv[1])

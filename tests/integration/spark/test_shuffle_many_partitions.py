@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from integration.spark import ShuffleWarning, shuffle, shuffle_statistics
-from integration.spark.causes import one_line
+from integration.spark.failure_causes import one_line
 from integration.spark.shuffling.placement import HashPlacement
 
 if TYPE_CHECKING:

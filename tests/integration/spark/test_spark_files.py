@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from integration.spark.files import require_columns
-from integration.spark.jobs import FedSource
+from integration.spark.data_files import require_columns
+from integration.spark.job_on_spark import FedSource
 from integration.spark.sources import SparkSource
 from netstack import SourceError
 

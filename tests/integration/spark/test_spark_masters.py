@@ -10,7 +10,7 @@ import pytest
 from integration.errors import ShuffleError
 from integration.spark import failure_cause
 from integration.spark.driver import count_slots
-from integration.spark.jobs import require_slots as require_slots_of_a_job
+from integration.spark.job_on_spark import require_slots as require_slots_of_a_job
 from integration.spark.shuffling.api import require_slots
 from netstack import SourceError
 
@@ -104,7 +104,7 @@ class UnreadableError(Exception):
 def test_an_error_whose_text_is_gone_with_java_has_a_cause(
     monkeypatch: pytest.MonkeyPatch, exit_status: int, cause: str
 ) -> None:
-    monkeypatch.setattr("integration.spark.causes.java_exit_status", lambda wait_s: exit_status)
+    monkeypatch.setattr("integration.spark.failure_causes.java_exit_status", lambda wait_s: exit_status)
     assert failure_cause(UnreadableError(), Cluster(4)).startswith(cause)  # type: ignore[arg-type]
 
 

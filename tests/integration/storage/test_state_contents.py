@@ -15,7 +15,7 @@ import pytest
 from integration.cli.app import main
 from integration.cli.exit_status import FAILED, MISTAKE
 from integration.storage import DirectoryStorage, find_checkpoint, table_stores
-from integration.storage.contents import as_json, contents_of, entries_of
+from integration.storage.state_contents import as_json, contents_of, entries_of
 from netstack import (
     CollectionSource,
     Edge,

@@ -33,7 +33,7 @@ from ..errors import UsageError
 from ..files.reading import load_scenario, one_line
 from ..present.console import say, to_stderr
 from ..present.progress import activity
-from ..runs import open_sources, reads_paths
+from ..seed_runs import open_sources, reads_paths
 from .arguments import Flag
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
                 raise UsageError([f"netstack run: {option} is for --from-savepoint; give that too"])
         return None
     # Here, since few runs need what it takes a while to import.
-    from ..storage.inventory import find_checkpoint
+    from ..storage.checkpoint_list import find_checkpoint
 
     try:
         initial = find_checkpoint(path)

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from ..wording import counted
+from ..number_text import counted
 
 if TYPE_CHECKING:
-    from ..diagnosis.diagnosis import Diagnosis
     from ..diagnosis.observation import Finding
+    from ..diagnosis.rule_table import Diagnosis
     from ..lint.check import LintReport
 
 _INDENT = 2

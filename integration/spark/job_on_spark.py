@@ -62,9 +62,9 @@ from ..extras import require
 from ..storage.directory import DirectoryStorage, storage_at
 from ..storage.rocksdb import table_stores
 from ..storage.savepoint_requests import RequestFolder
-from .causes import first_cause, is_from_spark, one_line, was_raised_in_task
+from .data_files import has_scheme, read_files, require_columns, require_path
 from .driver import allows_barriers, count_slots, is_local, local_slots, no_executor, run_cancellable
-from .files import has_scheme, read_files, require_columns, require_path
+from .failure_causes import first_cause, is_from_spark, one_line, was_raised_in_task
 from .rendezvous import Rendezvous
 from .rows import RowCodec, arrow_schema, key_hash
 from .session import spark_session, starts_spark

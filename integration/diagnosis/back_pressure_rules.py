@@ -29,7 +29,7 @@ from itertools import pairwise
 from netstack import Series, ShipStrategy, VertexSteady
 
 from ..known_values import Values, complete, highest, known, mean
-from ..wording import bytes_per_second, digits, milliseconds, percent, size
+from ..number_text import bytes_per_second, digits, milliseconds, percent, size
 from .observation import (
     BACK_PRESSURED,
     BUSY,

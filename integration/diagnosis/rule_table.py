@@ -15,7 +15,7 @@ from netstack import VertexSteady
 
 from ..comparison.checkpoint_times import NOT_TOLD, PHASES
 from ..known_values import complete
-from . import back_pressure, checkpoints, debloating
+from . import back_pressure_rules, checkpoint_rules, debloating_rules
 from .observation import Finding, Observation
 
 Find = Callable[[Observation], Iterator[Finding]]
@@ -30,36 +30,36 @@ class Rule(NamedTuple):
 
 
 RULES = (
-    Rule(back_pressure.operator_bound),
-    Rule(back_pressure.at_its_limit),
-    Rule(back_pressure.not_bound),
-    Rule(back_pressure.alternating),
-    Rule(back_pressure.skewed_records),
-    Rule(back_pressure.skewed_cost),
-    Rule(back_pressure.unequal_writers),
-    Rule(back_pressure.network_bound),
-    Rule(back_pressure.some_readers_full),
-    Rule(back_pressure.input_full),
-    Rule(back_pressure.output_full_input_free),
-    Rule(checkpoints.stands_still),
-    Rule(checkpoints.uneven),
-    Rule(checkpoints.slow_phase),
-    Rule(checkpoints.late_source),
-    Rule(checkpoints.back_to_back),
-    Rule(checkpoints.failed),
-    Rule(checkpoints.stores_data_in_flight),
-    Rule(debloating.at_the_minimum),
-    Rule(debloating.off_target),
-    Rule(debloating.smaller_than_a_record),
-    Rule(debloating.at_the_maximum),
-    Rule(debloating.slow_input, "tune"),
-    Rule(debloating.large_records, "tune"),
-    Rule(debloating.minimum_size, "tune"),
-    Rule(debloating.high_parallelism, "tune"),
-    Rule(debloating.window_bursts, "tune"),
-    Rule(debloating.moving_load, "tune"),
-    Rule(debloating.skewed_consumers, "tune"),
-    Rule(debloating.back_to_back, "tune"),
+    Rule(back_pressure_rules.operator_bound),
+    Rule(back_pressure_rules.at_its_limit),
+    Rule(back_pressure_rules.not_bound),
+    Rule(back_pressure_rules.alternating),
+    Rule(back_pressure_rules.skewed_records),
+    Rule(back_pressure_rules.skewed_cost),
+    Rule(back_pressure_rules.unequal_writers),
+    Rule(back_pressure_rules.network_bound),
+    Rule(back_pressure_rules.some_readers_full),
+    Rule(back_pressure_rules.input_full),
+    Rule(back_pressure_rules.output_full_input_free),
+    Rule(checkpoint_rules.stands_still),
+    Rule(checkpoint_rules.uneven),
+    Rule(checkpoint_rules.slow_phase),
+    Rule(checkpoint_rules.late_source),
+    Rule(checkpoint_rules.back_to_back),
+    Rule(checkpoint_rules.failed),
+    Rule(checkpoint_rules.stores_data_in_flight),
+    Rule(debloating_rules.at_the_minimum),
+    Rule(debloating_rules.off_target),
+    Rule(debloating_rules.smaller_than_a_record),
+    Rule(debloating_rules.at_the_maximum),
+    Rule(debloating_rules.slow_input, "tune"),
+    Rule(debloating_rules.large_records, "tune"),
+    Rule(debloating_rules.minimum_size, "tune"),
+    Rule(debloating_rules.high_parallelism, "tune"),
+    Rule(debloating_rules.window_bursts, "tune"),
+    Rule(debloating_rules.moving_load, "tune"),
+    Rule(debloating_rules.skewed_consumers, "tune"),
+    Rule(debloating_rules.back_to_back, "tune"),
 )
 """All rules. Findings of one severity are in the order of their rules; `tune` applies its own to each point
 with debloating."""
@@ -178,7 +178,7 @@ def _gaps(view: Observation) -> Iterator[str]:
         gaps = [_where(vertex, each) for vertex, each in values if complete(each) is None]
         if gaps:
             yield f"{figure.name} of {', '.join(gaps)}, and so {figure.question}"
-    times = checkpoints.phases(view)
+    times = checkpoint_rules.phases(view)
     if times is not None and NOT_TOLD in times.phases:
         names = [name for name in PHASES if name not in times.phases]
         yield f"{', '.join(names)} of checkpoints, and so which phase takes longest"
@@ -186,4 +186,4 @@ def _gaps(view: Observation) -> Iterator[str]:
 
 def _where(vertex: VertexSteady, values: Sequence[float | None]) -> str:
     missing = [subtask for subtask, value in enumerate(values) if value is None]
-    return vertex.name if len(missing) == len(values) else back_pressure.subtasks_text(vertex, missing)
+    return vertex.name if len(missing) == len(values) else back_pressure_rules.subtasks_text(vertex, missing)

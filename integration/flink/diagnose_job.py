@@ -18,8 +18,8 @@ import msgspec
 
 from netstack import LinkConditions, VertexSteady
 
-from ..diagnosis.diagnosis import Diagnosis, diagnose
 from ..diagnosis.observation import observation_of
+from ..diagnosis.rule_table import Diagnosis, diagnose
 from ..errors import Note
 from ..known_values import complete
 from .client import Answers, RestClient, number

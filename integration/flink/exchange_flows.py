@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from ..known_values import complete, highest, middle, quotient
 from .job import FlinkEdge, FlinkJob, FlinkVertex
-from .loads import LEAST_RECORDS
 from .sampling import ACCOUNT, Sample, Samples, SubtaskSamples, longer_per_s, passed_s
+from .subtask_loads import LEAST_RECORDS
 
 ALIKE = 0.02
 """A ratio this close to 1 counts as 1: counters of two ends are never of the same moment."""

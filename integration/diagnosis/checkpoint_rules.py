@@ -26,8 +26,8 @@ from ..comparison.checkpoint_times import (
     mean_times,
 )
 from ..known_values import complete
-from ..wording import bytes_per_second, counted, milliseconds, percent, size
-from .back_pressure import full_readers, subtasks_text
+from ..number_text import bytes_per_second, counted, milliseconds, percent, size
+from .back_pressure_rules import full_readers, subtasks_text
 from .observation import (
     BACK_PRESSURED,
     HIGHLY_BACK_PRESSURED,

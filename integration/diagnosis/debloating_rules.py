@@ -12,9 +12,9 @@ from typing import NamedTuple
 from netstack import VertexSteady
 
 from ..known_values import complete, highest, known, lowest, total
-from ..wording import counted, digits, milliseconds, percent, size
-from .back_pressure import full_readers
-from .checkpoints import phases, without_pause
+from ..number_text import counted, digits, milliseconds, percent, size
+from .back_pressure_rules import full_readers
+from .checkpoint_rules import phases, without_pause
 from .observation import (
     BUSY,
     MISSED,

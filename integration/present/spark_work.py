@@ -16,11 +16,11 @@ from rich.text import Text
 
 from netstack import Scenario, task_managers
 
+from ..number_text import counted, digits, milliseconds, size
 from ..spark.driver import held_interrupts, local_slots
 from ..spark.workers import TaskNotes
-from ..wording import counted, digits, milliseconds, size
 from .progress import Report, activity, progress
-from .tables import AFTER, TIGHT, figures, fits
+from .table_style import AFTER, TIGHT, figures, fits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
