@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from integration import demo as flights
+from integration.cli.demo import demo as flights
 from netstack import SourceError
 
 
