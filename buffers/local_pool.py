@@ -42,13 +42,13 @@ class BufferListener(Protocol):
 class LocalBufferPool:
     """Hands out segments up to a size that the network pool may change at any time.
 
-    `on_available` is called each time `available` turns from False to True, as the last thing that an
-    operation does (but not for a pool that begins so). `network_pool` creates pools; one made directly
+    `on_available` is called each time `available` turns from False to True, as the last step of an
+    operation, but not for a pool that starts available. `network_pool` creates pools; one made directly
     has no guaranteed share.
 
-    Invariants: `available` = something is free and no subpartition holds its quota; nothing is free
-    while ``requested > size``; no listener is in the line while something is free; if nothing is free and
-    ``requested < size``, the network pool is empty and will call.
+    Invariants: the pool is `available` exactly while a segment is free and no subpartition holds its
+    quota. No segment is free while ``requested > size``, and no listener waits while one is free. A pool
+    that has none free and may request more has asked the network pool to call it.
     """
 
     __slots__ = (

@@ -56,7 +56,7 @@ class NetworkBufferPool:
 
     @property
     def owed(self) -> int:
-        """Reserved segments that are still in use elsewhere."""
+        """Reserved segments that cannot be taken yet, as their former users have not returned them."""
         return max(0, -self.free)
 
     @property

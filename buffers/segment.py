@@ -28,7 +28,7 @@ class MemorySlab:
     """`segments` times `segment_size` bytes of memory, all 0 and not committed until written.
 
     Raises:
-        ValueError: if a number is negative or the segments are empty.
+        ValueError: `segments` is negative, or `segment_size` is less than 1.
     """
 
     __slots__ = ("array", "memory", "segment_size", "segments")

@@ -1,1 +1,1 @@
-"""Figures of runs and checkpoints, and comparisons by them: with a real Flink, and of two results."""
+"""Comparison of a run with a real Flink and of two results, and the figures that are compared."""

@@ -174,7 +174,7 @@ ANONYMOUS = Access()
 
 @cache
 def _tls_context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext:
-    """Cached: reading the authorities of the system takes longer than a request."""
+    """Return the TLS context for these PEM files; cached, since reading all authorities takes long."""
     context = ssl.create_default_context() if ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if ca is not None:
         text = read_user_text(ca, LARGEST_CONFIGURATION, "certificates are PEM files")
@@ -362,7 +362,7 @@ def _about_server_certificate(error: ssl.SSLCertVerificationError) -> Note:
 
 
 def _about_tls(reason: str) -> Note | None:
-    """Translate OpenSSL's reason; None where it does not help."""
+    """Return advice for one of OpenSSL's error reasons; None if there is none for it."""
     if reason.endswith(("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE")):
         return Note(
             "the server asks for a client certificate.", *_CLIENT_CERTIFICATE, advice=_WITH_CERTIFICATE

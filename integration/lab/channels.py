@@ -30,7 +30,7 @@ BARRIER_PLACES = ("sender", "wire", "receiver")
 
 
 class Pair(NamedTuple):
-    """A channel by its producer and its consumer; of a sum over producers, that is None."""
+    """A channel: its producer and consumer. `producer` is None where channels of a consumer are summed."""
 
     producer: int | None
     consumer: int

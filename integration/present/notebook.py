@@ -1,4 +1,6 @@
-"""Notebook views of results, comparisons, imported jobs and recommendations, by the entry points of netstack.
+"""Views of results, comparisons, imported jobs and recommendations for notebooks.
+
+netstack finds them by the entry points ``netstack.views``.
 
 A `View` makes Arrow and pandas tables, charts, and the HTML that a notebook shows: sentences, the first chart
 and a table of texts, the same rows as on a terminal. HTML takes the colours of the notebook around it

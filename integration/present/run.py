@@ -359,7 +359,7 @@ def print_incidents(result: Result, console: Console) -> None:
 
 
 def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: float) -> Text:
-    """The window, up to the end of the job, and its checkpoints with the phases of their time."""
+    """Return a line: the window, cut off at the end of the job, and its mean checkpoint time by phase."""
     if steady.from_s >= end_s:
         missed = (f"{steady.from_s:g}-{steady.to_s:g} s", "bold")
         return Text.assemble(missed, f": the job ended before, after {end_s:.4g} s")

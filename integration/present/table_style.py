@@ -44,7 +44,7 @@ def number(head: str) -> Column:
 
 
 def grid(columns: Sequence[Column], rows: Iterable[Sequence[RenderableType]]) -> Table:
-    """Return rows in columns without heads."""
+    """Return a table without a header row."""
     table = Table.grid(*columns, padding=(0, 2, 0, 0))
     for row in rows:
         table.add_row(*row)

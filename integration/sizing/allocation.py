@@ -26,7 +26,7 @@ _TINY = 1e-6
 
 
 class Curve(NamedTuple):
-    """Convex cost of a size, which falls from corner to corner."""
+    """Cost as a function of size: convex, falling, and straight between its corners."""
 
     corners: tuple[tuple[int, float], ...]
     """Sizes and their costs."""

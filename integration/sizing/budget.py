@@ -331,7 +331,7 @@ class Emulations:
 
 
 def figures_of(results: Sequence[Result]) -> Figures | None:
-    """Return the figures of runs of one setting; None: one completed no checkpoint, or measured nothing."""
+    """Return mean figures over the runs of a setting; None if a run has no checkpoint or no rate."""
     each = []
     for result in results:
         steady = result.steady[-1]

@@ -477,9 +477,9 @@ def fed_source(frame: DataFrame, vertex: int, spec: PathSpec) -> FedSource:
 
 
 def in_pieces(frame: DataFrame, source: FedSource, task: int, first: int) -> DataFrame:
-    """Return the rows of a source as pieces for `task`.
+    """Return the rows of `frame` as pieces for the task that hosts `source`.
 
-    `first` is the number of the first partition of `frame` in the stage that reads it.
+    `first`: number of its first partition in the stage, so that subtask = partition - first.
     """
     cutter = _cutter(source.vertex, source.partitions, frame.columns, task, first)
     return by_place(frame).mapInArrow(cutter, PIECES)

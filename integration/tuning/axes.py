@@ -65,7 +65,7 @@ class Axis:
     values: tuple[AxisValue, ...]
 
     def problems(self, scenario: Scenario) -> list[str]:
-        """Return what is wrong with each value for a scenario that makes sense, one line each."""
+        """Return a line for each problem that a value of this axis causes in a valid scenario."""
         return [
             f"{self.name} {value.text}: {problem}"
             for value in self.values

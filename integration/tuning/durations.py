@@ -21,7 +21,7 @@ Buffers, and not seconds, so that advice does not depend on what else a machine 
 
 
 def is_expensive(row: PointRow) -> bool:
-    """Tell whether further runs of a setting are to be thought about, by the row of its first."""
+    """Whether more runs of a setting are costly, by the buffers of its first run; False without a result."""
     if row.result is None or row.emulated_seconds is None:
         return False
     windows = from_json(row.result).steady[-1:]  # a job that failed early has none

@@ -1,4 +1,4 @@
-"""What comes of the points of a sweep: one row each, as a value, in Arrow, for Spark, and kept in a folder.
+"""Results of the points of a sweep, one row each: object, Arrow table, Spark row, and file in a folder.
 
 The measures of a row are columns of their own in a table, so that a user can compute with them.
 

@@ -1,7 +1,7 @@
-"""What would help instead of debloating, each with its reason in the figures of the sweep.
+"""Remedies other than debloating, each with its reason in the figures of the sweep.
 
-A remedy is measured where the sweep has run it, else reckoned from what was measured; `reruns` emulates those
-that can be. Most change buffers: how long they may take, how many there are, how small they may be.
+A figure is measured if the sweep has such a run, else estimated; `reruns` then emulates those it can. Most
+remedies change buffers: their timeout, number or least size.
 """
 
 from __future__ import annotations

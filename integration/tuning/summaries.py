@@ -156,7 +156,7 @@ def target_s(target: str) -> float:
 def summarise(
     setting: Setting, now: Mapping[int, Measures], shortfalls: Sequence[Shortfall]
 ) -> TargetSummary:
-    """Return what a target comes to; `now` are the runs of the present setting, by seed."""
+    """Return means over the runs of a target, and shares of the present setting's runs (`now`, by seed)."""
     runs = list(setting.main.values())
     figures = {
         name: estimate([*(getattr(run, name) for run in runs), *_lost(setting.failed)]) for name in _MAIN

@@ -51,7 +51,7 @@ def binding_text(binding: Sequence[str], settings: Sequence[TargetSummary], near
 
 
 def with_range(figure: Estimate | None, text: Callable[[float | None], str] = milliseconds) -> str:
-    """Return a mean with its interval, and in how many runs it was had where that is not all of them."""
+    """Return a mean and its interval as text, with "in 3 of 5 runs" if some runs lack the figure."""
     if figure is None:
         return text(None)
     missing = "" if figure.runs == figure.of else f" in {figure.runs} of {figure.of} runs"

@@ -218,7 +218,7 @@ class InitialCheckpoint(NamedTuple):
         return self.in_place and self.claim_mode is not ClaimMode.NO_CLAIM
 
     def claim(self) -> None:
-        """Make it this run's, where it is to be claimed.
+        """Note in the storage that this run owns the checkpoint; without effect unless the mode is CLAIM.
 
         Raises:
             StorageError: another run has claimed it, or that cannot be noted.

@@ -62,7 +62,7 @@ class _AgendaEnd:
 
     @property
     def ready(self) -> bool:
-        """Whether it is of use to write a message before an earlier one has left."""
+        """Whether another message may be written before the earlier ones have left."""
         return self._link_end.ready
 
     @property

@@ -1,7 +1,7 @@
-"""Whether the core runs compiled, and whether what was compiled is what the sources say.
+"""Whether the core runs compiled, and which compiled modules are older than their sources.
 
-``make fast`` compiles modules in place, beside their sources, and Python takes a compiled module before its
-source. So a source that was changed since would not be what runs.
+``make fast`` compiles modules in place, beside their sources. Python takes a compiled module first, so a
+source that was changed since does not run until it is compiled again.
 """
 
 from __future__ import annotations

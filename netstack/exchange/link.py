@@ -34,7 +34,7 @@ class LinkEnd(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether it is of use to write a message before an earlier one has left."""
+        """Whether another message may be written before the earlier ones have left."""
         ...
 
     @property

@@ -297,7 +297,7 @@ class RemoteInputChannel(InputChannel):
         return self.receiver.credit.take()
 
     def credit_gained(self) -> None:
-        """Announce what there is to announce."""
+        """Let the connection announce the credit that this channel has gained."""
         self._connection.credit_available(self)
 
     @property

@@ -294,7 +294,7 @@ class Attempt:
 
     @property
     def work(self) -> Work:
-        """Totals of all links so far; records count once their service is over."""
+        """Totals of all links so far; a record counts as soon as its service is over."""
         consumers, producers = self.builder.connections.consumers, self.builder.connections.producers
         return Work(
             buffers=sum(consumer.buffers for consumer in consumers),

@@ -128,7 +128,8 @@ _MODE = one_of(SERVICE_MODES)
 class Keys:
     """Keys of generated records: 0 to `number` - 1, key k as often as ``1 / (k + 1) ** zipf``.
 
-    `most_frequent` are shares of all records that the first keys have instead; the others have the rest.
+    `most_frequent`: shares of all records for keys 0, 1, ... in place of that rule; the remaining keys divide
+    the rest by it.
     """
 
     number: int = field(metadata=needed(INTEGER, "1000", 1, "Number of keys."))

@@ -279,7 +279,7 @@ def sources_of(scenario: Scenario, vertex: Vertex) -> list[Vertex]:
 
 
 class Contents(NamedTuple):
-    """The vertices, by name, and edges, by number, whose records need their bytes, there or further on."""
+    """Vertices (by name) and edges (by number) whose records need real bytes, there or downstream."""
 
     vertices: frozenset[str]
     edges: frozenset[int]

@@ -174,7 +174,7 @@ class TaskCheckpoints:
             channel.persist = persist
 
     def let_overtake(self) -> None:
-        """Barriers may overtake data from now on; one that is being aligned is aligned to its end."""
+        """Let barriers overtake data from now on; a checkpoint whose alignment has begun stays aligned."""
         aligner = self.handler
         if isinstance(aligner, BarrierAligner):
             count_ends = self._environment.config.checkpoints_after_tasks_finish

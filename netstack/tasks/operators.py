@@ -315,7 +315,10 @@ def key_sum(
     parse: Callable[[bytes], Pair],
     render: Callable[[bytes, int], bytes] = lambda key, value: b"%b %d" % (key, value),
 ) -> OperatorFactory:
-    """A vertex that sums by key: ``parse(record)`` gives key and number, ``render`` the last records."""
+    """Return a vertex that sums by key: ``parse(record)`` gives key and number.
+
+    When the input ends, ``render(key, sum)`` gives the record of each key.
+    """
     return lambda subtask: KeySum(parse, render)
 
 

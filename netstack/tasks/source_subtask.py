@@ -1,7 +1,7 @@
 """Subtasks that read a source and write records, as fast as possible or at a pace.
 
-A `Pace` says how many records are due by a time, and when the next ones will be, where that is not in even
-steps; seconds count from when the source began.
+A `Pace` is for records that do not come in even steps: it says how many are due by a time, and when the next
+ones will be. Times are seconds since the source began.
 """
 
 from __future__ import annotations

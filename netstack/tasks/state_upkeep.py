@@ -68,7 +68,7 @@ class StateTimes:
 
 
 def state_times(state: SubtaskState, costs: CostModel) -> StateTimes | None:
-    """Return what tells the time that a subtask owes for its state; None if it owes none."""
+    """Return the meter of the time that a subtask spends on its state; None where state costs no time."""
     if state.changelog is None and not isinstance(state.keyed, TableStateBackend):
         return None
     return StateTimes(state, costs)

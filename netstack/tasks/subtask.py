@@ -269,7 +269,7 @@ class Subtask:
 
     @property
     def _awaits_completion(self) -> bool:
-        """Whether a completed checkpoint changes anything here."""
+        """Whether this subtask waits for a checkpoint: its final one, or the savepoint that it stops with."""
         return self.checkpoints.final is not None or self.checkpoints.stops_with is not None
 
     def _checkpoint_completed(self, checkpoint_id: int) -> None:

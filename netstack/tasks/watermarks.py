@@ -27,9 +27,10 @@ PassOn = Callable[[int], Coroutine[Any, None, None]]
 
 
 class SourceWatermarks:
-    """The watermarks of one subtask of a source, every `interval_s`, so far behind its latest record.
+    """Makes the watermarks of one source subtask, one every `interval_s`.
 
-    Invariant: what `due` gives rises.
+    Each lies `out_of_orderness_s` and 1 ms behind the latest record. Invariant: each value of `due` exceeds
+    the one before.
     """
 
     def __init__(self, clock: EventClock, interval_s: float, out_of_orderness_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Sealed questions and answers between processes that are not connected yet, one exchange a connection.
+"""Sealed questions and answers between processes that are not connected yet, one for each connection.
 
 ::
 
@@ -6,7 +6,8 @@
                     read, unseal                         <--  seal the answer, close
 
 The seal of an answer covers the question, so that no other message can stand in for it, nor an echo. A
-question that comes again, from who lost the answer or has overheard it, is answered and not counted again.
+repeated question, whether its sender lost the answer or a stranger replays it, is answered again and counts
+only the first time.
 Strangers are treated as at any listener: they stay for a while, or until there is no room, and each leaves
 one line in the log.
 """

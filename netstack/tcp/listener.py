@@ -87,7 +87,7 @@ class Listener:
             self._proven.add(stream)
 
     def left(self, stream: trio.SocketStream) -> None:
-        """Take back the place of one that is gone."""
+        """Free the place of a connection that has ended."""
         self._strangers.pop(stream, None)
         self._proven.discard(stream)
 

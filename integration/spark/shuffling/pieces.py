@@ -157,7 +157,7 @@ class Cutter:
         np.empty(_RETAINED_BYTES, dtype=np.uint8)
 
     def add(self, batch: pa.RecordBatch) -> Iterator[Pieces]:
-        """Take a batch, and yield the pieces of the rows gathered before if both together are too large.
+        """Gather a batch; if it does not fit with what is gathered, first yield the pieces of earlier rows.
 
         The iterator has to be exhausted before the next call.
 
