@@ -7,8 +7,8 @@ job does as much as now. The smallest size is measured first, and others only if
 
 `allocation.split` minimises the sum of the curves within the budget, and the plan is emulated in that
 memory. If the job does less in it than now, because sizes depend on each other, all places get at least
-their next larger size and the budget is split again, up to three times. If its delays are longer than the
-curves say, sizes are measured once more around the plan, and the better plan is taken.
+their next larger size and the budget is split again, up to three times. If a measured setting is better than
+these plans, it is taken instead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import NamedTuple
@@ -53,8 +52,6 @@ _STEPS = 6
 """Most sizes of a place that are emulated."""
 _TRIES = 3
 """Most plans that are emulated."""
-_AS_EXPECTED = 0.05
-"""Part by which a plan's delays may exceed those of the curves before sizes are measured around the plan."""
 _SAME_DELAY, _SAME_DELAY_MS = 0.01, 1.0
 """Part of the sum of delays, and milliseconds, below which a difference counts as chance."""
 _LEAST_WINDOW_S, _MOST_WINDOW_S, _CHECKPOINTS = 22.0, 60.0, 3
@@ -318,7 +315,9 @@ class Emulations:
         period_s = max(scenario.config.checkpoint_interval_s or 0.0, 1.2 * drain_s)
         sources = [each.source for each in scenario.vertices if isinstance(each.source, GeneratorSpec)]
         window = max(min(scenario.duration_s - scenario.warmup_s, _MOST_WINDOW_S), _LEAST_WINDOW_S)
-        window = max([window, _CHECKPOINTS * period_s, *(2 * each.wave_s for each in sources if each.wave_s)])
+        window = max(window, _CHECKPOINTS * period_s)
+        for wave_s in (each.wave_s for each in sources if each.wave_s):
+            window = math.ceil(window / wave_s) * wave_s
         settling = 1.0 + 1.2 * drain_s + _SETTLING_S * scenario.config.debloat_enabled
         warmup = round(max(scenario.warmup_s, settling), 2)
         return replace(scenario, warmup_s=warmup, duration_s=round(warmup + window, 2))
@@ -408,13 +407,6 @@ def plan_budget(
     (as_it_is,) = runs.results([runs.scenario])
     now = figures_of(as_it_is)
     plan = _best_plan(runs, places_of(scenario, read_per_s(scenario, as_it_is[0])), now, budget_bytes)
-    if -plan.merit[1] > (1 + _AS_EXPECTED) * plan.expected_ms:
-        around = []
-        for place, curve, size in zip(plan.places, plan.curves, plan.sizes, strict=True):
-            steps = sorted({size, *(step for step in place.steps if step >= curve.least)})
-            around.append(replace(place, steps=steps, base=size, points={}, at_least=0))
-        with suppress(UsageError):  # sizes that depend on each other may need more than the budget
-            plan = max(plan, _best_plan(runs, around, now, budget_bytes), key=lambda each: each.merit)
     places, curves, sizes = plan.places, plan.curves, plan.sizes
     planned = with_sizes(runs.scenario, places, sizes)
     own = [planned.edges[place.edge].buffers for place in places]
@@ -506,15 +498,13 @@ class _Split(NamedTuple):
     expected_ms: float
     """Sum of delays by the curves."""
     asked_per_s: float
-    """Records/s that it should not fall below."""
     figures: Figures | None
 
-    @property
-    def merit(self) -> tuple[float, float]:
-        """Records/s as far as they are asked, then shorter delays; greater is better."""
+    def merit(self, asked_per_s: float) -> tuple[float, float]:
+        """Return the records/s as far as they are asked, and the negative delays; greater is better."""
         if self.figures is None:
             return 0.0, -math.inf
-        return min(self.figures.records_per_s, self.asked_per_s), -self.figures.delay_ms
+        return min(self.figures.records_per_s, asked_per_s), -self.figures.delay_ms
 
 
 def _best_plan(runs: Emulations, places: Sequence[Place], now: Figures | None, budget_bytes: int) -> _Split:
@@ -522,32 +512,50 @@ def _best_plan(runs: Emulations, places: Sequence[Place], now: Figures | None, b
     base, asked_per_s = _measure(runs, places, now)
     pools, segment = [place.pools for place in places], runs.scenario.config.segment_bytes
     plans = list[_Split]()
+    fits = lambda least: max(least.values()) * segment <= budget_bytes  # noqa: E731
     while len(plans) < _TRIES:
         curves = [place.curve(base, asked_per_s) for place in places]
         used = buffers_of([curve.least for curve in curves], pools)
-        largest = max(used, key=lambda name: used[name])
-        if used[largest] * segment > budget_bytes:
-            if plans:
-                break
+        if not fits(used):
             smaller = [place.next_below(curve.least) for place, curve in zip(places, curves, strict=True)]
             if any(smaller):
                 _emulate(runs, places, smaller)
                 continue
+            largest = max(used, key=lambda name: used[name])
             needs = [curve.least * place.pools[largest] for curve, place in zip(curves, places, strict=True)]
             most = max(range(len(places)), key=lambda number: needs[number])
-            least, part = format_size(used[largest] * segment), format_size(needs[most] * segment)
+            whole, part = format_size(used[largest] * segment), format_size(needs[most] * segment)
             text = f"budget: {format_size(budget_bytes)} is too little: task manager {largest} needs "
-            text += f"at least {least}, of which {part} are for {_name(runs.scenario, places[most])}"
+            text += f"at least {whole}, of which {part} are for {_name(runs.scenario, places[most])}"
             raise UsageError([text])
         sizes, worth = split(curves, pools, budget_bytes // segment)
         trial = runs.trial(PLAN, with_sizes(runs.scenario, places, sizes), budget_bytes)
         expected_ms = base.delay_ms + sum(map(Curve.at, curves, sizes))
         plans.append(_Split(places, curves, sizes, worth, expected_ms, asked_per_s, trial.figures))
-        if plans[-1].merit[0] >= asked_per_s:
+        if plans[-1].merit(asked_per_s)[0] >= asked_per_s:
             break
-        for place, size in zip(places, sizes, strict=True):
-            place.at_least = min((step for step in place.steps if step > size), default=size)
-    return max(plans, key=lambda plan: plan.merit)
+        least = list(sizes)
+        for number, (place, size) in enumerate(zip(places, sizes, strict=True)):
+            least[number] = min((step for step in place.steps if step > size), default=size)
+            if not fits(buffers_of(least, pools)):
+                least[number] = size
+            place.at_least = least[number]
+        if least == sizes:
+            break
+    best = max(plans, key=lambda plan: plan.merit(asked_per_s))
+    sizes_of = [place.base for place in places]
+    measured = [
+        best._replace(sizes=[*sizes_of[:number], size, *sizes_of[number + 1 :]], figures=figures)
+        for number, place in enumerate(places)
+        for size, figures in place.points.items()
+    ]
+    fitting = [plan for plan in measured if fits(buffers_of(plan.sizes, pools))]
+    other = max(fitting, key=lambda plan: plan.merit(asked_per_s), default=best)
+    if other.merit(asked_per_s) > best.merit(asked_per_s):
+        trial = runs.trial(PLAN, with_sizes(runs.scenario, places, other.sizes), budget_bytes)
+        expected_ms = base.delay_ms + sum(map(Curve.at, best.curves, other.sizes))
+        other = other._replace(figures=trial.figures, expected_ms=expected_ms)
+    return max(best, other, key=lambda plan: plan.merit(asked_per_s))
 
 
 def _measure(runs: Emulations, places: Sequence[Place], now: Figures | None) -> tuple[Figures, float]:
