@@ -512,7 +512,10 @@ def _best_plan(runs: Emulations, places: Sequence[Place], now: Figures | None, b
     base, asked_per_s = _measure(runs, places, now)
     pools, segment = [place.pools for place in places], runs.scenario.config.segment_bytes
     plans = list[_Split]()
-    fits = lambda least: max(least.values()) * segment <= budget_bytes  # noqa: E731
+
+    def fits(used: dict[str, int]) -> bool:
+        return max(used.values()) * segment <= budget_bytes
+
     while len(plans) < _TRIES:
         curves = [place.curve(base, asked_per_s) for place in places]
         used = buffers_of([curve.least for curve in curves], pools)
