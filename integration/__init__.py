@@ -43,8 +43,8 @@ _MODULES = {
     "key_hash": ".spark.rows",
     "load_result": ".files.reading",
     "load_scenario": ".files.reading",
-    "open_sources": ".runs",
-    "run_seeds": ".runs",
+    "open_sources": ".seed_runs",
+    "run_seeds": ".seed_runs",
     "write_whole": ".files.writing",
 }
 

@@ -23,7 +23,7 @@ _MODULES = {
     "DirectoryStorage": ".directory",
     "RocksStores": ".rocksdb",
     "TransactionDirectory": ".transactions",
-    "find_checkpoint": ".inventory",
+    "find_checkpoint": ".checkpoint_list",
     "table_stores": ".rocksdb",
 }
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from integration import demo_job as flights
 from integration.cli import exit_status
 from integration.cli.app import main
-from integration.cli.demo import demo as flights
 from integration.comparison.window_figures import figures_of
 from integration.demo_job import (
     ALIGNED,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.cli.demo import demo as flights
+from integration import demo_job as flights
 from netstack import SourceError
 
 
