@@ -197,7 +197,7 @@ class Place:
         good[least] = float(interp(least, list(good), list(good.values())))
         delays = {size: delay - base.delay_ms for size, delay in good.items() if size >= least}
         best = min(delays.values())
-        same = best + max(_SAME_DELAY_MS, _SAME_DELAY * base.delay_ms)
+        same = best + _chance_ms(base)
         return Curve.below({size: best if delay <= same else delay for size, delay in delays.items()})
 
     def next_sizes(self, base: Figures, asked_per_s: float) -> list[int]:
@@ -213,6 +213,10 @@ class Place:
         below = max((size for size in self.points if size < least), default=least)
         middle = (below + least) // 2
         return [middle] if below < middle else []
+
+
+def _chance_ms(base: Figures) -> float:
+    return max(_SAME_DELAY_MS, _SAME_DELAY * base.delay_ms)
 
 
 def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
@@ -419,7 +423,7 @@ def plan_budget(
             parts=place.parts,
             needed=place.needed,
             least=curve.least,
-            enough=curve.enough,
+            enough=max(curve.enough, size),
             planned=size,
             exclusive=buffers.exclusive if place.kind == "gate" else None,
             floating=buffers.floating if place.kind == "gate" else None,
@@ -434,7 +438,7 @@ def plan_budget(
     ]
     pools = [place.pools for place in places]
     least = buffers_of([curve.least for curve in curves], pools)
-    used, enough = buffers_of(sizes, pools), buffers_of([curve.enough for curve in curves], pools)
+    used, enough = buffers_of(sizes, pools), buffers_of([place.enough for place in planned_places], pools)
     left = [curve.at(size) - curve.at(curve.enough) for curve, size in zip(curves, sizes, strict=True)]
     memory = [
         PlannedMemory(
@@ -550,14 +554,16 @@ def _best_plan(runs: Emulations, places: Sequence[Place], now: Figures | None, b
     measured = [
         best._replace(sizes=[*sizes_of[:number], size, *sizes_of[number + 1 :]], figures=figures)
         for number, place in enumerate(places)
-        for size, figures in place.points.items()
+        for size, figures in place.counting(asked_per_s).items()
     ]
     fitting = [plan for plan in measured if fits(buffers_of(plan.sizes, pools))]
     other = max(fitting, key=lambda plan: plan.merit(asked_per_s), default=best)
-    if other.merit(asked_per_s) > best.merit(asked_per_s):
-        trial = runs.trial(PLAN, with_sizes(runs.scenario, places, other.sizes), budget_bytes)
-        expected_ms = base.delay_ms + sum(map(Curve.at, best.curves, other.sizes))
-        other = other._replace(figures=trial.figures, expected_ms=expected_ms)
+    throughput, delay = other.merit(asked_per_s)
+    if (throughput, delay - _chance_ms(base)) <= best.merit(asked_per_s):
+        return best
+    trial = runs.trial(PLAN, with_sizes(runs.scenario, places, other.sizes), budget_bytes)
+    expected_ms = base.delay_ms + sum(map(Curve.at, best.curves, other.sizes))
+    other = other._replace(figures=trial.figures, expected_ms=expected_ms)
     return max(best, other, key=lambda plan: plan.merit(asked_per_s))
 
 
