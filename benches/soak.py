@@ -88,7 +88,7 @@ class Numbers:
         self._given = position
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Release no resources; there are none."""
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
         """The key of each record."""

@@ -178,7 +178,7 @@ app.command(
 app.command(
     "integration.cli.lab:lab",
     name="lab",
-    help="Open a page on which a job runs: watch its channels, change it, and see what comes of it.",
+    help="Open a page on which a job runs: watch its channels, change it, and see the effect.",
 )
 app.command(
     "integration.cli.demo:demo",

@@ -275,7 +275,7 @@ def _settled_ms(result: Result, flow: _Flow, vertex: str, step_at_s: float) -> f
 
 
 def _buffer_time_s(result: Result, vertex: str) -> float:
-    """What a subtask takes for one buffer, median over subtasks."""
+    """Return the time that a subtask takes for one buffer, median over subtasks."""
     steady = next(each for each in result.steady[-1].vertices if each.name == vertex)
     rates = [rate for rate in steady.buffers_in_per_s if rate]
     return 1.0 / float(np.median(rates)) if rates else 0.0

@@ -33,11 +33,11 @@ class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
     settings: list[str]
     """All settings of the sweep that show it, as their rows are labelled."""
     point: str
-    """The one that the evidence is of."""
+    """The setting that the evidence is from."""
     seed: int
     remedy: str
     shown_by: str
-    """Where a scenario lies that shows it."""
+    """Path of a scenario that shows it."""
 
 
 class ObservedPoint(NamedTuple):

@@ -13,7 +13,7 @@ from .settling import SETTLED_CHECKPOINTS
 from .summaries import OFF, TargetSummary
 
 MOST_RUNS_NAMED = 100
-"""More runs than this are not proposed to decide a question: for all that can be told, it has no answer."""
+"""Most runs that are proposed to decide a question; one that needs more is called undecided."""
 
 
 def words(

@@ -93,7 +93,7 @@ class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
     running_at: float | None = None
     """When all of them had read it; checkpoints went on then, or when those of other failures had, too."""
     tasks: list[str] | UnsetType = UNSET
-    """Which failed and restarted, while the others went on; absent where it was all of the job.
+    """The tasks that failed and restarted, while the others went on; absent if the whole job restarted.
 
     A vertex by its name, or some of its subtasks as in `map[0, 2]`.
     """

@@ -33,7 +33,7 @@ TABLE = pa.table({"number": range(ROWS), "name": [f"name {number % 61}" for numb
 
 
 class Call(NamedTuple):
-    """What a call of the command came to."""
+    """Exit status and output of a call of the command."""
 
     status: int
     out: str

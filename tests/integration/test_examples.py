@@ -14,8 +14,8 @@ from benches.conftest import transport_named
 from benches.exchange import Plan, within_process
 from benches.transport import Shape
 from integration import load_scenario
-from integration.sizing.budget import figures_of, plan_budget
-from netstack import EdgeBuffers, emulate
+from integration.sizing.budget import plan_budget
+from netstack import emulate
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -69,17 +69,14 @@ def test_slow_calls_which_no_memory_helps() -> None:
 
 @pytest.mark.long
 def test_far_links_which_the_options_give_too_little_here_and_too_much_there() -> None:
-    scenario = load_scenario(EXAMPLES / "memory/far_links.toml")
-    buffers = (
-        EdgeBuffers(exclusive=4, floating=1, partition=3, max_per_channel=2),
-        EdgeBuffers(exclusive=4, floating=1, partition=5, max_per_channel=4),
-    )
-    edges = (replace(edge, buffers=own) for edge, own in zip(scenario.edges, buffers, strict=True))
-    planned = figures_of([emulate(replace(scenario, edges=tuple(edges)))])
-    now = figures_of([emulate(scenario)])
+    plan = plan_budget(load_scenario(EXAMPLES / "memory/far_links.toml"), 512 << 20, check=True)
+    planned, one, now, _ = (trial.figures for trial in plan.trials)
     assert planned is not None
+    assert one is not None
     assert now is not None
     assert planned.records_per_s == pytest.approx(now.records_per_s, rel=0.01)
+    assert planned.delay_ms < 0.95 * one.delay_ms  # two exchanges, which want different numbers of buffers
+    assert one.delay_ms < 0.65 * now.delay_ms
     assert planned.checkpoint_ms < 0.6 * now.checkpoint_ms
 
 

@@ -694,7 +694,7 @@ def test_binding_and_nearest_go_by_all_settings() -> None:
 
 @pytest.fixture(scope="module")
 def runs(job: Scenario) -> dict[str, Measures]:
-    """What remedies come to that are reckoned only: each is run here."""
+    """Return the figures of runs with the remedies that are only estimated."""
     on = {"debloat_enabled": True, "debloat_target_s": 1.0}
     options: dict[str, dict[str, object]] = {
         "off": {},

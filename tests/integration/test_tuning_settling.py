@@ -67,7 +67,7 @@ class Recorded:
         return self.ending(self.recorder)
 
     def ends(self, most: int = 2000, **what: object) -> float | None:
-        """When such seconds bring it to its end, which is within the next one; None: so many do not."""
+        """Return the end of the run after seconds of this kind; None if `most` of them do not end it."""
         for _ in range(most):
             end = self.second(**what)  # type: ignore[arg-type]
             if end <= self.now + 1.0:

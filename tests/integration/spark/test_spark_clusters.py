@@ -96,10 +96,10 @@ edges = [{ from = "source", to = "slow" }]
 
 JOB = """
 name = "job"
-duration = "1 s"
+duration = "2 s"
 vertices = [
   { name = "source", source = { record_bytes = 1000 }, task_manager = "a" },
-  { name = "slow", service = "2 ms", task_manager = "b" },
+  { name = "slow", service = "200 us", task_manager = "b" },
 ]
 edges = [{ from = "source", to = "slow" }]
 
@@ -201,7 +201,7 @@ def test_tune_sends_several_rounds_of_runs_to_a_cluster(folder, cluster):
 def test_a_job_runs_on_a_cluster(folder, cluster):
     (folder / "job.toml").write_text(JOB)
     result, said = command(folder, "run", "job.toml", "--on-spark", "--master", cluster)
-    assert said[:1] == ["job: 2 tasks on Spark, 1 s"]
+    assert said[:1] == ["job: 2 tasks on Spark, 2 s"]
     assert result["failure"] is None
     assert result["work"]["records"] > 0
     assert list((folder / "checkpoints").glob("chk-*/_metadata"))

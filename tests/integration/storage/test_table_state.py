@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from integration.emulating import emulate
+from integration.errors import MissingExtraError
 from integration.storage import table_stores
 from netstack import (
     Agenda,
@@ -193,7 +194,7 @@ def change_operator(scenario: Scenario, operator: type[Replace]) -> None:
 
 def test_without_the_package_a_run_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rocksdict", None)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(MissingExtraError) as caught:
         emulate(state_job(every_2s(0.2, 1)))
     message = "flink.state.backend.type: rocksdb needs RocksDB: pip install 'netstack[rocksdb]'"
     assert str(caught.value) == message
@@ -206,5 +207,5 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_a_library_user_has_to_bring_stores() -> None:
-    with pytest.raises(InputError, match=r"opens table stores, such as integration\.state\.table_stores"):
+    with pytest.raises(InputError, match=r"opens table stores, such as integration\.storage\.table_stores"):
         plain_emulate(state_job(every_2s(0.2, 1)))
