@@ -5,7 +5,6 @@ for the producing side, `channel_buffers` and `channel_queue` for the receiving 
 and `record_decoder` for their contents.
 """
 
-from .blank_bytes import BlankBytes, Content, Pieces
 from .buffer import (
     BufferBuilder,
     BufferConsumer,
@@ -13,10 +12,8 @@ from .buffer import (
     Deal,
     EventBuffer,
     EventConsumer,
-    Payload,
     ReceivedBuffer,
     Recycler,
-    content_of,
     room_in_turns,
 )
 from .buffer_counts import GateBuffersSpec, gate_buffers, gate_segments, partition_buffers, partition_segments
@@ -25,6 +22,7 @@ from .channel_queue import ChannelQueue, Queued, RecoveredBuffer, recovered_buff
 from .errors import CorruptRecord, InsufficientBuffers, PoolDestroyed
 from .local_pool import BufferListener, LocalBufferPool
 from .network_pool import NetworkBufferPool
+from .payload import BlankBytes, Content, Payload, Pieces, content_of
 from .pool_statistics import LocalPoolStatistics, NetworkPoolStatistics, UsageNotice
 from .record_decoder import DEFAULT_MAX_RECORD_BYTES, RecordDecoder
 from .records import (

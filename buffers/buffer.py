@@ -27,24 +27,13 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from flowcontrol import EVENT_TYPES, DataType
+from flowcontrol import EVENT_TYPES, DataType, DescribedBytes
 
-from .blank_bytes import BlankBytes, Content
+from .payload import BlankBytes, Content, Payload, content_of
 from .records import RecordBlock
 from .segment import MemorySegment
 
 _DATA: Final = DataType.DATA_BUFFER  # looked up once: each buffer has this as an attribute of its own
-
-_NONE_NOTED: Final[list[int]] = []
-"""Stands for the indices of every buffer that has had none so far; nothing may be added to it."""
-
-Payload = memoryview | BlankBytes
-"""Contents of a buffer: bytes, or the numbers that describe blank ones."""
-
-
-def content_of(payload: Payload) -> Content:
-    """Return a copy of a payload, which outlives its buffer."""
-    return payload if isinstance(payload, BlankBytes) else bytes(payload)
 
 
 class Recycler(Protocol):
@@ -88,7 +77,7 @@ class BufferBuilder:
         self.position = 0
         self.finished = False
         self.block: RecordBlock | None = None
-        self.indices = _NONE_NOTED
+        self.indices: list[int] = []
         self.blank_stride = 0
         self.deal: Deal | None = None
         self.share = 0
@@ -335,23 +324,26 @@ class EventConsumer:
 
 
 class ReceivedBuffer:
-    """A buffer of `size` bytes that arrive, or have arrived, in a segment of the receiver.
-
-    `blank` says which they are where they are not written to it.
-    """
+    """A buffer of `size` bytes that arrive, or have arrived, in a segment of the receiver."""
 
     __slots__ = ("_blank", "_recycler", "segment", "size")
 
     data_type = _DATA
     is_event = False
 
-    def __init__(
-        self, segment: MemorySegment, recycler: Recycler, size: int, blank: BlankBytes | None = None
-    ) -> None:
+    def __init__(self, segment: MemorySegment, recycler: Recycler, size: int) -> None:
         self.segment = segment
         self._recycler = recycler
-        self._blank = blank
+        self._blank: BlankBytes | None = None
         self.size = size
+
+    def fill(self, payload: bytes | memoryview | DescribedBytes) -> None:
+        """Take over all `size` bytes; blank ones are not written to the segment."""
+        if isinstance(payload, BlankBytes):
+            self._blank = payload
+        else:
+            assert isinstance(payload, bytes | memoryview)
+            self.segment.memory[: self.size] = payload
 
     @property
     def payload(self) -> Payload:

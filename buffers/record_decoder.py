@@ -14,8 +14,8 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from .blank_bytes import BlankBytes, Content
 from .errors import CorruptRecord
+from .payload import BlankBytes, Content
 from .records import HEADER_BYTES, WATERMARK_BYTES, WATERMARK_LENGTH, Offsets, RecordBlock
 from .segment import Bytes
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .blank_bytes import BlankBytes, Content
+from .payload import BlankBytes, Content, Payload
 from .segment import Bytes
 
 HEADER_BYTES = 4
@@ -236,6 +236,10 @@ class RecordBlock:
         start, end = self._range(index)
         return self.memory[start:end]
 
+    def unread(self, index: int) -> Payload:
+        """Record `index` with its header, for readers that do not look at its bytes: blank with a stride."""
+        return BlankBytes(0, self.stride, self.stride) if self.stride else self.encoded(index)
+
     def payload(self, index: int) -> memoryview:
         """Record `index` without its header."""
         start, end = self._range(index)
@@ -291,6 +295,24 @@ class RecordBlock:
         offsets = _offsets_of(sizes, header=0)
         shift = np.repeat(self.starts[chosen] - offsets[:-1], sizes)
         return RecordBlock._over(self.data[np.arange(len(shift)) + shift], count, 0, offsets)
+
+    def resized(self, payload_bytes: int, filler: int) -> RecordBlock:
+        """Copies of the records with payloads of that many bytes: cut off, or filled up."""
+        count = self._count
+        if not count:
+            return self
+        if self._memory is None:
+            return RecordBlock.blank(count, payload_bytes + HEADER_BYTES)
+        if self.stride and count > 1:
+            rows = self.data.reshape(count, self.stride)[:, HEADER_BYTES:]
+            kept = min(rows.shape[1], payload_bytes)
+            sized = np.full((count, payload_bytes), filler, dtype=np.uint8)
+            sized[:, :kept] = rows[:, :kept]
+            return RecordBlock.from_matrix(sized)
+        filling = bytes([filler])
+        return RecordBlock.from_payloads(
+            [bytes(payload[:payload_bytes]).ljust(payload_bytes, filling) for payload in self.payloads()]
+        )
 
 
 def _offsets_of(lengths: Offsets, header: int = HEADER_BYTES) -> Offsets:

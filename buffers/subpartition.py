@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 from flowcontrol import BLOCKING_TYPES, PRIORITY_TYPES
 
-from .blank_bytes import Content
 from .buffer import BufferConsumer, BufferSlice, EventBuffer, EventConsumer
+from .payload import Content
 
 UNLIMITED_SIZE = 2**31 - 1
 """The wanted buffer size before the first announcement, in bytes."""

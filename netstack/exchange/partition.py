@@ -21,7 +21,6 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from buffers import (
-    BlankBytes,
     BufferBuilder,
     Content,
     Deal,
@@ -293,8 +292,7 @@ class ResultPartition:
         return index
 
     def _encoded(self, block: RecordBlock, index: int) -> Payload:
-        stride = block.stride
-        return BlankBytes(0, stride, stride) if self._blank and stride else block.encoded(index)
+        return block.unread(index) if self._blank else block.encoded(index)
 
     def write_record(self, channel: int, *parts: memoryview) -> bool:
         """Write one encoded record to a subpartition, or to `ALL`; returns whether the next may be begun.
@@ -338,7 +336,7 @@ class ResultPartition:
             if begun or place:
                 builder = self._open.get(channel)
                 copied = builder.append(part) if builder is not None else 0
-                written = self._continue(channel, builder, _behind(part, copied))
+                written = self._continue(channel, builder, part[copied:])
             else:
                 written = self._write_record(channel, part, sum(map(len, parts)))
             if not written:
@@ -359,7 +357,7 @@ class ResultPartition:
             self._open.publish(channel, builder, size)
         self._extend(builder, len(record))
         copied = builder.append(record)
-        return self._continue(channel, builder, _behind(record, copied))
+        return self._continue(channel, builder, record[copied:])
 
     def _extend(self, builder: BufferBuilder, size: int) -> None:
         """Let a buffer grow, where the pool is exhausted, until `size` bytes and one more fit (FLINK-33077).
@@ -382,7 +380,7 @@ class ResultPartition:
             builder = self._open.new(channel, segment)
             copied = builder.append(rest)
             self._open.publish(channel, builder, copied)
-            rest = _behind(rest, copied)
+            rest = rest[copied:]
         if builder is not None and builder.position >= builder.capacity:
             self._open.close(channel, builder)
         return True
@@ -469,11 +467,6 @@ class ResultPartition:
         for subpartition in self.subpartitions:
             subpartition.release()
         self.pool.lazy_destroy()
-
-
-def _behind(data: Payload, count: int) -> Payload:
-    """Return `data` without its first `count` bytes."""
-    return data.behind(count) if isinstance(data, BlankBytes) else data[count:]
 
 
 def _event_buffer(event: Event) -> EventBuffer:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from buffers import (
-    BlankBytes,
     ChannelBuffers,
     ChannelQueue,
     Content,
@@ -152,11 +151,8 @@ class RemoteInputChannel(InputChannel):
             self.buffers.report_backlog(message.backlog)
             return True
         payload = message.payload
-        if isinstance(payload, BlankBytes):
-            self._landing = self._accept(message.sequence_number, message.backlog, len(payload), payload)
-        else:
-            assert isinstance(payload, bytes | memoryview)
-            self.land(message.sequence_number, message.backlog, len(payload))[:] = payload
+        self._landing = buffer = self._accept(message.sequence_number, message.backlog, len(payload))
+        buffer.fill(payload)
         self.landed(message.backlog)
         return False
 
@@ -171,9 +167,7 @@ class RemoteInputChannel(InputChannel):
         self._landing = buffer = self._accept(sequence_number, backlog, size)
         return buffer.segment.memory[:size]
 
-    def _accept(
-        self, sequence_number: int, backlog: int, size: int, blank: BlankBytes | None = None
-    ) -> ReceivedBuffer:
+    def _accept(self, sequence_number: int, backlog: int, size: int) -> ReceivedBuffer:
         """Take a segment for an arriving buffer, if the sender may send one."""
         if size > self.gate.segment_bytes:
             raise RemoteProtocolError(
@@ -184,7 +178,7 @@ class RemoteInputChannel(InputChannel):
         if taken is None:
             raise RuntimeError(f"channel {self.channel_id} has no buffer for data that its credit allowed")
         segment, recycler = taken
-        return ReceivedBuffer(segment, recycler, size, blank)
+        return ReceivedBuffer(segment, recycler, size)
 
     def abandon_landing(self) -> ReceivedBuffer | None:
         """Hand over the buffer that `land` made room for, if it is not complete; `landed` must not follow."""

@@ -26,7 +26,7 @@ behind that source, as in Flink. The event time of a record is the time at which
 
 Functions of users read the content of records, and so does a hash exchange, on the side that writes to it;
 vertices without a function forward what they read. The records of all other edges need no bytes
-(`buffers/blank_bytes.py`)::
+(`buffers/payload.py`)::
 
     generator --rebalance--> map --hash--> window --forward--> sink
               ^ bytes, for the hash behind        ^ none     ^ bytes if the sink is the user's

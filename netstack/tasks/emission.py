@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from buffers import HEADER_BYTES, RecordBlock, RecordDecoder
+from buffers import RecordBlock, RecordDecoder
 from flowcontrol import NO_WATERMARK
 
 from ..state.snapshots import OWED
@@ -33,8 +33,6 @@ from .operators import NOTHING, Operator, OperatorContext
 
 FILLER = 0x2E
 """Every byte of an emitted record beyond what was read."""
-
-_FILLING = bytes([FILLER])
 
 _ROUNDING = 1e-9
 """Tolerance for a record that is owed: sums of selectivities are not exact."""
@@ -106,9 +104,9 @@ class Emission(Operator):
         elif len(block) == 1:
             emitted = self._of_one(block)
         else:
-            emitted = repeated(block, self._counts(len(block)))
+            emitted = block.take(np.repeat(np.arange(len(block)), self._counts(len(block))))
         if self._record_bytes is not None:
-            emitted = resized(emitted, self._record_bytes)
+            emitted = emitted.resized(self._record_bytes, FILLER)
         if self._held_back is None:
             return emitted
         self._held_back.add(emitted)
@@ -122,13 +120,9 @@ class Emission(Operator):
             owed = self._owed + self._selectivity
             count = floor(owed + _ROUNDING)
             self._owed = max(0.0, owed - count)
-        if not count:
-            return NOTHING
         if count == 1 and self._held_back is None:
             return block  # of what is held back a copy, as this keeps all of the buffer that it came in
-        if block.is_blank:
-            return RecordBlock.blank(count, block.stride)
-        return RecordBlock.from_payloads([bytes(block.payload(0))] * count)
+        return block.take([0] * count)
 
     def _counts(self, records: int) -> NDArray[np.int64]:
         """Return the number of output records for each of the next ones."""
@@ -149,40 +143,6 @@ class Emission(Operator):
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Note what is owed."""
         self._context.operator.put(self._state_name, [self._owed] if self._owed else [])
-
-
-def repeated(block: RecordBlock, counts: NDArray[np.int64]) -> RecordBlock:
-    """Return each record of a block as often as `counts` says."""
-    if not counts.any():
-        return NOTHING
-    if block.is_blank:
-        return RecordBlock.blank(int(counts.sum()), block.stride)
-    if block.stride:
-        rows = block.data.reshape(len(block), block.stride)[:, HEADER_BYTES:]
-        return RecordBlock.from_matrix(np.repeat(rows, counts, axis=0))
-    payloads = list(block.payloads())
-    return RecordBlock.from_payloads([payloads[place] for place in np.repeat(np.arange(len(block)), counts)])
-
-
-def resized(block: RecordBlock, record_bytes: int) -> RecordBlock:
-    """Return the records with payloads of that many bytes: cut off, or filled up."""
-    if not len(block):
-        return block
-    if block.is_blank:
-        return RecordBlock.blank(len(block), record_bytes + HEADER_BYTES)
-    if len(block) == 1:  # without the cost of arrays
-        return RecordBlock.from_payloads([_of_size(block.payload(0), record_bytes)])
-    if block.stride:
-        rows = block.data.reshape(len(block), block.stride)[:, HEADER_BYTES:]
-        kept = min(rows.shape[1], record_bytes)
-        sized = np.full((len(block), record_bytes), FILLER, dtype=np.uint8)
-        sized[:, :kept] = rows[:, :kept]
-        return RecordBlock.from_matrix(sized)
-    return RecordBlock.from_payloads([_of_size(payload, record_bytes) for payload in block.payloads()])
-
-
-def _of_size(payload: memoryview, record_bytes: int) -> bytes:
-    return bytes(payload[:record_bytes]).ljust(record_bytes, _FILLING)
 
 
 class EventTimeWindows(HeldBack):

@@ -149,3 +149,12 @@ def test_a_matrix_has_two_dimensions(shape: tuple[int, ...]) -> None:
 def test_a_matrix_holds_bytes() -> None:
     with pytest.raises(ValueError, match="int64"):
         RecordBlock.from_matrix(np.zeros((1, 1), dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    "payloads", [[b"abcd", b"efgh", b"ijkl"], [b"a", b"bcd", b"efghijkl"], [b"abcd"], []], ids=str
+)
+@pytest.mark.parametrize("size", [2, 6])
+def test_resized_records_are_cut_or_filled(payloads: list[bytes], size: int) -> None:
+    resized = RecordBlock.from_payloads(payloads).resized(size, filler=ord("."))
+    assert list(resized.payloads()) == [payload[:size].ljust(size, b".") for payload in payloads]

@@ -1,7 +1,7 @@
-"""Bytes that no operator reads, as numbers in place of memory.
+"""Contents of buffers: bytes, or three numbers in place of bytes that no operator reads.
 
-An emulation moves buffers whose payloads, mostly, no operator reads: what counts is how many bytes a buffer
-has, and where its records begin. Where all records are of one length, three numbers say all of it::
+An emulation moves buffers whose contents, mostly, no operator reads: what counts is how many bytes a buffer
+has, and where its records begin. If all records are of one length, three numbers say all of it::
 
     records      |0009.........|0009.........|0009.........|      stride 13: 4 bytes of length, 9 of payload
     a buffer              |....|0009.........|0009...|             BlankBytes(phase=8, size=25, stride=13)
@@ -37,10 +37,10 @@ class BlankBytes:
     def __repr__(self) -> str:
         return f"BlankBytes(phase={self.phase}, size={self.size}, stride={self.stride})"
 
-    def behind(self, count: int) -> BlankBytes:
-        """Return the bytes without the first `count`, of which there are at most `size`."""
-        stride = self.stride
-        return BlankBytes((self.phase + count) % stride, self.size - count, stride)
+    def __getitem__(self, part: slice) -> BlankBytes:
+        """The bytes of a slice of step 1."""
+        start, stop, _ = part.indices(self.size)
+        return BlankBytes((self.phase + start) % self.stride, max(0, stop - start), self.stride)
 
     def __bytes__(self) -> bytes:
         """The bytes themselves."""
@@ -53,8 +53,16 @@ class BlankBytes:
         return self.stride == other.stride and (self.phase + self.size) % self.stride == other.phase
 
 
+Payload = memoryview | BlankBytes
+"""Content of a buffer: a view of its memory, or blank bytes. Both can be cut and turned into bytes."""
+
 Content = bytes | BlankBytes
-"""Bytes, or the numbers that describe blank ones."""
+"""A copy of a payload, which outlives its buffer."""
+
+
+def content_of(payload: Payload) -> Content:
+    """Return a copy of a payload, which outlives its buffer."""
+    return payload if isinstance(payload, BlankBytes) else bytes(payload)
 
 
 class Pieces:

@@ -29,15 +29,18 @@ def test_they_are_what_records_of_zeros_are(stride: int, size: int, data: st.Dat
     blank = BlankBytes(phase, size, stride)
     assert bytes(blank) == everything[phase : phase + size]
     count = data.draw(st.integers(0, size))
-    assert bytes(blank.behind(count)) == everything[phase + count : phase + size]
-    assert len(blank.behind(count)) == size - count
+    end = data.draw(st.integers(0, size + 1))
+    assert bytes(blank[count:]) == everything[phase + count : phase + size]
+    assert bytes(blank[count:end]) == everything[phase : phase + size][count:end]
+    assert len(blank[count:]) == size - count
 
 
 def test_a_block_is_blank_until_somebody_asks() -> None:
     block = RecordBlock.blank(5, 13)
-    parts = [block[1:3], block.take([4, 0]), RecordBlock.concat([block[:2], block[3:]]), block[2:2]]
-    assert [part.is_blank for part in parts] == [True, True, True, False]
-    assert [(len(part), part.nbytes) for part in parts] == [(2, 26), (2, 26), (4, 52), (0, 0)]
+    resized = block.resized(12, filler=0x2E)
+    parts = [block[1:3], block.take([4, 0]), RecordBlock.concat([block[:2], block[3:]]), resized, block[2:2]]
+    assert [part.is_blank for part in parts] == [True, True, True, True, False]
+    assert [(len(part), part.nbytes) for part in parts] == [(2, 26), (2, 26), (4, 52), (5, 80), (0, 0)]
     assert block.is_blank
     assert block.span(1, 4) == 39
     mixed = RecordBlock.concat([block, RecordBlock.from_payloads([b"abc"])])
@@ -75,7 +78,7 @@ class Writer:
                     self.consumer = self.builder.consumer()
                 rest = record if rest is None else rest
                 copied = self.builder.append(rest)
-                rest = rest.behind(copied) if isinstance(rest, BlankBytes) else rest[copied:]
+                rest = rest[copied:]
                 if self.builder.room == 0:
                     self.cut(finish=True)
 
@@ -144,5 +147,5 @@ def test_pieces_that_are_described_alike_are_the_same_bytes(one: list[Content], 
 
 def test_blank_pieces_that_go_on_one_another_are_one() -> None:
     whole = BlankBytes(3, 40, 13)
-    cut = [BlankBytes(3, 11, 13), b"", whole.behind(11), b"x", whole, BlankBytes(0, 5, 13)]
+    cut = [BlankBytes(3, 11, 13), b"", whole[11:], b"x", whole, BlankBytes(0, 5, 13)]
     assert [len(each) for each in Pieces(cut)] == [40, 1, 40, 5]
