@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from netstack import CheckpointResult, Result, Steady, VertexCheckpoint
+from netstack import CheckpointResult, Result, Scenario, Steady, VertexCheckpoint
 
 from ..known_values import known
 
@@ -270,3 +270,24 @@ def _at(
     """Return the value of a subtask; Flink reports missing values as negative numbers."""
     value = values[subtask] if subtask < len(values) else None
     return None if value is None or value < 0 else float(value)
+
+
+def barrier_delay_ms(scenario: Scenario, checkpoint: CheckpointResult) -> float | None:
+    """Return the sum over vertices of the time that barriers take to them; None: one did not report.
+
+    The time to a vertex is from the last barrier's way out of the vertices before to its last arrival.
+    """
+    arrivals = {}
+    for part in checkpoint.vertices:
+        subtasks = zip(part.start_delay_ms, part.alignment_ms, strict=True)
+        # A subtask that had ended has no start delay, and a source no alignment.
+        times = [start + (alignment or 0.0) for start, alignment in subtasks if start is not None]
+        arrivals[part.name] = max(times, default=None)
+    total = 0.0
+    for vertex in scenario.vertices:
+        before = [arrivals.get(edge.source) for edge in scenario.inputs(vertex)]
+        here, sent = arrivals.get(vertex.name), known(before)
+        if here is None or len(sent) < len(before):
+            return None
+        total += here - max(sent) if sent else 0.0
+    return total

@@ -303,11 +303,7 @@ def _rate(records_per_s: float) -> str:
 
 def _expected(plan: BudgetPlan) -> Iterator[str]:
     """Yield the delays by the curves, and the loss of throughput if every split that was tried has one."""
-    lift = max(place.lift_ms for place in plan.places)
-    yield (
-        f"By the curves, the plan's delays are {milliseconds(plan.expected_delay_ms)}. They are convex; the "
-        f"emulated figures that they run below are at most {milliseconds(lift)} above them."
-    )
+    yield f"By the curves, the plan's delays are {milliseconds(plan.expected_delay_ms)}."
     planned, now = plan.trials[0].figures, plan.records_per_s_now
     if planned is not None and now is not None and planned.records_per_s < now * (1 - SAME_THROUGHPUT):
         lost = 100 * (1 - planned.records_per_s / now)
@@ -330,9 +326,7 @@ def _keys(plan: BudgetPlan) -> Iterator[str]:
 
 def _one_setting(job: JobSize, plan: BudgetPlan) -> Iterator[str]:
     """Yield the options of a real Flink by which the plan can be set, or why there are none."""
-    settings = {
-        OPTIONS[field].name: number for field, number in msgspec.structs.asdict(plan.one_setting).items()
-    }
+    settings = {OPTIONS[field].name: number for field, number in plan.one_setting.items()}
     if job.preset in _WITH_OPTIONS:
         yield "\nFlink has one setting for all exchanges; by options in 1.x, with the plan's greatest:"
         yield from (f"  {name}: {number}" for name, number in settings.items())

@@ -30,8 +30,6 @@ class Curve(NamedTuple):
 
     corners: tuple[tuple[int, float], ...]
     """Sizes and their costs."""
-    lift: float
-    """Greatest distance of a point above the curve."""
 
     @classmethod
     def below(cls, points: Mapping[int, float]) -> Curve:
@@ -42,9 +40,7 @@ class Curve(NamedTuple):
                 while len(corners) > 1 and _slope(*corners[-2:]) >= _slope(corners[-1], point):
                     corners.pop()
                 corners.append(point)
-        curve = cls(tuple(corners), 0.0)
-        lift = max(cost - curve.at(size) for size, cost in points.items() if size <= curve.enough)
-        return curve._replace(lift=lift)
+        return cls(tuple(corners))
 
     @property
     def least(self) -> int:

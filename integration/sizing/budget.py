@@ -6,9 +6,7 @@ place is the sum of the barrier delays of all vertices over its size, made conve
 job does as much as now. The smallest size is measured first, and others only if that one costs something.
 
 `allocation.split` minimises the sum of the curves within the budget, and the plan is emulated in that
-memory. If the job does less in it than now, because sizes depend on each other, all places get at least
-their next larger size and the budget is split again, up to three times. If a measured setting is better than
-these plans, it is taken instead.
+memory. Sizes depend on each other, so if a setting that was measured for a curve is better, it is taken.
 """
 
 from __future__ import annotations
@@ -21,11 +19,9 @@ from statistics import fmean
 from typing import NamedTuple
 
 import msgspec
-from numpy import interp
 
 from buffers import InsufficientBuffers
 from netstack import (
-    CheckpointResult,
     EdgeBuffers,
     GeneratorSpec,
     Result,
@@ -33,15 +29,17 @@ from netstack import (
     consumers_of_producers,
     format_size,
     producers_of_consumers,
+    with_options,
 )
 
-from ..comparison.checkpoint_times import COMPLETED
+from ..comparison.checkpoint_times import barrier_delay_ms, completed_within
 from ..errors import UsageError
 from ..extras import require
 from ..known_values import known
 from ..number_text import SAME_THROUGHPUT
 from ..seed_runs import PROCESSES, Done, run_seeds
-from .allocation import Curve, Worth, buffers_of, split
+from .allocation import Curve, buffers_of, split
+from .emulated_check import undisturbed
 from .job_size import size_job
 
 PLAN, ONE_SETTING, AS_IT_IS = "the plan", "one setting for all", "options as they are"
@@ -50,12 +48,10 @@ IN_AS_LITTLE, NOW = "the same, in as little", "now, with all it can use"
 
 _STEPS = 6
 """Most sizes of a place that are emulated."""
-_TRIES = 3
-"""Most plans that are emulated."""
 _SAME_DELAY, _SAME_DELAY_MS = 0.01, 1.0
 """Part of the sum of delays, and milliseconds, below which a difference counts as chance."""
-_LEAST_WINDOW_S, _MOST_WINDOW_S, _CHECKPOINTS = 22.0, 60.0, 3
-"""Length of a measured window. It may be longer, to hold so many checkpoints that wait for full queues."""
+_WINDOW_S, _CHECKPOINTS = 20.0, 2
+"""Least length of a measured window, in seconds, and least number of checkpoints that it has time for."""
 _SETTLING_S = 15.0
 """Time in which debloated sizes settle, with the default 20 samples of 200 ms."""
 _OFF_BEAT_S = 0.37
@@ -71,15 +67,6 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     records_per_s: float
     """Sum over all sources."""
     checkpoints: int
-
-
-class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """A place at one size, all others at their base; it `counts` if the job does as much as now."""
-
-    buffers: int
-    figures: Figures | None
-    """None: no checkpoint completed."""
-    counts: bool
 
 
 class PlannedPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,9 +91,6 @@ class PlannedPlace(msgspec.Struct, frozen=True, kw_only=True):
     floating: int | None
     max_per_channel: int | None
     """None for a gate, as `exclusive` and `floating` are for a partition."""
-    lift_ms: float
-    """Greatest distance of a measured sum of delays above the convex curve."""
-    points: list[Point]
 
 
 class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,14 +119,6 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """None: it does not start, or completes no checkpoint."""
 
 
-class OneSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """Greatest numbers of a plan, as options of Flink 1.x, which hold for all exchanges."""
-
-    exclusive_buffers_per_channel: int
-    floating_buffers_per_gate: int
-    max_buffers_per_channel: int
-
-
 class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Split of the network memory of each task manager, and its measured effect."""
 
@@ -155,7 +131,8 @@ class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True):
     task_managers: list[PlannedMemory]
     records_per_s_now: float | None
     """Target of the plan: with all memory that the options can use. None: no checkpoint completes."""
-    one_setting: OneSetting
+    one_setting: dict[str, int]
+    """Greatest numbers of the plan, as options of Flink 1.x, which hold for all exchanges."""
     expected_delay_ms: float
     """Sum of delays by the curves; the emulated one is in the first of `trials`."""
     trials: list[Trial]
@@ -177,8 +154,6 @@ class Place:
     """Size while others change."""
     points: dict[int, Figures | None] = field(default_factory=dict)
     """Figures of the sizes that were emulated."""
-    at_least: int = 0
-    """Smallest size of a plan."""
 
     def counting(self, asked_per_s: float) -> dict[int, Figures]:
         """Return the sizes with which, and with all up to the base, the job emits as much as asked."""
@@ -192,10 +167,8 @@ class Place:
 
     def curve(self, base: Figures, asked_per_s: float) -> Curve:
         """Return by how many milliseconds sizes change the delays at the base, except by chance."""
-        good = {size: figures.delay_ms for size, figures in sorted(self.counting(asked_per_s).items())}
-        least = max(min(good), min(self.at_least, max(good)))
-        good[least] = float(interp(least, list(good), list(good.values())))
-        delays = {size: delay - base.delay_ms for size, delay in good.items() if size >= least}
+        good = {size: figures.delay_ms for size, figures in self.counting(asked_per_s).items()}
+        delays = {size: delay - base.delay_ms for size, delay in good.items()}
         best = min(delays.values())
         same = best + _chance_ms(base)
         return Curve.below({size: best if delay <= same else delay for size, delay in delays.items()})
@@ -283,9 +256,7 @@ class Emulations:
         window_s = scenario.duration_s - scenario.warmup_s
         calm_s = window_s / 16 if self._changes else 1.2 * self._drain_s(scenario) + _OFF_BEAT_S
         interval_s = min(calm_s, scenario.config.checkpoint_interval_s or math.inf)
-        config = replace(scenario.config, checkpoint_dir=None, checkpoint_storage=None)
-        config = replace(config, network_memory_max_bytes=None, checkpoint_interval_s=round(interval_s, 2))
-        self.scenario = replace(scenario, config=config, phases=(), manual_checkpoints_s=(), faults=())
+        self.scenario = undisturbed(scenario, checkpoint_interval_s=round(interval_s, 2))
 
     def results(self, scenarios: Iterable[Scenario]) -> list[list[Result]]:
         """Return the results of all seeds of each scenario."""
@@ -294,37 +265,35 @@ class Emulations:
         self.longest_s = max(self.longest_s, *(each.duration_s for each in timed))
         # To start processes takes as long as a short run.
         processes = PROCESSES if self.count > before + 1 else 1
-        done = lambda count: self._done(before + count)  # noqa: E731
-        return run_seeds(timed, self._seeds, processes=processes, done=done)
+        return run_seeds(
+            timed, self._seeds, processes=processes, done=lambda count: self._done(before + count)
+        )
 
     def trial(self, name: str, scenario: Scenario, memory_bytes: int) -> Trial:
         """Run a scenario with so much network memory in each task manager, unlimited if it cannot use it."""
         most = max(each.most_bytes for each in size_job(scenario, self._record_bytes).task_managers)
         limit = memory_bytes if memory_bytes < most else None
-        limited = replace(scenario, config=replace(scenario.config, network_memory_max_bytes=limit))
         try:
-            figures = figures_of(self.results([limited])[0])
+            (results,) = self.results([undisturbed(scenario, network_memory_max_bytes=limit)])
         except InsufficientBuffers:
-            figures = None
-        return Trial(name=name, memory_bytes=memory_bytes, figures=figures)
+            return Trial(name=name, memory_bytes=memory_bytes, figures=None)
+        return Trial(name=name, memory_bytes=memory_bytes, figures=figures_of(results))
 
     def _timed(self, scenario: Scenario) -> Scenario:
-        """Return the scenario with a warm-up that fills its queues, and several checkpoints.
+        """Return the scenario with a warm-up that fills its queues, and a window for checkpoints and waves.
 
-        If the cost of a record changes over time, the window stays as it is.
+        If the cost of a record changes over time, both stay as they are.
         """
         if self._changes:
             return scenario
         drain_s = self._drain_s(scenario)
         period_s = max(scenario.config.checkpoint_interval_s or 0.0, 1.2 * drain_s)
+        warmup = 1.0 + 1.2 * drain_s + _SETTLING_S * scenario.config.debloat_enabled
+        window = max(_WINDOW_S, _CHECKPOINTS * period_s)
         sources = [each.source for each in scenario.vertices if isinstance(each.source, GeneratorSpec)]
-        window = max(min(scenario.duration_s - scenario.warmup_s, _MOST_WINDOW_S), _LEAST_WINDOW_S)
-        window = max(window, _CHECKPOINTS * period_s)
         for wave_s in (each.wave_s for each in sources if each.wave_s):
-            window = math.ceil(window / wave_s) * wave_s
-        settling = 1.0 + 1.2 * drain_s + _SETTLING_S * scenario.config.debloat_enabled
-        warmup = round(max(scenario.warmup_s, settling), 2)
-        return replace(scenario, warmup_s=warmup, duration_s=round(warmup + window, 2))
+            warmup, window = (math.ceil(length / wave_s) * wave_s for length in (warmup, window))
+        return replace(scenario, warmup_s=round(warmup, 2), duration_s=round(warmup + window, 2))
 
     def _drain_s(self, scenario: Scenario) -> float:
         """Return the time in which barriers pass all full queues by arithmetic, at least a second."""
@@ -337,41 +306,21 @@ def figures_of(results: Sequence[Result]) -> Figures | None:
     """Return mean figures over the runs of a setting; None if a run has no checkpoint or no rate."""
     each = []
     for result in results:
-        steady = result.steady[-1]
-        done = [one for one in result.checkpoints if one.status == COMPLETED and one.t >= steady.from_s]
-        delays = known(_delay_ms(result.scenario, checkpoint) for checkpoint in done)
-        durations = known(checkpoint.duration_ms for checkpoint in done)
-        sources = {vertex.name for vertex in result.scenario.vertices if vertex.source is not None}
+        steady, scenario = result.steady[-1], result.scenario
+        done = completed_within(result.checkpoints, steady)
+        delays = known(barrier_delay_ms(scenario, checkpoint) for checkpoint in done)
+        sources = {vertex.name for vertex in scenario.vertices if vertex.source is not None}
         emitted = [vertex.records_out_per_s for vertex in steady.vertices if vertex.name in sources]
         rates = known(rate for subtasks in emitted for rate in subtasks)
-        if not delays or not durations or not rates:
+        if not delays or not rates:
             return None
+        durations = known(checkpoint.duration_ms for checkpoint in done)
         each.append((fmean(delays), fmean(durations), sum(rates), len(done)))
-    delay_ms, checkpoint_ms, records_per_s, counts = map(list, zip(*each, strict=True))
+    *means, counts = zip(*each, strict=True)
+    delay_ms, checkpoint_ms, records_per_s = map(fmean, means)
     return Figures(
-        delay_ms=fmean(delay_ms),
-        checkpoint_ms=fmean(checkpoint_ms),
-        records_per_s=fmean(records_per_s),
-        checkpoints=sum(counts),
+        delay_ms=delay_ms, checkpoint_ms=checkpoint_ms, records_per_s=records_per_s, checkpoints=sum(counts)
     )
-
-
-def _delay_ms(scenario: Scenario, checkpoint: CheckpointResult) -> float | None:
-    """Return the sum over vertices of the time that barriers take to them; None: one did not report."""
-    arrivals = {}
-    for part in checkpoint.vertices:
-        subtasks = zip(part.start_delay_ms, part.alignment_ms, strict=True)
-        # A subtask that had ended has no start delay, and a source no alignment.
-        times = [start + (alignment or 0.0) for start, alignment in subtasks if start is not None]
-        arrivals[part.name] = max(times, default=None)
-    total = 0.0
-    for vertex in scenario.vertices:
-        before = [arrivals.get(edge.source) for edge in scenario.inputs(vertex)]
-        here, sent = arrivals.get(vertex.name), known(before)
-        if here is None or len(sent) < len(before):
-            return None
-        total += here - max(sent) if sent else 0.0
-    return total
 
 
 def read_per_s(scenario: Scenario, result: Result) -> list[float]:
@@ -410,8 +359,12 @@ def plan_budget(
     runs, segment = Emulations(scenario, record_bytes, seeds, done), scenario.config.segment_bytes
     (as_it_is,) = runs.results([runs.scenario])
     now = figures_of(as_it_is)
-    plan = _best_plan(runs, places_of(scenario, read_per_s(scenario, as_it_is[0])), now, budget_bytes)
-    places, curves, sizes = plan.places, plan.curves, plan.sizes
+    places = places_of(scenario, read_per_s(scenario, as_it_is[0]))
+    search = _Search(runs, places, now, budget_bytes // segment)
+    curves = search.curves()
+    pools = [place.pools for place in places]
+    plan, worth = split(curves, pools, search.budget)
+    sizes, emulated = search.best(plan)
     planned = with_sizes(runs.scenario, places, sizes)
     own = [planned.edges[place.edge].buffers for place in places]
     planned_places = [
@@ -428,15 +381,9 @@ def plan_budget(
             exclusive=buffers.exclusive if place.kind == "gate" else None,
             floating=buffers.floating if place.kind == "gate" else None,
             max_per_channel=buffers.max_per_channel if place.kind == "partition" else None,
-            lift_ms=curve.lift,
-            points=[
-                Point(buffers=step, figures=figures, counts=step in place.counting(plan.asked_per_s))
-                for step, figures in sorted(place.points.items())
-            ],
         )
         for place, size, curve, buffers in zip(places, sizes, curves, own, strict=True)
     ]
-    pools = [place.pools for place in places]
     least = buffers_of([curve.least for curve in curves], pools)
     used, enough = buffers_of(sizes, pools), buffers_of([place.enough for place in planned_places], pools)
     left = [curve.at(size) - curve.at(curve.enough) for curve, size in zip(curves, sizes, strict=True)]
@@ -450,17 +397,17 @@ def plan_budget(
             saved_at=[_name(scenario, places[number]) for number in gaining],
             left_ms=sum(ms for ms, place in zip(left, places, strict=True) if names[0] in place.pools),
         )
-        for names, saved, gaining in plan.worth
+        for names, saved, gaining in worth
     ]
-    one = OneSetting(
-        exclusive_buffers_per_channel=max(known(place.exclusive for place in planned_places)),
-        floating_buffers_per_gate=max(known(place.floating for place in planned_places)),
-        max_buffers_per_channel=max(known(place.max_per_channel for place in planned_places)),
-    )
+    one = {
+        "exclusive_buffers_per_channel": max(known(place.exclusive for place in planned_places)),
+        "floating_buffers_per_gate": max(known(place.floating for place in planned_places)),
+        "max_buffers_per_channel": max(known(place.max_per_channel for place in planned_places)),
+    }
     most = max(used.values()) * segment
-    trials = [Trial(name=PLAN, memory_bytes=most, figures=plan.figures)]
+    trials = [Trial(name=PLAN, memory_bytes=most, figures=emulated)]
     if check:
-        config = replace(runs.scenario.config, **msgspec.structs.asdict(one))
+        config = with_options(runs.scenario.config, one)
         edges = tuple(replace(edge, buffers=EdgeBuffers()) for edge in scenario.edges)
         alike = replace(runs.scenario, config=config, edges=edges)
         trials.append(runs.trial(ONE_SETTING, alike, budget_bytes))
@@ -477,7 +424,7 @@ def plan_budget(
         task_managers=memory,
         records_per_s_now=None if now is None else now.records_per_s,
         one_setting=one,
-        expected_delay_ms=plan.expected_ms,
+        expected_delay_ms=search.base.delay_ms + sum(map(Curve.at, curves, sizes)),
         trials=trials,
     )
 
@@ -489,115 +436,106 @@ def planned_scenario(scenario: Scenario, plan: BudgetPlan) -> Scenario:
 
 def most_runs(scenario: Scenario, seeds: int, *, check: bool) -> int:
     """Return how many runs a plan takes at most."""
-    return seeds * (2 + _TRIES + 2 * len(scenario.edges) * (_STEPS - 1) + 3 * check)
+    return seeds * (4 + 2 * len(scenario.edges) * (_STEPS - 1) + 3 * check)
 
 
 class _Split(NamedTuple):
     """One split of the budget, and its emulation."""
 
-    places: Sequence[Place]
-    curves: list[Curve]
-    sizes: list[int]
-    worth: list[Worth]
-    expected_ms: float
-    """Sum of delays by the curves."""
-    asked_per_s: float
+    sizes: Sequence[int]
     figures: Figures | None
 
-    def merit(self, asked_per_s: float) -> tuple[float, float]:
-        """Return the records/s as far as they are asked, and the negative delays; greater is better."""
-        if self.figures is None:
-            return 0.0, -math.inf
-        return min(self.figures.records_per_s, asked_per_s), -self.figures.delay_ms
 
+class _Search:
+    """Sizes of places that are emulated until a split of `budget` buffers in each task manager is known.
 
-def _best_plan(runs: Emulations, places: Sequence[Place], now: Figures | None, budget_bytes: int) -> _Split:
-    """Measure sizes, split the budget and emulate the plan, with larger sizes if it does less than asked."""
-    base, asked_per_s = _measure(runs, places, now)
-    pools, segment = [place.pools for place in places], runs.scenario.config.segment_bytes
-    plans = list[_Split]()
-
-    def fits(used: dict[str, int]) -> bool:
-        return max(used.values()) * segment <= budget_bytes
-
-    while len(plans) < _TRIES:
-        curves = [place.curve(base, asked_per_s) for place in places]
-        used = buffers_of([curve.least for curve in curves], pools)
-        if not fits(used):
-            smaller = [place.next_below(curve.least) for place, curve in zip(places, curves, strict=True)]
-            if any(smaller):
-                _emulate(runs, places, smaller)
-                continue
-            largest = max(used, key=lambda name: used[name])
-            needs = [curve.least * place.pools[largest] for curve, place in zip(curves, places, strict=True)]
-            most = max(range(len(places)), key=lambda number: needs[number])
-            whole, part = format_size(used[largest] * segment), format_size(needs[most] * segment)
-            text = f"budget: {format_size(budget_bytes)} is too little: task manager {largest} needs "
-            text += f"at least {whole}, of which {part} are for {_name(runs.scenario, places[most])}"
-            raise UsageError([text])
-        sizes, worth = split(curves, pools, budget_bytes // segment)
-        trial = runs.trial(PLAN, with_sizes(runs.scenario, places, sizes), budget_bytes)
-        expected_ms = base.delay_ms + sum(map(Curve.at, curves, sizes))
-        plans.append(_Split(places, curves, sizes, worth, expected_ms, asked_per_s, trial.figures))
-        if plans[-1].merit(asked_per_s)[0] >= asked_per_s:
-            break
-        least = list(sizes)
-        for number, (place, size) in enumerate(zip(places, sizes, strict=True)):
-            least[number] = min((step for step in place.steps if step > size), default=size)
-            if not fits(buffers_of(least, pools)):
-                least[number] = size
-            place.at_least = least[number]
-        if least == sizes:
-            break
-    best = max(plans, key=lambda plan: plan.merit(asked_per_s))
-    sizes_of = [place.base for place in places]
-    measured = [
-        best._replace(sizes=[*sizes_of[:number], size, *sizes_of[number + 1 :]], figures=figures)
-        for number, place in enumerate(places)
-        for size, figures in place.counting(asked_per_s).items()
-    ]
-    fitting = [plan for plan in measured if fits(buffers_of(plan.sizes, pools))]
-    other = max(fitting, key=lambda plan: plan.merit(asked_per_s), default=best)
-    throughput, delay = other.merit(asked_per_s)
-    if (throughput, delay - _chance_ms(base)) <= best.merit(asked_per_s):
-        return best
-    trial = runs.trial(PLAN, with_sizes(runs.scenario, places, other.sizes), budget_bytes)
-    expected_ms = base.delay_ms + sum(map(Curve.at, best.curves, other.sizes))
-    other = other._replace(figures=trial.figures, expected_ms=expected_ms)
-    return max(best, other, key=lambda plan: plan.merit(asked_per_s))
-
-
-def _measure(runs: Emulations, places: Sequence[Place], now: Figures | None) -> tuple[Figures, float]:
-    """Emulate sizes of each place while more are wanted; return the figures at the base, and records/s asked.
-
-    A plan has to emit as much as now, except for chance, or as much as the base if that emits less.
+    The job has to emit as much as `now`, except for chance, or as much as the base if that emits less.
     """
-    wanted: list[list[int]] = [[place.base, place.steps[0]] for place in places]
-    while True:
-        _emulate(runs, places, wanted)
-        base = places[0].points[places[0].base]
-        if base is None:
-            name = runs.scenario.name
-            raise UsageError([f"budget: {name} completes no checkpoint, so there is no delay to shorten"])
-        asked_per_s = min((now or base).records_per_s, base.records_per_s) * (1 - SAME_THROUGHPUT)
-        wanted = [place.next_sizes(base, asked_per_s) for place in places]
-        if not any(wanted):
-            return base, asked_per_s
+
+    def __init__(self, runs: Emulations, places: Sequence[Place], now: Figures | None, budget: int) -> None:
+        """Emulate sizes of each place while more are wanted."""
+        self.runs, self.places, self.budget = runs, places, budget
+        self.pools = [place.pools for place in places]
+        wanted: list[list[int]] = [[place.base, place.steps[0]] for place in places]
+        while any(wanted):
+            self._emulate(wanted)
+            base = places[0].points[places[0].base]
+            if base is None:
+                text = f"budget: {runs.scenario.name} completes no checkpoint"
+                raise UsageError([f"{text}, so there is no delay to shorten"])
+            self.base = base
+            rate = min((now or base).records_per_s, base.records_per_s)
+            self.asked_per_s = rate * (1 - SAME_THROUGHPUT)
+            wanted = [place.next_sizes(base, self.asked_per_s) for place in places]
+
+    def curves(self) -> list[Curve]:
+        """Return the curves of all places; smaller sizes are measured until the smallest fit."""
+        while True:
+            curves = [place.curve(self.base, self.asked_per_s) for place in self.places]
+            used = buffers_of([curve.least for curve in curves], self.pools)
+            largest = max(used, key=lambda name: used[name])
+            if used[largest] <= self.budget:
+                return curves
+            pairs = zip(self.places, curves, strict=True)
+            smaller = [place.next_below(curve.least) for place, curve in pairs]
+            if not any(smaller):
+                break
+            self._emulate(smaller)
+        needs = [curve.least * pools[largest] for curve, pools in zip(curves, self.pools, strict=True)]
+        most = max(range(len(needs)), key=lambda number: needs[number])
+        segment = self.runs.scenario.config.segment_bytes
+        given, whole, part = (
+            format_size(buffers * segment) for buffers in (self.budget, used[largest], needs[most])
+        )
+        text = f"budget: {given} is too little: task manager {largest} needs at least {whole}, of which "
+        raise UsageError([f"{text}{part} are for {_name(self.runs.scenario, self.places[most])}"])
+
+    def best(self, plan: Sequence[int]) -> _Split:
+        """Emulate a plan; return it, or a measured setting that fits and is better by more than chance."""
+        best, base = self._run(plan), [place.base for place in self.places]
+        fitting = [
+            _Split(sizes, figures)
+            for number, place in enumerate(self.places)
+            for size, figures in place.counting(self.asked_per_s).items()
+            if max(buffers_of(sizes := _with_one(base, number, size), self.pools).values()) <= self.budget
+        ]
+        other = max(fitting, key=self._merit, default=best)
+        throughput, delay = self._merit(other)
+        if (throughput, delay - _chance_ms(self.base)) <= self._merit(best):
+            return best
+        return max(best, self._run(other.sizes), key=self._merit)
+
+    def _merit(self, split: _Split) -> tuple[float, float]:
+        """Return the records/s as far as they are asked, and the negative delays; greater is better."""
+        if split.figures is None:
+            return 0.0, -math.inf
+        return min(split.figures.records_per_s, self.asked_per_s), -split.figures.delay_ms
+
+    def _run(self, sizes: Sequence[int]) -> _Split:
+        scenario = self.runs.scenario
+        memory_bytes = self.budget * scenario.config.segment_bytes
+        return _Split(
+            sizes, self.runs.trial(PLAN, with_sizes(scenario, self.places, sizes), memory_bytes).figures
+        )
+
+    def _emulate(self, wanted: Sequence[Sequence[int]]) -> None:
+        """Measure sizes of each place, all others at their base."""
+        base = [place.base for place in self.places]
+        settings = {
+            (number, size): _with_one(base, number, size)
+            for number, sizes in enumerate(wanted)
+            for size in sizes
+        }
+        different = list(dict.fromkeys(settings.values()))
+        scenario = self.runs.scenario
+        results = self.runs.results(with_sizes(scenario, self.places, sizes) for sizes in different)
+        figures = dict(zip(different, map(figures_of, results), strict=True))
+        for (number, size), sizes in settings.items():
+            self.places[number].points[size] = figures[sizes]
 
 
-def _emulate(runs: Emulations, places: Sequence[Place], wanted: Sequence[Sequence[int]]) -> None:
-    """Measure sizes of each place, all others at their base."""
-    base = [place.base for place in places]
-    settings = {
-        (number, size): (*base[:number], size, *base[number + 1 :])
-        for number, sizes in enumerate(wanted)
-        for size in sizes
-    }
-    different = list(dict.fromkeys(settings.values()))
-    results = runs.results(with_sizes(runs.scenario, places, sizes) for sizes in different)
-    figures = dict(zip(different, map(figures_of, results), strict=True))
-    for (number, size), sizes in settings.items():
-        places[number].points[size] = figures[sizes]
+def _with_one(base: Sequence[int], number: int, size: int) -> tuple[int, ...]:
+    return (*base[:number], size, *base[number + 1 :])
 
 
 def _name(scenario: Scenario, place: Place) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
+from typing import Any
 
 import msgspec
 
@@ -113,23 +114,19 @@ def _timed(scenario: Scenario, config: NetworkConfig, drain_s: float, settles_s:
     """A run of `CHECKPOINTS` aligned checkpoints, each with time to fill the queues again before it."""
     interval = round(max(1.0, 3 * drain_s), 2) + _OFF_BEAT_S
     warmup = round(settles_s + 1.0 + 2 * drain_s, 2)
-    config = replace(
-        config,
+    calm = undisturbed(
+        replace(scenario, config=config),
         checkpoint_interval_s=interval,
         checkpoint_timeout_s=max(config.checkpoint_timeout_s, 10 * interval),
         unaligned_enabled=False,
-        checkpoint_dir=None,
-        checkpoint_storage=None,
     )
-    return replace(
-        scenario,
-        config=config,
-        warmup_s=warmup,
-        duration_s=round(warmup + CHECKPOINTS * interval, 2),
-        phases=(),
-        manual_checkpoints_s=(),
-        faults=(),
-    )
+    return replace(calm, warmup_s=warmup, duration_s=round(warmup + CHECKPOINTS * interval, 2))
+
+
+def undisturbed(scenario: Scenario, **options: Any) -> Scenario:
+    """Return a job with these options, without faults, requests and stored checkpoints, with one window."""
+    config = replace(scenario.config, checkpoint_dir=None, checkpoint_storage=None, **options)
+    return replace(scenario, config=config, phases=(), manual_checkpoints_s=(), faults=())
 
 
 def _consumer(
@@ -186,11 +183,9 @@ def check_memory(scenario: Scenario, size: JobSize) -> MemoryCheck:
 
 
 def _starts(scenario: Scenario, buffers: int) -> bool:
-    config = replace(
-        scenario.config, network_memory_max_bytes=buffers * scenario.config.segment_bytes, checkpoint_dir=None
-    )
-    short = replace(
-        scenario, config=config, duration_s=0.01, warmup_s=0.0, phases=(), manual_checkpoints_s=(), faults=()
+    memory_bytes = buffers * scenario.config.segment_bytes
+    short = undisturbed(
+        replace(scenario, duration_s=0.01, warmup_s=0.0), network_memory_max_bytes=memory_bytes
     )
     try:
         emulate(short)

@@ -59,7 +59,7 @@ def test_a_job_with_debloating_is_predicted_within_a_quarter(name):
         assert shown[subject] == pytest.approx(1, abs=0.25)
     assert shown["stage1", BUFFER_SIZE] == pytest.approx(1, abs=0.35)
     assert ("stage1", ALIGNMENT) in shown
-    assert any(note.startswith("checkpoints take") for note in found.notes)
+    assert any(note.startswith("Checkpoints take") for note in found.notes)
 
 
 def test_what_the_job_shows_does_not_depend_on_when_it_was_read():

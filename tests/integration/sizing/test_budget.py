@@ -152,13 +152,6 @@ def test_a_curve_is_what_a_size_changes_and_chance_is_no_gain() -> None:
     gate = a_gate({2: figures(300), 4: figures(200.5), 6: figures(200), 8: figures(250)})
     curve = gate.curve(figures(200), 990)
     assert curve.corners == ((2, 100), (4, 0))
-    assert curve.lift == 0
-    gate.at_least = 4
-    assert gate.curve(figures(200), 990).corners == ((4, 0),)
-    gate.at_least = 3
-    assert gate.curve(figures(200), 990).corners == ((3, 50.25), (4, 0))
-    gate.at_least = 9
-    assert gate.curve(figures(200), 990).corners == ((8, 50),)
 
 
 @pytest.mark.parametrize(
