@@ -71,13 +71,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @cache
-def _requests_spark(file: str) -> bool:
-    return re.search(rf"def \w+\(([^)]*\W)?{SPARK}\W", Path(file).read_text("utf-8")) is not None
+def _functions_with_spark(file: str) -> frozenset[str]:
+    """Return the functions of a file that take the fixture `spark`."""
+    found = re.findall(rf"def (\w+)\((?:[^)]*\W)?{SPARK}\W", Path(file).read_text("utf-8"))
+    return frozenset(found)
 
 
 def shares_spark(nodeid: str) -> bool:
-    """Whether a test, or a fixture of its file, requests the fixture `spark`."""
-    return _requests_spark(str(ROOT / nodeid.partition("::")[0]))
+    """Whether a test requests the fixture `spark`, or is in a file whose own fixtures do."""
+    file, *_, test = nodeid.split("::")
+    names = _functions_with_spark(str(ROOT / file))
+    return test.partition("[")[0] in names or any(not name.startswith("test_") for name in names)
 
 
 @pytest.fixture(scope="session")

@@ -228,6 +228,10 @@ def test_wrong_settings_are_refused(changes: dict[str, Any]) -> None:
         make_debloater(**changes)
 
 
+def test_a_target_of_a_millisecond_is_the_least() -> None:
+    assert make_debloater(target_s=0.001).last_announced > 0
+
+
 def test_a_negative_throughput_is_refused() -> None:
     debloater = make_debloater()
 

@@ -227,6 +227,11 @@ def test_an_exchange_that_lets_no_barrier_overtake_forces_alignment_until_behind
             CheckpointOptions(Alignment.FORCED_ALIGNED),
             CheckpointOptions(Alignment.UNALIGNED),
         ),
+        (
+            CheckpointOptions(Alignment.FORCED_ALIGNED, 0.5),
+            CheckpointOptions(Alignment.FORCED_ALIGNED, 0.5),
+            CheckpointOptions(Alignment.ALIGNED, 0.5),
+        ),
     ],
 )
 def test_options_on_and_behind_an_exchange_without_overtaking(
