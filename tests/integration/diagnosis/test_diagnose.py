@@ -38,7 +38,7 @@ from netstack import (
     to_json,
     with_options,
 )
-from tests.integration.flink_cluster import NAMES, Cluster, Unserved, recording, replayed
+from tests.integration.flink.flink_cluster import NAMES, Cluster, Unserved, recording, replayed
 
 REFERENCES = Path(__file__).parents[2] / "data" / "flink-reference"
 

@@ -17,7 +17,7 @@ from integration.lab.lab import Lab
 from integration.lab.messages import Change, Pause, Step
 from integration.lab.observed_flink import ObservedFlink, job_figures, predicted_of
 from integration.lab.server import LabServer
-from tests.integration.flink_cluster import NAMES, Cluster, recording, replayed, serving
+from tests.integration.flink.flink_cluster import NAMES, Cluster, recording, replayed, serving
 from tests.integration.lab.test_lab_server import Browser, browsing
 
 RECORDED = Path(__file__).parents[3] / "docs/examples/wordcount_off.rest.json.gz"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from netstack import read_scenario
-from tests.integration.flink_cluster import NAMES, replayed
+from tests.integration.flink.flink_cluster import NAMES, replayed
 
 ROOT = Path(__file__).parents[3]
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")

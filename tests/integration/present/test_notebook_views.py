@@ -26,7 +26,7 @@ from netstack import Result, Viewed
 from tests.integration.clusters import ROOT
 from tests.integration.missing_extras import take_away
 from tests.integration.sample_results import CONSUMER, SECONDS, SUBTASKS, sample_result
-from tests.integration.test_tuning_recommend import JOB, sweep
+from tests.integration.tuning.test_tuning_recommend import JOB, sweep
 
 NASTY = '</table><script>alert(1)</script> & "quotes" \x1b[31m'
 

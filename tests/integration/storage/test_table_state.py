@@ -33,7 +33,14 @@ from netstack import (
     TransactionLog,
 )
 from netstack import emulate as plain_emulate
-from tests.integration.state_job import CountingStorage, Replace, every_2s, fingerprint, run, state_job
+from tests.integration.storage.state_job import (
+    CountingStorage,
+    Replace,
+    every_2s,
+    fingerprint,
+    run,
+    state_job,
+)
 from tests.netstack import rescaled_job
 from tests.netstack.whole_jobs import EXACTLY_ONCE, MODES, expected, kill, sums_job
 
@@ -45,7 +52,9 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.parametrize("incremental", [False, True], ids=["full", "incremental"])
 def test_two_processes_store_and_measure_the_same(incremental: bool) -> None:
-    code = f"from tests.integration.state_job import fingerprint; print(fingerprint(3, {incremental}))"
+    code = (
+        f"from tests.integration.storage.state_job import fingerprint; print(fingerprint(3, {incremental}))"
+    )
     other = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True, timeout=300
     )

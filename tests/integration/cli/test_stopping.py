@@ -9,11 +9,11 @@ import pytest
 
 from integration.cli import exit_status
 from integration.stopping import PATIENCE_S, StopSignals
-from tests.integration.test_cli import NOTICED, SHORT
+from tests.integration.cli.test_cli import NOTICED, SHORT
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 STATUS = {signal.SIGINT: exit_status.INTERRUPTED, signal.SIGTERM: exit_status.TERMINATED}

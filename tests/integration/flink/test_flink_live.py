@@ -17,7 +17,7 @@ from integration.flink import FlinkRestError, Imported, import_scenario, validat
 from integration.seed_runs import run_seeds
 from netstack import Edge, Scenario
 
-JOBS = Path(__file__).parents[1] / "data/flink-rest"
+JOBS = Path(__file__).parents[2] / "data/flink-rest"
 PATIENCE_S = 120
 LATE_S = 40
 """After so long the job has sized its buffers."""

@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from integration.emulating import emulate
 from netstack import CheckpointResult, Scenario, StateBackendType
-from tests.integration.state_job import RECORDINGS, state_job
+from tests.integration.storage.state_job import RECORDINGS, state_job
 
 pytestmark = pytest.mark.long
 

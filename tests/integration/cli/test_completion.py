@@ -14,7 +14,7 @@ from cyclopts.completion.detect import ShellDetectionError
 from integration.cli.app import main
 from integration.cli.exit_status import MISTAKE
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 BASH = """
 source {home}/.bashrc

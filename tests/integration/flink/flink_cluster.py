@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from integration.flink.client import Refused
-from tests.integration.loopback_server import Quiet, serving_on_loopback
+from tests.integration.flink.loopback_server import Quiet, serving_on_loopback
 
-RECORDINGS = Path(__file__).parents[1] / "data/flink-rest"
+RECORDINGS = Path(__file__).parents[2] / "data/flink-rest"
 NAMES = (
     "flink-2.2.1_2x2_200KBs_on1s",
     "flink-1.20.5_2x2_200KBs_on1s",

@@ -27,9 +27,9 @@ from integration.flink import (
 from integration.flink.client import Refused
 from integration.flink.recording import packed, without_the_cluster
 from netstack import OPTIONS, scenario_toml
-from tests.integration.flink_cluster import NAMES, RECORDINGS, recording, replayed
+from tests.integration.flink.flink_cluster import NAMES, RECORDINGS, recording, replayed
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "wordcount_off.rest.json.gz"
+EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "wordcount_off.rest.json.gz"
 
 
 def file_of(name: str) -> Path:

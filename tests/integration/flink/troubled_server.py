@@ -14,7 +14,7 @@ from typing import Any
 
 from integration.flink import Answers
 from integration.flink.client import Refused
-from tests.integration.loopback_server import Quiet, serving_on_loopback
+from tests.integration.flink.loopback_server import Quiet, serving_on_loopback
 
 _ONE_OF = 50
 """One answer of so many is in trouble."""

@@ -20,7 +20,7 @@ from integration.tuning.axes import read_axes
 from integration.tuning.point_rows import FOLDER, PointStore
 from integration.tuning.points import Grid
 from integration.tuning.running import run_point
-from tests.integration.test_cli import SHORT
+from tests.integration.cli.test_cli import SHORT
 
 LIMIT = 5_000
 

@@ -29,9 +29,9 @@ from integration.flink.job import FlinkJob, JobState
 from integration.flink.measured import read_checkpoints
 from integration.flink.recording import packed
 from netstack import CheckpointResult, InputError, scenario_document
-from tests.integration.changing_cluster import ChangingCluster
-from tests.integration.job_starts import Start, draw_starts
-from tests.integration.troubled_server import troubled
+from tests.integration.flink.changing_cluster import ChangingCluster
+from tests.integration.flink.job_starts import Start, draw_starts
+from tests.integration.flink.troubled_server import troubled
 
 SEEDS = range(60)
 

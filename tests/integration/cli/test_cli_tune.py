@@ -16,7 +16,7 @@ from integration.cli.app import main
 from integration.cli.exit_status import INTERRUPTED
 from integration.present.console import WIDTH
 from integration.tuning.advise import FIRST_SEEDS, PROBE_SEEDS, SEEDS
-from tests.integration.flink_cluster import replayed
+from tests.integration.flink.flink_cluster import replayed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

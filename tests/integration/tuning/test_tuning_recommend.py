@@ -37,8 +37,8 @@ from integration.tuning.summaries import TargetSummary
 from integration.tuning.verdicts import with_range
 from netstack import InputError, Scenario, emulate, format_duration, to_json, with_options
 
-REFERENCE = Path(__file__).parents[1] / "data" / "flink-reference"
-PITFALLS = Path(__file__).parents[2] / "docs" / "examples" / "pitfalls"
+REFERENCE = Path(__file__).parents[2] / "data" / "flink-reference"
+PITFALLS = Path(__file__).parents[3] / "docs" / "examples" / "pitfalls"
 SEEDS = (1, 2, 3, 4, 5)
 ENABLED = "taskmanager.network.memory.buffer-debloat.enabled"
 TARGET = "taskmanager.network.memory.buffer-debloat.target"

@@ -20,8 +20,8 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from integration.flink.client import Refused
-from tests.integration.flink_cluster import recording
-from tests.integration.job_starts import Start
+from tests.integration.flink.flink_cluster import recording
+from tests.integration.flink.job_starts import Start
 
 BASE = "flink-2.2.1_2x2x2_1MBs_depth2_off"
 REFRESH_S = 3.0

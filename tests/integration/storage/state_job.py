@@ -30,7 +30,7 @@ from netstack import (
     to_json,
 )
 
-RECORDINGS = Path(__file__).parent.parent / "data" / "flink-state"
+RECORDINGS = Path(__file__).parents[2] / "data" / "flink-state"
 
 
 class Replace(KeyedOperator):

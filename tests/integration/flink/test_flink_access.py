@@ -23,8 +23,8 @@ from integration.cli.cluster_access import AccessOptions
 from integration.flink import Access, FlinkRestError, LiveCluster, import_scenario
 from integration.flink.client import MOST_RETRIES, PAUSES_S, RestClient
 from netstack import InputError
-from tests.integration.flink_cluster import NAMES, Cluster, recording, serving
-from tests.integration.test_flink_client import answering, sent
+from tests.integration.flink.flink_cluster import NAMES, Cluster, recording, serving
+from tests.integration.flink.test_flink_client import answering, sent
 
 SECRET = "s3cr3t-t0k3n"
 

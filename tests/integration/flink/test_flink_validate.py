@@ -11,7 +11,7 @@ from integration.comparison.with_flink import ALIGNMENT, BUFFER_SIZE, END_TO_END
 from integration.flink import FlinkRestError, Recording, import_scenario, validate
 from integration.seed_runs import run_seeds
 from netstack import InputError, emulate, read_scenario, scenario_document
-from tests.integration.flink_cluster import NAMES, replayed
+from tests.integration.flink.flink_cluster import NAMES, replayed
 
 pytestmark = pytest.mark.long
 

@@ -39,7 +39,7 @@ from netstack import (
     read_scenario,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PREFIX = "taskmanager.network.memory.buffer-debloat"
 
 

@@ -10,7 +10,7 @@ from integration.cli.app import main
 from integration.diagnosis.rule_table import UNDECIDED, Diagnosis
 from integration.flink import FlinkRestError, import_scenario
 from integration.flink.diagnose_job import diagnose_job
-from tests.integration.flink_cluster import NAMES, Cluster, recording, serving
+from tests.integration.flink.flink_cluster import NAMES, Cluster, recording, serving
 
 ENDED_MS = 1500
 

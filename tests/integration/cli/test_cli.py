@@ -23,7 +23,7 @@ from integration.storage.directory import DirectoryStorage
 from netstack import CostModel, emulate, from_json
 from tests.integration.sample_results import unaligned_result
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 REFERENCES = ROOT / "tests/data/flink-reference"
 COMMAND = [sys.executable, "-m", "integration"]
 

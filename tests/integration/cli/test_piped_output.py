@@ -26,7 +26,7 @@ from netstack import SavepointEnd
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 JOB = str(ROOT / "tests/data/flink-reference/2x2_200KBs_on1s.toml")
 MEASURED = str(ROOT / "tests/data/flink-reference/2x2_200KBs_on1s.json")
 RECORDED = str(ROOT / "docs/examples/wordcount_off.rest.json.gz")

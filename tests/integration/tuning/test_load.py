@@ -11,7 +11,7 @@ from integration.files.reading import load_json, load_result, load_scenario
 from integration.flink import FlinkRestError
 from netstack import GeneratorSpec, InputError, PathSpec, Result, ScenarioError, scenario_document, to_json
 
-REFERENCES = Path(__file__).parents[1] / "data/flink-reference"
+REFERENCES = Path(__file__).parents[2] / "data/flink-reference"
 
 GOOD = """\
 name = "job"

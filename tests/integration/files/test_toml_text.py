@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from integration.files.reading import load_scenario
 from netstack import CostModel, GeneratorSpec, LinkConditions, Vertex, read_scenario, scenario_toml
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FILES = sorted([*ROOT.glob("tests/data/flink-reference/*.toml"), *ROOT.glob("docs/examples/*.toml")])
 
 

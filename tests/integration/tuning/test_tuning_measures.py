@@ -33,7 +33,7 @@ from netstack import (
     with_options,
 )
 
-REFERENCE = Path(__file__).parents[1] / "data" / "flink-reference"
+REFERENCE = Path(__file__).parents[2] / "data" / "flink-reference"
 SECONDS = 40
 RATE = 100
 """Records per second through each vertex of a result made by hand."""

@@ -16,9 +16,9 @@ from integration.tuning.recommend import Recommendation, recommend
 from integration.tuning.remedies import Remedy
 from integration.tuning.reruns import changes_of, with_trials
 from netstack import Scenario, emulate, with_options
-from tests.integration.test_tuning_recommend import Constraints, replace, sweep
+from tests.integration.tuning.test_tuning_recommend import Constraints, replace, sweep
 
-REFERENCE = Path(__file__).parents[1] / "data" / "flink-reference"
+REFERENCE = Path(__file__).parents[2] / "data" / "flink-reference"
 
 
 @pytest.fixture(scope="module")

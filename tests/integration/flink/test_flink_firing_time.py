@@ -5,7 +5,7 @@ import pytest
 from integration.flink.fit_scenario import by_event_time
 from integration.flink.sampling import SubtaskSamples
 from netstack import GeneratorSpec, Vertex
-from tests.integration.test_flink_flows import edge_to, job, samples
+from tests.integration.flink.test_flink_flows import edge_to, job, samples
 
 ERA_MS = 1_795_313_488_696.0
 LEAST = float(-(1 << 63))

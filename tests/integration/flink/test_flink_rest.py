@@ -22,7 +22,7 @@ from netstack import (
     read_scenario,
     scenario_document,
 )
-from tests.integration.flink_cluster import NAMES, Cluster, Unserved, recording, replayed, serving
+from tests.integration.flink.flink_cluster import NAMES, Cluster, Unserved, recording, replayed, serving
 
 ON1S, ON1S_OF_1X, DEPTH2 = NAMES
 

@@ -25,7 +25,7 @@ from netstack import (
     to_json,
 )
 
-FILE = Path(__file__).parents[1] / "data" / "flink-reference" / "2x2_200KBs_on1s.toml"
+FILE = Path(__file__).parents[2] / "data" / "flink-reference" / "2x2_200KBs_on1s.toml"
 
 
 def with_policy(folder: Path, policy: str) -> Path:

@@ -38,7 +38,7 @@ from integration.present.sentences import compare
 from netstack import from_json, scenario_document, scenario_problems
 from tests.integration.sample_results import sample_results
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 ROWS = 3000
 SHARES = {"a": 0.6, "b": 0.3, "[c]": 0.1}

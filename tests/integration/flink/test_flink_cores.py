@@ -19,7 +19,7 @@ from integration.flink.processor_time import CPU_LOAD, CPU_TIME, Burning, Host, 
 from integration.flink.recording import packed
 from integration.flink.sampling import SubtaskSamples
 from netstack import Edge, GeneratorSpec, Machine, NetworkConfig, Scenario, Vertex, emulate, scenario_toml
-from tests.integration.flink_cluster import NAMES, RECORDINGS, recording
+from tests.integration.flink.flink_cluster import NAMES, RECORDINGS, recording
 
 LOOKS = 12
 LOOK_S = 2.0
