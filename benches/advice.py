@@ -41,10 +41,10 @@ from netstack import Scenario, format_duration
 JOBS = Path(__file__).parents[1] / "docs" / "examples" / "jobs"
 MAIN: tuple[Probe, ...] = ("main", "baseline")
 MOST_SEEDS = 20
-"""That tune gives a setting at most."""
+"""Most seeds that tune gives a setting."""
 
 Row = tuple[str, int]
-"""What tells rows of a pool apart: setting and seed."""
+"""Key of a row of a pool: setting and seed."""
 
 
 def setting(point: Point | PointRow) -> str:

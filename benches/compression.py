@@ -1,4 +1,4 @@
-"""What compressed pieces save and cost, printed as Markdown: from which speed of a network on they pay.
+"""Savings and cost of compressed pieces, as Markdown: below which speed of a network they pay.
 
 Run it with ``python -m benches.compression``; it takes half a minute and no Spark. Rows of a few kinds are
 cut to four targets, encoded and decoded, as the tasks of a shuffle do, in processor time. The extra time a

@@ -1,4 +1,4 @@
-"""What an open page costs the emulation that it shows: processor time with and without it, as Markdown.
+"""Cost of an open page for the emulation that it shows: processor time with and without it, as Markdown.
 
 Run it with ``python -m benches.lab``; ``--rounds N`` and ``--sizes 64,300`` do more or others. Two vertices,
 all to all, sinks that are the bottleneck, checkpoints every five seconds, as fast as possible. With a page it
@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Cost(NamedTuple):
-    """What a run took."""
+    """Times of a run."""
 
     cpu_s: float
     """Processor time of an emulated second."""

@@ -60,7 +60,7 @@ def run(case: int, policy: str, seed: int) -> Figures:
 
 
 def figures_of(result: Result, case: Case) -> Figures:
-    """Return what a run comes to."""
+    """Return the figures of a run."""
     done = durations(result)
     counted = [duration for at, duration in done if at >= case.scenario.warmup_s]
     series = next(series for series in result.series if series.vertex == SINK)
@@ -121,7 +121,7 @@ def table(case: Case, runs: dict[str, list[Figures]]) -> str:
 
 
 def cells(found: list[Figures], base: float) -> list[str]:
-    """What a row says, with the least and the greatest of all seeds behind the end-to-end time."""
+    """Return the text of a row, with the least and the greatest of all seeds behind the end-to-end time."""
     ends = [one.end_to_end_ms for one in found]
     adapted = [one.adaptation_s for one in found if one.adaptation_s is not None]
     return [
@@ -134,7 +134,7 @@ def cells(found: list[Figures], base: float) -> list[str]:
 
 
 def summary(all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
-    """How far each policy misses the target, and in how many scenarios it is not worse than the default."""
+    """Return the distance of each policy from the target, and where it is no worse than the default."""
     lines = [
         "| policy | end to end / target, median | greatest | worst / target, greatest | "
         "least throughput | not worse than flink in |",
@@ -154,7 +154,7 @@ def summary(all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
 
 
 def target(case: Case) -> float:
-    """In ms."""
+    """Milliseconds."""
     return case.scenario.config.debloat_target_s * 1000
 
 

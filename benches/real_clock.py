@@ -58,7 +58,7 @@ def behind(result: Result) -> float:
 
 
 def records_per_s(result: Result) -> float:
-    """What the consumers read once they were under way."""
+    """Records that the consumers read after the start."""
     rates = [rate for rate in result.steady[-1].vertices[-1].records_in_per_s if rate is not None]
     assert len(rates) == CONSUMERS
     return sum(rates)

@@ -45,7 +45,7 @@ Times = dict[str, float]
 
 
 class Figures(msgspec.Struct):
-    """What one process has measured: seconds, and peak memory of the shuffle's Python workers in bytes."""
+    """Measurements of one process: seconds, and peak memory of the shuffle's Python workers in bytes."""
 
     times: Times
     workers: list[int]
@@ -101,7 +101,7 @@ LIMITS: dict[str, dict[str, str]] = {
     "as set": {},
     "none": {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)},
 }
-"""Of the bytes of a batch, and the options of Spark's by which it is so."""
+"""Bytes of a batch, and the options of Spark that set them."""
 TASKS = (2, 4, 8, 16)
 
 
@@ -117,7 +117,7 @@ def consume(rows: Iterable[object]) -> None:
 
 
 def seconds(frame: DataFrame) -> float:
-    """How long it takes to compute all rows."""
+    """Return the seconds to compute all rows."""
     start = perf_counter()
     frame.write.format("noop").mode("overwrite").save()
     return perf_counter() - start
@@ -132,7 +132,7 @@ def settled(spark: SparkSession, run: Callable[[], float]) -> float:
 
 
 def partition_by(frame: DataFrame, partitions: int) -> float:
-    """How long an RDD of Python pairs takes."""
+    """Return the seconds of an RDD of Python pairs."""
     pairs = frame.rdd.map(lambda row: (row[0], row[1])).partitionBy(partitions)
     start = perf_counter()
     pairs.foreachPartition(consume)

@@ -118,7 +118,7 @@ class Count(KeyedOperator):
 
 
 class Committed:
-    """What sinks have committed, as far as it has to be remembered to see that nothing is wrong."""
+    """Committed records of the sinks, as far as the check needs them."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -244,7 +244,7 @@ def growth(resident: Sequence[Sequence[int]], hours_each: float) -> float | None
 
 
 def problems_of(result: Result, wanted_restarts: int) -> Iterator[str]:
-    """What is wrong with the hours of a policy."""
+    """Return the problems of the hours of a policy."""
     if result.failure is not None:
         yield result.failure
     if len(result.restarts) != wanted_restarts:
@@ -282,7 +282,7 @@ def claimed(storage: DirectoryStorage, folder: Path) -> InitialCheckpoint:
 
 
 def left_over(storage: DirectoryStorage) -> list[str]:
-    """Which files belong to none of the checkpoints that are to be retained."""
+    """Return the files that belong to none of the checkpoints that are to be retained."""
     complete = storage.checkpoints()
     problems = [] if len(complete) <= RETAINED else [f"{len(complete)} checkpoints are stored"]
     problems += [

@@ -1,4 +1,4 @@
-"""What strangers cost who crowd a listening task: the time until two processes are connected, as Markdown.
+"""Cost of strangers that crowd a listening task: the time until two processes are connected, as Markdown.
 
 Run it with ``python -m benches.strangers``. A process of its own connects to the socket as often as told, and
 then says nothing, or says a right hello and nothing after that. The two members of a mesh then find each
@@ -38,7 +38,7 @@ def besiege(address: Address, count: int, said: bytes, pipe: Connection) -> None
 
 
 async def measure(address: Address, count: int, said: bytes, work: Callable[[], Awaitable[None]]) -> float:
-    """How long `work` takes, in seconds, when the strangers have come."""
+    """Return the seconds of `work` when the strangers have come."""
     context = mp.get_context("spawn")
     here, there = context.Pipe()
     strangers = context.Process(target=besiege, args=(address, count, said, there))

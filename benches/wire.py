@@ -52,7 +52,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What stands in the table."""
+        """Rows of the table."""
         plural = "s" if self.channels > 1 else ""
         return f"{self.channels} channel{plural}, {self.exclusive} exclusive each, {self.floating} floating"
 

@@ -38,13 +38,13 @@ LONGEST_RECORD = 20_000
 HEADER = 9
 """Bytes: the sender, and the number of the record."""
 FLAT_BYTES = 16 << 20
-"""By how much the memory of a process may differ between the first quarter of the rounds and the last."""
+"""Greatest growth of the memory of a process between the first quarter of the rounds and the last."""
 KINDS = ("left alone", "slow reader", "stands still", "cut")
 CONTENTS = memoryview(random.Random(1).randbytes(1 << 20))
 
 
 class Round(NamedTuple):
-    """What a process is told to do: `sent` and `got` are numbers of records by process."""
+    """Task of a process: `sent` and `got` are numbers of records by process."""
 
     kind: str
     victim: int
@@ -55,15 +55,15 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a round in a process."""
+    """Result of a round in a process."""
 
     got: list[int]
     """Records read so far from each process."""
     read_bytes: int
     problem: str
-    """What is wrong with a record; empty: nothing."""
+    """Problem of a record; empty: none."""
     failure: str
-    """With what the transport failed; empty: it did not."""
+    """Error of the transport; empty: none."""
     resident: int
     leaked_segments: int
 
@@ -212,7 +212,7 @@ async def run_round(pipes: list[Connection], kind: str, got: list[list[int]], se
 
 
 def problems_of(kind: str, outcomes: list[Outcome]) -> list[str]:
-    """What is wrong with a round."""
+    """Return the problems of a round."""
     problems = [each.problem for each in outcomes if each.problem]
     failed = [each.failure for each in outcomes if each.failure]
     if kind == "cut" and len(failed) < len(outcomes):
@@ -223,7 +223,7 @@ def problems_of(kind: str, outcomes: list[Outcome]) -> list[str]:
 
 
 def flat(resident: list[list[int]]) -> list[str]:
-    """What is wrong with the memory of the processes over all rounds."""
+    """Return the problems with the memory of the processes over all rounds."""
     quarter = len(resident) // 4
     problems = []
     for index in range(PROCESSES if quarter else 0):

@@ -47,7 +47,7 @@ class Recycler(Protocol):
 class BufferBuilder:
     """The writing half of a buffer; owner of its segment.
 
-    Whole records are noted by their index in a block and copied together when somebody looks at the
+    Whole records are noted by their index in a block and copied together when a reader looks at the
     bytes. Of blank records only how many bytes there are is noted, as long as nothing else is in the buffer;
     `blank_stride` is their length then, and 0 otherwise. While a `deal` goes on `position` may be behind: the
     buffer's `share` of it is brought up to date when the reading half looks. Invariant: ``0 <= position <=

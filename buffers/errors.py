@@ -8,7 +8,7 @@ class PoolDestroyed(RuntimeError):
 
 
 class InsufficientBuffers(OSError):
-    """The network memory cannot give what was asked for (an IOException in Flink); nothing was taken.
+    """The network memory has too few segments for a request (an IOException in Flink); none was taken.
 
     `required` and `available` count the segments of this request, `total` those of the pool,
     `segment_size` is in bytes. `task_manager` is the one whose memory it is, where that is known.

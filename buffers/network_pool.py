@@ -117,7 +117,7 @@ class NetworkBufferPool:
         """Reserve `count` exclusive segments, each to be taken when it is first needed.
 
         Flink waits for local pools to give back what they hold too much; here this fails at once. With `owed`
-        it does not: nobody else gets a segment before those are back, and nothing may be taken while `owed`.
+        it does not: no other pool gets a segment before those are back, and none may be taken while `owed`.
 
         Raises:
             ValueError: if `count` is negative.

@@ -25,7 +25,7 @@ DEFAULT_MAX_RECORD_BYTES = 256 * 1024 * 1024
 _LONG_BYTES = 64 * 1024
 """A record of at least this length is collected in one place, rather than joined from parts in the end."""
 
-_SLACK_BYTES = 64 * 1024  # for what comes with the end of such a record
+_SLACK_BYTES = 64 * 1024  # for the bytes that follow the end of such a record
 
 _INT32 = np.dtype(np.int32)
 _SHORT = 256

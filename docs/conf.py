@@ -1,4 +1,4 @@
-"""How Sphinx makes the site of the pages in this folder (`make docs`); index.md sorts them."""
+"""Configuration of Sphinx for the site of the pages in this folder (`make docs`); index.md sorts them."""
 
 import sys
 from pathlib import Path

@@ -43,7 +43,7 @@ class _Count:
 
 
 class BarrierTracker(BarrierHandler):
-    """At-least-once checkpoints (Flink's CheckpointBarrierTracker).
+    """Barrier handler of at-least-once checkpoints (Flink's CheckpointBarrierTracker).
 
     The metrics of a Trigger are those of its own checkpoint; `start_delay_s` and `alignment_s` are about
     the one that began last, as in Flink. Invariant: ids that are triggered strictly increase, and none of

@@ -81,7 +81,7 @@ class SavepointFormat(IntEnum):
     CANONICAL = 0
     """The same for all state backends."""
     NATIVE = 1
-    """As the backend stores its checkpoints, which is faster."""
+    """The format of the state backend's checkpoints, which is faster."""
 
 
 class PostCheckpointAction(IntEnum):
@@ -184,7 +184,7 @@ class EndOfData(msgspec.Struct, frozen=True):
 
 
 class EndOfPartition(msgspec.Struct, frozen=True):
-    """Nothing follows on this channel."""
+    """End of a channel: no event or data follows."""
 
 
 class EndOfInputChannelState(msgspec.Struct, frozen=True):

@@ -99,7 +99,7 @@ class ChannelReceiver:
             and self.state is ReceiverState.OPEN
             and sequence_number == self.expected_sequence
             and sequence_number != _INT_MAX
-        ):  # the same as below, for what nearly every message is
+        ):  # the same as below, for the type of nearly every message
             self.credit.receive()
             self.expected_sequence = sequence_number + 1
             return

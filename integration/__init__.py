@@ -1,4 +1,4 @@
-"""What a person runs: scenario files, Spark sources, comparisons, reports, the command line.
+"""The tools of users: scenario files, Spark sources, comparisons, reports, the command line.
 
 pyspark is imported inside functions only, so everything but Spark sources works without it. And what is named
 here is imported when it is used: a command that has just been started hears Ctrl-C from its first moment on.

@@ -1,4 +1,4 @@
-"""What ``netstack`` and ``python -m integration`` start with; Ctrl-C is heard before all else is imported."""
+"""Entry point of ``netstack`` and ``python -m integration``; Ctrl-C is heard before all else is imported."""
 
 import sys
 

@@ -34,7 +34,7 @@ AGAIN_S = 0.01
 LINE = "netstack: stopped"
 
 _FATAL = 128
-"""What shells add to the number of a signal for the exit status of what it ended."""
+"""Number that shells add to a signal for the exit status of the process that it ended."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -143,7 +143,7 @@ class StopSignals:
 
 
 STOP = StopSignals()
-"""What listens to signals in this process."""
+"""The listener to signals in this process."""
 
 
 def _is_ctrl_c(error: BaseException | None) -> bool:

@@ -19,7 +19,7 @@ ROOM = 16
 
 
 class MemoryChannels(BenchTransport):
-    """Hands over blocks of records as they are: nothing is copied, and no channel is told from another."""
+    """Hands over blocks of records as they are: nothing is copied, and all channels are one."""
 
     name = "memory channels"
     between_processes = False

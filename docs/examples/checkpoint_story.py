@@ -9,7 +9,7 @@ checkpoint starts, source 1 has sent 1 to 3 and source 2 has sent 1 to 4::
 
 Of what is left of the bars, sum_even gets 2, 2 and 4, which makes 8. Run it with
 ``python docs/examples/checkpoint_story.py``: it prints what the coordinator, the sources and sum_even do.
-``--all`` shows everybody; a name, such as ``unaligned``, chooses a mode.
+``--all`` shows all tasks; a name, such as ``unaligned``, chooses a mode.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ NAMES = {
 }
 
 HIDDEN = ("sum_odd", "result")
-"""Whose steps are left out unless all are wanted."""
+"""Tasks whose steps are left out without ``--all``."""
 
 
 def parity(number: int) -> bytes:
@@ -177,7 +177,7 @@ def tell(mode: str) -> Story:
 
 
 def read_sum_even(storage: MemoryStorage) -> tuple[int, tuple[int, ...]]:
-    """What checkpoint 1 has for sum_even: the sum in its state, and the numbers in its channel state."""
+    """Return the part of sum_even in checkpoint 1: the sum in its state, the numbers in its channel state."""
     stored = storage.load(1).of("sum", 1)
     assert stored is not None
     read = HandleReader(storage)

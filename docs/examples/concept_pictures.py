@@ -21,7 +21,7 @@ Rows = list[dict[str, Any]]
 
 BLUE, ORANGE, GREY = "#0072b2", "#e69f00", "#808080"
 END_MS = 80.0
-"""How much of the channel is shown."""
+"""Seconds of the channel that are shown."""
 
 LEVELS = ("credit of the sender", "data with the reader")
 
@@ -72,7 +72,7 @@ def changing_load(config: NetworkConfig) -> Scenario:
 
 
 def back_pressure() -> alt.Chart:
-    """How a slow consumer fills the buffers, first its own and then the source's, until the source waits."""
+    """Draw how a slow consumer fills its own buffers, and then the source's, until the source waits."""
     result = emulate(one_by_one())
     source, consumer = result.series
     queued: Rows = []
@@ -95,7 +95,7 @@ def back_pressure() -> alt.Chart:
 
 
 def credit() -> alt.Chart:
-    """What one channel's two ends tell each other: data with the backlog behind it, and credit."""
+    """Draw the messages of a channel's two ends: data with the backlog behind it, and credit."""
     channel = Channel()
     channel.run(END_MS)
     sent = [row for message in channel.messages if (row := _arrow(message))["until"] <= END_MS]
@@ -137,7 +137,7 @@ def _arrow(message: Message) -> dict[str, Any]:
 
 
 def _said(rows: Rows, dy: int, colour: str) -> alt.Chart:
-    """What arrows say, where they begin."""
+    """Draw the labels of arrows at their beginnings."""
     text = _chart(rows, 220).mark_text(fontSize=11, dy=dy, color=colour, fontWeight="bold")
     return text.encode(alt.X("t:Q"), alt.Y("from:Q"), alt.Text("text:N"))
 
@@ -199,7 +199,7 @@ def debloating() -> alt.Chart:
 
 
 def _sizes(runs: dict[str, Result]) -> Rows:
-    """Of the subtask with the smallest ones."""
+    """Buffer size of the subtask with the smallest ones."""
     rows = []
     for run, result in runs.items():
         series = result.series[1]

@@ -35,7 +35,7 @@ DEBLOATED = "flink-and-bytes"
 
 
 class Budget:
-    """How many bytes may wait for a gate: what it consumes in a target time, averaged as Flink averages."""
+    """Bytes that may wait for a gate: its throughput times a target time, averaged as in Flink."""
 
     def __init__(self, settings: DebloatSettings) -> None:
         self._target_s = settings.target_s
@@ -128,7 +128,7 @@ class BuffersByBytes(ChannelBuffers):
         return 0 if self.kept_back else super()._borrow()
 
     def buffer_available(self, segment: MemorySegment) -> bool:
-        """Its turn in the pool's line has come; whoever keeps credit back needs no more buffers."""
+        """Its turn in the pool's line has come; a channel that keeps credit back needs no more buffers."""
         if self.kept_back:
             self.waiting = False
             return False
@@ -157,9 +157,9 @@ class BuffersByBytes(ChannelBuffers):
         super()._gain(given)
 
     def _allowed(self) -> int:
-        """How much credit there may be at once."""
+        """Greatest credit at once."""
         channel: Any = self.owner
-        events = channel.queued_events  # nobody asks again when the last of them has been polled
+        events = channel.queued_events  # no call follows when the last of them has been polled
         waiting = channel.queued_bytes - sum(event.size for event in events)
         if waiting:
             self._mean = waiting / (channel.queue_length - len(events))

@@ -1,4 +1,4 @@
-"""A change of the protocol: floating buffers in proportion to throughput, where Flink goes by the backlog.
+"""A change of the protocol: floating buffers in proportion to throughput, where Flink uses the backlog.
 
 Flink's receiver borrows floating buffers for whatever its sender has waiting, so the channel whose sender is
 held up most gets most of them. Here a channel borrows at most its share of the buffers that came last on its
@@ -132,7 +132,7 @@ class Figures(NamedTuple):
 
 
 def figures_of(results: Sequence[Result]) -> Figures:
-    """What runs of one scenario come to."""
+    """Mean figures of runs of one scenario."""
     scenario = results[0].scenario
     last = [place for place, vertex in enumerate(scenario.vertices) if not scenario.outputs(vertex)]
     blocks = [result.steady[-1] for result in results]
@@ -147,7 +147,7 @@ def figures_of(results: Sequence[Result]) -> Figures:
 
 
 def both_ways(scenario: Scenario, seeds: Sequence[int] = SEEDS) -> tuple[Figures, Figures]:
-    """By the backlog, as in Flink, and by throughput."""
+    """Run a scenario with credit by the backlog, as in Flink, and by throughput."""
     usual = figures_of([emulate(scenario, seed=seed) for seed in seeds])
     with credit_by_throughput():
         return usual, figures_of([emulate(scenario, seed=seed) for seed in seeds])

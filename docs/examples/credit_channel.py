@@ -18,7 +18,7 @@ from flowcontrol import CreditAnnouncer, CreditLedger
 DATA, CREDIT = "data", "credit"
 
 FIRST_MS = 2.0
-"""When the sender begins."""
+"""Time at which the sender begins."""
 
 
 class Message(NamedTuple):
@@ -29,7 +29,7 @@ class Message(NamedTuple):
     sent_ms: float
     arrives_ms: float
     count: int
-    """Of data, how many buffers wait behind it; of credit, how many buffers it is for."""
+    """For data, the buffers that wait behind it; for credit, the buffers that it allows."""
     last: bool = True
     """Whether no other message of its kind follows at once."""
 

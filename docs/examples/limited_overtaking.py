@@ -68,13 +68,13 @@ ALIGNED_BARRIER = DataType.ALIGNED_CHECKPOINT_BARRIER
 
 
 class Limit:
-    """How many buffers a barrier may overtake at each end of a channel, in the present block."""
+    """Most buffers that a barrier may overtake at each end of a channel, in the present block."""
 
     buffers: ClassVar[int] = 0
 
 
 def place_before_last(queue: list[Any], data: type | tuple[type, ...], limit: int, first: int = 0) -> int:
-    """Where a barrier goes that overtakes at most `limit` data buffers at the end of `queue`, and no event.
+    """Return the place of a barrier that overtakes at most `limit` data buffers of `queue`, and no event.
 
     It does not go before place `first`.
     """
@@ -169,7 +169,7 @@ class LimitedChannel(RemoteInputChannel):
             self.gate.data_arrived(self)
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
-        """What the barrier of that checkpoint has overtaken here."""
+        """Return the data that the barrier of that checkpoint has overtaken here."""
         if checkpoint_id == self._checkpoint_id:
             return self._overtaken
         return super().start_persisting(checkpoint_id)

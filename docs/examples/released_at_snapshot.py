@@ -10,7 +10,7 @@ job to a stand (docs/CHECKPOINTS.md). Here they are resumed at once::
 
 What is stored is the same: of a channel whose barrier has come nothing is in flight.
 
-``python docs/examples/released_at_snapshot.py`` in a checkout runs the two jobs that come to a stand. The
+``python docs/examples/released_at_snapshot.py`` in a checkout runs the two jobs that block. The
 first still does: all inputs of its `join` are aligned, so its snapshot is not taken before the last barrier.
 """
 

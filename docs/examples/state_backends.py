@@ -1,4 +1,4 @@
-"""What checkpoints of one job cost over an hour, by how its state is stored: for docs/CHECKPOINTS.md.
+"""Cost of checkpoints of one job over an hour, by how its state is stored: for docs/CHECKPOINTS.md.
 
 ``python docs/examples/state_backends.py docs/images`` writes the picture there and prints the table. It takes
 a few minutes, and RocksDB: ``pip install 'netstack[rocksdb]'``.
@@ -112,7 +112,7 @@ def completed(result: Result) -> list[CheckpointResult]:
 
 
 def known(checkpoints: list[CheckpointResult]) -> list[float]:
-    """How long they took, in ms."""
+    """Their durations, in ms."""
     return [each.duration_ms for each in checkpoints if each.duration_ms is not None]
 
 

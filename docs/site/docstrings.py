@@ -1,4 +1,4 @@
-"""What the reference shows of docstrings and signatures where Sphinx would show less, or something else."""
+"""Docstrings and signatures of the reference where Sphinx would show less, or something else."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def shortened(
     signature: str | None,
     returns: str | None,
 ) -> tuple[str | None, str | None]:
-    """A signature without modules before types, the bounds of numbers, and defaults that nobody can read."""
+    """A signature without modules before types, the bounds of numbers, and unreadable defaults."""
     if signature is not None:
         signature = BOUNDED.sub(r"\1", MODULE.sub("", HIDDEN.sub("...", signature)))
     return signature, returns if returns is None else MODULE.sub("", returns)

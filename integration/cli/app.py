@@ -1,4 +1,4 @@
-"""The command ``netstack``: what a person types, and what comes of it.
+"""The command ``netstack``: its subcommands, and how they run.
 
 Results go to stdout and everything else to stderr. Exit status: 0; 1 where a comparison is outside its
 tolerance, or a job failed for good; 2 for a mistake, with one line for it on stderr; 130 after Ctrl-C, and
@@ -47,7 +47,7 @@ def _import_compiled(arguments: Sequence[str]) -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    if sys.stdout is None:  # closed by whoever started this
+    if sys.stdout is None:  # closed by the parent process
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     from ..present.console import to_stdout  # here, since its library takes a while to import
 

@@ -1,4 +1,4 @@
-"""What commands are given: the options that they share, how these are read, and the line itself."""
+"""Arguments of commands: the options that they share, how these are read, and the line itself."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ else
   autoload -Uz compinit && compinit
 fi
 """
-"""What the start-up file of zsh gets: it has looked for completions above these lines, or not at all."""
+"""Lines for the start-up file of zsh, which has looked for completions above them, or not at all."""
 
 
 def install_completion(*, shell: Shell | None = None) -> int:

@@ -1,4 +1,4 @@
-"""How commands end: their exit status, and the line for a job that failed for good."""
+"""Ends of commands: their exit status, and the line for a job that failed for good."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from netstack import Result
 
 FAILED = 1
-"""What was looked at is not as it should be: outside of a tolerance, failed for good, wrong, corrupt."""
+"""The subject of the command is bad: outside of a tolerance, failed for good, wrong, corrupt."""
 MISTAKE = 2
-"""A mistake of whoever typed, with a line for each on stderr."""
+"""Mistakes of the user, with a line for each on stderr."""
 INTERRUPTED = 130
 TERMINATED = 143
 BROKEN_PIPE = 1

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..lab.server import LabServer
 
 LEAST_DURATION_S = 3600.0
-"""How long a job runs at least, in emulated seconds: the user says when it is enough."""
+"""Least length of a run, in emulated seconds; the user ends it."""
 
 
 def lab(
@@ -139,7 +139,7 @@ def serve_beside(
     """Serve the page of a running Flink job until Ctrl-C.
 
     Raises:
-        FlinkRestError: there is no such job, or nobody answers.
+        FlinkRestError: there is no such job, or no answer.
         UsageError: an option makes no sense, or nothing can be served at that port.
     """
     from ..flink.importing import check_readable
@@ -180,7 +180,7 @@ def serve_beside(
 def _reader(
     cluster: Answers, job: str | None, options: ReadingOptions
 ) -> Callable[[bool, Callable[[float, float], None]], Imported]:
-    """What reads the job that was named, or the one that runs once that has gone."""
+    """Reader of the named job, or of the one that runs when that has ended."""
     given, watch_s = options.overrides(), options.watch_s()
     prepare_file(options.recording)
 

@@ -1,4 +1,4 @@
-"""From a file a person names to a scenario that can be run, with what has to be said on the way."""
+"""Loading of a scenario that a user names, with warnings about it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NO_CHECKPOINT = 0
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """What a run goes on from, and whose that is from then on."""
+    """Checkpoint that a run continues from, and its owner from then on."""
 
     from_checkpoint: str | None = None
     """Go on from a checkpoint of an earlier run: a chk-N, or the latest in a directory."""
@@ -61,7 +61,7 @@ class Begin:
 
 
 FROM_NOTHING = Begin()
-"""How a run begins unless told otherwise."""
+"""Start of a run without options."""
 
 
 def load_runnable(
@@ -122,7 +122,7 @@ def checkpoints_of(
 
 
 def _for_savepoints(scenario: Scenario, file: Path) -> FileLayout | None:
-    """Where savepoints go if checkpoints stay in memory."""
+    """Folder of savepoints if checkpoints stay in memory."""
     if not scenario.savepoints:
         return None
     from ..storage.directory import SavepointsInDirectories
@@ -175,7 +175,7 @@ def requests_to(storage: FileLayout | None) -> Iterator[SavepointRequests | None
 
 
 def _initial(begin: Begin) -> InitialCheckpoint | None:
-    """What a run goes on from, by the options of the command line."""
+    """Return the checkpoint that a run continues from, by the options of the command line."""
     if begin.from_checkpoint is not None and begin.from_savepoint is not None:
         raise UsageError(["netstack run: give --from-checkpoint or --from-savepoint, not both"])
     path = begin.from_checkpoint if begin.from_savepoint is None else begin.from_savepoint

@@ -40,13 +40,13 @@ from .exit_status import FAILED, failure_text
 from .load_scenario import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
 
 _MANY_CHANNELS = 10_000
-"""So many take seconds to build."""
+"""Number of channels that takes seconds to build."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceOptions:
-    """Where a scenario runs, and by which clock."""
+    """Place and clock of a run."""
 
     real_time: Flag = False
     """Run on the real clock instead of the virtual one."""
@@ -57,7 +57,7 @@ class PlaceOptions:
 
 
 IN_VIRTUAL_TIME = PlaceOptions()
-"""In this process, in virtual time."""
+"""A run in this process, in virtual time."""
 
 
 def run(

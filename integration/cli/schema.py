@@ -10,13 +10,13 @@ from ..present.documents import indented, print_document
 from .arguments import Flag
 
 SCHEMA_FILE = "share/netstack/scenario.schema.json"
-"""Where the schema is installed."""
+"""Path of the installed schema."""
 
 
 def schema(*, path: Flag = False) -> int:
     """Print the JSON Schema of scenario files, by which editors complete and check them.
 
-    An editor that knows TOML schemas, as with Even Better TOML or taplo, goes by a first line such as
+    An editor that knows TOML schemas, as with Even Better TOML or taplo, reads a first line such as
     "#:schema PATH", with the path that --path prints.
 
     Args:

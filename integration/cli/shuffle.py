@@ -105,7 +105,7 @@ class RoutingOptions:
 
 
 AS_FLINK = RoutingOptions()
-"""By the hash of keys, as Flink does it, on this machine."""
+"""Shuffle by the hash of keys, as in Flink, on this machine."""
 
 
 def shuffle(
@@ -149,7 +149,7 @@ def shuffle(
 
 
 def _shuffled(wanted: Shuffled, format: Format | None, routing: RoutingOptions, options: Options) -> Shuffled:
-    """Do what is wanted, in a Spark of this command's own unless one runs already."""
+    """Run the shuffle, in a Spark session of this command unless one runs already."""
     with _said_in_a_line(wanted.output):
         _check(wanted, routing, options)
         require_columns(wanted.input, wanted.keys, format, as_spark=True)
@@ -165,7 +165,7 @@ def _shuffled(wanted: Shuffled, format: Format | None, routing: RoutingOptions, 
 
 
 def _rows_out(wanted: Shuffled, format: Format | None) -> int | None:
-    """How many rows all partitions will have together; None: nobody has counted them."""
+    """Number of rows of all partitions; None: not counted."""
     rows = count_rows(wanted.input, format)
     return rows if rows is None or wanted.ship != "broadcast" else rows * wanted.partitions
 
@@ -188,7 +188,7 @@ def _check(wanted: Shuffled, routing: RoutingOptions, options: Options) -> None:
 
 
 def _master(master: str | None, partitions: int) -> str:
-    """By default this machine: a slot for each partition if those are few, else one for each core."""
+    """Default: this machine, with a slot for each partition if those are few, else one for each core."""
     cores = os.cpu_count() or 1
     slots = max(partitions, cores) if partitions <= SLOTS_PER_CORE * cores else cores
     return master or f"local[{slots}]"
@@ -237,7 +237,7 @@ def read_assignments(texts: Sequence[str]) -> Options:
 
 
 def _tasks(frame: DataFrame) -> list[dict[str, Any]]:
-    """What the tasks of the last run counted."""
+    """Counters of the tasks of the last run."""
     tasks = [row.asDict() for row in shuffle_statistics(frame).collect()]
     last = max((task["run"] for task in tasks), default=0)
     return [task for task in tasks if task["run"] == last]

@@ -120,7 +120,7 @@ def at_its_limit(view: Observation) -> Iterator[Finding]:
                 rule="near-its-limit",
                 severity="notice",
                 where=vertex.name,
-                says="Nobody waits for it yet, and it has hardly any time left: a little more input will "
+                says="No task waits for it yet, and it has hardly any time left: a little more input will "
                 "make back-pressure.",
                 evidence=evidence,
                 next=["raise its parallelism before the load grows"],

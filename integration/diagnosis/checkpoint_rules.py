@@ -217,9 +217,9 @@ def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
         return list(steps)
     config = view.config
     if _is_uneven(view) and any(_bursts(view)):
-        return [*steps, "mend the bursts first: barriers wait until what has come at once is read"]
+        return [*steps, "smooth the bursts first: barriers wait until what has come at once is read"]
     if any(full_readers(vertex) for vertex in view.vertices):
-        steps = [*steps, "mend the skew first: barriers wait in the channels of the slow subtasks"]
+        steps = [*steps, "fix the skew first: barriers wait in the channels of the slow subtasks"]
     if config.takes_unaligned_checkpoints and config.aligned_checkpoint_timeout_s == 0:
         return [
             *steps,
@@ -228,7 +228,7 @@ def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
         ]
     calm = view.nobody_waits
     if calm:
-        return [*steps, "nobody is back-pressured, so few data wait: look at when the sources emit barriers"]
+        return [*steps, "no task is back-pressured, so few data wait: look at when the sources emit barriers"]
     if calm is None:
         unknown = view.may_wait(view.vertices)
         steps = [*steps, f"find out whether {unknown} is back-pressured, which is not known; if so:"]

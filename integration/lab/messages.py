@@ -171,7 +171,7 @@ class History(msgspec.Struct, frozen=True):
     checkpoints: list[CheckpointRow]
     incidents: list[Incident]
     controls: list[Control]
-    """With their current values."""
+    """Settings with their current values."""
 
 
 # A running Flink beside the lab.
@@ -241,7 +241,7 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlinkCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the last checkpoints of the job in Flink; delays are the longest of all subtasks."""
+    """A recent checkpoint of the job in Flink; delays are the longest of all subtasks."""
 
     id: int
     t: float

@@ -45,13 +45,13 @@ FIRST_SEEDS = 3
 FEWEST_SEEDS = 2
 """Seeds of each expensive setting to begin with; as few as have an interval."""
 AGREEING_SHARE = 0.02
-"""By how much figures of different seeds may differ, as a share of their mean, to agree."""
+"""Greatest difference of figures of different seeds, as a share of their mean, at which they agree."""
 SEEDS = 5
 """Seeds of each setting whose first ones do not agree, unless told otherwise."""
 PROBE_SEEDS = 3
 """Seeds of the probes of the chosen and the present setting."""
 MOST_GROWTH = 4
-"""How many times as many seeds a setting gets at most."""
+"""Greatest factor by which a setting gets more seeds."""
 
 AT_ONCE = 2
 """Targets that are tried before a shorter one is, unless told otherwise."""
@@ -59,7 +59,7 @@ AT_ONCE = 2
 _MAIN: tuple[Probe, ...] = ("main", "baseline")
 
 SeedsOf = Callable[[Place], int]
-"""How many seeds a setting is to have."""
+"""Wanted number of seeds of a setting."""
 
 
 Planned = Callable[[Scenario, Sequence[Point], Sequence[Point], Sequence[PointRow]], None]
@@ -70,12 +70,12 @@ class RunPoints(Protocol):
     """Runs points and returns their rows in the same order; `known` are rows that are there already."""
 
     def __call__(self, points: Sequence[Point], known: Sequence[PointRow], why: str) -> list[PointRow]:
-        """Run them, `why` being what a person is told meanwhile."""
+        """Run them; `why` is shown to the user meanwhile."""
         ...
 
 
 class Advice(NamedTuple):
-    """What a sweep was made of and what it says."""
+    """Inputs of a sweep and its results."""
 
     scenario: Scenario
     """The scenario, with the longest run that a setting needed."""
@@ -100,7 +100,7 @@ def advise(
     `seeds` is how many a setting gets whose first ones differ, `most_seeds` how many at most, by default
     `MOST_GROWTH` times as many.
     `at_once` is how many targets are tried before shorter ones are: more keep more cores busy, and may be
-    for nothing. `planned` is told when each setting has been tried.
+    for nothing. `planned` is called when each setting has been tried.
 
     Raises:
         ScenarioError: the scenario makes no sense with some value of an axis.
@@ -223,7 +223,7 @@ def _left_out(
 
 
 def _totals(seeds: int, most: int | None) -> list[int]:
-    """How many seeds settings get at most, round by round."""
+    """Return the greatest number of seeds of settings, round by round."""
     most = most or MOST_GROWTH * seeds
     grown = {seeds * growth for growth in range(1, MOST_GROWTH + 1)}
     return sorted({min(total, most) for total in (min(FIRST_SEEDS, seeds), *grown, most)})

@@ -46,7 +46,7 @@ Change = Callable[[Scenario], Scenario]
 TARGET, POLICY, LATENCY = "target", "policy", "latency"
 
 DEFAULT_TARGETS = "50ms,100ms,200ms,300ms,500ms,700ms,1s,1500ms,2s"
-"""From where headers and small buffers begin to cost, to where a second of waiting is no news."""
+"""Default targets: small buffers begin to cost below the first, and a wait beyond the last is no gain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class AxisValue:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What varies, by the name under which points carry its value, and the values in their order."""
+    """A varied quantity: its name in the points, and its values in order."""
 
     name: str
     values: tuple[AxisValue, ...]

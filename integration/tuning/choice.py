@@ -1,4 +1,4 @@
-"""Which setting to take: what is better than the present one, the stated rule, and the curve's knee.
+"""Choice of a setting: better than the present one, by the stated rule and the curve's knee.
 
 A setting is recommended only where the runs show that it keeps to the constraints and is better than what is
 set now. What they leave open is named, so that more seeds can be run for it.
@@ -19,7 +19,7 @@ OBJECTIVES = {
     END_TO_END: "end-to-end time of checkpoints",
     RECORD_DELAY: "record delay",
 }
-"""What is to be small: a field of `TargetSummary`, in words."""
+"""Quantity to minimise: a field of `TargetSummary`, in words."""
 _SHARES = {END_TO_END: "end_to_end_share", RECORD_DELAY: "record_delay_share"}
 
 SAME_SHARE = 0.10
@@ -41,11 +41,11 @@ RULE = (
 LEAST_PRICE = 0.005
 """Throughput has to vary by more than this share over the targets for there to be a trade-off."""
 LEAST_BEND = 0.1
-"""How far the knee has to lie from the straight line between the curve's ends, as a share of its extent."""
+"""Least distance of a knee from the straight line between the curve's ends, as a share of its extent."""
 
 
 class Choice(NamedTuple):
-    """What to do, and what the runs leave open."""
+    """Setting to take, and questions that the runs leave open."""
 
     kind: Literal["set", "turn off", "keep", "none"]
     """Set a target; turn debloating off; nothing is shown to be better than now; nothing keeps to the

@@ -1,4 +1,4 @@
-"""What a setting has to keep to, whether it does, and which of these it is that no setting keeps to.
+"""Limits for a setting: whether it keeps to them, and which of them no setting keeps to.
 
 Each is judged by the mean over seeds and its interval, so that more seeds make the answer surer, not harder.
 """
@@ -31,12 +31,12 @@ From seed to seed, throughput hardly varies.
 
 
 class Constraints(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of a setting, as a mean over seeds; None: nothing."""
+    """Limits of a setting, for means over seeds; None: no limit."""
 
     min_throughput: float | None = 0.99
     """Share of the throughput that the present setting has with the same seed."""
     max_checkpoint_ms: float | None = None
-    """That 95 % of the checkpoints take, from trigger to completion."""
+    """Limit for 95 % of the checkpoints, from trigger to completion."""
     max_delay_ms: float | None = None
     """Record delay, from emission to processing, 95th percentile."""
 
@@ -49,14 +49,14 @@ class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
     limit: float
     """A share, milliseconds, or the share of checkpoints or of runs that may be lost."""
     value: Estimate | None
-    """What was measured, in the same unit; None where there was nothing to measure."""
+    """The measured value, in the same unit; None: not measured."""
     kept: Answer
     """"no", or "undecided" where the limit lies within the interval."""
     text: str
 
     @property
     def excess(self) -> float:
-        """How far it is from the limit, as a factor above 1; infinite where that cannot be said."""
+        """Distance from the limit, as a factor above 1; infinite if unknown."""
         if self.value is None or not self.limit:
             return float("inf")
         if self.constraint == MIN_THROUGHPUT:

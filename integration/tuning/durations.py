@@ -1,4 +1,4 @@
-"""How long it will take to run points, by what a run of each setting took; which to begin with."""
+"""Expected time of points, by the time of earlier runs of each setting, and the order to begin them in."""
 
 from __future__ import annotations
 

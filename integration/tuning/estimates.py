@@ -1,10 +1,10 @@
-"""What several runs say together: a mean, the interval it lies in, and whether that decides a question.
+"""Estimates from several runs: a mean, its interval, and whether that decides a question.
 
-The interval is the bootstrap's percentile interval for the mean, expanded for few runs: resampling takes the
-spread of n values for that of what they were drawn from, which is too narrow by sqrt((n - 1) / n), and knows
-nothing of Student's t. Both are mended by a confidence that grows as n falls (T. Hesterberg, "What teachers
-should know about the bootstrap", 2015, section 5). Of fewer than five values, which resampling says next to
-nothing of, it is Student's own interval: of two, thirteen times as wide as they are apart.
+The interval is the bootstrap's percentile interval for the mean, expanded for few runs. Resampling takes the
+spread of n values for that of their distribution, which is too narrow by sqrt((n - 1) / n), and it knows
+nothing of Student's t. A confidence that grows as n falls corrects both (T. Hesterberg, "What teachers should
+know about the bootstrap", 2015, section 5). For fewer than five values it is Student's own interval, since
+resampling says little about them: for two values it is thirteen times their distance.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
-"""How often such intervals hold what is estimated."""
+"""Share of such intervals that contain the estimated value."""
 
 RESAMPLES = 2000
 
@@ -65,7 +65,7 @@ class Estimate(msgspec.Struct, frozen=True):
         return "yes" if self.high <= limit else "no" if self.low > limit else "undecided"
 
     def runs_to_decide(self, limit: float) -> int | None:
-        """How many runs would decide on which side of a limit it lies; None where it lies right on it.
+        """Return the number of runs that decides on which side of a limit it is; None: it is at the limit.
 
         An interval narrows with the root of their number.
         """

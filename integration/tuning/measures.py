@@ -1,4 +1,4 @@
-"""What one run costs and brings: the figures by which targets are compared.
+"""Figures of one run, by which targets are compared.
 
 A job has one figure of each kind. Where its vertices differ it is that of the worst one, since a checkpoint
 waits for the last barrier and a record for the slowest way. All figures are of the last window of `steady`.
@@ -42,7 +42,7 @@ EXPIRED = "CHECKPOINT_EXPIRED"
 Figures = NDArray[np.float64]
 
 SETTLED_SHARE = 0.25
-"""How far the drain time may still move for it to have settled, of what it settles at."""
+"""Share of its final value by which a drain time that has settled may still change."""
 
 _SETTLED_PART = 1 / 3
 """Part of the time after a step, at its end, that says what the drain time settles at."""
@@ -57,28 +57,28 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     throughput_per_s: float | None = None
     """Records per second into the last vertices, over all their subtasks."""
     start_delay_ms: float | None = None
-    """At the subtask that acknowledged last; mean over checkpoints (`comparison.checkpoint_times`)."""
+    """Start delay of the subtask that acknowledged last; mean (`comparison.checkpoint_times`)."""
     start_delay_max_ms: float | None = None
     """Median over checkpoints of the slowest subtask's; of the vertex where it is longest."""
     alignment_ms: float | None = None
-    """From the first barrier to the last, at that subtask; mean over checkpoints."""
+    """Time from the first barrier to the last, at that subtask; mean over checkpoints."""
     state_ms: float | None = None
-    """What its snapshot took after the alignment; mean over checkpoints."""
+    """Time of its snapshot after the alignment; mean over checkpoints."""
     end_to_end_ms: float | None = None
-    """From trigger to completion, the three above and the acknowledgement; mean over checkpoints."""
+    """Time from trigger to completion: the three above and the acknowledgement; mean over checkpoints."""
     end_to_end_p95_ms: float | None = None
-    """From trigger to completion; 95th percentile over checkpoints."""
+    """Time from trigger to completion; 95th percentile over checkpoints."""
     pending_ms: float | None = None
     """Age, at the end of the run, of the oldest checkpoint of the window that has not ended."""
     in_flight_bytes: float | None = None
     """Bytes in all queues, of inputs and outputs; median over samples."""
     record_delay_ms: float | None = None
-    """From emission by a source to processing by a last vertex, on the slowest way; median over samples."""
+    """Time from emission by a source to processing by a last vertex, by the slowest way; median."""
     record_delay_p95_ms: float | None = None
     persisted_bytes: float | None = None
-    """In-flight data that a checkpoint stored, median; 0 where all were aligned."""
+    """Stored in-flight data of a checkpoint, median; 0 if all were aligned."""
     adaptation_ms: float | None = None
-    """From a step of the load until the time to drain the queues has settled; only of a probe with a step."""
+    """Time from a step of the load until the drain time has settled; only of a probe with a step."""
     debloated_buffer_bytes: float | None = None
     """Median over all subtasks with input; None where debloating is off."""
     debloated_buffer_min_bytes: float | None = None
@@ -203,7 +203,7 @@ class _Flow:
             self.sent[edge.target] = self.sent.get(edge.target, 0.0) + curve
 
     def emitted_at(self, vertex: str, times: Figures) -> Figures:
-        """When a source emitted what a vertex reads at `times`; of several ways to it the longest."""
+        """Return when a source emitted the records that a vertex reads at `times`, by the longest way."""
         read_at = {vertex: times}
         """When each vertex had read the records; of several ways on, the earliest, as all curves rise."""
         emitted: list[Figures] = []
@@ -234,7 +234,7 @@ def _summed(counters: Sequence[Sequence[int]]) -> Figures:
 
 
 def _reached(times: Figures, curve: Figures, values: Figures) -> Figures:
-    """When a curve that never falls first reached each value; its last time where it did not."""
+    """Return the times at which a rising curve first reached each value; its last time if it did not."""
     after = np.clip(np.searchsorted(curve, values, side="left"), 1, len(curve) - 1)
     before = after - 1
     rise = curve[after] - curve[before]

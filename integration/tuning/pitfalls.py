@@ -26,7 +26,7 @@ class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     vertex: str
-    """Where it shows."""
+    """Vertex or exchange that shows it."""
     what: str
     evidence: str
     """A sentence with figures, of the point where it is worst."""
@@ -51,7 +51,7 @@ class ObservedPoint(NamedTuple):
 def find_pitfalls(rows: Sequence[PointRow]) -> list[Pitfall]:
     """Return the pitfalls that the points of a sweep show, each once for a vertex.
 
-    Points with debloating are looked at; those that failed, that probe something else or that have no result
+    Points with debloating are examined; those that failed, that probe something else or that have no result
     are not.
     """
     varying = _varying_axes(rows)

@@ -27,11 +27,11 @@ Status = Literal["finished", "failed"]
 
 
 FOLDER = "points"
-"""Where points lie in the folder that a user names."""
+"""Name of the points' file in the folder that a user names."""
 
 
 class PointRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one point."""
+    """Result of one point."""
 
     key: str
     name: str
@@ -44,11 +44,11 @@ class PointRow(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """Why it failed, in one line."""
     wall_seconds: float
-    """That the emulation took."""
+    """Seconds of real time of the emulation."""
     emulated_seconds: float | None = None
-    """That the run lasted, which is as long as its figures needed; None where there is no result."""
+    """Emulated length of the run, as long as its figures needed; None without a result."""
     versions: dict[str, str]
-    """Versions of what ran the point; empty where it did not come to that."""
+    """Versions of what ran the point; empty if it did not run."""
     measures: Measures | None = None
     """None where it failed."""
     result: str | None = None

@@ -42,14 +42,14 @@ from .axes import TARGET, Axis, AxisValue, apply, problems_after
 from .vertex_axes import PARALLELISM, SKEW
 
 Probe = Literal["main", "unaligned", "step", "baseline"]
-"""What a point is run for."""
+"""Purpose of a point."""
 
 PROBES: tuple[Probe, ...] = get_args(Probe)
 
 STEP_FACTOR = 2.0
-"""By what the service time of the bottleneck grows."""
+"""Factor by which the service time of the bottleneck grows."""
 LEAST_STEP_RUN_S = 60.0
-"""How long a probe with a step lasts at least: debloating halves a size in about 2 s, and is to settle."""
+"""Least length of a probe with a step: debloating halves a size in about 2 s, and is to settle."""
 
 
 def probes_of(scenario: Scenario, wanted: Iterable[Probe] = PROBES) -> list[tuple[Probe, Scenario]]:
@@ -150,7 +150,7 @@ Labels = Mapping[str, str]
 """The value of each axis, by its name."""
 
 Probes = Callable[[Scenario], Sequence[tuple[Probe, Scenario]]]
-"""The scenarios that answer what is asked about a setting."""
+"""The scenarios that answer the questions about a setting."""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +161,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
     seed: int
     probe: Probe = "main"
-    """What it is run for."""
+    """Its purpose."""
     document: dict[str, Any]
     """The scenario as a document, with that seed."""
     with_series: bool = False
@@ -258,13 +258,13 @@ def _itself(scenario: Scenario) -> list[tuple[Probe, Scenario]]:
 
 
 def _without_target(config: NetworkConfig, base: NetworkConfig) -> NetworkConfig:
-    """What a baseline does not use is as it was before the axes, so that baselines are alike."""
+    """Reset settings that a baseline does not use to those before the axes: baselines are alike."""
     given = config.given if "debloat_target_s" in base.given else config.given - {"debloat_target_s"}
     return dataclasses.replace(config, debloat_target_s=base.debloat_target_s, given=given)
 
 
 def _objects_in(scenario: Scenario) -> Iterator[str]:
-    """Where a scenario has what its document only names."""
+    """Objects of a scenario that its document only names."""
     for vertex in scenario.vertices:
         if isinstance(vertex.source, SourceObject) and vertex.source.spec is None:
             yield vertex_key(vertex.name, "source")

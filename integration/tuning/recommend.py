@@ -1,6 +1,6 @@
-"""From the points of a sweep to a target: the table, the choice against what is set now, how sure it is.
+"""Recommendation from the points of a sweep: the table, the choice, and its certainty.
 
-`choice` has the rule, `constraints` what is asked, `remedies` what to do where no target will do.
+`choice` has the rule, `constraints` the limits, `remedies` what to do if no target will do.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SCHEMA = "netstack.tuning/2"
 
 
 class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
-    """What to set for a job, and what that is based on.
+    """Recommended setting of a job, and its basis.
 
     `to_pandas` and `to_arrow` have the table "settings", `plot` has the pictures "trade-off" and
     "times-by-target".
@@ -53,7 +53,7 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     clock: str = "virtual"
     versions: dict[str, str] = {}
     current: str
-    """What the scenario has set: a target, or "off"."""
+    """Setting of the scenario: a target, or "off"."""
     baseline: TargetSummary | None
     """Without debloating; None where no such run was made."""
     targets: list[TargetSummary]
@@ -68,11 +68,11 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     knee: str | None = None
     knee_why: str
     binding: list[str] = []
-    """Where nothing fits: the constraints that rule all settings out."""
+    """The constraints that rule all settings out, if none fits."""
     nearest: str | None = None
-    """Where nothing fits: the setting that misses by least."""
+    """The setting that misses by least, if none fits."""
     remedies: list[Remedy] = []
-    """Where nothing fits, or nothing is better than now: what would help instead."""
+    """Other remedies, if no setting fits or none is better than now."""
     configuration: list[str] = []
     """Lines for Flink's configuration file; empty where nothing is to be changed."""
     left_out: list[str] = []
@@ -261,7 +261,7 @@ def _remedies(sweep: _Compared, choice: Choice, binds: Sequence[str]) -> list[Re
 
 
 def _ruled_out(sweep: _Compared, choice: Choice) -> tuple[list[str], str | None]:
-    """Where nothing fits: the constraints that rule all settings out, and the nearest setting."""
+    """Return the constraints that rule all settings out, and the nearest setting."""
     if choice.kind != "none":
         return [], None
     broken = {setting.target: setting.shortfalls for setting in sweep.others if setting.seeds}

@@ -49,18 +49,18 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     why: str
     measured: bool = False
-    """Whether the sweep has run it; else it is reckoned, or emulated for the purpose."""
+    """Whether the sweep has run it; else it is estimated, or emulated for the purpose."""
     configuration: list[str] = []
     """Lines for Flink's configuration file."""
     target: str | None = None
     """The debloat target that it goes with, where its lines name none; None: it needs none."""
     emulated_s: float | None = None
-    """How long its emulation took; None: it was not tried, so it is reckoned if it was not measured."""
+    """Seconds of its emulation; None: it was not tried, so it is estimated if it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What the rules look at: the figures of a sweep, and the constraints that rule out all of it."""
+    """Input of the rules: the figures of a sweep, and the constraints that rule out all of it."""
 
     scenario: Scenario
     """The job, with the values of all axes but the target."""
@@ -84,7 +84,7 @@ class Case:
         return _leaves_no_pause(self, self.now)
 
     def shortfall(self, name: str) -> Shortfall | None:
-        """That of a constraint by the setting that is nearest to it."""
+        """Return the miss of a constraint by the setting that is nearest to it."""
         shortfalls = [
             each for target in self.targets for each in target.shortfalls if each.constraint == name
         ]
@@ -139,7 +139,7 @@ def _longer_target(case: Case) -> Iterator[Remedy]:
 
 
 def _fewer_buffers(case: Case) -> Iterator[Remedy]:
-    """Where buffers are as small as they may be, only their number is left."""
+    """Fewer buffers: the remedy if buffers are as small as they may be."""
     shortest = case.shortest
     if shortest is None or not case.too_slow or not _at_floor(case, shortest):
         return
@@ -159,7 +159,7 @@ def _fewer_buffers(case: Case) -> Iterator[Remedy]:
 
 
 def _smaller_segments(case: Case) -> Iterator[Remedy]:
-    """Without debloating, where that alone breaks only what smaller segments mend."""
+    """Smaller segments without debloating, if they fix the only limit that this breaks."""
     slow = _slow(case.baseline)
     if not case.too_slow or not slow or len(slow) < len(case.baseline.shortfalls):
         return

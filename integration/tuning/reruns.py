@@ -1,4 +1,4 @@
-"""What is emulated after a recommendation: reckoned remedies, and two settings for series that are not there.
+"""Emulations after a recommendation: estimated remedies, and two settings whose series are missing.
 
 What is kept of a promise is to be seen before it is given as advice. A remedy says what to set, so it can be
 run where that takes seconds; one that names nothing to set (more parallelism, another state backend) stays
@@ -31,7 +31,7 @@ _FIELDS = {option.name: field for field, option in OPTIONS.items()}
 def with_trials(
     recommendation: Recommendation, rows: Sequence[PointRow], scenario: Scenario
 ) -> Recommendation:
-    """Return a recommendation whose reckoned remedies are emulated, as far as a run takes little time.
+    """Return a recommendation whose estimated remedies are emulated if a run takes little time.
 
     `rows` are all of the sweep of `scenario`. Figures are of the first seed.
     """

@@ -1,4 +1,4 @@
-"""When the run of a point may end: as soon as its figures have settled, and not before they say enough.
+"""End of the run of a point: as soon as its figures have settled, and not before there are enough.
 
 A run is as long as its scenario asks, with two exceptions.
 
@@ -33,7 +33,7 @@ LEAST_CHECKPOINTS = 10
 SETTLED_CHECKPOINTS = 5
 """Completed ones before their times may have settled."""
 SETTLED_SHARE = 0.02
-"""How far a mean may be off, as a share of it, to have settled."""
+"""Greatest error of a mean that has settled, as a share of it."""
 MOST_WINDOW_S = 1200.0
 """Windows do not grow beyond this; what then has too few checkpoints is said to have."""
 
@@ -46,11 +46,11 @@ _LEAST_WINDOW_S = 20.0
 _LEAST_PERIODS = 5
 """Periods of what comes again and again, as the firings of a window, that a window holds."""
 _QUANTILES = {SETTLED_CHECKPOINTS: 2.776, 6: 2.571, 8: 2.365, _BATCHES: 2.262, 15: 2.145, 20: 2.093}
-"""Of Student's t, for a confidence of 95 %, by the least number of values."""
+"""Quantiles of Student's t for a confidence of 95 %, by the least number of values."""
 
 
 class EndOnceSettled:
-    """When a run of a scenario is to end, given what was recorded so far; the `end_of_run` of `emulate`.
+    """End of a run of a scenario by the recorded figures; the `end_of_run` of `emulate`.
 
     With `or_enough` it also ends sooner when its window holds `LEAST_CHECKPOINTS`, whether they agree or not.
     """
@@ -99,7 +99,7 @@ class EndOnceSettled:
         return settled(self._rates(recorder))
 
     def _completed(self, recorder: Recorder) -> list[tuple[float, float]]:
-        """When each checkpoint of the window that has completed was triggered, and how long it took."""
+        """Return the trigger time and the duration of each completed checkpoint of the window."""
         return [
             (head.triggered_at, head.duration_s)
             for head in recorder.checkpoints

@@ -47,7 +47,7 @@ _SHARES = {
 
 
 class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a target comes to; an estimate is over seeds, None where nothing was measured."""
+    """Figures of a target; an estimate is over seeds, None: not measured."""
 
     target: str
     """The target in Flink's syntax, or `OFF`."""
@@ -57,7 +57,7 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Seeds whose run did not."""
     throughput_per_s: Estimate | None = None
     throughput_share: Estimate | None = None
-    """Of the throughput of the present setting, with the same seed; so are the next two of their figures."""
+    """Share of the throughput of the present setting, with the same seed; so are the next two."""
     end_to_end_share: Estimate | None = None
     record_delay_share: Estimate | None = None
     start_delay_ms: Estimate | None = None
@@ -72,7 +72,7 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     debloated_buffer_bytes: Estimate | None = None
     debloated_buffer_min_bytes: Estimate | None = None
     persisted_bytes: Estimate | None = None
-    """What an unaligned checkpoint would store of data in flight; so are the next two of such a run."""
+    """Stored in-flight data of an unaligned checkpoint; the next two are of such a run, too."""
     unaligned_end_to_end_ms: Estimate | None = None
     unaligned_end_to_end_p95_ms: Estimate | None = None
     adaptation_ms: Estimate | None = None
@@ -86,7 +86,7 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     fewest_checkpoints: int | None = None
     """Completed ones of the seed that has the fewest."""
     shortfalls: list[Shortfall] = []
-    """What it does not keep to, or is not shown to keep to; empty: it fits."""
+    """Constraints that it misses, or is not shown to keep; empty: it fits."""
 
     @property
     def keeps(self) -> Answer:
@@ -105,7 +105,7 @@ class Setting:
     unaligned: list[Measures] = field(default_factory=list)
     step: list[Measures] = field(default_factory=list)
     failed: int = 0
-    """How many of the main runs have no figures."""
+    """Number of main runs without figures."""
     failed_probes: dict[str, int] = field(default_factory=dict)
 
     def add(self, row: PointRow) -> None:

@@ -50,7 +50,7 @@ def sweep(
     emulations have run when this returns, each until its figures have settled, or its window holds ten
     completed checkpoints: ``emulated_seconds`` says how long. `spark` is a session, by default the active one
     or a new local one.
-    In the folder `out` each finished point is kept as Parquet, and what is there is not run again.
+    In the folder `out` each finished point is kept as Parquet, and is not run again.
 
     Axes come from texts, as on the command line, or from functions that change the scenario::
 

@@ -70,7 +70,7 @@ def share_text(share: float | None) -> str:
 
 
 def _change(choice: Choice, now: TargetSummary, objective: str, pitfalls: Sequence[Pitfall]) -> str:
-    """What to set, in one sentence, with what it is warned of."""
+    """Return the setting in one sentence, with its warnings."""
     chosen = choice.setting
     do = "Turn debloating off" if chosen.target == OFF else f"Set the debloat target to {chosen.target}"
     what = "checkpoints take" if objective == END_TO_END else "records are under way for"
@@ -116,7 +116,7 @@ def _keep(now: TargetSummary, others: Sequence[TargetSummary], objective: str) -
 
 
 def _price_of_now(now: TargetSummary, others: Sequence[TargetSummary], objective: str) -> list[str]:
-    """What the present setting costs in throughput, where another one carries clearly more."""
+    """Return the throughput that the present setting costs, if another one carries clearly more."""
     more = [
         (setting, setting.throughput_share)
         for setting in others
@@ -167,7 +167,7 @@ def _adaptation(chosen: TargetSummary) -> list[str]:
 
 
 def _open(setting: TargetSummary, now: TargetSummary, objective: str) -> str:
-    """What the runs do not decide of a setting, and what would decide it."""
+    """Return the question about a setting that the runs do not decide, and what would decide it."""
     doubts = [_doubt(shortfall) for shortfall in setting.shortfalls if shortfall.kept == "undecided"]
     if not doubts:
         doubts = [f"it is better than now: {with_range(value(setting, objective))}"]

@@ -36,7 +36,7 @@ class VertexValue:
     """One value of an axis that changes vertices."""
 
     axis: str
-    """Which of `SERVICE`, `SKEW` and `PARALLELISM`."""
+    """Either `SERVICE`, `SKEW` or `PARALLELISM`."""
     vertex: str | None
     """The vertex that it was given for; None: those that the rule of the axis names."""
     number: float | int | tuple[float, ...]

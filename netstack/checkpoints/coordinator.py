@@ -58,7 +58,7 @@ def options_of_barriers(config: NetworkConfig) -> CheckpointOptions:
 class CheckpointCoordinator:
     """Takes the checkpoints of one job, over all its attempts; ids increase over them.
 
-    `on_end` is told of each checkpoint that has been completed or has failed, `fail_job` (last, so it may
+    `on_end` is called with each checkpoint that has been completed or has failed, `fail_job` (last, so it may
     call `stop`) why too many have failed in a row. `fail_task` is told of a task that cannot go on, and why;
     None: `fail_job` is. The first checkpoint is number `first_id`. `store` has those that are complete: to
     begin with, `stored`, which an earlier coordinator of the job has left, or the checkpoint `initial`, which

@@ -81,7 +81,7 @@ Routine = Coroutine[Any, None, None]
 class Waiter:
     """A place where one routine waits until it is woken.
 
-    Waking an empty place does nothing, so a waker need not know whether anybody is there.
+    Waking an empty place does nothing, so a waker need not know whether a task is there.
     """
 
     __slots__ = ("_agenda", "_routine")

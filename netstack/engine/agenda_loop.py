@@ -21,7 +21,7 @@ _MEANWHILE_EVERY_S = 0.2
 """Time between two progress reports, in seconds of real time."""
 
 _ENTRIES_PER_TURN = 50
-"""How many entries run in real time before other trio tasks have their turn, and the clock is looked at."""
+"""Number of entries that run in real time before other trio tasks have their turn and the clock is read."""
 
 
 # Ctrl-C is not to hit a routine in the middle of its bookkeeping, but this task where it waits.

@@ -40,7 +40,7 @@ class _Left:
     thresholds = gc.get_threshold()
     """Those of before."""
     rarely = RARELY
-    """Those that were set, as Python tells of them: of the oldest kind it may not."""
+    """Thresholds that were set, as Python reports them; it may not report that of the oldest generation."""
 
 
 @contextmanager
@@ -73,6 +73,6 @@ def over() -> None:
     if _Left.frozen:
         gc.freeze()  # what it has made meanwhile becomes as old as the rest, or it would be searched at once
         gc.unfreeze()
-        if gc.get_threshold() == _Left.rarely:  # nobody has set them meanwhile
+        if gc.get_threshold() == _Left.rarely:  # no other code has set them meanwhile
             gc.set_threshold(*_Left.thresholds)
         _Left.frozen, _Left.unsearched = False, True

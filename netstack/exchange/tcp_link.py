@@ -10,7 +10,7 @@ end of its own gates. What arrives goes to one of the two by its type::
 
 Headers and payloads leave from where they lie, many in one call; payloads arrive in the segment that the
 credit for them stands for. Both sides end with a CloseRequest, behind which nothing comes. A side that says
-nothing for a while sends a KeepAlive, so a peer that hangs is told from one that has nothing to say.
+nothing for a while sends a KeepAlive, which tells a peer that hangs from one that has nothing to send.
 """
 
 from __future__ import annotations
@@ -360,7 +360,7 @@ async def keep_alive(link: TcpLink, limit_s: float) -> None:
 
 
 class TcpEnd:
-    """One of the two ends of a `TcpLink` in this process."""
+    """This process's end of a `TcpLink`."""
 
     __slots__ = ("_link", "finished", "receiver")
 

@@ -6,7 +6,7 @@ points, which is also how pandas finds what draws its plots::
     [project.entry-points."netstack.views"]
     Result = "integration.present.notebook:RESULT"
 
-So a class of a lower layer is shown by a higher one, which is imported when somebody looks.
+So a class of a lower layer is shown by a higher one, which is imported when it is shown.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class SubtaskSample(NamedTuple):
     """Parts of the in-pool usage; NaN where there is no input."""
     floating_buffers_usage: float = math.nan
     watermark_lag_ms: float = math.nan
-    """How far the watermark is behind the clock: of a source what it sent, else the least that it read."""
+    """Lag of the watermark behind the clock: of the last one sent by a source, else the least one read."""
 
 
 class FiredFault(msgspec.Struct, frozen=True):
@@ -137,11 +137,11 @@ class CheckpointHead(NamedTuple):
     state_bytes: int = 0
     """Size of all its state, data in flight included."""
     checkpointed_bytes: int | None = None
-    """Of that, what was stored for this checkpoint; None: it is not known."""
+    """The part that was stored for this checkpoint; None: unknown."""
     savepoint: str | None = None
-    """Where it is, if it is a savepoint."""
+    """Path of a savepoint."""
     ended_at: float | None = None
-    """When it was completed or has failed, in seconds; None: it went on when the run ended."""
+    """Time of completion or failure, in seconds; None: it was in progress when the run ended."""
 
 
 class Recorder:

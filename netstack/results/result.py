@@ -27,7 +27,7 @@ SCHEMA = "netstack.result/1"
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """How much an emulation moved, over all links, from opening to the end."""
+    """Messages and bytes of an emulation, over all links, from opening to the end."""
 
     buffers: Whole = 0
     """Data buffers received, events not counted."""
@@ -53,7 +53,7 @@ class VertexCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     alignment_processed_bytes: list[Whole | None] = []
     """Read during alignment."""
     alignment_persisted_bytes: list[Whole | None] = []
-    """In-flight data stored."""
+    """Size of the in-flight data that was stored."""
     unaligned: list[bool | None] = []
 
 
@@ -62,14 +62,14 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
 
     id: Whole
     t: float
-    """When it was triggered, in seconds."""
+    """Time of the trigger, in seconds."""
     status: str = "COMPLETED"
     """COMPLETED, FAILED or IN_PROGRESS."""
     checkpoint_type: str = "CHECKPOINT"
     """CHECKPOINT, UNALIGNED_CHECKPOINT or AT_LEAST_ONCE_CHECKPOINT, as it turned out; or SAVEPOINT, or
     SYNC_SAVEPOINT, with which the job stopped."""
     savepoint: str | UnsetType = UNSET
-    """Where the savepoint is; absent where it is none."""
+    """Path of the savepoint; absent for a checkpoint."""
     failure: str | None = None
     """Why it failed, by Flink's CheckpointFailureReason."""
     duration_ms: float | None = None
@@ -77,34 +77,34 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
     state_bytes: Whole = 0
     """Size of all state, data in flight included."""
     checkpointed_bytes: Whole | UnsetType = UNSET
-    """Of that, what was stored for this checkpoint; absent where it is all of it."""
+    """The part that was stored for this checkpoint; absent if that is all of it."""
     processed_bytes: Whole = 0
     persisted_bytes: Whole = 0
     vertices: list[VertexCheckpoint] = []
 
 
 class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A failure of tasks and the restart after it; times in seconds, None where it did not come to that."""
+    """A failure of tasks and the restart after it; times in seconds, None if it did not happen."""
 
     failed_at: float
     cause: str
     restarted_at: float | None = None
-    """When the tasks were there again and began to read their state."""
+    """Time at which the tasks existed again and began to read their state."""
     running_at: float | None = None
-    """When all of them had read it; checkpoints went on then, or when those of other failures had, too."""
+    """Time at which all of them had read it; checkpoints continue then, or after other recoveries."""
     tasks: list[str] | UnsetType = UNSET
     """The tasks that failed and restarted, while the others went on; absent if the whole job restarted.
 
     A vertex by its name, or some of its subtasks as in `map[0, 2]`.
     """
     checkpoint_id: Whole | None = None
-    """What was restored; None: they began anew."""
+    """Number of the restored checkpoint; None: the tasks began without state."""
     restored_bytes: Whole = 0
     """Size of all state that was read, data in flight included."""
     persisted_bytes: Whole = 0
     """Size of the data in flight among that state."""
     unusable_checkpoint_id: Whole | UnsetType = UNSET
-    """What could not be restored, which was the next failure; absent where all went well."""
+    """Error of the restore, which was the next failure; absent after a success."""
 
 
 class StartResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,13 +112,13 @@ class StartResult(msgspec.Struct, frozen=True, kw_only=True):
 
     checkpoint_id: Whole
     path: str
-    """Where it was found."""
+    """Its path."""
     restored_bytes: Whole = 0
     """Size of all state, data in flight included."""
     persisted_bytes: Whole = 0
     """Size of the data in flight in the checkpoint."""
     running_at: float | None = None
-    """When all tasks had read it and checkpoints began, in seconds; None if it did not come to that."""
+    """Time at which all tasks had read it and checkpoints began, in seconds; None if it did not happen."""
 
 
 class FaultResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,7 +174,7 @@ class VertexSteady(msgspec.Struct, frozen=True, kw_only=True):
     """0 to 1, of remote channels; None where there is no input. So is the next one."""
     inputFloatingBuffersUsage: list[float | None] = []  # noqa: N815
     watermark_lag_ms: list[float | None] | UnsetType = UNSET
-    """How far the watermark is behind the clock: of a source the last that it sent (Flink's watermarkLag),
+    """Lag of the watermark behind the clock: for a source the last that it sent (Flink's watermarkLag),
     else the least of its channels (currentInputWatermark); absent where no watermarks flow."""
 
 
@@ -224,12 +224,12 @@ class Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
 
     schema: str = SCHEMA
     scenario: S
-    """What was run; of what was read, Python objects and policies are named only."""
+    """The scenario; Python objects and policies of a document are only named."""
     preset: str
     clock: str
-    """Which of "virtual" and "real"."""
+    """Either "virtual" or "real"."""
     link: str = "emulated"
-    """Which of "emulated" and "tcp"; over TCP, costs other than the service time of records are real."""
+    """Either "emulated" or "tcp"; over TCP, costs other than the service time of records are real."""
     seed: Whole
     emulated_seconds: float
     wall_seconds: float
@@ -255,14 +255,14 @@ class Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
 
 
 class Result(Run[Scenario], Viewed, frozen=True, kw_only=True):
-    """What a run found and how; shown in a notebook as sentences, a picture and a table.
+    """Figures of a run; shown in a notebook as sentences, a picture and a table.
 
     `to_pandas` and `to_arrow` have the tables "vertices", "subtasks", "windows", "checkpoints",
     "checkpoint_subtasks", "series", "restarts" and "faults"; `plot` has the pictures of ``report.html``.
     """
 
     def __repr__(self) -> str:
-        """What was run and how it went, in one line."""
+        """Summary of the run in one line."""
         completed = sum(checkpoint.status == "COMPLETED" for checkpoint in self.checkpoints)
         parts = [
             f"{self.emulated_seconds:g} s of {self.clock} time with seed {self.seed}",

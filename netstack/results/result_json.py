@@ -28,7 +28,7 @@ def to_json(result: Result) -> bytes:
 
 
 def from_json(document: bytes | str) -> Result:
-    """Decode a result; nothing that its scenario names is imported, so it may be anybody's.
+    """Decode a result; nothing that its scenario names is imported, so its origin does not matter.
 
     Raises:
         ValueError: it is not JSON, not a result of this schema, its scenario makes no sense, or it is not one

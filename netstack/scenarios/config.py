@@ -578,7 +578,7 @@ def _options_shape(prefix: str) -> Shape:
 
 
 def _description(field: str) -> str:
-    """What an option is where its name does not say it, and its default."""
+    """Explanation of an option whose name does not suffice, and its default."""
     option = OPTIONS[field]
     defaults = {preset: getattr(config, field) for preset, config in PRESETS.items()}
     texts = {

@@ -48,7 +48,7 @@ _LONG = 1 << 63
 """Java's numbers of 64 bits are below it."""
 
 _MOST_LETTERS = 1000
-"""Of a quantity: the least of all numbers of 64 bits has less, written without an exponent."""
+"""Most characters of a quantity: the least of all numbers of 64 bits has fewer, without an exponent."""
 
 _DURATION_HINT = 'a time such as "5 ms", "1 s" or "1 min"'
 _SIZE_HINT = 'a size such as "32 kb" or "64 mb"'

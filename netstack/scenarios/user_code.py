@@ -99,7 +99,7 @@ class OperatorOfRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NamedObject:
-    """The name of a Python object in its place: all that a document tells of it, and nothing to run."""
+    """The name of a Python object in its place: a document has no more of it, and nothing to run."""
 
     name: str
 

@@ -36,7 +36,7 @@ class SnapshotWork(NamedTuple):
     linked: int = 0
     """1 where files of tables are kept, by a link to each, in the synchronous part."""
     entry_bytes: int = 0
-    """At least so many bytes are to be made of entries in memory, in the asynchronous part."""
+    """Least number of bytes to serialize from entries in memory, in the asynchronous part."""
 
 
 class WriteFile(Protocol):
@@ -59,7 +59,7 @@ class BackendSnapshot(Protocol):
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
         """Store the state, and release it however that ends; the sizes are known from here on.
 
-        State that comes to at most ``inline_up_to`` bytes stands in the handles themselves. The same state
+        State of at most ``inline_up_to`` bytes stands in the handles themselves. The same state
         gives the same bytes.
 
         Raises:

@@ -54,7 +54,7 @@ LAYOUT = 1
 
 _LENGTH_BYTES = 4
 _HEAD_BYTES = 5
-"""Of operation, number of the state and length of the key."""
+"""Layout of operation, number of the state and length of the key."""
 
 
 class Operation(IntEnum):
@@ -70,7 +70,7 @@ class Change(NamedTuple):
     """A change as it is replayed."""
 
     kind: str
-    """Of the state."""
+    """Name of the state."""
     name: str
     operation: Operation
     key: bytes

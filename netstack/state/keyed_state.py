@@ -65,7 +65,7 @@ LAYOUT = 1
 FILE_NAME = "keyed"
 
 LEAST_ENTRY_BYTES = 6
-"""Of a key, with its length and its key group, and a value."""
+"""Size of a key, with its length and its key group, and a value."""
 
 
 class KeyedSnapshot:

@@ -36,7 +36,7 @@ class StateFormat(StrEnum):
     CANONICAL = "canonical"
     """A table of entries, or what else does not depend on the backend."""
     TABLE_FILE = "table file"
-    """Of the store that keeps the state."""
+    """Name of the store that keeps the state."""
     CATALOGUE = "catalogue"
     """The list of the table files, and their states."""
     LOG = "log"

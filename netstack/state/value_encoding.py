@@ -32,10 +32,10 @@ _TUPLE, _DICT = 1, 2
 _BEGINS_OF_CONTAINERS = bytes(
     [*range(0x80, 0xA0), *range(0xC7, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0)]
 )
-"""With which msgpack begins an array, a map or an extension; they stand elsewhere, too."""
+"""First bytes of an array, a map or an extension in msgpack; they also occur elsewhere."""
 
 _TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\x04\xff", b"\x08\xff", b"\x0c\xff")
-"""What stands before the one extension that msgpack knows by itself: its length, and -1."""
+"""Bytes before msgpack's only predefined extension: its length, and -1."""
 
 _LAST_OF_MARKS = b"\xff"
 """Most values have no such byte, and so none of the marks."""

@@ -67,10 +67,10 @@ class Operator:
     blocks may be processed ahead of their time and cut anywhere."""
 
     emits_later = False
-    """Whether what comes of a record is never emitted at once, so that many may be processed together."""
+    """Whether the results of a record are never emitted at once, so that many may be processed together."""
 
     keyed = False
-    """Whether it keeps state by the key that `key_of` says: then all records of a key have to come to one
+    """Whether it keeps state by the key that `key_of` says: then all records of a key have to reach one
     subtask, and a hash exchange that is given no other hash deals them out by this key."""
 
     reads_broadcast = False

@@ -104,7 +104,7 @@ MIN_PACE_S = 0.001
 class Calls(NamedTuple):
     """Calls of a source: the records of one call are written whole, whether outputs are available or not.
 
-    `batch` records come of a call; one of a `legacy` source, a SourceFunction in a SourceStreamTask, begins
+    A call returns `batch` records; one of a `legacy` source, a SourceFunction in a SourceStreamTask, begins
     without looking at the outputs, too. A record takes `cost_s` seconds; None: as the cost model says.
     An even pace that lags by more than `catch_up_s` forgets the records that were due before.
     """

@@ -106,7 +106,7 @@ class Lateness:
         return records * (self._costs.source_record_s if record_s is None else record_s)
 
     def look(self, now: float, times: TimeAccount, work_s: float, snapshots: int) -> None:
-        """At `now` nothing is in progress; `work_s` of work and so many snapshots have been done so far."""
+        """Begin at `now` with nothing in progress, `work_s` of work and so many snapshots done."""
         low_s, high_s = self._costs.sync_s
         not_done_s = now - work_s - snapshots * (low_s + high_s) / 2
         lost_s = not_done_s - 2 * (times.idle + times.backpressured)

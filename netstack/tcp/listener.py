@@ -82,7 +82,7 @@ class Listener:
         return host, port
 
     def proven(self, stream: trio.SocketStream) -> None:
-        """Let one stay, whoever else comes; one that is being put out has come too late."""
+        """Keep a connection whatever others arrive; one that is being closed has come too late."""
         if self._strangers.pop(stream, None) is not None:
             self._proven.add(stream)
 

@@ -2,7 +2,7 @@
 
 Each process listens, tells the others where, and then connects: the higher index dials the lower::
 
-    0 <--- 1 <--- 2        the one that is dialled, and can be by anybody,
+    0 <--- 1 <--- 2        the one that is dialled, and can be by any process,
     ^------------ 2        grants nothing before the handshake is done
 
 It listens no longer than until all are connected that are to dial it.
@@ -50,7 +50,7 @@ class Mesh(trio.abc.AsyncResource):
         if not 0 <= index < size:
             raise ValueError(f"there is no process {index} of {size}")
         if not host:
-            raise ValueError("a mesh has to be told at which address to listen")
+            raise ValueError("a mesh needs an address to listen on")
         self._diallers = range(index + 1, size)
         if len(self._diallers) > limits.max_connections:
             raise ValueError(

@@ -40,7 +40,7 @@ class Pipe(Protocol):
         ...
 
     def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
-        """Read what is there already, as `receive_into`; None where that would have to wait."""
+        """Read bytes that have arrived, as `receive_into`; None if that would have to wait."""
         ...
 
     async def send(self, parts: Sequence[bytes | memoryview]) -> int:
@@ -146,7 +146,7 @@ class TlsPipe:
             await self._stream.transport_stream.send_eof()
 
     async def aclose(self) -> None:
-        """Close the socket under it; whoever closes first does not wait for the other."""
+        """Close the socket under it; the first to close does not wait for the other."""
         await trio.aclose_forcefully(self._stream)
 
 

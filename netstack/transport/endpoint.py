@@ -169,7 +169,7 @@ class Endpoint:
         self._write_blocked_s += trio.current_time() - started
 
     def finish_writing(self) -> None:
-        """Write nothing more; the readers are told when they have read everything.
+        """Write nothing more; readers get the end of data behind the last record.
 
         Raises:
             TransportError: if the exchange has failed.

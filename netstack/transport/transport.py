@@ -8,7 +8,7 @@ to; the network runs in a third, on trio::
     thread that reads  <-- read --- |                 |
 
     with Transport(index, size) as transport:
-        address = transport.listen()            # to be told to the others by other means
+        address = transport.listen()            # the others learn it by other means
         transport.connect(addresses, secret)    # those of all, by index, and what only they know
         ...
 """
@@ -155,7 +155,7 @@ class Transport:
         """End the exchange and the network thread; further calls do nothing.
 
         Without a `cause`, wait until all processes have read what is for them. With one, or if that has
-        not been written and read here, the others are told why, and fail.
+        not been written and read here, the others get the reason, and fail.
 
         Raises:
             TransportError: if the exchange fails while it waits.

@@ -70,7 +70,7 @@ class TransportStatistics(msgspec.Struct, frozen=True):
     buffers_sent: int
     buffers_received: int
     bytes_sent: int
-    """On the wire, all that belongs to the protocol included; so are the next."""
+    """Bytes on the wire with those of the protocol, also in the next fields."""
     bytes_received: int
     credit_stalls: int
     """Times that a channel with data had no credit."""

@@ -394,7 +394,7 @@ def test_a_burst_that_few_checkpoints_meet_is_named_before_what_these_wait_for()
         "6.11 s from trigger to completion, of the 2 that took long: start delay 6.10 s, alignment 1 ms, "
         "sync 1 ms, async 1 ms, acknowledgement 4 ms"
     ]
-    assert second.next == ["mend the bursts first: barriers wait until what has come at once is read"]
+    assert second.next == ["smooth the bursts first: barriers wait until what has come at once is read"]
 
 
 @pytest.mark.parametrize(
@@ -424,7 +424,7 @@ def test_data_in_flight_is_that_of_the_full_subtasks_where_others_starve() -> No
     view = seen(source(), skewed, history=[checkpoint(5000.0, 0.0)])
     finding = only(slow_phase, view)
     assert finding.evidence[1] == "1,000 KiB wait before reader[1], 60 % at the senders: 5.00 s at 200 KiB/s"
-    assert finding.next[0].startswith("mend the skew first")
+    assert finding.next[0].startswith("fix the skew first")
 
 
 def test_data_that_waits_now_here_and_now_there_has_no_share_at_the_senders() -> None:
@@ -566,8 +566,8 @@ def test_nobody_is_called_calm_of_whom_nothing_is_known() -> None:
     unknown = seen(source(backpressured_ms_per_s=[None, None]), reader(), history=slow)
     calm = seen(source(pressed=(0.0, 0.0)), reader(), history=slow)
     said = {"calm": only(slow_phase, calm).next, "unknown": only(slow_phase, unknown).next}
-    assert "nobody is back-pressured" in " ".join(said["calm"])
-    assert "nobody is back-pressured" not in " ".join(said["unknown"])
+    assert "no task is back-pressured" in " ".join(said["calm"])
+    assert "no task is back-pressured" not in " ".join(said["unknown"])
     assert said["unknown"][0] == "find out whether source is back-pressured, which is not known; if so:"
     assert "back-pressured time of source, and so who waits" in diagnose(unknown).not_known
     assert diagnose(calm).not_known == diagnose(seen(source(), reader())).not_known
@@ -584,7 +584,7 @@ def test_a_vertex_at_its_limit_is_named_where_nobody_knows_who_waits_for_it() ->
         assert (first.rule, first.where, first.severity) == ("at-its-limit", "reader", "problem")
         assert first.says == "It is busy all the time, at the limit; whether source waits for it is not told."
         assert first.evidence == ["busy 100 %", "reads 400 records/s, with 5.00 ms a record"]
-        assert "nobody is back-pressured" not in str(found.findings)
+        assert "no task is back-pressured" not in str(found.findings)
     assert diagnose(seen(old, reader(), levels={"source": True})).verdict == "operator bound, at reader"
     some = only(at_its_limit, seen(old, reader(busy=(500.0, 1000.0))))
     assert some.says.startswith("Some of its subtasks are busy all the time")
