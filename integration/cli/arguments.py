@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from netstack import InputError
 
     from ..errors import Parameter as ImportParameter
-    from ..errors import ParameterName
 
 T = TypeVar("T")
 
@@ -50,8 +49,10 @@ HEADER = "--header"
 
 _QUERY = re.compile(r"^(https?://[^?#]*)[?].*")
 
-_PARAMETER = re.compile(r"`(allow_code|master|min_throughput|on_spark|policy|real_time|seeds)`")
-"""Parameters of our functions that are options with the same names."""
+_PARAMETER = re.compile(
+    r"`(allow_code|leaves_state_out|master|min_throughput|on_spark|policy|real_time|seeds)`"
+)
+"""Parameters of our functions that are options."""
 
 _NEGATIVE = re.compile(r"-[0-9.]")
 
@@ -103,7 +104,8 @@ def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
     return f"netstack: {said}"
 
 
-_OPTIONS: dict[ParameterName, str] = {
+_OPTIONS = {
+    "leaves_state_out": "--allow-non-restored-state",
     "options": "--set",
     "headers": "--header",
     "password": "--password-file",
@@ -115,8 +117,7 @@ def option_of(parameter: ImportParameter) -> str:
     """Return the option for a parameter of an import, with the example of its value if there is one."""
     from netstack import format_duration
 
-    name = parameter.name
-    option = _OPTIONS.get(name, f"--{name.removesuffix('_s').replace('_', '-')}")
+    name, option = parameter.name, _option(parameter.name)
     value = parameter.example
     if value is None:
         return option
@@ -124,6 +125,10 @@ def option_of(parameter: ImportParameter) -> str:
     if parameter.of:
         text = f"{parameter.of}{'=' if name == 'options' else ':'}{text}"
     return f"{option} {shlex.quote(text)}"
+
+
+def _option(name: str) -> str:
+    return _OPTIONS.get(name, f"--{name.removesuffix('_s').replace('_', '-')}")
 
 
 def naming_options(note: str) -> str:
@@ -146,7 +151,7 @@ def problems_of(error: InputError) -> tuple[str, ...]:
 
 def with_options(message: str) -> str:
     """Return a message of a library function with its parameters, in back-ticks, as options."""
-    return _PARAMETER.sub(lambda match: f"--{match[1].replace('_', '-')}", message)
+    return _PARAMETER.sub(lambda match: _option(match[1]), message)
 
 
 def require_some(command: str, option: str, number: int) -> None:

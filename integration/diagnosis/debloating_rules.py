@@ -82,7 +82,7 @@ def off_target(view: Observation) -> Iterator[Finding]:
             evidence=[_sizes(vertex), _estimate(vertex, view), *_drained(view)],
             next=[
                 "where checkpoints drain the buffers: a longer execution.checkpointing.interval, or another "
-                "policy (`netstack tune --policy`)",
+                "policy (`netstack tune` compares policies)",
                 "where the load moves: a shorter buffer-debloat.period or fewer buffer-debloat.samples",
                 "several inputs of one subtask are measured together: see whether they are unequal",
             ],

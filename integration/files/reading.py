@@ -28,7 +28,7 @@ LARGEST_CONFIGURATION = 1 << 20
 LARGEST_RESULT = 64 << 20
 """Bytes of the largest file that a program writes; results of long runs have some megabytes."""
 
-NO_RESULT = "is no result, as netstack run --json prints of a scenario"
+NO_RESULT = "is no result of netstack run as JSON"
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),

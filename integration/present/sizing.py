@@ -42,7 +42,7 @@ _CHECKED = (
     "before, least that with a target of 1 ms. To start: tried, and with one buffer less."
 )
 
-_NO_TRIP = "--round-trip says how many of these buffers a link needs, and the least target that it allows."
+_NO_TRIP = "A link with a round trip needs some of these buffers, and allows no target below a least one."
 
 
 def print_sizing(report: SizeReport, console: Console) -> None:
@@ -315,7 +315,7 @@ def _expected(plan: BudgetPlan) -> Iterator[str]:
 
 
 def _keys(plan: BudgetPlan) -> Iterator[str]:
-    yield "\nA scenario has the plan by these keys of its edges (--out writes it):"
+    yield "\nA scenario has the plan by these keys of its edges:"
     for _, (partition, gate) in groupby(plan.places, key=lambda place: place.edge):
         yield f"{gate.source} -> {gate.target}"
         yield (

@@ -278,7 +278,7 @@ def _misfits(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out: b
     if with_state and not leaves_state_out:
         yield (
             f"it has state of {', '.join(with_state)}, and the vertices of the job are "
-            f"{', '.join(job.parallelism)}; --allow-non-restored-state leaves that out"
+            f"{', '.join(job.parallelism)}; `leaves_state_out` leaves that out"
         )
         return
     in_flight = any(handle.kind in CHANNEL_STATE for _, handle in handles)

@@ -40,21 +40,24 @@ def logged(log: Path) -> dict[int, Verdict]:
 
 
 def verdicts_of(
-    left: Iterable[tuple[int, Mutant, Sequence[Path]]], copies: list[Path], spark: bool
+    left: Iterable[tuple[int, Mutant, Sequence[Path]]], copies: list[Path], count: int, spark: bool
 ) -> Iterator[Verdict]:
-    """Try mutants, as many at a time as there are copies, and yield the verdicts as they come."""
+    """Try mutants, as many at a time as there are copies, and yield the verdicts as they come.
+
+    `count`: number of test files that a verdict is about, with those that were tried before.
+    """
     waiting = iter(left)
-    running: dict[int, tuple[Trial, Path, int, int]] = {}
+    running: dict[int, tuple[Trial, Path, int]] = {}
     try:
         while True:
             while copies and (following := next(waiting, None)) is not None:
                 number, mutant, files = following
                 trial, copy = Trial(copies[-1], number, mutant, spark), copies.pop()
-                running[trial.start(files)] = trial, copy, number, len(files)
+                running[trial.start(files)] = trial, copy, number
             if not running:
                 return
             for sentinel in [each for each in wait(list(running)) if isinstance(each, int)]:
-                trial, copy, number, count = running.pop(sentinel)
+                trial, copy, number = running.pop(sentinel)
                 outcome, by = trial.outcome()
                 copies.append(copy)
                 yield Verdict(number, outcome, by, count, spark)
@@ -64,14 +67,16 @@ def verdicts_of(
 
 
 @cache
-def _relevance(package: str) -> Relevance:
-    return Relevance(sorted(Path("tests", package).rglob("test_*.py")))
+def _relevance(package: str, spark: bool) -> Relevance:
+    files = sorted(Path("tests", package).rglob("test_*.py"))
+    return Relevance([file for file in files if not spark or "mark.spark" in file.read_text("utf-8")])
 
 
-def files_for(mutant: Mutant, number: int) -> list[Path]:
-    """Return the test files for a mutant, from the tests of its package."""
+def files_for(mutant: Mutant, number: int, spark: bool, before: Verdict | None) -> list[Path]:
+    """Return the test files of its package for a mutant, without those that it has survived."""
     path = Path(mutant.path)
-    return _relevance(path.parts[0]).ranked(path.stem, mutant.source, mutant.line)[:number]
+    files = _relevance(path.parts[0], spark).ranked(path.stem, mutant.source, mutant.line)[:number]
+    return files[before.files :] if before is not None and before.spark == spark else files
 
 
 def summary(
@@ -107,7 +112,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=400, help="number of mutants (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the sample (%(default)s)")
     parser.add_argument("--files", type=int, default=8, help="test files for a mutant (%(default)s)")
-    parser.add_argument("--spark", action="store_true", help="tests with Spark, too, for modules of Spark")
+    parser.add_argument("--spark", action="store_true", help="try tests marked spark, and modules of Spark")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="(%(default)s)")
     parser.add_argument("--work", type=Path, default=Path("build/mutants"), help="(%(default)s)")
     parser.add_argument("--report", action="store_true", help="print the results so far, and try no mutant")
@@ -119,13 +124,14 @@ def main() -> None:
     verdicts = logged(log)
     if not options.report:
         left = [
-            (number, mutant, files_for(mutant, options.files))
+            (number, mutant, files_for(mutant, options.files, options.spark, verdicts.get(number)))
             for number, mutant in enumerate(mutants)
-            if not _is_done(verdicts.get(number), options.files, options.spark and "spark" in mutant.path)
+            if not options.spark or "spark" in mutant.path
+            if not _is_done(verdicts.get(number), options.files, options.spark)
         ]
         copies = [fresh_copy(work / f"copy-{number}") for number in range(options.processes)]
         with log.open("a", encoding="utf-8", buffering=1) as file:
-            for done, verdict in enumerate(verdicts_of(left, copies, options.spark), 1):
+            for done, verdict in enumerate(verdicts_of(left, copies, options.files, options.spark), 1):
                 verdicts[verdict.number] = verdict
                 print(json.dumps(asdict(verdict)), file=file)
                 text = f"{verdict.outcome} {mutants[verdict.number].path} {verdict.by}"

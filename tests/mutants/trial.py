@@ -51,7 +51,7 @@ class Verdict:
         outcome: `KILLED`, `TIMEOUT` or `SURVIVED`.
         by: The test that failed, or was endless.
         files: Number of test files that were chosen for the mutant.
-        spark: Whether tests marked ``spark`` took part.
+        spark: Whether tests marked ``spark`` took part, and no others.
     """
 
     number: int
@@ -133,8 +133,8 @@ class _Recorder:
 def _run(copy: Path, tests: Sequence[Path | str], spark: bool | None = None) -> None:
     """Run tests in a copy, in this process.
 
-    With `spark` given, exit with `_FAILED` at the first file that fails, and tests marked ``spark`` take part
-    if it is true. Without it, run all tests and exit with 0.
+    With `spark` given, exit with `_FAILED` at the first file that fails; if it is true only tests marked
+    ``spark`` take part, else all others. Without it, run all tests and exit with 0.
     """
     os.setsid()
     os.chdir(copy)
@@ -149,7 +149,7 @@ def _run(copy: Path, tests: Sequence[Path | str], spark: bool | None = None) -> 
     sys.path.insert(0, str(copy))
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]
-    marks = {None: "", False: "not spark and not long", True: "not long"}[spark]
+    marks = {None: "", False: "not spark and not long", True: "spark and not long"}[spark]
     options = [*config().pytest_add_cli_args, "-m", marks, *(["-x"] if spark is not None else [])]
     arguments = ["-q", "-p", "no:cacheprovider", *_QUIET_PRELOAD, *options]
     recorder = _Recorder()
