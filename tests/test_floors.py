@@ -31,7 +31,7 @@ FLOORS = {
         "errors",
         "stopping",
         "extras",
-        "known_values",
+        "optional_figures",
         "number_text",
         "storage",
         "emulating",
@@ -57,9 +57,7 @@ PUBLIC = {
     "buffers",
     "netstack",
     "integration",
-    "integration.checkpoints",
     "integration.spark",
-    "integration.state",
     "integration.storage",
 }
 """Packages that users import from: they name what lies within, and nobody within imports from them."""

@@ -59,7 +59,7 @@ from netstack.exchange.partition import ResultPartition
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.jobs import build
 from netstack.tasks import subtask
-from netstack.tasks.checkpoints import TaskCheckpoints
+from netstack.tasks.task_checkpoints import TaskCheckpoints
 
 SCENARIO = Path(__file__).parents[2] / "tests/data/flink-reference/2x2_200KBs_off.toml"
 LIMITS = (0, 1, 2, 4, 8)

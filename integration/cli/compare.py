@@ -22,7 +22,7 @@ from ..present.progress import progress
 from ..seed_runs import run_seeds
 from .arguments import Flag, Whole, command_line, require_some
 from .exit_status import FAILED
-from .load_scenario import load_runnable
+from .preparation import load_runnable
 
 SEEDS = 5
 

@@ -25,7 +25,7 @@ from ..present.console import print_line, say
 from ..storage.rocksdb import table_stores
 from .arguments import AllowCode, Flag, Several, Whole, problems_of
 from .cluster_access import ANYBODY, AccessOptions
-from .load_scenario import load_runnable, opened
+from .preparation import load_runnable, opened
 from .reading_options import AS_READ, ReadingOptions, with_option_names, write_recording
 
 if TYPE_CHECKING:

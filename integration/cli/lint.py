@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..files.writing import prepare_folder
-from ..lint.catalogue import read_version
 from ..lint.check import lint as lint_file
+from ..lint.flink_options import read_version
 from ..present.documents import LintReports, indented, present, write_files
 from ..present.findings import print_lint
 from .arguments import Flag

@@ -37,7 +37,7 @@ from ..present.progress import Report, progress
 from ..present.run import TracePrinter, print_result
 from .arguments import AllowCode, Flag, Whole, command_line
 from .exit_status import FAILED, failure_text
-from .load_scenario import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
+from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
 
 _MANY_CHANNELS = 10_000
 """Number of channels that takes seconds to build."""

@@ -34,7 +34,7 @@ from ..sizing.emulated_check import RUNS, JobCheck, check_job
 from ..sizing.job_from_numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
 from ..sizing.job_size import LENGTH_BYTES, JobSize, size_job
 from .arguments import AllowCode, Flag, Settings, Whole, require_some
-from .load_scenario import load_runnable
+from .preparation import load_runnable
 
 SEEDS_OF_CHECK, SEEDS_OF_PLAN = 3, 1
 RECORD_BYTES = 1000

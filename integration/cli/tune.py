@@ -33,7 +33,7 @@ from ..tuning.sweep import run_points
 from .arguments import AllowCode, Flag, Settings, Several, Whole, command_line, read_quantity, with_options
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
-from .load_scenario import load_runnable
+from .preparation import load_runnable
 from .reading_options import ReadingOptions, read_flink
 
 _INTERVAL = {OPTIONS["checkpoint_interval_s"].name, *OPTIONS["checkpoint_interval_s"].former}

@@ -30,7 +30,7 @@ from msgspec import UNSET
 
 from netstack import CheckpointResult, Result, Scenario, Steady, VertexCheckpoint
 
-from ..known_values import known
+from ..optional_figures import known
 
 START_DELAY, ALIGNMENT, SYNC, ASYNC = "start delay", "alignment", "sync", "async"
 ACKNOWLEDGEMENT = "acknowledgement"

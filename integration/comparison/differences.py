@@ -10,7 +10,7 @@ import msgspec
 
 from netstack import Result, to_json
 
-from ..known_values import quotient
+from ..optional_figures import quotient
 from .window_figures import QUANTITIES, figures_of
 
 

@@ -9,8 +9,8 @@ from msgspec import UNSET
 
 from netstack import Result, Series, Steady, VertexSteady
 
-from ..known_values import lowest, middle, quotient, total
 from ..number_text import milliseconds, per_second, size
+from ..optional_figures import lowest, middle, quotient, total
 from .checkpoint_times import window_times
 
 SENT, RECEIVED = "outputQueueSize", "inputQueueSize"

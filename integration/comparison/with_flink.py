@@ -24,7 +24,7 @@ from flowcontrol import readable
 from netstack import Result, Viewed
 
 from ..errors import FileError, UsageError
-from ..known_values import known, lowest, middle, total
+from ..optional_figures import known, lowest, middle, total
 from .checkpoint_times import COMPLETED
 
 Run = Mapping[str, Any]

@@ -28,8 +28,8 @@ from itertools import pairwise
 
 from netstack import Series, ShipStrategy, VertexSteady
 
-from ..known_values import Values, complete, highest, known, mean
 from ..number_text import bytes_per_second, digits, milliseconds, percent, size
+from ..optional_figures import Values, complete, highest, known, mean
 from .observation import (
     BACK_PRESSURED,
     BUSY,

@@ -25,8 +25,8 @@ from ..comparison.checkpoint_times import (
     CheckpointTimes,
     mean_times,
 )
-from ..known_values import complete
 from ..number_text import bytes_per_second, counted, milliseconds, percent, size
+from ..optional_figures import complete
 from .back_pressure_rules import full_readers, subtasks_text
 from .observation import (
     BACK_PRESSURED,

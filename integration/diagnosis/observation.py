@@ -31,7 +31,7 @@ from netstack import (
 )
 
 from ..comparison.checkpoint_times import triggered_within
-from ..known_values import Values, complete, highest, known, quotient
+from ..optional_figures import Values, complete, highest, known, quotient
 
 _T = TypeVar("_T")
 

@@ -14,7 +14,7 @@ import msgspec
 from netstack import VertexSteady
 
 from ..comparison.checkpoint_times import NOT_TOLD, PHASES
-from ..known_values import complete
+from ..optional_figures import complete
 from . import back_pressure_rules, checkpoint_rules, debloating_rules
 from .observation import Finding, Observation
 

@@ -24,8 +24,8 @@ from netstack import (
 from ..comparison.checkpoint_times import window_times
 from ..comparison.window_figures import figures_of
 from ..emulating import emulate
-from ..known_values import quotient
 from ..number_text import milliseconds
+from ..optional_figures import quotient
 
 LONGEST_S = 3.0
 """Wall-clock seconds of the first run up to which a job is emulated again."""

@@ -21,7 +21,7 @@ from netstack import LinkConditions, VertexSteady
 from ..diagnosis.observation import observation_of
 from ..diagnosis.rule_table import Diagnosis, diagnose
 from ..errors import Note
-from ..known_values import complete
+from ..optional_figures import complete
 from .client import Answers, RestClient, number
 from .fit_scenario import fit_scenario
 from .importing import Imported, check_shape, import_scenario, note_on_missing

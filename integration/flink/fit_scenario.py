@@ -25,7 +25,7 @@ from netstack import (
 )
 
 from ..errors import FlinkRestError, Note, Parameter
-from ..known_values import highest, known, mean_of_known, middle
+from ..optional_figures import highest, known, mean_of_known, middle
 from .exchange_flows import ALIKE, JobFlows
 from .job import CHAIN, FlinkEdge, FlinkJob, FlinkVertex, runs_other_jobs
 from .options import Overrides, of_vertex, preset_of, read_config

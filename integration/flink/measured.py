@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from netstack import CheckpointResult, Steady, VertexCheckpoint, VertexSteady, barrier_figures
 
-from ..known_values import known, quotient
+from ..optional_figures import known, quotient
 from .client import RestClient
 from .job import FlinkJob, FlinkVertex
 from .sampling import Samples, SubtaskSamples, longer_per_s

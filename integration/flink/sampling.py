@@ -30,7 +30,7 @@ from typing import Any
 from netstack import QuantityError, parse_flink_duration
 
 from ..errors import FlinkRestError
-from ..known_values import complete, middle
+from ..optional_figures import complete, middle
 from .client import RestClient, number
 from .job import FlinkJob, FlinkVertex, JobState, restarted
 

@@ -25,7 +25,7 @@ from math import sqrt
 
 from netstack import CheckpointResult, CostModel, NetworkConfig, VertexCheckpoint
 
-from ..known_values import complete, mean_of_known, middle, quotient
+from ..optional_figures import complete, mean_of_known, middle, quotient
 from .job import FlinkJob, FlinkVertex
 from .sampling import ACCOUNT, METER_S, Samples, SubtaskSamples, is_same_load, longer_per_s
 

@@ -22,7 +22,7 @@ from netstack import CheckpointResult, InputError, Scenario, Steady, VertexStead
 
 from ..errors import FlinkRestError, JobWentError, NotRunningError, UsageError
 from ..flink import Imported, JobWatch, Measured
-from ..known_values import complete, highest, lowest
+from ..optional_figures import complete, highest, lowest
 from .live_job import LiveJob
 from .messages import (
     FlinkCheckpoint,

@@ -8,8 +8,8 @@ import msgspec
 
 from netstack import PRESETS
 
-from .catalogue import LATEST, Version, read_version
 from .config_files import ConfigPart, read_config_file
+from .flink_options import LATEST, Version, read_version
 from .rules import (
     Remark,
     about_combinations,

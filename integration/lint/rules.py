@@ -25,7 +25,8 @@ from netstack import (
 )
 
 from ..diagnosis.observation import MOST_CHANNELS
-from .catalogue import (
+from .config_files import NEW_NAME, OLD_NAME, ConfigPart, Entry
+from .flink_options import (
     CATALOGUE,
     FIRST_OF_2,
     PARALLELISM,
@@ -40,7 +41,6 @@ from .catalogue import (
     nearest,
     parse,
 )
-from .config_files import NEW_NAME, OLD_NAME, ConfigPart, Entry
 
 _INSTEAD = {
     "exclusive_buffers_per_channel": "debloating, the options buffer-debloat, gives fewer bytes in flight",

@@ -16,7 +16,7 @@ from msgspec import UNSET, inspect
 
 from netstack import CheckpointResult, Series, Steady, VertexCheckpoint, VertexSteady
 
-from ..known_values import total
+from ..optional_figures import total
 
 Rows = Iterable[Mapping[str, Any]]
 

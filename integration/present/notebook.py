@@ -22,8 +22,8 @@ from netstack import FaultResult, RestartResult, Result, Steady, VertexSteady
 from ..comparison.window_figures import figures_of_runs
 from ..comparison.with_flink import Comparison, Row
 from ..extras import is_installed, missing_line, require
-from ..known_values import highest
 from ..number_text import NOTHING, milliseconds, per_second, percent, size
+from ..optional_figures import highest
 from ..tuning.estimates import Estimate
 from ..tuning.recommend import Recommendation
 from ..tuning.summaries import TargetSummary
@@ -35,7 +35,7 @@ from .sentences import describe, fell_behind, what_went_wrong
 
 if TYPE_CHECKING:
     from ..flink.importing import Imported
-    from .charts import Chart
+    from .chart_style import Chart
 
 T = TypeVar("T")
 
@@ -98,7 +98,7 @@ class View(Generic[T]):
             MissingExtraError: The libraries for charts are not installed.
         """
         require("report", f"{self.kind}.plot")
-        from .charts import to_altair  # here, since altair takes a while to import
+        from .chart_style import to_altair  # here, since altair takes a while to import
 
         charts = {chart.name: chart for chart in self.pictures(shown)}
         if not charts:
@@ -111,7 +111,7 @@ class View(Generic[T]):
         """Return the HTML of a notebook cell."""
         said = "".join(f'<p style="margin: 0.3em 0">{escape(line)}</p>' for line in self.sentences(shown))
         if is_installed("report"):
-            from .charts import to_svg
+            from .chart_style import to_svg
 
             drawn = next((to_svg(chart) for chart in self.pictures(shown)), "")
         else:

@@ -9,7 +9,7 @@ import altair as alt
 from netstack import VertexSteady
 
 from ..comparison.with_flink import Comparison
-from .charts import ALARM, MAX_SUBTASKS, NEUTRAL, PALETTE, Chart, Row, tip
+from .chart_style import ALARM, MAX_SUBTASKS, NEUTRAL, PALETTE, Chart, Row, tip
 
 _WIDTH = 420
 _ROW_HEIGHT = 18

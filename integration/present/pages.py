@@ -33,7 +33,7 @@ from ..tuning.estimates import Estimate
 from ..tuning.recommend import Recommendation
 from ..tuning.reruns import settings_to_show
 from ..tuning.summaries import OFF, TargetSummary
-from .charts import MOST_COLUMNS, VEGA_LITE, Chart, to_png
+from .chart_style import MOST_COLUMNS, VEGA_LITE, Chart, to_png
 from .comparison import DIFFERENCES_LEGEND, LEGEND, UNITS, cells_of, figure_cells, verdict
 from .console import PAGE
 from .graph import NOTE, JobGraph, job_graph

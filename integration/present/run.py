@@ -43,7 +43,6 @@ from ..comparison.checkpoint_times import (
     mean_times,
 )
 from ..comparison.window_figures import QUANTITIES, edge_ends, figures_of, figures_of_runs
-from ..known_values import highest, known, lowest, mean_of_known, quotient
 from ..number_text import (
     NOTHING,
     counted,
@@ -55,6 +54,7 @@ from ..number_text import (
     size,
     with_micro_sign,
 )
+from ..optional_figures import highest, known, lowest, mean_of_known, quotient
 from .sentences import are_plain, checkpoints_by_end, fell_behind, incidents, never_fired, price
 from .table_style import figures, fits, grid, number
 

@@ -35,7 +35,7 @@ from ..comparison.checkpoint_times import (
 )
 from ..comparison.window_figures import WindowFigures, bytes_per_s, edge_ends, is_debloated, queued
 from ..number_text import NOTHING, milliseconds, size
-from .charts import (
+from .chart_style import (
     ALARM,
     MAX_SUBTASKS,
     MOST_COLUMNS,

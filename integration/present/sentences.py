@@ -13,8 +13,8 @@ from netstack import CheckpointResult, FaultResult, RestartResult, Result, Start
 
 from ..comparison.checkpoint_times import COMPLETED, FAILED, PLAIN_TYPE, SYNC_SAVEPOINT, of_status
 from ..comparison.window_figures import WindowFigures
-from ..known_values import quotient
 from ..number_text import SAME_THROUGHPUT, digits, figure, milliseconds, percent, size
+from ..optional_figures import quotient
 
 SAME_TIME = 1.05
 """Quotient below which two times count as the same."""

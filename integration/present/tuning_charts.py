@@ -21,7 +21,7 @@ from ..number_text import milliseconds
 from ..tuning.estimates import Estimate
 from ..tuning.recommend import Recommendation
 from ..tuning.summaries import OFF, TargetSummary
-from .charts import ALARM, NEUTRAL, PALETTE, PANEL_WIDTH, Chart, Row, colours, tip
+from .chart_style import ALARM, NEUTRAL, PALETTE, PANEL_WIDTH, Chart, Row, colours, tip
 from .graph import Box
 from .tuning import conditions_of
 

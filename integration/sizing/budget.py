@@ -35,8 +35,8 @@ from netstack import (
 from ..comparison.checkpoint_times import barrier_delay_ms, completed_within
 from ..errors import UsageError
 from ..extras import require
-from ..known_values import known
 from ..number_text import SAME_THROUGHPUT
+from ..optional_figures import known
 from ..seed_runs import PROCESSES, Done, run_seeds
 from .allocation import Curve, buffers_of, split
 from .emulated_check import undisturbed

@@ -20,7 +20,7 @@ from netstack import NetworkConfig, Result, Scenario, Steady, VertexSteady
 
 from ..comparison.with_flink import Spread
 from ..emulating import emulate
-from ..known_values import known, lowest, mean_of_known
+from ..optional_figures import known, lowest, mean_of_known
 from ..seed_runs import reads_paths, run_seeds
 from .job_size import JobSize, share_of_slowest
 

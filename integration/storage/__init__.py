@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from .checkpoint_list import find_checkpoint
     from .directory import DirectoryStorage
     from .rocksdb import RocksStores, table_stores
-    from .transactions import TransactionDirectory
+    from .sink_output import TransactionDirectory
 
 __all__ = ["DirectoryStorage", "RocksStores", "TransactionDirectory", "find_checkpoint", "table_stores"]
 
 _MODULES = {
     "DirectoryStorage": ".directory",
     "RocksStores": ".rocksdb",
-    "TransactionDirectory": ".transactions",
+    "TransactionDirectory": ".sink_output",
     "find_checkpoint": ".checkpoint_list",
     "table_stores": ".rocksdb",
 }

@@ -29,7 +29,7 @@ import msgspec
 
 from netstack import Scenario
 
-from ..known_values import known, quotient
+from ..optional_figures import known, quotient
 from .axes import Axis, with_present_target
 from .choice import may_be_decided
 from .constraints import Constraints, too_costly

@@ -7,7 +7,7 @@ from math import inf
 
 from netstack import from_json, read_scenario
 
-from ..known_values import known
+from ..optional_figures import known
 from .point_rows import PointRow
 from .points import Point
 from .recommend import place_of

@@ -31,7 +31,7 @@ from netstack import CheckpointResult, Result, VertexSteady
 
 from ..comparison.checkpoint_times import FAILED, completed_within, mean_times, triggered_within
 from ..comparison.window_figures import bytes_in_flight, consumers, is_debloated, last_consumers
-from ..known_values import complete, highest, known, lowest, middle, total
+from ..optional_figures import complete, highest, known, lowest, middle, total
 
 IN_PROGRESS = "IN_PROGRESS"
 

@@ -1,7 +1,7 @@
 """The documented ways in which debloating fails, recognised in the points of a sweep.
 
 What is said of them is read off the emulation of the very job, so it comes with figures; the rules are in
-`diagnosis.debloating`.
+`diagnosis.debloating_rules`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from netstack import Result, from_json
 from ..diagnosis.observation import Finding, Observation, observations
 from ..diagnosis.rule_table import rules_of
 from ..files.shipped import example
-from ..known_values import known
+from ..optional_figures import known
 from .axes import TARGET
 from .point_rows import PointRow
 

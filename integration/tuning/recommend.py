@@ -20,9 +20,9 @@ from .choice import END_TO_END, OBJECTIVES, RECORD_DELAY, RULE, Choice, choose, 
 from .constraints import Constraints, binding, judge, nearest
 from .measures import Measures
 from .pitfalls import find_pitfalls
+from .recommendation_text import binding_text, left_out_text, words
 from .remedies import Case, Remedy, remedies
 from .summaries import OFF, Setting, TargetSummary, setting_of, settings_of, summarise
-from .verdicts import binding_text, left_out_text, words
 
 if TYPE_CHECKING:
     from .point_rows import PointRow

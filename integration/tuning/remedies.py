@@ -25,8 +25,8 @@ from ..diagnosis.observation import (
     share,
     share_of_interval,
 )
-from ..known_values import known
 from ..number_text import digits, milliseconds, percent, size
+from ..optional_figures import known
 from ..sizing.job_size import wire_bytes
 from .constraints import CHECKPOINTS, MAX_CHECKPOINT, MAX_DELAY, MIN_THROUGHPUT, Constraints, Shortfall
 from .summaries import OFF, TargetSummary, target_s

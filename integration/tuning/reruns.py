@@ -16,8 +16,8 @@ from netstack import OPTIONS, JobFailedError, Result, Scenario, from_json, parse
 
 from ..diagnosis.trial import may_be_tried, try_out
 from ..emulating import emulate
-from ..known_values import quotient
 from ..number_text import milliseconds
+from ..optional_figures import quotient
 from ..seed_runs import open_sources
 from .measures import Measures, measure
 from .point_rows import PointRow

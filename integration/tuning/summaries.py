@@ -10,7 +10,7 @@ import msgspec
 
 from netstack import QuantityError, parse_flink_duration
 
-from ..known_values import quotient
+from ..optional_figures import quotient
 from .axes import TARGET
 from .constraints import Shortfall
 from .estimates import Answer, Estimate, estimate

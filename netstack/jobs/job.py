@@ -25,7 +25,7 @@ from ..checkpoints.recovery import UNUSABLE, InitialCheckpoint, RecoverySource, 
 from ..checkpoints.rescaling import carried_over
 from ..checkpoints.savepoints import SavepointRequest, SavepointRequests
 from ..checkpoints.storage import CheckpointStorage, MemoryStorage
-from ..engine import garbage
+from ..engine import python_gc
 from ..engine.agenda import Agenda
 from ..engine.agenda_loop import run_agenda
 from ..engine.randomness import Randomness
@@ -217,7 +217,7 @@ class Job:
         self.coordinator.release()
         if self.attempt is not None:
             self._end_attempt(self.attempt, final=True)
-        garbage.over()
+        python_gc.over()
 
     def _begin_from(self, metadata: CheckpointMetadata | None) -> bool:
         """Begin an attempt, with the state of a checkpoint if there is one; whether it could be restored."""
@@ -277,7 +277,7 @@ class Job:
         )
         fail = partial(self._region_fails, attempt)
         self._failover = RegionFailover(self, attempt, self.regions, fail)
-        with garbage.building():
+        with python_gc.building():
             attempt.builder.build({} if source is None else source.max_parallelism)
             self.faults.attempt_started(attempt)
             if source is None:

@@ -39,8 +39,8 @@ from ..state.snapshots import StateHandle, StoredFile
 from ..state.subtask_state import SubtaskState
 from ..state.table_backend import Accesses, TableStateBackend
 from ..state.table_store import Compaction
-from .checkpoints import storing_s
 from .subtask import Subtask
+from .task_checkpoints import storing_s
 
 
 class StateTimes:

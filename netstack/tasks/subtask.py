@@ -25,8 +25,8 @@ from ..exchange.selectors import LEFT_OUT
 from ..results.recorder import SubtaskSample
 from ..results.trace import restored_text
 from ..state.subtask_state import SubtaskState
-from .checkpoints import TaskCheckpoints
 from .environment import Environment, Output
+from .task_checkpoints import TaskCheckpoints
 from .time_account import Lateness, TimeAccount, Waiting
 
 Mail = Callable[[], None]

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from integration.comparison.window_figures import WindowFigures, figures_of
-from integration.known_values import quotient
 from integration.number_text import milliseconds, per_second, ratio, size
+from integration.optional_figures import quotient
 from integration.present.run import (
     MODE_COLUMNS,
     SUBTASK_COLUMNS,

@@ -10,7 +10,7 @@ import pytest
 
 from integration.files.reading import load_scenario
 from integration.flink import FlinkRestError, Imported, Overrides, import_scenario
-from integration.known_values import known
+from integration.optional_figures import known
 from netstack import (
     OPTIONS,
     PRESETS,

@@ -2,9 +2,9 @@ import msgspec
 import pytest
 
 from integration.cli.app import main
-from integration.lint.catalogue import CATALOGUE, LATEST, RENAMED, SINCE, Version, nearest, read_version
 from integration.lint.check import LintReport, lint
 from integration.lint.config_files import MOST_OPTIONS, Entry, read_config_file
+from integration.lint.flink_options import CATALOGUE, LATEST, RENAMED, SINCE, Version, nearest, read_version
 from integration.lint.rules import Remark
 from netstack import OPTIONS, PRESETS, InputError
 

@@ -3,7 +3,7 @@ import struct
 import msgspec
 import pytest
 
-from integration.present.charts import (
+from integration.present.chart_style import (
     DOWN,
     FAULT,
     MAX_EVENTS,

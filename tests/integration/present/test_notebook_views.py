@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from integration.comparison.with_flink import Comparison, Row, Spread
 from integration.errors import MissingExtraError
 from integration.flink import Imported, Recording, import_scenario
-from integration.present.charts import Chart, to_png, to_svg
+from integration.present.chart_style import Chart, to_png, to_svg
 from integration.present.notebook import COMPARISON, IMPORTED, RECOMMENDATION, RESULT
 from integration.present.run_charts import charts
 from integration.tuning.recommend import Recommendation, recommend

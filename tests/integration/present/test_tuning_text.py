@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from integration.present.charts import VEGA_LITE, to_png, to_svg
+from integration.present.chart_style import VEGA_LITE, to_png, to_svg
 from integration.present.documents import Tuning
 from integration.present.tuning import mark, mark_in_words, print_tuning, target_table
 from integration.present.tuning_charts import (

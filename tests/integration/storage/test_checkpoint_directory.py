@@ -6,9 +6,6 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-import integration.checkpoints
-import integration.state
-import integration.storage
 from integration.storage.directory import LONGEST_REASON, DirectoryStorage
 from netstack import CheckpointMetadata, MissingFileError, StorageError
 
@@ -144,10 +141,3 @@ def test_a_savepoint_finds_no_place_below_a_file(tmp_path: Path) -> None:
     for directory in (tmp_path / "file", tmp_path / "file" / "deeper"):
         with pytest.raises(StorageError, match="file"):
             DirectoryStorage(tmp_path / "job").free_location(str(directory), "savepoint-7")
-
-
-def test_names_can_be_imported_from_their_earlier_packages() -> None:
-    for earlier in (integration.checkpoints, integration.state):
-        assert {name: getattr(earlier, name) for name in earlier.__all__} == {
-            name: getattr(integration.storage, name) for name in earlier.__all__
-        }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.cli.load_scenario import opened
+from integration.cli.preparation import opened
 from integration.files.reading import load_json, load_result, load_scenario
 from integration.flink import FlinkRestError
 from netstack import GeneratorSpec, InputError, PathSpec, Result, ScenarioError, scenario_document, to_json

@@ -32,9 +32,9 @@ from integration.tuning.measures import Measures, measure
 from integration.tuning.point_rows import PointRow
 from integration.tuning.points import Probe
 from integration.tuning.recommend import Recommendation, recommend, recommendations
+from integration.tuning.recommendation_text import with_range
 from integration.tuning.settling import SETTLED_CHECKPOINTS
 from integration.tuning.summaries import TargetSummary
-from integration.tuning.verdicts import with_range
 from netstack import InputError, Scenario, emulate, format_duration, to_json, with_options
 
 REFERENCE = Path(__file__).parents[2] / "data" / "flink-reference"
