@@ -54,7 +54,7 @@ def page() -> str:
     """
     help_text = app.generate_docs(output_format="rst")
     about = str(app.help).rstrip(".")
-    commands = help_text[help_text.index(".. _cyclopts-netstack-run:") :]
+    commands = help_text[help_text.index(".. _cyclopts-netstack-") :]
     commands = re.sub(r"^\.\. _cyclopts-.*:\n\n", "", commands, flags=re.MULTILINE)
     head = HEAD.format(about=about, rule="-" * len(about))
     text = f"{head}COMMANDS\n========\n\n{commands}\n{FOOT}"

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Group
 
 from ..stopping import LINE, STOP
 from .arguments import set_arguments, usage_problem
@@ -108,85 +108,49 @@ app = App(
 )
 
 
-# By name, so that they are imported when they are called: what some need takes a while.
-app.command("integration.cli.run:run", name="run", help="Run a scenario and print what was measured.")
-app.command(
-    "integration.cli.compare:compare",
-    name="compare",
-    help="Compare scenarios or results with what a real Flink measured; exit status 1 where one is outside.",
-)
-app.command(
-    "integration.cli.checkpoints:checkpoints",
-    name="checkpoints",
-    help="List the checkpoints in a directory, and check that all their files are as they were written.",
-)
-app.command(
-    "integration.cli.savepoint:savepoint",
-    name="savepoint",
-    help="Take a savepoint of a job that runs on the real clock, and stop the job with it if asked to.",
-)
-app.command(
-    "integration.cli.state:state",
-    name="state",
-    help="Show what lies in a checkpoint or savepoint: states, their sizes, how they are spread, large keys.",
-)
-app.command(
-    "integration.cli.shuffle:package",
-    name="package",
-    help="Write the file from which Spark's executors get what a shuffle needs.",
-)
-app.command(
-    "integration.cli.shuffle:shuffle",
-    name="shuffle",
-    help="Shuffle the rows of a file through the network layer, inside Spark, and write them to another.",
-)
-app.command(
-    "integration.cli.tune:tune",
-    name="tune",
-    help="Try debloat targets on a job and say which one to set, what it costs, and what it cannot help.",
-)
-app.command(
-    "integration.cli.size:size",
-    name="size",
-    help="Say without a run how many buffers a job has, what waits in them, and what its links need.",
-)
-app.command(
-    "integration.cli.lint:lint",
-    name="lint",
-    help="Check a Flink configuration file for the network layer: ignored, misspelt and useless options.",
-)
-app.command(
-    "integration.cli.schema:schema",
-    name="schema",
-    help="Print the JSON Schema of scenario files, by which editors complete and check them.",
-)
-app.command(
-    "integration.cli.diagnose:diagnose",
-    name="diagnose",
-    help="Say what limits a job and where its checkpoints spend their time, from a result or a Flink job.",
-)
-app.command(
-    "integration.cli.import_flink:import_flink",
-    name="import-flink",
-    help="Print a running Flink job, read through its REST API, as a scenario file.",
-)
-app.command(
-    "integration.cli.validate:validate",
-    name="validate",
-    help="Predict what a running Flink job shows now, and print prediction, measurement and ratio.",
-)
-app.command(
-    "integration.cli.lab:lab",
-    name="lab",
-    help="Open a page on which a job runs: watch its channels, change it, and see the effect.",
-)
-app.command(
-    "integration.cli.demo:demo",
-    name="demo",
-    help="Run the main job on real data with debloating off and on, or in all checkpoint modes, and compare.",
-)
+_COMMANDS = {
+    "Diagnose and tune": {
+        "diagnose": "Say what limits a job and what its checkpoints wait for.",
+        "tune": "Say which debloat target to set, and what it costs.",
+        "size": "Compute buffers, memory and drain times without a run.",
+        "lint": "Check a Flink configuration file for the network layer.",
+        "validate": "Compare a prediction with what a Flink job shows.",
+        "import-flink": "Print a running Flink job as a scenario file.",
+    },
+    "Run and compare": {
+        "run": "Run a scenario and print its figures.",
+        "compare": "Compare scenarios or results with a real Flink's figures.",
+        "lab": "Open a page on which a job runs: watch its channels and change it.",
+        "demo": "Run the main job with debloating off and on, or in all modes.",
+    },
+    "Checkpoints": {
+        "checkpoints": "List the checkpoints in a directory, and verify their files.",
+        "state": "Show the states of a checkpoint: sizes, skew, large keys.",
+        "savepoint": "Take a savepoint of a running job, and perhaps stop it.",
+    },
+    "Spark": {
+        "shuffle": "Shuffle the rows of a file inside Spark, and write them to another.",
+        "package": "Write the file that brings a shuffle to Spark's executors.",
+    },
+    "Developer": {
+        "schema": "Print the JSON Schema of scenario files, for editors.",
+    },
+}
+"""Commands by group, with their help."""
+
+_ELSEWHERE = {"package": "shuffle"}
+"""Modules of commands that are not named after them."""
+
+for _group, _commands in _COMMANDS.items():
+    _ordered = Group.create_ordered(_group)
+    for _name, _help in _commands.items():
+        _function = _name.replace("-", "_")
+        # By name, so that they are imported when they are called: some take a while.
+        _module = f"integration.cli.{_ELSEWHERE.get(_function, _function)}"
+        app.command(f"{_module}:{_function}", name=_name, help=_help, group=_ordered)
+app.group_commands = Group.create_ordered("Options")
 app.command(
     "integration.cli.completion:install_completion",
     name="--install-completion",
-    help="Let this shell complete commands and options; its start-up file gets a line for that.",
+    help="Add completion of commands and options to the start-up file of this shell.",
 )

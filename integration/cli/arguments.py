@@ -20,7 +20,7 @@ def _whole(wanted: type, tokens: Sequence[Token]) -> int:
         raise CoercionError(token=tokens[0], target_type=wanted) from None
 
 
-Flag = Annotated[bool, Parameter(negative=())]
+Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 Whole = Annotated[int, Parameter(converter=_whole)]
 
 Several = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
@@ -33,6 +33,7 @@ AllowCode = Annotated[
     bool,
     Parameter(
         negative=(),
+        show_default=False,
         help="Let the file name a debloat policy as MODULE:CLASS, which is imported and so run.",
     ),
 ]
