@@ -113,7 +113,7 @@ class Emission(Operator):
         return NOTHING
 
     def _of_one(self, block: RecordBlock) -> RecordBlock:
-        """Return what `repeated` does for a block of one record, without the cost of arrays."""
+        """Return the output of a block of one record, without the cost of arrays."""
         if self._chance is not None:
             count = floor(self._selectivity + next(self._chance))
         else:
