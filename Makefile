@@ -4,7 +4,9 @@
 .PHONY: help env demo docs fast pure test tests test-long test-compiled share lint bench flink clean
 
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+# One process more than there are cores, as tests also wait; at most four.
+PROCESSES := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4)))
+PYTEST := $(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 export PYTHON
 
 help: ## list these commands

@@ -23,7 +23,7 @@ from pathlib import Path
 from flowcontrol import Action, AlternatingAligner, AlternatingState, CheckpointBarrier, Resume
 from integration import load_scenario
 from netstack import Result, emulate
-from netstack.tasks import checkpoints
+from netstack.tasks import task_checkpoints
 
 EXAMPLES = Path(__file__).parent
 JOBS = ("standstill", "standstill_after_expiry")
@@ -55,12 +55,12 @@ class ReleasingAligner(AlternatingAligner):
 @contextmanager
 def released_at_snapshot() -> Iterator[None]:
     """Let all jobs in the block resume channels so."""
-    usual = checkpoints.AlternatingAligner
-    checkpoints.AlternatingAligner = ReleasingAligner  # type: ignore[misc]
+    usual = task_checkpoints.AlternatingAligner
+    task_checkpoints.AlternatingAligner = ReleasingAligner  # type: ignore[misc]
     try:
         yield
     finally:
-        checkpoints.AlternatingAligner = usual  # type: ignore[misc]
+        task_checkpoints.AlternatingAligner = usual  # type: ignore[misc]
 
 
 def read_per_s(result: Result) -> float:

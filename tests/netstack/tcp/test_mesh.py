@@ -342,7 +342,7 @@ def test_a_mesh_that_cannot_be() -> None:
     for index, size in ((-1, 2), (2, 2), (0, 0)):
         with pytest.raises(ValueError, match=f"there is no process {index} of {size}"):
             Mesh(index, size)
-    with pytest.raises(ValueError, match="told at which address"):
+    with pytest.raises(ValueError, match="needs an address to listen on"):
         Mesh(0, 2, host="")
     few = ConnectionLimits(max_connections=2)
     with pytest.raises(ValueError, match="3 processes have to dial process 0, but max_connections is 2"):
