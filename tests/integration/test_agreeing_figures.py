@@ -67,6 +67,7 @@ def test_run_and_report_say_the_same_of_checkpoints_and_throughput(printed: str,
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_tune_and_a_run_print_the_same_of_a_setting(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,6 +96,7 @@ def debloated() -> Path:
     return REFERENCES / "2x2_200KBs_on1s.toml"
 
 
+@pytest.mark.long
 def test_bytes_have_binary_units_everywhere(
     debloated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -108,6 +108,7 @@ def test_every_number_can_be_traced(tuned: Arguments) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_points_are_kept_and_not_run_again(
     tuned: Arguments, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +154,7 @@ def test_text_for_people_fits_the_terminal_and_has_lines_to_paste(
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_records_larger_than_their_buffers_are_reported(
     tuned: Arguments, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +195,7 @@ def test_the_page_has_recommendation_pictures_and_origin(tuned: Arguments) -> No
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_running_job_is_tuned_as_a_file_is(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     with replayed("flink-1.20.5_2x2_200KBs_on1s") as cluster:
         command = ["tune", "--from-flink", cluster.url, "--watch", "0 s", "--target", "200ms", "--seeds", "2"]
