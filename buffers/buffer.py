@@ -299,7 +299,7 @@ class EventBuffer:
         self.data_type = data_type
 
     def release(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is no segment to return."""
 
 
 class EventConsumer:
@@ -320,7 +320,7 @@ class EventConsumer:
         return self._buffer
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is no segment to return."""
 
 
 class ReceivedBuffer:

@@ -38,7 +38,7 @@ class RecoveredBuffer:
         self.size = len(payload)
 
     def release(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is no segment to return."""
 
 
 def recovered_buffers(data: bytes, segment_bytes: int) -> Iterator[RecoveredBuffer]:

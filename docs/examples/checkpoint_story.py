@@ -154,7 +154,7 @@ def scenario(mode: str, log: TransactionLog) -> Scenario:
 
 @dataclass(frozen=True)
 class Story:
-    """What came of one mode; `trace` has the place of each step and its line.
+    """Result of one mode; `trace` has the place of each step and its line.
 
     `snapshot` and `in_flight` are what the checkpoint has for sum_even: its sum, and the numbers that were on
     their way to it. `sums` are the results of the job.

@@ -42,7 +42,7 @@ _CHECKED = (
     "before, least that with a target of 1 ms. To start: tried, and with one buffer less."
 )
 
-_NO_TRIP = "A link with a round trip needs some of these buffers, and allows no target below a least one."
+_NO_TRIP = "With a round trip given, this says how many of these buffers a link needs, and its least target."
 
 
 def print_sizing(report: SizeReport, console: Console) -> None:

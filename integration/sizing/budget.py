@@ -23,7 +23,6 @@ import msgspec
 from buffers import InsufficientBuffers
 from netstack import (
     EdgeBuffers,
-    GeneratorSpec,
     Result,
     Scenario,
     consumers_of_producers,
@@ -39,7 +38,7 @@ from ..number_text import SAME_THROUGHPUT
 from ..optional_figures import known
 from ..seed_runs import PROCESSES, Done, run_seeds
 from .allocation import Curve, buffers_of, split
-from .emulated_check import undisturbed
+from .emulated_check import periods_s, undisturbed
 from .job_size import size_job
 
 PLAN, ONE_SETTING, AS_IT_IS = "the plan", "one setting for all", "options as they are"
@@ -52,6 +51,8 @@ _SAME_DELAY, _SAME_DELAY_MS = 0.01, 1.0
 """Part of the sum of delays, and milliseconds, below which a difference counts as chance."""
 _WINDOW_S, _CHECKPOINTS = 20.0, 2
 """Least length of a measured window, in seconds, and least number of checkpoints that it has time for."""
+_MOST_PERIOD_S = 60.0
+"""Longest period of the load that a window contains whole."""
 _SETTLING_S = 15.0
 """Time in which debloated sizes settle, with the default 20 samples of 200 ms."""
 _OFF_BEAT_S = 0.37
@@ -280,7 +281,7 @@ class Emulations:
         return Trial(name=name, memory_bytes=memory_bytes, figures=figures_of(results))
 
     def _timed(self, scenario: Scenario) -> Scenario:
-        """Return the scenario with a warm-up that fills its queues, and a window for checkpoints and waves.
+        """Return the scenario with a warm-up that fills its queues, and a window of whole periods of load.
 
         If the cost of a record changes over time, both stay as they are.
         """
@@ -290,9 +291,9 @@ class Emulations:
         period_s = max(scenario.config.checkpoint_interval_s or 0.0, 1.2 * drain_s)
         warmup = 1.0 + 1.2 * drain_s + _SETTLING_S * scenario.config.debloat_enabled
         window = max(_WINDOW_S, _CHECKPOINTS * period_s)
-        sources = [each.source for each in scenario.vertices if isinstance(each.source, GeneratorSpec)]
-        for wave_s in (each.wave_s for each in sources if each.wave_s):
-            warmup, window = (math.ceil(length / wave_s) * wave_s for length in (warmup, window))
+        for period in sorted(periods_s(scenario)):  # the longest last, as not all can be whole
+            if period <= _MOST_PERIOD_S:
+                warmup, window = (math.ceil(length / period) * period for length in (warmup, window))
         return replace(scenario, warmup_s=round(warmup, 2), duration_s=round(warmup + window, 2))
 
     def _drain_s(self, scenario: Scenario) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from buffers import InsufficientBuffers
-from netstack import NetworkConfig, Result, Scenario, Steady, VertexSteady
+from netstack import GeneratorSpec, NetworkConfig, Result, Scenario, Steady, VertexSteady
 
 from ..comparison.with_flink import Spread
 from ..emulating import emulate
@@ -127,6 +127,14 @@ def undisturbed(scenario: Scenario, **options: Any) -> Scenario:
     """Return a job with these options, without faults, requests and stored checkpoints, with one window."""
     config = replace(scenario.config, checkpoint_dir=None, checkpoint_storage=None, **options)
     return replace(scenario, config=config, phases=(), manual_checkpoints_s=(), faults=())
+
+
+def periods_s(scenario: Scenario) -> list[float]:
+    """Return the periods of the load: of waves, bursts and windows, in seconds."""
+    sources = [vertex.source for vertex in scenario.vertices if isinstance(vertex.source, GeneratorSpec)]
+    periods = [vertex.emit_every_s for vertex in scenario.vertices]
+    periods += [period for source in sources for period in (source.burst_s, source.wave_s)]
+    return [period for period in periods if period is not None]
 
 
 def _consumer(

@@ -51,7 +51,7 @@ class Choice(NamedTuple):
     """Set a target; turn debloating off; nothing is shown to be better than now; nothing keeps to the
     constraints, the present setting included."""
     setting: TargetSummary
-    """To be had: the chosen one, or the present one."""
+    """The chosen setting, or the present one."""
     undecided: tuple[TargetSummary, ...]
     """Those that would be chosen instead if they kept to the constraints and were better."""
 

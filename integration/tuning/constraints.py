@@ -24,7 +24,7 @@ MOST_EXPIRED = 0.05
 
 
 CLEARLY = 0.05
-"""By how much a single run has to miss a share of throughput to show by itself that it is missed.
+"""Distance by which a single run has to miss a share of throughput to show that it is missed.
 
 From seed to seed, throughput hardly varies.
 """

@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 
 from netstack import GeneratorSpec, Recorder, Scenario
 
+from ..sizing.emulated_check import periods_s
+
 LEAST_CHECKPOINTS = 10
 """Completed ones that a window is to hold, unless fewer have settled."""
 SETTLED_CHECKPOINTS = 5
@@ -60,7 +62,9 @@ class EndOnceSettled:
         self._or_enough = or_enough
         self._begin = scenario.windows[-1][0]
         self._may_end_sooner = _is_steady(scenario)
-        self._least_window_s = max([_LEAST_WINDOW_S, *(_LEAST_PERIODS * each for each in _periods(scenario))])
+        self._least_window_s = max(
+            [_LEAST_WINDOW_S, *(_LEAST_PERIODS * each for each in periods_s(scenario))]
+        )
         outputs = {edge.source for edge in scenario.edges}
         self._last = [number for number, vertex in enumerate(scenario.vertices) if vertex.name not in outputs]
 
@@ -152,11 +156,3 @@ def _is_steady(scenario: Scenario) -> bool:
         or any(at > begin for service in steps for at, _ in service)
         or any(not isinstance(vertex.source, GeneratorSpec | None) for vertex in vertices)
     )
-
-
-def _periods(scenario: Scenario) -> list[float]:
-    """The periods, in seconds, in which what the job does comes again."""
-    sources = [vertex.source for vertex in scenario.vertices if isinstance(vertex.source, GeneratorSpec)]
-    periods = [vertex.emit_every_s for vertex in scenario.vertices]
-    periods += [period for source in sources for period in (source.burst_s, source.wave_s)]
-    return [period for period in periods if period is not None]

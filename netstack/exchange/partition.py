@@ -47,8 +47,8 @@ ALL = -1
 class OpenBuffers:
     """Open buffers, at most one for each channel; `unicast` has those of the subpartitions, by index.
 
-    Invariant: an open buffer has room; there is never one for `ALL` beside another. Whoever writes to those
-    of `unicast` by himself ends the deal before.
+    Invariant: an open buffer has room; there is never one for `ALL` beside another. Code that writes to
+    those of `unicast` itself ends the deal before.
     """
 
     def __init__(self, pool: LocalBufferPool, subpartitions: Sequence[PipelinedSubpartition]) -> None:

@@ -235,9 +235,9 @@ class Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     wall_seconds: float
     """The only number that differs between two runs of one scenario and seed in virtual time."""
     behind_s: float | UnsetType | None = UNSET
-    """By how much the end of a run in real time was late, in seconds; absent elsewhere.
+    """Delay of the end of a run in real time, in seconds; absent in virtual time.
 
-    Over several processes, that of the one that was the latest; None where one of them has not told.
+    Over several processes the greatest one; None if one of them did not report it.
     """
     task_managers_behind_s: dict[str, float | None] | UnsetType = UNSET
     """The same for each task manager that was a process, by its name."""

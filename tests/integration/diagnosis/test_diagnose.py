@@ -317,7 +317,7 @@ def without_fields(cluster: Cluster, fields: list[str]) -> None:
 
 
 def or_weaker(fired: set[tuple[str, str]]) -> set[tuple[str, str]]:
-    """With what is said where it is not known who waits for a vertex that has no time left."""
+    """Add the weaker finding that replaces one if it is unknown whether others wait for a busy vertex."""
     bound = ("operator-bound", "near-its-limit")
     return fired | {("at-its-limit", where) for rule, where in fired if rule in bound}
 
@@ -346,7 +346,7 @@ def test_taking_metrics_away_never_makes_a_rule_fire(name: str, seed: int, part:
 @settings(max_examples=12, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32))
 def test_a_subtask_that_tells_nothing_is_refused_just_where_another_goes_on(name: str, seed: int) -> None:
-    """A vertex is asked for what its first subtask lists; who tells all of its time is seen to go on."""
+    """The metrics of a vertex are those of its first subtask; one that reports its whole time is used."""
     chance = Random(seed)
     parts: dict[tuple[str, int], float] = {}
     told: dict[tuple[str, int], set[str]] = {}

@@ -717,7 +717,7 @@ def test_knowing_less_never_says_more(data: st.DataObject, debloat: bool) -> Non
 
 
 def fewer_is_less(whole: list[VertexSteady], fewer: list[VertexSteady], debloat: bool) -> bool:
-    """Whether a figure is gone that rules go by: nobody reads what a source takes in, or a sink gives out."""
+    """Whether a figure is missing that a rule needs: not the input of a source, or the output of a sink."""
     of_readers = {"records_in_per_s", "bytes_in_per_s", "inPoolUsage", "inputQueueSize", "idle_ms_per_s"}
     of_debloating = {"debloatedBufferSize", "estimatedTimeToConsumeBuffersMs"}
     of_writers = {"outPoolUsage", "outputQueueSize"}

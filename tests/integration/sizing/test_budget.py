@@ -246,6 +246,20 @@ def test_a_trial_has_the_memory_that_it_says() -> None:
     assert runs.trial("ample", runs.scenario, 1 << 50).figures is not None
 
 
+def test_a_window_has_whole_periods_of_the_load_unless_they_are_long() -> None:
+    source = GeneratorSpec(record_bytes=2000, rates=(1.0,), burst_s=12.0)
+    vertices = (
+        Vertex(name="source", parallelism=2, source=source),
+        Vertex(name="stage", parallelism=2, emit_every_s=30.0),
+        Vertex(name="sink", emit_every_s=3600.0),
+    )
+    edges = (Edge(source="source", target="stage"), Edge(source="stage", target="sink"))
+    runs = Emulations(chain(vertices=vertices, edges=edges), None, 1, lambda count: None)
+    ((result,),) = runs.results([runs.scenario])
+    (window,) = result.scenario.windows
+    assert window == (30.0, 60.0)
+
+
 @pytest.fixture(scope="module")
 def far() -> BudgetPlan:
     """A full job over links of 100 ms, which has too many buffers in one place and too few in another."""
