@@ -152,14 +152,14 @@ def resource_problem(error: BaseException, session: SparkSession) -> str | None:
 
 
 def _readable(error: BaseException) -> BaseException:
-    """Return `error`, or another error if its text cannot be read, since py4j asks Java for it."""
-    from py4j.protocol import Py4JNetworkError
+    """Return an error with a text of its own, since py4j asks Java for it, which may end at any time."""
+    from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
     try:
-        str(error)
+        text = str(error)
     except (ConnectionError, Py4JNetworkError) as gone:
         return ConnectionError(f"Spark's Java has ended: {one_line(gone)}")
-    return error
+    return RuntimeError(text) if isinstance(error, Py4JJavaError) else error
 
 
 def _memory_problem(error: BaseException, session: SparkSession) -> str | None:

@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM, from a command's first moment to its last, however they are taken or lost."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,6 +92,7 @@ def started(arguments: list[str]) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        bufsize=0,  # what readline() leaves is communicate()'s
     )
 
 
@@ -108,7 +110,7 @@ def test_a_signal_ends_a_run(number: signal.Signals, how: list[str], scenario: P
 
 
 def test_sigterm_ends_a_comparison_and_its_processes(scenario: Path, tmp_path: Path) -> None:
-    (tmp_path / "endless.json").write_text('{"steady": [], "checkpoints": []}')
+    shutil.copy(ROOT / "tests/data/flink-reference/1x1_5MBs_off.json", tmp_path / "endless.json")
     scenario.write_text(NOTICED.replace('name = "short"', 'name = "endless"'))
     with started(["compare", str(scenario), str(tmp_path)]) as process:
         assert process.stderr is not None

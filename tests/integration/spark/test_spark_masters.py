@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from integration.errors import ShuffleError
 from integration.spark import failure_cause
@@ -106,6 +107,24 @@ def test_an_error_whose_text_is_gone_with_java_has_a_cause(
 ) -> None:
     monkeypatch.setattr("integration.spark.failure_causes.java_exit_status", lambda wait_s: exit_status)
     assert failure_cause(UnreadableError(), Cluster(4)).startswith(cause)  # type: ignore[arg-type]
+
+
+class ReadableOnceError(Py4JJavaError):
+    """An error of a Java that ends while the cause is looked for."""
+
+    def __init__(self) -> None:
+        self.texts = iter(["Job 0 cancelled because SparkContext was shut down"])
+
+    def __str__(self) -> str:
+        for text in self.texts:
+            return text
+        raise ConnectionRefusedError("[Errno 111] Connection refused")
+
+
+def test_an_error_is_read_once_as_java_may_end_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("integration.spark.failure_causes.java_exit_status", lambda wait_s: 52)
+    cause = failure_cause(ReadableOnceError(), Cluster(4))  # type: ignore[arg-type]
+    assert cause.startswith("Spark's Java ran out of memory; ")
 
 
 def test_tasks_of_more_cores_than_this_machine_gives_cannot_run() -> None:
