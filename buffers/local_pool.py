@@ -52,7 +52,6 @@ class LocalBufferPool:
     """
 
     __slots__ = (
-        "_counts",
         "_free",
         "_full_subpartitions",
         "_listeners",
@@ -68,6 +67,7 @@ class LocalBufferPool:
         "on_available",
         "requested",
         "size",
+        "subpartition_buffers",
     )
 
     def __init__(
@@ -95,7 +95,7 @@ class LocalBufferPool:
         self.destroyed = False
         self._free: list[MemorySegment] = []
         self._listeners: deque[BufferListener] = deque()
-        self._counts = [0] * subpartitions
+        self.subpartition_buffers = [0] * subpartitions
         self._full_subpartitions = 0
         self._waiting = False
         self.on_available: Callable[[], None] | None = None
@@ -144,7 +144,7 @@ class LocalBufferPool:
                 return None
             segment = overdraft
         if subpartition >= 0:
-            counts = self._counts
+            counts = self.subpartition_buffers
             counts[subpartition] = count = counts[subpartition] + 1
             if count == self._quota:
                 self._full_subpartitions += 1
@@ -168,7 +168,7 @@ class LocalBufferPool:
     def recycle(self, segment: MemorySegment, subpartition: int = -1) -> None:
         """Take back a segment that was requested for `subpartition`."""
         if subpartition >= 0:
-            counts = self._counts
+            counts = self.subpartition_buffers
             count = counts[subpartition]
             counts[subpartition] = count - 1
             if count == self._quota:

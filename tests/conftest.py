@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 SPARK = "spark"
 
-# A loaded machine makes any example slow; speed is measured in benches.
-settings.register_profile("netstack", deadline=None)
+# A loaded machine makes any example slow; speed is measured in benches. Examples are other ones in each run.
+settings.register_profile("netstack", deadline=None, max_examples=50)
 settings.load_profile("netstack")
 
 

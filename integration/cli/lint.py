@@ -21,7 +21,7 @@ def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path
 
     Args:
         configs: A config.yaml, a flink-conf.yaml of Flink 1.x, a FlinkDeployment or a ConfigMap; or several.
-        flink: Version whose rules are applied, 1.12 to 2.2; by default that of a FlinkDeployment.
+        flink: Version whose rules are applied, 1.12 to 2.3; by default that of a FlinkDeployment.
         json: Print the findings as one JSON document.
         out: Folder for lint.json.
     """

@@ -21,6 +21,7 @@ from netstack import (
     ShipStrategy,
     Vertex,
     check_scenario,
+    preset_for,
     with_options,
 )
 
@@ -28,7 +29,7 @@ from ..errors import FlinkRestError, Note, Parameter
 from ..optional_figures import highest, known, mean_of_known, middle
 from .exchange_flows import ALIKE, JobFlows
 from .job import CHAIN, FlinkEdge, FlinkJob, FlinkVertex, runs_other_jobs
-from .options import Overrides, of_vertex, preset_of, read_config
+from .options import Overrides, of_vertex, read_config
 from .processor_time import NOTHING_BURNS, Burning
 from .sampling import Samples, SubtaskSamples, passed_s, without_repeats
 from .subtask_loads import (
@@ -147,7 +148,7 @@ def fit_scenario(
         name="-".join(words)[:60].strip("-.") or "flink-job",
         duration_s=warmup_s + window_s,
         warmup_s=warmup_s,
-        preset=preset_of(job.version),
+        preset=preset_for(job.version),
         config=config,
         link=LinkConditions(latency_s=given.latency_s),
         vertices=tuple(vertices),

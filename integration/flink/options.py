@@ -6,7 +6,16 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TypeVar
 
-from netstack import OPTIONS, PRESETS, NetworkConfig, QuantityError, Section, read_options, with_options
+from netstack import (
+    OPTIONS,
+    PRESETS,
+    NetworkConfig,
+    QuantityError,
+    Section,
+    preset_for,
+    read_options,
+    with_options,
+)
 
 from ..errors import FlinkRestError, Note, Parameter, ParameterName, UsageError
 from .job import FlinkJob
@@ -102,11 +111,6 @@ def check_names(given: Overrides, job: FlinkJob) -> None:
         raise FlinkRestError(*wrong)
 
 
-def preset_of(version: str) -> str:
-    """Return the preset whose defaults a version of Flink has, or that is closest to them."""
-    return "flink-1.20" if version.startswith("1.") else "flink-2.2"
-
-
 def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> NetworkConfig:
     """Return a job's options; `given` overrides them.
 
@@ -116,10 +120,10 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
     Raises:
         UsageError: an option of `given` is unknown, or has no such value.
     """
-    preset = PRESETS[preset_of(job.version)]
+    preset = PRESETS[preset_for(job.version)]
     is_flink_1 = job.version.startswith("1.")
-    if not job.version.startswith(preset_of(job.version).removeprefix("flink-")):
-        notes.append(f"Assuming the defaults of {preset_of(job.version)} for Flink {job.version}.")
+    if not job.version.startswith(preset_for(job.version).removeprefix("flink-")):
+        notes.append(f"Assuming the defaults of {preset_for(job.version)} for Flink {job.version}.")
     values: dict[str, object] = {}
     if job.configuration:
         for field, value in _parse(job.configuration, notes).items():

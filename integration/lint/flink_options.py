@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from netstack import OPTIONS, QuantityError
+from netstack import OPTIONS, QuantityError, preset_for
 
 from ..errors import UsageError
 
@@ -29,11 +29,11 @@ class Version(NamedTuple):
     @property
     def preset(self) -> str:
         """The preset whose defaults hold."""
-        return "flink-1.20" if self.major == 1 else "flink-2.2"
+        return preset_for(str(self))
 
 
 FIRST_OF_1, LAST_OF_1 = Version(1, 12), Version(1, 20)
-FIRST_OF_2, LATEST = Version(2, 0), Version(2, 2)
+FIRST_OF_2, LATEST = Version(2, 0), Version(2, 3)
 
 STANDARD_YAML = Version(1, 19)
 """The first version that reads config.yaml; earlier ones read flink-conf.yaml only."""
@@ -42,6 +42,10 @@ _DEBLOAT = "taskmanager.network.memory.buffer-debloat"
 _CHECKPOINTS = "execution.checkpointing"
 _BACKOFF = "restart-strategy.exponential-delay"
 _HYBRID = "taskmanager.network.hybrid-shuffle"
+_ADAPTIVE = "taskmanager.network.adaptive-partitioner"
+
+RECOVERS_ON_DOWNSTREAM = "execution.checkpointing.unaligned.recover-output-on-downstream.enabled"
+DURING_RECOVERY = "execution.checkpointing.unaligned.during-recovery.enabled"
 
 _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
     Version(1, 0): ("state.backend.fs.checkpointdir",),  # old already in the first of these versions
@@ -94,6 +98,11 @@ _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
         f"{_HYBRID}.external-remote-tier-factory.class",
     ),
     Version(2, 0): ("taskmanager.memory.starting-segment-size",),
+    Version(2, 3): (
+        *(f"{_ADAPTIVE}.{end}" for end in ("enabled", "max-traverse-size")),
+        RECOVERS_ON_DOWNSTREAM,
+        DURING_RECOVERY,
+    ),
 }
 
 SINCE: Mapping[str, Version] = {name: version for version, names in _BY_VERSION.items() for name in names}
@@ -166,6 +175,8 @@ _OTHER_KINDS = {
     "execution.checkpointing.file-merging.enabled": _BOOLEAN,
     "execution.checkpointing.interval-during-backlog": _DURATION,
     "execution.checkpointing.unaligned.interruptible-timers.enabled": _BOOLEAN,
+    RECOVERS_ON_DOWNSTREAM: _BOOLEAN,
+    DURING_RECOVERY: _BOOLEAN,
     "state.backend.type": _TEXT,  # Flink has more backends, and takes any class
 }
 

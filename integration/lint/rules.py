@@ -28,8 +28,11 @@ from ..diagnosis.observation import MOST_CHANNELS
 from .config_files import NEW_NAME, OLD_NAME, ConfigPart, Entry
 from .flink_options import (
     CATALOGUE,
+    DURING_RECOVERY,
     FIRST_OF_2,
+    LATEST,
     PARALLELISM,
+    RECOVERS_ON_DOWNSTREAM,
     REMOVED,
     RENAMED,
     SINCE,
@@ -180,7 +183,7 @@ def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
         elif now is None:
             message, advice = "Flink 2 has no such option, and ignores it silently", "drop it"
             if known.field is not None:
-                constant = getattr(PRESETS["flink-2.2"], known.field)
+                constant = getattr(PRESETS[version.preset], known.field)
                 message = f"Flink 2 ignores it silently and uses the constant {constant}"
                 message += f", not {entry.value}" if entry.value != str(constant) else ""
                 advice = f"drop it; {_INSTEAD[known.field]}"
@@ -455,6 +458,22 @@ def _unaligned(settings: Settings) -> Iterator[Remark]:
                 yield settings.remark("warning", "no-unaligned", field, message)
 
 
+def _during_recovery(settings: Settings) -> Iterator[Remark]:
+    """Checkpoints during recovery need the output state at the consumers; Flink 2.3.0 has a defect there."""
+    if not settings.others.get(DURING_RECOVERY):
+        return
+    if not settings.others.get(RECOVERS_ON_DOWNSTREAM):
+        message = f"does nothing without {RECOVERS_ON_DOWNSTREAM} = true"
+        yield settings.remark("warning", "no-unaligned", DURING_RECOVERY, message, "set both, or drop it")
+    elif settings.version == LATEST:
+        message = (
+            "in Flink 2.3.0 a checkpoint may store recovered data of a local channel twice (FLINK-40016), "
+            "and a restart from it repeats records"
+        )
+        advice = "drop it until a version after 2.3.0"
+        yield settings.remark("warning", "repeated-data", DURING_RECOVERY, message, advice)
+
+
 def _aligned_timeout(settings: Settings) -> Iterator[Remark]:
     """A checkpoint may stay aligned until the timeout; debloating lets a barrier wait for its target."""
     config = settings.config
@@ -608,7 +627,7 @@ def _backoff(settings: Settings) -> Iterator[Remark]:
 
 
 _DEBLOATING = (_sizes, _threshold, _flushes, _inertia, _parallelism, _single_records)
-_CHECKPOINTS = (_unaligned, _aligned_timeout, _times, _storage, _no_interval)
+_CHECKPOINTS = (_unaligned, _during_recovery, _aligned_timeout, _times, _storage, _no_interval)
 _MEMORY = (_bounds, _too_little, _required, _counts, _flushing, _backoff)
 
 

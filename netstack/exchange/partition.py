@@ -43,6 +43,9 @@ from flowcontrol import (
 ALL = -1
 """The channel of a record that goes to every subpartition."""
 
+LEAST_LOADED = -2
+"""The channel of a record that goes to a subpartition with few buffers, found when it is written."""
+
 
 class OpenBuffers:
     """Open buffers, at most one for each channel; `unicast` has those of the subpartitions, by index.
@@ -165,8 +168,9 @@ class ResultPartition:
     `flush_always` makes records available to the readers as soon as they are written (a buffer timeout of
     0). `grows`: whether the last buffer of an exhausted pool takes more than was announced for it.
     `supports_unaligned`: whether barriers may overtake the data of this exchange. `blank`: whether nobody
-    will look at the records, so that those of one length go as `BlankBytes`. `records_out` and `bytes_out`
-    count records with their 4-byte lengths.
+    will look at the records, so that those of one length go as `BlankBytes`. `max_traverse` is how many
+    subpartitions are compared for a record that is to go to the `LEAST_LOADED`, and `compared` how many have
+    been since it was last set to 0. `records_out` and `bytes_out` count records with their 4-byte lengths.
     """
 
     def __init__(
@@ -179,6 +183,7 @@ class ResultPartition:
         grows: bool = False,
         blank: bool = False,
         in_turns: bool = False,
+        max_traverse: int = 1,
     ) -> None:
         self.pool = pool
         self.supports_unaligned = supports_unaligned
@@ -187,6 +192,9 @@ class ResultPartition:
         self._blank = blank
         self._deals = blank and in_turns
         self.subpartitions = list(subpartitions)
+        self.compared = 0
+        self._max_traverse = min(max_traverse, len(self.subpartitions))
+        self._last_chosen = -1
         self.records_out = 0
         self.bytes_out = 0
         self._open = OpenBuffers(pool, self.subpartitions)
@@ -213,11 +221,15 @@ class ResultPartition:
     def write(self, block: RecordBlock, channels: list[int], start: int, stop: int) -> int:
         """Write the records ``start..stop-1`` of `block`, each to its channel.
 
-        `channels` holds one subpartition for each record of the block. Returns the index of the first
-        record that was not begun: less than `stop` if the pool became unavailable. If the last begun
-        record is `blocked`, call `go_on` until it is not.
+        `channels` holds one subpartition for each record of the block, or `LEAST_LOADED` for all, which is
+        replaced by the one that is chosen. Returns the index of the first record that was not begun: less
+        than `stop` if the pool became unavailable. If the last begun record is `blocked`, call `go_on` until
+        it is not.
         """
-        if self._deals and start < stop and self._open.deal(block.stride, channels[start], stop - start):
+        if start < stop and channels[start] == LEAST_LOADED:
+            self._open.end_deal()
+            index = self._write_to_least_loaded(block, channels, start, stop)
+        elif self._deals and start < stop and self._open.deal(block.stride, channels[start], stop - start):
             index = stop
         else:
             self._open.end_deal()
@@ -263,6 +275,38 @@ class ResultPartition:
             if not written or not pool.available:
                 break
         return index
+
+    def _write_to_least_loaded(self, block: RecordBlock, channels: list[int], start: int, stop: int) -> int:
+        index = start
+        while index < stop:
+            channels[index] = self._least_loaded()
+            index = self._write_each(block, channels, index, index + 1)
+            if self._unwritten is not None or not self.pool.available:
+                break
+        return index
+
+    def _least_loaded(self) -> int:
+        """Return the subpartition with the fewest buffers among the next few; the first of them without any.
+
+        Buffers count until they are recycled, those at the receiver as well. Between equal numbers the fewer
+        bytes in the queue decide. The rule is that of Flink's AdaptiveLoadBasedRecordWriter (FLIP-339).
+        """
+        counts, subpartitions = self.pool.subpartition_buffers, self.subpartitions
+        channel = chosen = (self._last_chosen + 1) % len(subpartitions)
+        least = counts[channel]
+        self.compared += 1
+        for _ in range(self._max_traverse - 1):
+            if not least:
+                break
+            channel = (channel + 1) % len(subpartitions)
+            count = counts[channel]
+            self.compared += 1
+            if count < least or (
+                count == least and subpartitions[channel].queued_bytes < subpartitions[chosen].queued_bytes
+            ):
+                chosen, least = channel, count
+        self._last_chosen = chosen
+        return chosen
 
     def deal_more(self, stride: int, count: int) -> bool:
         """Write `count` blank records more, if a deal goes on that has room for them.

@@ -12,6 +12,7 @@ from buffers import RecordBlock
 
 from ..scenarios.user_code import KeyHash
 from .key_groups import assign_to_operators
+from .partition import LEAST_LOADED
 
 
 class ChannelSelector(Protocol):
@@ -23,15 +24,22 @@ class ChannelSelector(Protocol):
 
 
 class RoundRobin:
-    """Deals records out in turns: rebalance (any first channel), rescale and forward (the first)."""
+    """Deals records out in turns: rebalance (any first channel), rescale and forward (the first).
 
-    def __init__(self, channels: int, first: int = 0) -> None:
+    While it is `adaptive`, the partition chooses when it writes, by the load of its subpartitions (FLIP-339);
+    with one channel it makes no difference.
+    """
+
+    def __init__(self, channels: int, first: int = 0, *, adaptive: bool = False) -> None:
         self._channels = channels
         self._next = first
+        self.adaptive = adaptive
 
     def select(self, block: RecordBlock) -> list[int]:
-        """One channel for each record of `block`."""
+        """One channel for each record of `block`; `LEAST_LOADED` for all of them while it is adaptive."""
         channels, first, count = self._channels, self._next, len(block)
+        if self.adaptive and channels > 1:
+            return [LEAST_LOADED] * count
         self._next = (first + count) % channels
         return _turns(channels, count // channels + 2)[first : first + count]
 
@@ -66,7 +74,7 @@ class Fraction:
 
     def __init__(self, fraction: float, selector: ChannelSelector) -> None:
         self._fraction = fraction
-        self._selector = selector
+        self.selector = selector
         self._owed = 0.0
 
     def select(self, block: RecordBlock) -> list[int]:
@@ -77,10 +85,10 @@ class Fraction:
         self._owed = float(owed[-1] - whole[-1]) if count else self._owed
         goes = np.diff(whole, prepend=0) > 0
         chosen = np.full(count, LEFT_OUT)
-        if isinstance(self._selector, KeyGroupSelector):
-            chosen[goes] = np.array(self._selector.select(block), dtype=chosen.dtype)[goes]
+        if isinstance(self.selector, KeyGroupSelector):
+            chosen[goes] = np.array(self.selector.select(block), dtype=chosen.dtype)[goes]
         else:  # a turn or a draw is for a record that goes, whatever is in it
-            chosen[goes] = self._selector.select(block[: int(goes.sum())])
+            chosen[goes] = self.selector.select(block[: int(goes.sum())])
         channels: list[int] = chosen.tolist()
         return channels
 

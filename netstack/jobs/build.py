@@ -249,6 +249,9 @@ class JobBuilder:
         if change.of_debloating:
             for gate in self.gates:
                 gate.change_debloater(debloater_of(scenario.config, gate.size_in_force))
+        if any(field == "adaptive_partitioner_enabled" for field, _ in change.settings):
+            for subtask in (subtask for own in self.subtasks for subtask in own):
+                subtask.adapt(scenario.config.adaptive_partitioner_enabled)
         number = next((n for n, v in enumerate(scenario.vertices) if v.name == change.vertex), None)
         for subtask in [] if number is None else self.subtasks[number]:
             if isinstance(subtask, SourceSubtask) and change.rates:
@@ -393,6 +396,7 @@ class JobBuilder:
             grows=not self._scenario.preset.startswith("flink-1"),
             blank=self._is_blank(edge),
             in_turns=isinstance(selector, RoundRobin),
+            max_traverse=config.adaptive_partitioner_max_traverse_size,
         )
         subtask.outputs.append(Output(partition, selector))
         subtask.readers.append((edge.target, consumers))
@@ -412,7 +416,8 @@ class JobBuilder:
             selector = KeyGroupSelector(channels, self._maker.max_parallelism[edge.target], key_hash)
         else:
             random = edge.strategy is ShipStrategy.REBALANCE
-            selector = RoundRobin(channels, self._environment.randomness.integer(channels) if random else 0)
+            first = self._environment.randomness.integer(channels) if random else 0
+            selector = RoundRobin(channels, first, adaptive=self._config.adaptive_partitioner_enabled)
         return selector if edge.fraction == 1 else Fraction(edge.fraction, selector)
 
     def _gate(

@@ -25,6 +25,7 @@ CHANGEABLE = (
     "debloat_policy",
     "unaligned_enabled",
     "aligned_checkpoint_timeout_s",
+    "adaptive_partitioner_enabled",
     "checkpoint_interval_s",
     "checkpoint_min_pause_s",
     "checkpoint_timeout_s",

@@ -6,6 +6,7 @@ Names carry their units: ``_s`` is seconds, ``_bytes`` bytes.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -42,7 +43,7 @@ from .value_kinds import (
 Range = tuple[float, float]
 """Least and greatest value of something random, in the unit that the field's name says."""
 
-DEFAULT_PRESET = "flink-2.2"
+DEFAULT_PRESET = "flink-2.3"
 
 
 class CheckpointMode(StrEnum):
@@ -104,7 +105,7 @@ _BACKEND = choice(StateBackendType, {"filesystem": "hashmap", "jobmanager": "has
 class NetworkConfig:
     """Flink's options of the network layer and of checkpoints, one field each; and how buffers are sized.
 
-    The defaults are those of the preset ``flink-2.2``; `PRESETS` has the others. `OPTIONS` maps a field to
+    The defaults are those of the preset ``flink-2.3``; `PRESETS` has the others. `OPTIONS` maps a field to
     its option; one that is ``inert`` is read and kept, and changes nothing. `given` holds the fields that
     were given rather than taken from the preset.
     """
@@ -150,6 +151,20 @@ class NetworkConfig:
     debloat_samples: int = option("taskmanager.network.memory.buffer-debloat.samples", COUNT, 20)
     debloat_threshold_percent: int = option(
         "taskmanager.network.memory.buffer-debloat.threshold-percentages", WHOLE, 25
+    )
+    adaptive_partitioner_enabled: bool = option(
+        "taskmanager.network.adaptive-partitioner.enabled",
+        BOOLEAN,
+        False,
+        "Whether rebalance and rescale choose the least loaded of a few subpartitions for each record.",
+        since="2.3",
+    )
+    adaptive_partitioner_max_traverse_size: int = option(
+        "taskmanager.network.adaptive-partitioner.max-traverse-size",
+        COUNT,
+        4,
+        "How many subpartitions are compared for each record.",
+        since="2.3",
     )
     buffer_timeout_enabled: bool = option("execution.buffer-timeout.enabled", BOOLEAN, True)
     buffer_timeout_interval_s: float = option(
@@ -365,11 +380,28 @@ _FIELDS = {name: field for field, option in OPTIONS.items() for name in (option.
 """The field of each option, by all its names."""
 
 PRESETS: Mapping[str, NetworkConfig] = {
+    "flink-2.3": NetworkConfig(),
     "flink-2.2": NetworkConfig(),
     # There the starting size is no option yet: debloating begins with whole segments.
     "flink-1.20": NetworkConfig(max_overdraft_buffers_per_gate=5, starting_segment_bytes=32 << 10),
 }
-"""The defaults of each version of Flink."""
+"""The defaults of each version of Flink, the newest first."""
+
+
+def preset_for(version: str) -> str:
+    """Return the preset with the defaults of a version of Flink such as 2.1.0, or with the nearest ones."""
+    wanted = _numbers(version) or _numbers(DEFAULT_PRESET)
+    older = (name for name in PRESETS if _numbers(name) <= wanted)
+    return next(older, list(PRESETS)[-1])
+
+
+def is_before(preset: str, version: str) -> bool:
+    """Return whether the Flink of a preset is older than a version."""
+    return _numbers(preset) < _numbers(version)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:2]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,6 +412,11 @@ class CostModel:
     whose sigma is `jitter_sigma`.
     """
 
+    adaptive_look_s: float = key(
+        TIME,
+        10e-9,
+        "Look at the load of one subpartition, for adaptive partition selection.",
+    )
     source_record_s: float = key(TIME, 3e-6, "Work on each generated record.", written=True)
     consumer_buffer_s: float = key(
         TIME, 25e-6, "Work on each buffer read, times the subtask's factor.", written=True

@@ -14,7 +14,7 @@ from buffers import DEFAULT_MAX_RECORD_BYTES
 
 from ..errors import ScenarioError
 from .changes import CHANGEABLE, ScheduledChange
-from .config import OPTIONS, PRESETS, CheckpointMode
+from .config import OPTIONS, PRESETS, CheckpointMode, is_before
 from .config_rules import (
     Problem,
     cost_problems,
@@ -131,6 +131,9 @@ def option_notices(scenario: Scenario) -> list[Problem]:
         option = OPTIONS[field]
         if option.only_1x and not scenario.preset.startswith("flink-1"):
             notices.append((option_key(field), "takes effect here, but a real Flink 2 ignores it"))
+        elif option.since and is_before(scenario.preset, option.since):
+            text = f"takes effect here, but a real Flink before {option.since} ignores it"
+            notices.append((option_key(field), text))
         elif option.inert:
             notices.append((option_key(field), "is accepted, but changes nothing in the emulator"))
     restarts = restart_notices(scenario.config, scenario.restart_strategy)

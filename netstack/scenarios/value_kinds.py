@@ -252,6 +252,8 @@ class Option:
     """Names it had in older versions; they are read too."""
     only_1x: bool = False
     """Whether Flink 2 has a constant in its place."""
+    since: str = ""
+    """The first version of Flink that has it, such as 2.3, if that is newer than Flink 2.2."""
     inert: bool = False
     """Whether it changes nothing in the emulator."""
 
@@ -264,10 +266,11 @@ def option(
     *,
     former: tuple[str, ...] = (),
     only_1x: bool = False,
+    since: str = "",
     inert: bool = False,
 ) -> Any:
     """Declare a dataclass field for an option (of type Any, so that the field's own type holds)."""
-    described = Option(name, kind, doc, former, only_1x, inert)
+    described = Option(name, kind, doc, former, only_1x, since, inert)
     return dataclasses.field(default=default, metadata={"option": described})
 
 

@@ -212,9 +212,12 @@ class OperatorSubtask(Subtask):
         self.checkpoints.bytes_processed(buffer.size)
 
     def _cost_of_buffer(self) -> float:
-        """Return the cost of a buffer besides its records, and of state since the last one, in seconds."""
-        times = self._state_times
-        return self._buffer_cost if times is None else self._buffer_cost + times.owed_s()
+        """Return the cost of a buffer besides its records, in seconds.
+
+        State and looks at the load of subpartitions are paid for with the next buffer.
+        """
+        times, cost = self._state_times, self._buffer_cost + self.looks_s()
+        return cost if times is None else cost + times.owed_s()
 
     def _set_alarm(self) -> None:
         """Emit what is held back at the next multiple of the period, and so on."""

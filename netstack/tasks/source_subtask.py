@@ -231,7 +231,7 @@ class SourceSubtask(Subtask):
                 self._index = self._only_partition.write(self._block, self._channels[0], start, stop)
                 if self._only_partition.blocked:
                     await self._complete_record(self._only_partition)
-                self._working_until += (self._index - start) * self._record_cost
+                self._working_until += (self._index - start) * self._record_cost + self.looks_s()
             else:
                 await self._emit_batch()
         await self._end_data()
@@ -349,7 +349,7 @@ class SourceSubtask(Subtask):
         emitted = self._index - start
         if emitted and self._watermarks is not None:
             self._watermarks.emitted(emitted_ms)
-        self._working_until += emitted * self._record_cost
+        self._working_until += emitted * self._record_cost + self.looks_s()
         self._next_due += emitted * self._period
 
     async def _emit_calls(self, stop: int) -> None:
@@ -388,6 +388,11 @@ class SourceSubtask(Subtask):
         """Note how much has been emitted by now."""
         work_s = lateness.of_emitting(self.position, self._own_cost_s)
         lateness.look(self.agenda.now, self.times, work_s, self.checkpoints.snapshots)
+
+    def adapt(self, adaptive: bool) -> None:
+        """As for any subtask; the rest of the block that has been read is dealt out anew."""
+        super().adapt(adaptive)
+        self._channels = self.select_channels(self._block)
 
     def change_rate(self, rate: float, pace: Pace | None) -> None:
         """Emit so many records a second from now on, 0 for as fast as possible; mail."""

@@ -21,7 +21,7 @@ from ..engine.agenda import Routine, Waiter
 from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate
 from ..exchange.partition import ALL, ResultPartition
-from ..exchange.selectors import LEFT_OUT
+from ..exchange.selectors import LEFT_OUT, Fraction, RoundRobin
 from ..results.recorder import SubtaskSample
 from ..results.trace import restored_text
 from ..state.subtask_state import SubtaskState
@@ -237,6 +237,21 @@ class Subtask:
                     await self._complete_record(partition)
             if self.environment.config.buffer_timeout_s == 0:
                 partition.flush()
+
+    def adapt(self, adaptive: bool) -> None:
+        """Let exchanges that deal out records in turns go by the load of their subpartitions, or no longer."""
+        for _, selector in self.outputs:
+            turns = selector.selector if isinstance(selector, Fraction) else selector
+            if isinstance(turns, RoundRobin):
+                turns.adaptive = adaptive
+
+    def looks_s(self) -> float:
+        """Return the time of all looks at the load of subpartitions since the last call, in seconds."""
+        looks = 0
+        for output in self.outputs:
+            looks += output.partition.compared
+            output.partition.compared = 0
+        return looks * self.environment.costs.adaptive_look_s
 
     def select_channels(self, block: RecordBlock) -> list[list[int]]:
         """The channels of all records of `block`, for each output."""

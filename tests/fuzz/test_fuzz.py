@@ -46,6 +46,7 @@ def test_inputs_of_each_door_are_accepted_or_refused(name: str) -> None:
     assert set(outcomes) == {True, False}
 
 
+@pytest.mark.long
 def test_inputs_of_doors_that_may_bring_the_process_down_are_run_by_the_command(tmp_path: Path) -> None:
     """Not forked off this process, in which RocksDB may have threads already."""
     native = [name for name, door in DOORS.items() if door.native]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from netstack import DEFAULT_PRESET, PRESETS, CheckpointMode
+from netstack import DEFAULT_PRESET, CheckpointMode, NetworkConfig
 
 from .apart import has_regions, paths_meet, set_apart, with_failover
 from .case import SUMS, StormCase, StormVertex, Work
@@ -66,12 +66,19 @@ def draw_case(seed: int) -> StormCase:
         case,
         faults=draw_faults(chance, case, longest_s),
         trouble=draw_read_trouble(chance) if case.takes_checkpoints else (),
-        preset=chance.choice((*PRESETS, DEFAULT_PRESET)),
+        preset=chance.choice((DEFAULT_PRESET, "flink-1.20", "flink-2.2")),
         on_disk=chance.random() < ON_DISK,
         neighbours=() if has_regions(case) else draw_neighbours(chance, case, longest_s),
         going_on=draw_going_on(random.Random(f"{seed} goes on"), case),
     )
+    case = replace(case, config=_adaptive(random.Random(f"{seed} adaptive"), case.config))
     return replace(case, duration_s=HOPELESS_S) if lasts_for_good(case.faults) else case
+
+
+def _adaptive(chance: random.Random, config: NetworkConfig) -> NetworkConfig:
+    """The settings, with adaptive partition selection in some."""
+    enabled, most = chance.random() < 0.3, chance.randint(1, 5)
+    return replace(config, adaptive_partitioner_enabled=enabled, adaptive_partitioner_max_traverse_size=most)
 
 
 def _manual(chance: random.Random) -> tuple[float, ...]:

@@ -91,7 +91,7 @@ def test_names_are_printed_as_they_are(scenario, capsys):
     scenario.write_text(text)
     assert main(["run", str(scenario)]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("[bold]a[/b]  flink-2.2")
+    assert out.startswith("[bold]a[/b]  flink-2.3")
     assert "\n[i]stage[/] " in out
 
 

@@ -144,7 +144,7 @@ def test_text_for_people_fits_the_terminal_and_has_lines_to_paste(
     without_pictures(monkeypatch)
     assert main(again(tuned, tmp_path)) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert re.match(r"slow  flink-2.2, seeds 1-\d+, virtual clock, netstack ", lines[0])
+    assert re.match(r"slow  flink-2.3, seeds 1-\d+, virtual clock, netstack ", lines[0])
     assert max(len(line) for line in lines) <= WIDTH
     assert f"  {ENABLED}: true" in lines
     rows = [line.split() for line in lines[4:7]]

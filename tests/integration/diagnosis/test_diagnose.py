@@ -134,7 +134,7 @@ def test_the_text_fits_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["diagnose", str(file)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "two by two"
-    assert lines[1].startswith("flink-2.2, seed 1, virtual clock, netstack")
+    assert lines[1].startswith("flink-2.3, seed 1, virtual clock, netstack")
     assert lines[3] == "4-12 s, 4 checkpoints: operator bound, at consumer"
     assert max(map(len, lines)) <= 80
 

@@ -219,6 +219,19 @@ def test_names_are_listed_from_subtask_0_and_values_read_of_each():
     assert (len(lists), len(others)) == (2 + 24, 24)
 
 
+def test_flink_2_3_is_read_with_its_own_defaults_and_options() -> None:
+    with replayed("flink-2.3.0_wordcount_on1s") as cluster:
+        cluster.answers["/jobmanager/config"].append(
+            {"key": "taskmanager.network.adaptive-partitioner.enabled", "value": "true"}
+        )
+        imported = read(cluster)
+    scenario = imported.scenario
+    assert (scenario.preset, len(scenario.vertices)) == ("flink-2.3", 2)
+    assert scenario.config.debloat_enabled
+    assert scenario.config.adaptive_partitioner_enabled
+    assert not any("defaults of" in str(note) for note in imported.notes)
+
+
 class TestWhatJobsDo:
     """Recordings with other counts: what the emulated job has to look like then."""
 

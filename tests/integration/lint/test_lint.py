@@ -144,7 +144,7 @@ def test_options_of_other_parts_of_flink_are_left_alone(check) -> None:
 
 
 def test_every_known_name_is_accepted(check) -> None:
-    later = {"taskmanager.memory.starting-segment-size"}
+    later = {name for name, version in SINCE.items() if version > Version(1, 20)}
     names = sorted(set(CATALOGUE) - {option.name for option in OPTIONS.values() if option.only_1x} - later)
     found = check("".join(f"{name}: x\n" for name in names), "1.20")
     assert {each.rule for each in found} <= {"bad-value", "old-name", "given-twice"}
@@ -332,8 +332,26 @@ def test_the_smallest_memory_that_is_accepted_is_what_one_exchange_needs_to_star
     assert found.advice == "give at least 896 kb"
 
 
+ADAPTIVE = "taskmanager.network.adaptive-partitioner"
+DURING_RECOVERY = f"{CHECKPOINTS}.unaligned.during-recovery.enabled"
+ON_DOWNSTREAM = f"{CHECKPOINTS}.unaligned.recover-output-on-downstream.enabled"
+
+
+def test_options_of_flink_2_3(check) -> None:
+    text = f"{ADAPTIVE}.enabled: true\n{ADAPTIVE}.max-traverse-size: 0\n"
+    assert places(check(text, "2.3")) == [(2, "error", "bad-value", f"{ADAPTIVE}.max-traverse-size")]
+    assert [each.rule for each in check(text, "2.2")] == ["later-option"] * 2
+    unaligned = f"{CHECKPOINTS}.unaligned.enabled: true\n{CHECKPOINTS}.interval: 10s\n"
+    alone = f"{unaligned}{DURING_RECOVERY}: true\n"
+    assert places(check(alone, "2.3")) == [(3, "warning", "no-unaligned", DURING_RECOVERY)]
+    (found,) = check(f"{alone}{ON_DOWNSTREAM}: true\n", "2.3")
+    assert (found.line, found.rule) == (3, "repeated-data")
+    assert "FLINK-40016" in found.message
+    assert check(f"{unaligned}{ON_DOWNSTREAM}: true\n", "2.3") == []
+
+
 def test_the_defaults_written_out_are_fine(check) -> None:
-    for preset, version in (("flink-2.2", "2.2"), ("flink-1.20", "1.20")):
+    for preset, version in (("flink-2.3", "2.3"), ("flink-2.2", "2.2"), ("flink-1.20", "1.20")):
         config, lines = PRESETS[preset], []
         for field, option in OPTIONS.items():
             value = getattr(config, field)
@@ -367,7 +385,7 @@ def test_the_command_writes_its_report(tmp_path, capsys) -> None:
     assert msgspec.json.decode((out / "lint.json").read_bytes(), type=LintReport) == printed
     assert (printed.schema, printed.flink, printed.options, printed.ok) == (
         "netstack.lint/1",
-        "2.2",
+        "2.3",
         2,
         False,
     )
@@ -380,7 +398,7 @@ def test_the_command_writes_its_report(tmp_path, capsys) -> None:
         (["missing.yaml"], "missing.yaml: there is no such file"),
         (
             ["missing.yaml", "--flink", "3"],
-            "netstack lint: --flink is '3'; it must be from 1.12 to 1.20, or from 2.0 to 2.2",
+            "netstack lint: --flink is '3'; it must be from 1.12 to 1.20, or from 2.0 to 2.3",
         ),
     ],
 )
@@ -512,10 +530,10 @@ def test_every_name_with_a_date_is_in_the_catalogue() -> None:
 
 
 @pytest.mark.parametrize(
-    "version", ["1.11", "1.21", "1.99", "2.3", "2.9", "3", "0", "2.2.x", "", "2.2\n", "v1_18"]
+    "version", ["1.11", "1.21", "1.99", "2.4", "2.9", "3", "0", "2.2.x", "", "2.2\n", "v1_18"]
 )
 def test_versions_whose_rules_are_not_known_are_refused(version) -> None:
-    with pytest.raises(InputError, match=r"it must be from 1\.12 to 1\.20, or from 2\.0 to 2\.2"):
+    with pytest.raises(InputError, match=r"it must be from 1\.12 to 1\.20, or from 2\.0 to 2\.3"):
         read_version(version, "--flink")
 
 
@@ -523,7 +541,7 @@ def test_versions_whose_rules_are_not_known_are_refused(version) -> None:
     ("text", "version"),
     [
         ("1", (1, 20)),
-        ("2", (2, 2)),
+        ("2", (2, 3)),
         ("1.12", (1, 12)),
         ("1.20.3", (1, 20)),
         ("2.0.0", (2, 0)),
@@ -636,7 +654,7 @@ def test_what_kubernetes_is_given_is_read_part_by_part(tmp_path) -> None:
         (20, "skipped-line"),
         (26, "bad-value"),
     ]
-    assert (report.flink, report.options) == ("1.18, 2.2", 4)
+    assert (report.flink, report.options) == ("1.18, 2.3", 4)
     of_2 = lint(path, "2.2")
     assert (of_2.flink, of_2.findings[0].line, of_2.findings[0].rule) == ("2.2", 8, "ignored-option")
 

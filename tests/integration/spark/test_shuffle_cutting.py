@@ -56,7 +56,7 @@ SIZES = st.tuples(st.integers(1, 2000), st.integers(1, 1000))
 """Bytes gathered, and bytes of a piece."""
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(batches(), st.sampled_from([1, 2, 5, 300]), SIZES)
 def test_every_row_arrives_once_where_its_key_belongs_and_in_order(
     given: list[pa.RecordBatch], count: int, sizes: tuple[int, int]

@@ -260,6 +260,7 @@ def test_a_worker_with_another_version_says_so(spark: SparkSession, monkeypatch:
         shuffled.collect()
 
 
+@pytest.mark.long
 def test_versions_differ_with_the_code(tmp_path: Path) -> None:
     import subprocess
     import sys

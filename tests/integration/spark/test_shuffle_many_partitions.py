@@ -98,6 +98,7 @@ def test_tasks_are_as_many_as_partitions_of_the_input_if_those_are_fewer_than_sl
         shuffle(frame, "id", num_partitions=4, max_memory="64 mb")
 
 
+@pytest.mark.long
 def test_what_fails_in_the_input_is_said_in_one_line(frame: DataFrame) -> None:
     wrong = frame.selectExpr("if(id = 29999, raise_error('the first cause'), id) as id")
     with pytest.raises(Exception, match="the first cause") as raised:

@@ -22,7 +22,7 @@ def merged(merger: Merger, pieces: list[memoryview]) -> list[pa.RecordBatch]:
     return [batch for piece in pieces for batch in merger.add(piece)] + list(merger.flush())
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(batches(), st.integers(0, 9), st.integers(0, 20))
 def test_what_is_encoded_is_decoded(given: list[pa.RecordBatch], start: int, length: int) -> None:
     for whole in given:

@@ -191,6 +191,7 @@ def test_windows_have_a_longest_length() -> None:
     assert slow[last - 10] == last - 8.0, "it goes on"
 
 
+@pytest.mark.long
 def test_a_job_that_ends_by_itself_has_run_as_long_as_was_asked(tmp_path: Path) -> None:
     (tmp_path / "few.csv").write_text("n\n" + "1\n" * 50)
     path = PathSpec(path=str(tmp_path / "few.csv"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 
+import pytest
 import trio
 
 from netstack import Edge, GeneratorSpec, Scenario, Vertex, run_job
@@ -42,6 +43,7 @@ def bytes_while_running(parallelism: int) -> int:
     return seen[1.0]
 
 
+@pytest.mark.long
 def test_an_idle_channel_takes_less_than_one_and_a_half_kilobytes() -> None:
     bytes_while_running(2)  # what is made once, whatever the job
     few, more, most = (bytes_while_running(parallelism) for parallelism in (32, 64, 96))

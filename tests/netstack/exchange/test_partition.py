@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buffers import NetworkBufferPool, PipelinedSubpartition, RecordBlock, RecordDecoder
+from buffers import BufferSlice, NetworkBufferPool, PipelinedSubpartition, RecordBlock, RecordDecoder
 from flowcontrol import (
     BufferResponse,
     CheckpointBarrier,
@@ -24,7 +24,7 @@ from flowcontrol import (
     decode_event,
 )
 from netstack.checkpoints.recovery import restore_subpartition
-from netstack.exchange.partition import ALL, ResultPartition
+from netstack.exchange.partition import ALL, LEAST_LOADED, ResultPartition
 
 SENDER_VECTORS = json.loads(
     (Path(__file__).parents[2] / "data" / "vectors" / "credit_sender_request_queue.json").read_text()
@@ -427,6 +427,97 @@ def test_records_come_back_equal_and_in_order(
     assert journal.read == journal.written
     assert all(decoder.pending_bytes == 0 for decoder in exchange.decoders)
     exchange.close()
+
+
+def least_loaded_by_the_rule(exchange: Exchange, last: int, traverse: int) -> int:
+    """The rule of FLIP-339, word for word, from what the test itself counts."""
+    count = len(exchange.subpartitions)
+    looked_at = [(last + step) % count for step in range(1, min(traverse, count) + 1)]
+    held = {channel: exchange.held[channel] for channel in looked_at}
+    for channel in looked_at:
+        if held[channel] == 0:
+            return channel
+    fewest = [channel for channel in looked_at if held[channel] == min(held.values())]
+    waiting = {channel: exchange.written[channel] - exchange.left[channel] for channel in fewest}
+    return next(channel for channel in fewest if waiting[channel] == min(waiting.values()))
+
+
+class CountedExchange(Exchange):
+    """An exchange that chooses by load; buffers and bytes are counted here once more."""
+
+    def __init__(self, subpartitions: int, traverse: int, segments: int) -> None:
+        super().__init__(subpartitions, segments=segments)
+        self.partition = ResultPartition(self.pool, self.subpartitions, max_traverse=traverse)
+        self.held = [0] * subpartitions
+        self.written = [0] * subpartitions
+        self.left = [0] * subpartitions
+        self.room = [0] * subpartitions
+        self.unreturned: list[tuple[int, BufferSlice]] = []
+
+    def note(self, channel: int, size: int) -> None:
+        """Count a record of `size` bytes, which begins a new buffer where the open one is full."""
+        self.written[channel] += size
+        while size > self.room[channel]:
+            size -= self.room[channel]
+            self.held[channel] += 1
+            self.room[channel] = SEGMENT_SIZE
+        self.room[channel] -= size
+
+    def send(self, channel: int) -> None:
+        """Let the reader take a whole buffer; it is recycled later."""
+        queue = self.subpartitions[channel]
+        if queue.data_buffers > 1 or not self.room[channel]:
+            polled = queue.poll()
+            if polled is not None and isinstance(polled.buffer, BufferSlice):
+                self.left[channel] += polled.buffer.size
+                self.unreturned.append((channel, polled.buffer))
+
+    def recycle(self) -> None:
+        """Give back what was sent first."""
+        if self.unreturned:
+            channel, buffer = self.unreturned.pop(0)
+            buffer.release()
+            self.held[channel] -= 1
+
+
+@given(
+    st.integers(2, 5),
+    st.integers(1, 6),
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("write"), st.integers(4, 20)),
+            st.tuples(st.just("send"), st.integers(0, 4)),
+            st.tuples(st.just("recycle"), st.just(0)),
+        ),
+        max_size=60,
+    ),
+)
+def test_a_record_goes_to_the_least_loaded_of_the_next_few(
+    subpartitions: int, traverse: int, steps: list[tuple[str, int]]
+) -> None:
+    exchange, last = CountedExchange(subpartitions, traverse, 300), -1
+    for kind, number in steps:
+        if kind == "write":
+            last = least_loaded_by_the_rule(exchange, last, traverse)
+            channels = [LEAST_LOADED]
+            assert exchange.write(records(number), channels) == 1
+            assert channels == [last]
+            exchange.note(last, number)
+        elif kind == "send":
+            exchange.send(number % subpartitions)
+        else:
+            exchange.recycle()
+        assert exchange.pool.subpartition_buffers == exchange.held
+
+
+def test_writing_to_the_least_loaded_stops_where_memory_ends_and_all_looks_are_counted() -> None:
+    exchange = Exchange(3, segments=4)
+    exchange.partition = ResultPartition(exchange.pool, exchange.subpartitions, max_traverse=2)
+    channels = [LEAST_LOADED] * 8
+    stopped = exchange.write(records(*[SEGMENT_SIZE] * 8), channels)
+    assert (stopped, exchange.partition.available) == (4, False)
+    assert channels == [0, 1, 2, 0, *[LEAST_LOADED] * 4]
+    assert exchange.partition.compared == 1 + 1 + 1 + 2
 
 
 def test_recovered_data_comes_first_and_waits_for_its_reader() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from buffers import RecordBlock
 from netstack.exchange.java_hash import hash_strings
+from netstack.exchange.partition import LEAST_LOADED
 from netstack.exchange.selectors import LEFT_OUT, Fraction, KeyGroupSelector, RoundRobin
 
 
@@ -25,6 +26,14 @@ def test_records_are_dealt_out_in_turns_over_blocks() -> None:
 
 def test_rebalancing_may_start_anywhere() -> None:
     assert RoundRobin(4, first=3).select(block_of(6)) == [3, 0, 1, 2, 3, 0]
+
+
+def test_an_adaptive_selector_leaves_the_choice_to_the_partition() -> None:
+    selector = RoundRobin(3, adaptive=True)
+    assert selector.select(block_of(2)) == [LEAST_LOADED] * 2
+    selector.adaptive = False
+    assert selector.select(block_of(2)) == [0, 1]
+    assert RoundRobin(1, adaptive=True).select(block_of(2)) == [0, 0]
 
 
 def test_forward_has_one_channel() -> None:

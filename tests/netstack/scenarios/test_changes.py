@@ -77,6 +77,21 @@ def test_a_skew_is_one_of_the_cost_that_holds() -> None:
     assert fast < 1.3 * slow  # keys are spread evenly, so the slow one holds both back
 
 
+def test_adaptive_partition_selection_spares_a_slow_consumer_and_can_be_switched() -> None:
+    adaptive = "taskmanager.network.adaptive-partitioner.enabled"
+    job = document(
+        {"at": "1 s", "vertex": "map", "service": "1 ms", "service_skew": [1.0, 4.0]},
+        {"at": "5 s", "flink": {adaptive: True}},
+        {"at": "9 s", "flink": {adaptive: False}},
+        **{f"{CHECKPOINTS}.interval": "1 min"},  # sinks align, which would hold the fast map back
+    )
+    job["vertices"][0]["source"]["record_bytes"] = 4000  # so that queues are soon full
+    result = emulate(read_scenario(job))
+    assert rate_of(result, "map", 3, 5) == pytest.approx(2 * 250, rel=0.1)
+    assert rate_of(result, "map", 6, 9) == pytest.approx(1000 + 250, rel=0.1)
+    assert rate_of(result, "map", 10, 12) == pytest.approx(2 * 250, rel=0.2)
+
+
 def test_a_source_has_the_rate_of_a_change() -> None:
     result = run({"at": "4 s", "vertex": "source", "rate": [500, 100]})
     assert rate_of(result, "source", 1, 4) == pytest.approx(6000, rel=0.05)

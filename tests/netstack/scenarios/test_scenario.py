@@ -84,7 +84,7 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
         (job(duration_s=float("inf")), "duration", "is inf"),
         (job(warmup_s=60.0), "warmup", "less than the duration, 60 s"),
         (job(seed=-1), "seed", "0 or more"),
-        (job(preset="flink-2.3"), "preset", "did you mean 'flink-2.2'?"),
+        (job(preset="flink-2.4"), "preset", "did you mean 'flink-2.3'?"),
         (job(phases=((10.0, 70.0),)), "phases[0]", "is 10 s to 70 s; it must lie within"),
         (job(phases=((1.0, 2.0), (9.0, 3.0))), "phases[1]", "forwards"),
         (job(config=NetworkConfig(segment_bytes=5000)), FLINK + "memory.segment-size", "power of two"),

@@ -191,6 +191,7 @@ def test_a_writer_to_itself_waits_for_its_reader(size: int) -> None:
     assert in_parallel([write_all, read_all]) == [None, count]
 
 
+@pytest.mark.long
 def test_memory_stays_what_it_is_when_nobody_reads() -> None:
     transports = opened(2)
     writer, reader = transports
