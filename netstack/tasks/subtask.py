@@ -239,7 +239,7 @@ class Subtask:
                 partition.flush()
 
     def adapt(self, adaptive: bool) -> None:
-        """Let exchanges that deal out records in turns go by the load of their subpartitions, or no longer."""
+        """Let exchanges that deal out records in turns choose by load, or no longer."""
         for _, selector in self.outputs:
             turns = selector.selector if isinstance(selector, Fraction) else selector
             if isinstance(turns, RoundRobin):
