@@ -19,6 +19,7 @@ import argparse
 import dataclasses
 import multiprocessing
 import sys
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -38,8 +39,6 @@ PROCESSES = 2
 DEFAULT = "flink"
 BAND = 2.0
 BEGIN, END = "<!-- made by benches.policies -->\n", "<!-- end of what benches.policies made -->\n"
-
-COLUMNS = ("policy", "end to end, ms", "record delay, ms", "worst, ms", "throughput", "adapts in, s")
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -107,30 +106,43 @@ def record_delay_ms(result: Result, case: Case) -> float:
     return float(median(delays)) * 1000
 
 
-def table(case: Case, runs: dict[str, list[Figures]]) -> str:
-    """One scenario as a table with a row for each policy."""
-    scenario = case.scenario
-    lines = [
-        f"**{scenario.name}**: {case.about}; target {scenario.config.debloat_target_s * 1000:.0f} ms.\n",
-        f"| {' | '.join(COLUMNS)} |",
-        "|---|" + "---:|" * (len(COLUMNS) - 1),
-    ]
-    base = median(one.records_per_s for one in runs[DEFAULT])
-    lines += [f"| {policy} | {' | '.join(cells(found, base))} |" for policy, found in runs.items()]
+def scenarios(cases: list[Case]) -> str:
+    """Return a table of what each scenario is."""
+    lines = ["| scenario | what it is | target, ms |", "|---|---|---:|"]
+    lines += [f"| {case.scenario.name} | {case.about} | {target(case):.0f} |" for case in cases]
     return "\n".join(lines) + "\n"
 
 
-def cells(found: list[Figures], base: float) -> list[str]:
-    """Return the text of a row, with the least and the greatest of all seeds behind the end-to-end time."""
+def table(title: str, all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
+    """Return one measure as a table with a row for each scenario that has it, a column for each policy."""
+    lines = [f"**{title}**\n", f"| scenario | {' | '.join(POLICIES)} |", "|---|" + "---:|" * len(POLICIES)]
+    for case, runs in all_runs:
+        cells = [MEASURES[title](runs[policy], runs[DEFAULT]) for policy in POLICIES]
+        if any(cells):
+            lines.append(f"| {case.scenario.name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def end_to_end(found: list[Figures], _base: list[Figures]) -> str:
+    """Return the median over seeds, and the least and the greatest of them."""
     ends = [one.end_to_end_ms for one in found]
+    return f"{median(ends):.0f} ({min(ends):.0f}-{max(ends):.0f})"
+
+
+def adapts_in(found: list[Figures], _base: list[Figures]) -> str:
+    """Return the seconds, or nothing where the load does not change."""
     adapted = [one.adaptation_s for one in found if one.adaptation_s is not None]
-    return [
-        f"{median(ends):.0f} ({min(ends):.0f}-{max(ends):.0f})",
-        f"{median(one.delay_ms for one in found):.0f}",
-        f"{max(one.worst_ms for one in found):.0f}",
-        f"{median(one.records_per_s for one in found) / base:.1%}",
-        f"{median(adapted):.1f}" if adapted else "",
-    ]
+    return f"{median(adapted):.1f}" if adapted else ""
+
+
+MEASURES: dict[str, Callable[[list[Figures], list[Figures]], str]] = {
+    "End to end, ms": end_to_end,
+    "Longest checkpoint, ms": lambda found, _: f"{max(one.worst_ms for one in found):.0f}",
+    "Record delay, ms": lambda found, _: f"{median(one.delay_ms for one in found):.0f}",
+    "Throughput": lambda found, base: f"{rate(found) / rate(base):.1%}",
+    "Time to adapt, s": adapts_in,
+}
+"""Cells of the tables by the titles of these."""
 
 
 def summary(all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
@@ -214,7 +226,8 @@ def main() -> None:
             )
     each = f"seeds {seeds[0]} to {seeds[-1]} each"
     head = f"netstack {version('netstack')}, virtual clock, {each}, preset flink-2.2.\n"
-    text = "\n".join([head, summary(found), *(table(case, runs) for case, runs in found)])
+    tables = [table(title, found) for title in MEASURES]
+    text = "\n".join([head, summary(found), scenarios([case for case, _ in found]), *tables])
     print(text)
     if asked.write is not None:
         write(asked.write, "\n" + text + "\n")

@@ -10,9 +10,11 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx_copybutton",
     "cyclopts.ext.sphinx",
     "docstrings",
     "navigation",
+    "notebooks",
 ]
 exclude_patterns = ["site/**"]
 highlight_language = "text"
@@ -20,6 +22,8 @@ default_role = "code"  # docstrings name things in single backticks
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_type_aliases = {"Whole": "int"}  # its bounds are those of the numbers in a file
+
+copybutton_prompt_text = "$ "  # copied without it
 
 html_theme = "furo"
 html_title = "netstack"

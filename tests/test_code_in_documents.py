@@ -2,8 +2,11 @@
 
 import json
 import re
+from code import InteractiveConsole
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -24,8 +27,8 @@ from tests.code_in_documents import (
     write_scenarios,
 )
 
-ELSEWHERE = {"README.md", "docs/OWN_POLICY.md", "docs/RECOVERY.md", "docs/SHUFFLE.md"}
-"""Those whose Python needs Spark (tests/integration/test_code_of_spark.py), or a job for its policy."""
+ELSEWHERE = {"README.md", "docs/RECOVERY.md", "docs/SHUFFLE.md"}
+"""Those whose Python needs Spark (tests/integration/test_code_of_spark.py)."""
 
 LANGUAGES = {
     "",
@@ -56,6 +59,20 @@ def test_the_python_of_a_document_prints_what_it_says(document: Path, folder: Pa
     write_scenarios(document, folder)
     for printed, said in run(document, {}):
         assert printed == said
+
+
+PAGES = [document for document in WITH_PYTHON if document.parent != ROOT]
+
+
+@pytest.mark.parametrize("document", PAGES, ids=name_of)
+def test_the_python_of_a_page_can_be_pasted_into_a_prompt(document: Path, folder: Path) -> None:
+    write_scenarios(document, folder)
+    console = InteractiveConsole()
+    for text, said in programs(document):
+        with redirect_stdout(StringIO()) as shown, redirect_stderr(StringIO()) as mistakes:
+            for line in [*text.splitlines(), ""]:
+                console.push(line)
+        assert (mistakes.getvalue(), shown.getvalue()) == ("", said or "")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,23 +20,56 @@ import netstack
 from integration.cli.app import app
 from netstack import OPTIONS
 
+if TYPE_CHECKING:
+    from selenium.webdriver.chrome.webdriver import WebDriver
+
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-LISTED = re.compile(r"^- \[[^\]]+\]\(([\w/-]+\.md)\): ", re.MULTILINE)
+LISTED = re.compile(r"^- \[([^\]]+)\]\(([\w/-]+\.(?:md|ipynb))\): ", re.MULTILINE)
+PAGE_LINK = re.compile(r"\[([^\]\[]*\.md)\]\([^)]*\)")
+TITLE = re.compile(r"^(?: *\")?# (.*?)(?:\\n\",)?$", re.MULTILINE)
+"""The first heading, of a notebook in its JSON."""
 NAMED = re.compile('<span class="sig-prename.*?<span class="sig-name descname">.*?</span></span>')
-PARTS = ["Tutorials", "How-to guides", "Reference", "Explanation"]
+PARTS = ["Tutorial", "How-to", "Reference", "Explanation", "Internals"]
+INDEXES = (DOCS / "index.md", DOCS / "reference/PYTHON.md")
+HIGHEST_PX = 25_000
 
 
 def test_every_page_is_in_one_part_of_the_index() -> None:
     titles = re.findall(r"^## (.*)$", (DOCS / "index.md").read_text("utf-8"), re.MULTILINE)
     assert titles == PARTS
-    listed = ["index.md", *LISTED.findall((DOCS / "index.md").read_text("utf-8"))]
-    listed += [
-        f"reference/{page}" for page in LISTED.findall((DOCS / "reference/PYTHON.md").read_text("utf-8"))
+    listed = [
+        index.parent / page for index in INDEXES for _, page in LISTED.findall(index.read_text("utf-8"))
     ]
-    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+    assert sorted([DOCS / "index.md", *listed]) == sorted([*DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb")])
+
+
+def test_the_index_has_the_titles_of_pages() -> None:
+    listed = [
+        (name, index.parent / page)
+        for index in INDEXES
+        for name, page in LISTED.findall(index.read_text("utf-8"))
+    ]
+    titles = [match[1] for _, page in listed if (match := TITLE.search(page.read_text("utf-8")))]
+    assert [name for name, _ in listed] == titles
+
+
+def test_links_to_pages_have_titles_and_no_file_names() -> None:
+    pages = [*DOCS.rglob("*.md"), ROOT / "README.md"]
+    assert [(page.name, name) for page in pages for name in PAGE_LINK.findall(page.read_text("utf-8"))] == []
+
+
+def test_the_commands_are_in_the_groups_of_the_help() -> None:
+    text = (DOCS / "reference/COMMANDS.md").read_text("utf-8")
+    listed = re.findall(r"^## (.+)\n\n(?:.*\n){4}   :commands: (.*)$", text, re.MULTILINE)
+    groups: dict[str, list[str]] = {}
+    for name in app:
+        for group in app[name].group:
+            if not name.startswith("-"):
+                groups.setdefault(str(getattr(group, "name", group)), []).append(name)
+    assert [(group, names.split(", ")) for group, names in listed[:-1]] == list(groups.items())
 
 
 def test_every_example_is_in_the_list_of_examples() -> None:
@@ -155,23 +189,64 @@ def test_no_two_pages_have_one_title(site: Path) -> None:
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
 
-@pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="chromium and chromedriver are not installed")
-def test_no_page_is_wider_than_its_window(site: Path) -> None:
+@pytest.fixture(scope="module")
+def browser() -> Iterator["WebDriver"]:
+    if CHROMIUM is None or DRIVER is None:
+        pytest.skip("chromium and chromedriver are not installed")
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM or ""
+    options.binary_location = CHROMIUM
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
         options.add_argument(argument)
-    browser = webdriver.Chrome(options=options, service=Service(DRIVER))
-    try:
-        for page, width in itertools.product(
-            ("TUTORIAL", "FIDELITY", "reference/results"), (500, 1100, 1400)
-        ):
-            browser.set_window_size(width, 900)
-            browser.get((site / f"{page}.html").as_uri())
-            script = "const page = document.documentElement; return page.scrollWidth - page.clientWidth"
-            assert (page, width, browser.execute_script(script)) == (page, width, 0)
-    finally:
-        browser.quit()
+    chrome = webdriver.Chrome(options=options, service=Service(DRIVER))
+    yield chrome
+    chrome.quit()
+
+
+def test_no_page_is_wider_than_its_window(site: Path, browser: "WebDriver") -> None:
+    for page, width in itertools.product(("TUTORIAL", "FIDELITY", "reference/results"), (500, 1100, 1400)):
+        browser.set_window_size(width, 900)
+        browser.get((site / f"{page}.html").as_uri())
+        script = "const page = document.documentElement; return page.scrollWidth - page.clientWidth"
+        assert (page, width, browser.execute_script(script)) == (page, width, 0)
+
+
+def test_no_page_but_those_of_the_reference_is_too_long_to_read(site: Path, browser: "WebDriver") -> None:
+    browser.set_window_size(1200, 900)
+    heights = {}
+    for page in {*site.rglob("*.html")} - {*(site / "reference").rglob("*.html")}:
+        browser.get(page.as_uri())
+        heights[page.name] = browser.execute_script("return document.documentElement.scrollHeight")
+    assert len(heights) > 20
+    assert {name: height for name, height in heights.items() if height > HIGHEST_PX} == {}
+
+
+def test_wide_tables_scroll_in_a_box_of_their_own(site: Path, browser: "WebDriver") -> None:
+    browser.set_window_size(500, 900)
+    hidden = """
+        return [...document.querySelectorAll("article table")].filter(table => {
+            for (let box = table.parentElement; box.tagName != "ARTICLE"; box = box.parentElement)
+                if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return false;
+            return table.getBoundingClientRect().right > innerWidth;
+        }).length"""
+    for page in ("FIDELITY", "POLICIES", "reference/SCENARIO_FILES", "CONCEPTS"):
+        browser.get((site / f"{page}.html").as_uri())
+        assert browser.execute_script("return document.querySelectorAll('article table').length") > 0
+        assert (page, browser.execute_script(hidden)) == (page, 0)
+
+
+def test_blocks_of_code_have_a_button_to_copy_them(site: Path, browser: "WebDriver") -> None:
+    browser.get((site / "PYTHON_JOBS.html").as_uri())
+    blocks, buttons = (
+        browser.execute_script(f"return document.querySelectorAll('{selector}').length")
+        for selector in ("div.highlight", "div.highlight button.copybtn")
+    )
+    assert 0 < blocks == buttons
+
+
+def test_the_notebook_is_a_page_with_its_outputs(site: Path) -> None:
+    page = re.sub("<[^>]*>", "", (site / "examples/debloating.html").read_text("utf-8"))
+    assert "What debloating does to a checkpoint" in page
+    assert "16 of 17 checkpoints completed" in page

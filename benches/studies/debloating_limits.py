@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import multiprocessing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
@@ -666,29 +666,33 @@ def compared(pool: Executor) -> str:
         for seed in seeds
     ]
     found = iter(run_all(pool, asked))
-    texts = []
-    for case in LIMIT_CASES:
-        texts.append(_one_job(case, {name: medians([next(found) for _ in seeds]) for name in COMPARED}))
-    return "\n".join(texts)
-
-
-def _one_job(case: Case, found: dict[str, Figures]) -> str:
-    base = found["as it is"].records_per_s
-    rows = [
-        [
-            name,
-            f"{one.end_to_end_ms:,.0f}",
-            f"{one.worst_ms:,.0f}",
-            f"{one.delay_ms:,.0f}",
-            f"{one.records_per_s / base:.1%}",
-            f"{one.stored_bytes / KIB:,.0f}",
-        ]
-        for name, one in found.items()
+    by_job = {
+        case.scenario.name: {name: medians([next(found) for _ in seeds]) for name in COMPARED}
+        for case in LIMIT_CASES
+    }
+    jobs = [
+        (case.scenario.name, case.about, f"{case.scenario.config.debloat_target_s * 1000:.0f}")
+        for case in LIMIT_CASES
     ]
-    target = case.scenario.config.debloat_target_s * 1000
-    title = f"**{case.scenario.name}**: {case.about}; target {target:.0f} ms.\n"
-    head = ("", "end to end, ms", "worst, ms", "record delay, ms", "throughput", "stored, KiB")
-    return f"{title}\n{table(head, rows)}"
+    return "\n".join([table(("job", "what it is", "target, ms"), jobs), *_by_measure(by_job)])
+
+
+def _by_measure(by_job: dict[str, dict[str, Figures]]) -> Iterator[str]:
+    for title, cell in MEASURES.items():
+        rows = [
+            [name, *(cell(found[name], found["as it is"]) for found in by_job.values())] for name in COMPARED
+        ]
+        yield f"**{title}**\n\n{table(('', *by_job), rows)}"
+
+
+MEASURES: dict[str, Callable[[Figures, Figures], str]] = {
+    "End to end, ms": lambda one, _: f"{one.end_to_end_ms:,.0f}",
+    "Longest checkpoint, ms": lambda one, _: f"{one.worst_ms:,.0f}",
+    "Record delay, ms": lambda one, _: f"{one.delay_ms:,.0f}",
+    "Throughput": lambda one, base: f"{one.records_per_s / base.records_per_s:.1%}",
+    "Stored, KiB": lambda one, _: f"{one.stored_bytes / KIB:,.0f}",
+}
+"""Cells of the tables that compare all mechanisms, by the titles of these."""
 
 
 # Section 6: the formulas beside measurements of a real Flink.

@@ -6,7 +6,7 @@ from sphinx.application import Sphinx
 
 INDEXES = ("index", "reference/PYTHON")
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
-PAGE = re.compile(r"^- \[[^\]]+\]\(([\w/-]+)\.md\)", re.MULTILINE)
+PAGE = re.compile(r"^- \[[^\]]+\]\(([\w/-]+)\.(?:md|ipynb)\)", re.MULTILINE)
 
 
 def sections_of(text: str) -> list[tuple[str, list[str]]]:

@@ -1,4 +1,4 @@
-"""docs/TUTORIAL.md, followed to the letter: each command prints what the page shows below it."""
+"""Pages that show what commands print, followed to the letter."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.code_in_documents import ROOT, Block, blocks, shell_commands, write_s
 pytestmark = pytest.mark.long
 
 PAGE = ROOT / "docs" / "TUTORIAL.md"
+OWN_POLICY = ROOT / "docs" / "OWN_POLICY.md"
 SLOW = ("demo", "tune")
 """They start Spark; tests of their own run them, on smaller jobs."""
 
@@ -35,9 +36,9 @@ def timeless(text: str) -> list[str]:
     return re.sub(r"\([\d,]+/s\)", "(a rate)", text).split()
 
 
-def sections() -> Iterator[tuple[Block, Block | None]]:
+def sections(document: Path) -> Iterator[tuple[Block, Block | None]]:
     """Each block of commands, with the block below that shows what its last one prints, if there is one."""
-    page = [block for block in blocks(PAGE) if block.language in ("sh", "text")]
+    page = [block for block in blocks(document) if block.language in ("sh", "text")]
     for place, block in enumerate(page):
         if block.language == "sh":
             after = page[place + 1] if place + 1 < len(page) else None
@@ -64,7 +65,7 @@ def test_every_command_prints_what_is_shown_below_it(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     compared = 0
-    for block, below in sections():
+    for block, below in sections(PAGE):
         printed = ""
         for words, file in shell_commands(block):
             if words[0] != "netstack" or words[1] in SLOW:
@@ -81,3 +82,17 @@ def test_every_command_prints_what_is_shown_below_it(
                 compared += 1
     assert compared == 6
     assert 'name = "wordcount"' in (folder / "wordcount.toml").read_text("utf-8")
+
+
+def test_the_runs_of_a_policy_print_what_is_shown_below_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "examples"))
+    compared = 0
+    for block, below in sections(OWN_POLICY):
+        for words, file in shell_commands(block):
+            printed = type_in(words, file, capsys)
+            assert below is not None
+            assert appears(timeless(below.text), timeless(printed)), below.text
+            compared += 1
+    assert compared == 2

@@ -289,12 +289,3 @@ def test_a_policy_may_stand_among_the_options_that_were_given() -> None:
 def test_only_another_policy_than_flinks_is_in_the_document() -> None:
     assert "policy" not in scenario_document(job("flink"))
     assert scenario_document(job("per-channel"))["policy"] == "per-channel"
-
-
-def test_the_policy_in_the_documentation_works() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "OWN_POLICY.md").read_text("utf-8")
-    exec(text.split("```python\n", 1)[1].split("```", 1)[0], {})
-    straight = emulate(job("straight")).steady[-1]
-    assert straight.end_to_end_ms is not None
-    assert 500 < straight.end_to_end_ms < 3000
-    assert set(straight.vertices[-1].debloatedBufferSize) != {32768}
