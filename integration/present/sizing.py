@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterator
+from dataclasses import asdict
 
 import msgspec
 from rich.console import Console
@@ -15,9 +15,9 @@ from netstack import OPTIONS
 from ..comparison.with_flink import Spread
 from ..number_text import NOTHING, SAME_THROUGHPUT, bytes_per_second, counted, digits, milliseconds
 from ..number_text import size as bytes_text
-from ..sizing.budget import BudgetPlan, PlannedMemory
+from ..sizing.budget import BudgetPlan, PlannedMemory, chance_ms, one_setting
 from ..sizing.emulated_check import ConsumerCheck, JobCheck
-from ..sizing.job_size import ConsumerSize, ExchangeSize, JobSize, LinkSize, MemorySize
+from ..sizing.job_size import ConsumerSize, ExchangeSize, JobSize, LinkSize
 from .table_style import figures
 
 
@@ -123,20 +123,15 @@ def _started(check: JobCheck | None) -> str:
 
 
 def _about_memory(job: JobSize) -> Iterator[str]:
-    """Lines on task managers with too little network memory."""
+    """Yield a line for each task manager with too little network memory."""
     for each in job.task_managers:
-        verdict = _verdict(each)
-        if verdict:
-            given = f"taskmanager.memory.network.max is {bytes_text(each.given_bytes)}"
-            yield f"{each.task_manager}: {given}: {verdict}"
-
-
-def _verdict(memory: MemorySize) -> str:
-    if memory.given_bytes is None or memory.given_bytes >= memory.most_bytes:
-        return ""
-    if memory.given_bytes < memory.required_bytes:
-        return f"it does not start; give at least {bytes_text(memory.required_bytes)}"
-    return f"it starts, but its pools could use {bytes_text(memory.most_bytes)}"
+        if each.given_bytes is None or each.given_bytes >= each.most_bytes:
+            continue
+        verdict = f"it starts, but its pools could use {bytes_text(each.most_bytes)}"
+        if each.given_bytes < each.required_bytes:
+            verdict = f"it does not start; give at least {bytes_text(each.required_bytes)}"
+        given = f"taskmanager.memory.network.max is {bytes_text(each.given_bytes)}"
+        yield f"{each.task_manager}: {given}: {verdict}"
 
 
 def _print_consumer(consumer: ConsumerSize, check: ConsumerCheck | None, console: Console) -> None:
@@ -159,29 +154,20 @@ def _print_consumer(consumer: ConsumerSize, check: ConsumerCheck | None, console
 
 
 def _rows(consumer: ConsumerSize, check: ConsumerCheck | None) -> Iterator[tuple[str, ...]]:
-    emulated: Mapping[str, Spread | None] = {} if check is None else _spreads(check)
-    buffers = f"{round(consumer.expected_buffers, 1):g}"
-    drain = None if consumer.target_ms is not None else emulated.get("drain_ms")
-    flight = None if consumer.target_ms is not None else emulated.get("in_flight_bytes")
-    yield _row("full", buffers, consumer.expected_bytes, consumer.expected_drain_ms, _both(flight, drain))
+    buffers, size = f"{round(consumer.expected_buffers, 1):g}", consumer.debloated_bytes
+    measured = "" if check is None else _both(check.in_flight_bytes, check.drain_ms)
+    least_drain = "" if check is None else _both(None, check.least_drain_ms)
+    full = "" if size else measured
+    yield _row("full", buffers, consumer.expected_bytes, consumer.expected_drain_ms, full)
     worst = consumer.worst_buffers
     yield _row("at worst", f"{worst}", consumer.worst_bytes, consumer.worst_drain_ms, "")
-    if consumer.target_ms is not None and consumer.debloated_bytes is not None:
-        each = consumer.debloated_bytes
-        name = f"debloated to {milliseconds(consumer.target_ms)}"
-        beside = _both(emulated.get("in_flight_bytes"), emulated.get("drain_ms"))
-        total = each * consumer.expected_buffers
-        yield _row(name, f"{buffers} x {bytes_text(each)}", total, consumer.debloated_drain_ms, beside)
+    if size:
+        name, each = f"debloated to {milliseconds(consumer.target_ms)}", f"{buffers} x {bytes_text(size)}"
+        total = size * consumer.expected_buffers
+        yield _row(name, each, total, consumer.debloated_drain_ms, measured)
     least = consumer.least_buffer_bytes
-    total, beside = least * consumer.expected_buffers, _both(None, emulated.get("least_drain_ms"))
-    yield _row(
-        "least by debloating", f"{buffers} x {bytes_text(least)}", total, consumer.least_drain_ms, beside
-    )
-
-
-def _spreads(check: ConsumerCheck) -> dict[str, Spread | None]:
-    names = ("drain_ms", "in_flight_bytes", "least_drain_ms")
-    return {name: getattr(check, name) for name in names}
+    each, total = f"{buffers} x {bytes_text(least)}", least * consumer.expected_buffers
+    yield _row("least by debloating", each, total, consumer.least_drain_ms, least_drain)
 
 
 def _row(name: str, buffers: str, total: float, drain_ms: float | None, emulated: str) -> tuple[str, ...]:
@@ -220,35 +206,25 @@ def _short(ms: float) -> str:
 
 
 _PLAN_LEGEND = (
-    "at least: for bandwidth times round trip, and as much as it takes for the job to do no less. enough: "
-    "more brings nothing, or makes barriers wait longer. Delays: the times that barriers take from vertex to "
-    "vertex, in all, the mean over checkpoints. Overdraft buffers come on top, from what is left."
+    "barriers: the time that a checkpoint's barriers take from vertex to vertex, added up over all vertices; "
+    "the mean over checkpoints. at least: the smallest size with which the job does as much as now. enough: "
+    "with more, barriers take as long or longer. Overdraft buffers come on top, from memory that is left."
 )
 _WITH_OPTIONS = ("flink-1.20",)
 """Presets of versions that obey options for the number of buffers."""
 
 
 def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
-    """Print the split of a budget, the effect of more memory, and the other settings that were emulated."""
+    """Print what a plan achieves, then the split of the memory, and how to set it."""
     head = f"  {job.preset}, buffers of {bytes_text(job.segment_bytes)}; "
     head += f"{bytes_text(plan.budget_bytes)} for each task manager"
     console.print(Text.assemble((job.name, "bold"), head))
+    for line in _answer(plan):
+        console.print(Text(line))
     first, last = plan.seeds[0], plan.seeds[-1]
     seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
-    runs = f"{counted(plan.runs, 'run')} of up to {digits(plan.emulated_seconds)} s"
-    console.print(Text(f"emulated in {runs}, virtual clock, {seeds}\n"))
-    console.print(_places(job, plan))
-    console.print()
-    table = figures(["Network memory of", "at least", "enough", "plan", "saved by the MiB"])
-    for memory in plan.task_managers:
-        sizes = map(bytes_text, (memory.least_bytes, memory.enough_bytes, memory.planned_bytes))
-        saved = milliseconds(memory.saved_ms_per_mib) if memory.saved_ms_per_mib else NOTHING
-        table.add_row(f"  {_names(memory)}", *sizes, saved)
-    console.print(table)
-    for line in _more(plan):
-        console.print(Text(line))
-    console.print()
-    table = figures(["Emulated", "memory", "delays", "checkpoint", "records/s"])
+    console.print(Text(f"Emulated in {counted(plan.runs, 'run')}, virtual clock, {seeds}.\n", style="dim"))
+    table = figures(["Emulated", "memory", "barriers", "checkpoint", "records/s"])
     for trial in plan.trials:
         cells = ["does not start"]
         if (found := trial.figures) is not None:
@@ -256,23 +232,67 @@ def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
             cells.append(_rate(found.records_per_s))
         table.add_row(f"  {trial.name}", bytes_text(trial.memory_bytes), *cells)
     console.print(table)
-    for line in (*_expected(plan), *_keys(plan), *_one_setting(job, plan)):
+    console.print()
+    table = figures(["Network memory of", "at least", "enough", "plan", "gain per MiB"])
+    for memory in plan.task_managers:
+        sizes = map(bytes_text, (memory.least_bytes, memory.enough_bytes, memory.planned_bytes))
+        gain = milliseconds(memory.saved_ms_per_mib) if memory.saved_ms_per_mib else NOTHING
+        table.add_row(f"  {_names(memory)}", *sizes, gain)
+    console.print(table)
+    for memory in plan.task_managers:
+        console.print(Text(f"{_names(memory)}: {_more(memory)}"))
+    console.print()
+    table = figures(["Buffers of each subtask", "at least", "enough", "plan", "memory"])
+    for exchange in plan.exchanges:
+        table.add_row(Text(f"{exchange.source} -> {exchange.target}", style="bold"))
+        channels = exchange.gate.parts
+        consumer = (
+            f"consumer, {counted(channels, 'channel')}" if channels else "consumer, in the same process"
+        )
+        producer = f"producer, {counted(exchange.partition.parts, 'subpartition')}"
+        for name, place in ((producer, exchange.partition), (consumer, exchange.gate)):
+            numbers = map(str, (place.least, place.enough, place.planned))
+            table.add_row(f"  {name}", *numbers, bytes_text(place.planned * job.segment_bytes))
+    console.print(table)
+    console.print("\nKeys of the edges by which a scenario has this plan:")
+    for exchange in plan.exchanges:
+        console.print(Text(f"{exchange.source} -> {exchange.target}"))
+        keys = (f"{key} = {number}" for key, number in asdict(exchange.buffers).items())
+        console.print(Text(f"  buffers = {{ {', '.join(keys)} }}"))
+    for line in _one_setting(job, plan):
         console.print(Text(line))
     console.print(Text(f"\n{_PLAN_LEGEND}", style="dim"))
 
 
-def _places(job: JobSize, plan: BudgetPlan) -> Table:
-    table = figures(["Buffers of each subtask", "at least", "enough", "plan", "memory"])
-    for place in plan.places:
-        name = f"consumer, {counted(place.parts, 'channel')}"
-        if place.kind == "partition":
-            table.add_row(Text(f"{place.source} -> {place.target}", style="bold"))
-            name = f"producer, {counted(place.parts, 'subpartition')}"
-        elif not place.parts:
-            name = "consumer, in the same process"
-        numbers = map(str, (place.least, place.enough, place.planned))
-        table.add_row(f"  {name}", *numbers, bytes_text(place.planned * job.segment_bytes))
-    return table
+def _answer(plan: BudgetPlan) -> Iterator[str]:
+    """Yield what the plan needs, and what it changes."""
+    memory, planned, now = (
+        bytes_text(plan.trials[0].memory_bytes),
+        plan.trials[0].figures,
+        plan.trials[1].figures,
+    )
+    if any(each.saved_ms_per_mib for each in plan.task_managers):
+        yield f"The plan uses {memory} of network memory in a task manager; more would help, see below."
+    else:
+        yield f"{memory} of network memory is enough for a task manager, split as below."
+    if planned is None or now is None:
+        yield f"No checkpoint completes {'now' if planned else 'with it'}."
+        return
+    yield (
+        f"Barriers take {milliseconds(planned.delay_ms)} (now {milliseconds(now.delay_ms)}), "
+        f"and checkpoints {milliseconds(planned.checkpoint_ms)} (now {milliseconds(now.checkpoint_ms)})."
+    )
+    if abs(planned.delay_ms - now.delay_ms) <= chance_ms(now.delay_ms):
+        yield "Barriers do not wait for buffers here: no size that was tried makes them faster."
+    lost = 1 - planned.records_per_s / now.records_per_s
+    if lost <= SAME_THROUGHPUT:
+        yield f"The job does as much as now: {_rate(planned.records_per_s)} records/s."
+    else:
+        yield (
+            f"Throughput is lost: now the job does {_rate(now.records_per_s)} records/s, with this plan "
+            f"{_rate(planned.records_per_s)}, {100 * lost:.1f} % less. No split that was tried loses less "
+            f"than {100 * SAME_THROUGHPUT:g} %."
+        )
 
 
 def _names(memory: PlannedMemory) -> str:
@@ -280,60 +300,37 @@ def _names(memory: PlannedMemory) -> str:
     return first if first == last else f"{first} to {last} ({len(memory.task_managers)})"
 
 
-def _more(plan: BudgetPlan) -> Iterator[str]:
-    """Yield the effect of more memory, and its place: the multipliers in words."""
-    for memory in plan.task_managers:
-        if memory.saved_ms_per_mib:
-            more = bytes_text(memory.enough_bytes - memory.planned_bytes)
-            yield (
-                f"{_names(memory)}: more would go to {' and '.join(memory.saved_at)}. At first it takes "
-                f"{milliseconds(memory.saved_ms_per_mib)} by the MiB off the delays; {more} take "
-                f"{milliseconds(memory.left_ms)} off, and beyond that it brings nothing."
-            )
-        elif memory.planned_bytes < memory.enough_bytes:
-            yield f"{_names(memory)}: more brings nothing while other task managers have no more."
-    done = [memory for memory in plan.task_managers if memory.planned_bytes >= memory.enough_bytes]
-    if done:
-        yield f"{', '.join(map(_names, done))}: more brings nothing."
+def _more(memory: PlannedMemory) -> str:
+    """Return the effect of more memory, and its place: the multiplier in words."""
+    more = bytes_text(memory.enough_bytes - memory.planned_bytes)
+    if memory.saved_ms_per_mib:
+        rate, most = milliseconds(memory.saved_ms_per_mib), milliseconds(memory.left_ms)
+        text = f"{more} more would shorten barriers by {most}, at first by {rate} per MiB."
+        return f"{text} It would go to {' and '.join(memory.saved_at)}."
+    if memory.planned_bytes < memory.enough_bytes:
+        return "more brings nothing while other task managers have no more."
+    return "more brings nothing."
 
 
 def _rate(records_per_s: float) -> str:
     return f"{records_per_s:,.0f}" if records_per_s >= 100 else digits(records_per_s)
 
 
-def _expected(plan: BudgetPlan) -> Iterator[str]:
-    """Yield the delays by the curves, and the loss of throughput if every split that was tried has one."""
-    yield f"By the curves, the plan's delays are {milliseconds(plan.expected_delay_ms)}."
-    planned, now = plan.trials[0].figures, plan.records_per_s_now
-    if planned is not None and now is not None and planned.records_per_s < now * (1 - SAME_THROUGHPUT):
-        lost = 100 * (1 - planned.records_per_s / now)
-        yield (
-            f"Throughput is lost: now the job does {_rate(now)} records/s, with this plan "
-            f"{_rate(planned.records_per_s)}, {lost:.1f} % less. No split that was tried loses less than "
-            f"{100 * SAME_THROUGHPUT:g} %."
-        )
-
-
-def _keys(plan: BudgetPlan) -> Iterator[str]:
-    yield "\nA scenario has the plan by these keys of its edges:"
-    for _, (partition, gate) in groupby(plan.places, key=lambda place: place.edge):
-        yield f"{gate.source} -> {gate.target}"
-        yield (
-            f"  buffers = {{ exclusive = {gate.exclusive}, floating = {gate.floating}, "
-            f"partition = {partition.planned}, max_per_channel = {partition.max_per_channel} }}"
-        )
-
-
 def _one_setting(job: JobSize, plan: BudgetPlan) -> Iterator[str]:
     """Yield the options of a real Flink by which the plan can be set, or why there are none."""
-    settings = {OPTIONS[field].name: number for field, number in plan.one_setting.items()}
+    one = one_setting([exchange.buffers for exchange in plan.exchanges])
+    settings = {
+        OPTIONS["exclusive_buffers_per_channel"].name: one.exclusive,
+        OPTIONS["floating_buffers_per_gate"].name: one.floating,
+        OPTIONS["max_buffers_per_channel"].name: one.max_per_channel,
+    }
     if job.preset in _WITH_OPTIONS:
-        yield "\nFlink has one setting for all exchanges; by options in 1.x, with the plan's greatest:"
+        yield "\nFlink 1.x has options for all exchanges at once. The greatest numbers of the plan:"
         yield from (f"  {name}: {number}" for name, number in settings.items())
         return
     yield (
-        f"\nFlink {job.preset.removeprefix('flink-')} has no options for this: its numbers of buffers are "
-        f"fixed, and it ignores {', '.join(settings)}. What it obeys is "
-        f"{OPTIONS['network_memory_max_bytes'].name} for all of a task manager, and "
-        f"{OPTIONS['debloat_enabled'].name} with its target, which makes buffers smaller."
+        f"\nFlink {job.preset.removeprefix('flink-')} cannot be set to this plan: its numbers of buffers are "
+        f"fixed, and it ignores {', '.join(settings)}. It obeys {OPTIONS['network_memory_max_bytes'].name}, "
+        f"for all of a task manager, and {OPTIONS['debloat_enabled'].name} with its target, which makes "
+        "buffers smaller."
     )

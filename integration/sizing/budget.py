@@ -1,24 +1,36 @@
-"""Plan the network memory of a job: buffers of each gate and partition, for the shortest barrier delays.
+"""Plan the network memory of a job: the sizes of its gates and partitions for the shortest barrier delays.
 
-A *place* is all gates, or all partitions, of an exchange. They share one size, in buffers. The job is
-emulated as it is, then with sizes of one place at a time while the others stay at a base. The curve of a
-place is the sum of the barrier delays of all vertices over its size, made convex. A size counts only if the
-job does as much as now. The smallest size is measured first, and others only if that one costs something.
+A *place* is all gates, or all partitions, of an exchange. They share one size, in buffers. A plan is found
+in four steps:
 
-`allocation.split` minimises the sum of the curves within the budget, and the plan is emulated in that
-memory. Sizes depend on each other, so if a setting that was measured for a curve is better, it is taken.
+1. Emulate the job as it is, and then with a base size for each place.
+2. Change the size of one place at a time, starting with the smallest. If the smallest is not the best,
+   emulate all steps below the best size, and the next step above it while the best is the largest.
+3. Make the barrier delay of each place a convex curve over its size, and minimise the sum of the curves.
+4. Emulate the plan. Places depend on each other, so a setting of step 2 may be better. Then take that.
+
+The third step is a linear program, because a curve is straight between its corners::
+
+    minimise    sum over places  curve(size)
+    subject to  sum over places  pools * size  <=  budget     for each task manager
+                least <= size <= enough,  size whole
+
+``scipy.optimize.linprog`` solves it exactly: with whole sizes for the plan, and without for the multipliers.
+The multiplier of a task manager is what one more buffer in it saves. By the conditions of Karush, Kuhn and
+Tucker it is 0 where the budget is not used up.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from buffers import InsufficientBuffers
 from netstack import (
@@ -28,7 +40,6 @@ from netstack import (
     consumers_of_producers,
     format_size,
     producers_of_consumers,
-    with_options,
 )
 
 from ..comparison.checkpoint_times import barrier_delay_ms, completed_within
@@ -36,74 +47,68 @@ from ..errors import UsageError
 from ..extras import require
 from ..number_text import SAME_THROUGHPUT
 from ..optional_figures import known
-from ..seed_runs import PROCESSES, Done, run_seeds
-from .allocation import Curve, buffers_of, split
-from .emulated_check import periods_s, undisturbed
+from ..seed_runs import Done, run_seeds
+from .emulated_check import calm_interval_s, filled, undisturbed
 from .job_size import size_job
 
-PLAN, ONE_SETTING, AS_IT_IS = "the plan", "one setting for all", "options as they are"
-IN_AS_LITTLE, NOW = "the same, in as little", "now, with all it can use"
-"""Names of trials. `IN_AS_LITTLE` has the options as they are and no more memory than the plan takes."""
+PLAN, NOW, ONE_SETTING = "the plan", "now, memory unlimited", "one setting for all"
+IN_BUDGET, IN_AS_LITTLE = "now, in the budget", "now, in as little as the plan"
+"""Names of trials. NOW and the last two have the options as they are, in different memory."""
 
 _STEPS = 6
-"""Most sizes of a place that are emulated."""
+"""Most sizes of a place that are emulated, except to find sizes that fit."""
 _SAME_DELAY, _SAME_DELAY_MS = 0.01, 1.0
-"""Part of the sum of delays, and milliseconds, below which a difference counts as chance."""
-_WINDOW_S, _CHECKPOINTS = 20.0, 2
-"""Least length of a measured window, in seconds, and least number of checkpoints that it has time for."""
-_MOST_PERIOD_S = 60.0
-"""Longest period of the load that a window contains whole."""
-_SETTLING_S = 15.0
-"""Time in which debloated sizes settle, with the default 20 samples of 200 ms."""
-_OFF_BEAT_S = 0.37
-"""Keeps checkpoints from coinciding with what happens each second."""
+"""Part of the delay, and milliseconds, below which a difference counts as chance."""
+_TINY = 1e-6
+"""Relative difference below which numbers of the solver are equal."""
+
+
+Curve = dict[int, float]
+"""Cost by size at the corners of a convex, falling curve, from its least size to the one that is enough."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """Measurements of one setting: means over seeds, and over the checkpoints completed in their windows."""
 
     delay_ms: float
-    """Sum over vertices of the time from the barrier's way out of those before to its last arrival."""
+    """Barrier delay: the time that barriers take from vertex to vertex, summed over all vertices."""
     checkpoint_ms: float
     records_per_s: float
     """Sum over all sources."""
-    checkpoints: int
 
 
 class PlannedPlace(msgspec.Struct, frozen=True, kw_only=True):
     """All gates, or all partitions, of an exchange. Sizes are in buffers of one of them.
 
-    `needed` is for bandwidth times round trip, of a partition to start, `least` the smallest measured size
-    with which the job does as much as now. Beyond `enough` more brings nothing. `exclusive` is per channel.
+    `parts` are channels of a gate over the network, or subpartitions of a partition; of the one with most.
+    With `least` the job does as much as now, and beyond `enough` more brings nothing.
     """
 
-    edge: int
-    source: str
-    target: str
-    kind: str
-    """gate or partition."""
     parts: int
-    """Channels of a gate over the network, or subpartitions of a partition; of the one with most."""
-    needed: int
     least: int
     enough: int
     planned: int
-    exclusive: int | None
-    floating: int | None
-    max_per_channel: int | None
-    """None for a gate, as `exclusive` and `floating` are for a partition."""
+
+
+class PlannedExchange(msgspec.Struct, frozen=True):
+    """The plan for both ends of an exchange."""
+
+    source: str
+    target: str
+    partition: PlannedPlace
+    gate: PlannedPlace
+    buffers: EdgeBuffers
 
 
 class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Network memory of each of some task managers that have the same places."""
+    """Network memory of each of some task managers that have the same places; sizes as in `PlannedPlace`."""
 
     task_managers: list[str]
     least_bytes: int
     planned_bytes: int
     enough_bytes: int
-    """Beyond which more brings nothing."""
     saved_ms_per_mib: float
-    """The multiplier: reduction of the sum of delays by a little more memory in each."""
+    """The multiplier: reduction of the barrier delay by a little more memory in each."""
     saved_at: list[str]
     """The places that would get it."""
     left_ms: float
@@ -126,202 +131,269 @@ class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True):
     budget_bytes: int
     seeds: list[int]
     runs: int
-    emulated_seconds: float
-    """Duration of the longest run."""
-    places: list[PlannedPlace]
+    exchanges: list[PlannedExchange]
     task_managers: list[PlannedMemory]
-    records_per_s_now: float | None
-    """Target of the plan: with all memory that the options can use. None: no checkpoint completes."""
-    one_setting: dict[str, int]
-    """Greatest numbers of the plan, as options of Flink 1.x, which hold for all exchanges."""
-    expected_delay_ms: float
-    """Sum of delays by the curves; the emulated one is in the first of `trials`."""
     trials: list[Trial]
+    """The plan, the job as it is now, and those that were asked for."""
+
+
+def convex(points: Mapping[int, float]) -> Curve:
+    """Return the lower convex hull of costs by size, up to the least cost; there is at least one."""
+    corners: list[tuple[int, float]] = []
+    for size, cost in sorted(points.items()):
+        if not corners or cost < corners[-1][1]:
+            while len(corners) > 1:
+                (left, left_cost), (middle, middle_cost) = corners[-2:]
+                if (middle_cost - left_cost) * (size - middle) < (cost - middle_cost) * (middle - left):
+                    break
+                corners.pop()
+            corners.append((size, cost))
+    return dict(corners)
+
+
+def split(
+    curves: Sequence[Curve], pools: NDArray[np.int64], budget: int
+) -> tuple[list[int], list[tuple[float, list[int]]]]:
+    """Return the sizes of least cost with which no task manager needs more buffers than the budget.
+
+    `pools` has a row for each task manager: its number of pools of each place. The smallest sizes must fit.
+    With the sizes come, for each task manager, its multiplier and the places that would get one more buffer.
+    """
+    from scipy.optimize import linprog
+
+    sizes = np.array([min(curve) for curve in curves])
+    lengths = np.concatenate([np.diff(list(curve)) for curve in curves])
+    if not len(lengths):
+        return sizes.tolist(), [(0.0, []) for _ in pools]
+    # A size is its least plus what is taken of each straight piece of its curve.
+    costs = np.concatenate([np.diff(list(curve.values())) for curve in curves]) / lengths
+    place_of = np.repeat(np.arange(len(curves)), [len(curve) - 1 for curve in curves])
+    bounds = [(0, length) for length in lengths]
+    needs, room = pools[:, place_of], budget - pools @ sizes
+    whole = linprog(costs, needs, room, bounds=bounds, integrality=1, options={"mip_rel_gap": 0.0})
+    sizes += np.bincount(place_of, np.rint(whole.x), len(curves)).astype(int)
+    # The multiplier jumps at a corner of a curve. Half a buffer more gives its value for more memory.
+    relaxed = linprog(costs, needs, room + 0.5, bounds=bounds)
+    least = _TINY * -min(costs)
+    gaining = set(place_of[(relaxed.x < lengths - _TINY) & (relaxed.lower.marginals <= least)].tolist())
+    worth = []
+    for row, saved in zip(pools, -relaxed.ineqlin.marginals, strict=True):
+        places = [place for place in sorted(gaining) if row[place] and saved > least]
+        worth.append((float(saved) if places else 0.0, places))
+    return sizes.tolist(), worth
 
 
 @dataclass
 class Place:
-    """All gates, or all partitions, of an exchange; fields as of `PlannedPlace`."""
+    """All gates, or all partitions, of an exchange.
 
-    edge: int
-    kind: str
+    `pools` counts them in each task manager. `base` is their size while others change. `steps` are sizes that
+    may be emulated, from the smallest, and `points` has the figures of those that were.
+    """
+
+    name: str
     parts: int
     pools: Counter[str]
-    """Number of them in each task manager."""
-    needed: int
     steps: Sequence[int]
-    """Sizes that may be emulated."""
     base: int
-    """Size while others change."""
     points: dict[int, Figures | None] = field(default_factory=dict)
-    """Figures of the sizes that were emulated."""
 
-    def counting(self, asked_per_s: float) -> dict[int, Figures]:
-        """Return the sizes with which, and with all up to the base, the job emits as much as asked."""
-        good: dict[int, Figures] = {}
-        for size, figures in sorted(self.points.items(), reverse=True):
-            if figures is not None and (size == self.base or figures.records_per_s >= asked_per_s):
-                good[size] = figures
-            elif size < self.base:
-                break
-        return good
+    def curve(self, asked_per_s: float) -> Curve:
+        """Return the delay by size, where the job emits as much as asked; chance makes no difference."""
+        good = {
+            size: each.delay_ms
+            for size, each in self.points.items()
+            if each is not None and each.records_per_s >= asked_per_s
+        }
+        best = min(good.values())
+        same = best + chance_ms(good[self.base])
+        return convex({size: best if delay <= same else delay for size, delay in good.items()})
 
-    def curve(self, base: Figures, asked_per_s: float) -> Curve:
-        """Return by how many milliseconds sizes change the delays at the base, except by chance."""
-        good = {size: figures.delay_ms for size, figures in self.counting(asked_per_s).items()}
-        delays = {size: delay - base.delay_ms for size, delay in good.items()}
-        best = min(delays.values())
-        same = best + _chance_ms(base)
-        return Curve.below({size: best if delay <= same else delay for size, delay in delays.items()})
+    def next_sizes(self, asked_per_s: float) -> list[int]:
+        """Return the steps below the best size, or the one above it if the best is the largest so far."""
+        best = max(self.curve(asked_per_s))
+        new = [step for step in self.steps if step not in self.points]
+        return [step for step in new if step < best] or [step for step in new if best == max(self.points)][:1]
 
-    def next_sizes(self, base: Figures, asked_per_s: float) -> list[int]:
-        """Return sizes to measure: if the smallest costs something those up to the base, then larger ones."""
-        enough = self.curve(base, asked_per_s).enough
-        between = [step for step in self.steps if step < self.base and step not in self.points]
-        if enough > self.steps[0] and between:
-            return between
-        return [step for step in self.steps if step > enough][: enough == max(self.points)]
-
-    def next_below(self, least: int) -> list[int]:
-        """Return the size halfway from the smallest that counts to the next smaller one, which does not."""
+    def next_below(self, asked_per_s: float) -> list[int]:
+        """Return the size halfway from the smallest that will do to the next smaller one, which will not."""
+        least = min(self.curve(asked_per_s))
         below = max((size for size in self.points if size < least), default=least)
-        middle = (below + least) // 2
-        return [middle] if below < middle else []
+        return [(below + least) // 2] if below < least - 1 else []
 
 
-def _chance_ms(base: Figures) -> float:
-    return max(_SAME_DELAY_MS, _SAME_DELAY * base.delay_ms)
+def chance_ms(delay_ms: float) -> float:
+    """Return the difference of delays that counts as chance."""
+    return max(_SAME_DELAY_MS, _SAME_DELAY * delay_ms)
 
 
 def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
-    """Return the partitions and gates of each edge, whose busiest consumer reads so much over it.
+    """Return the partitions and the gates of each edge, whose busiest consumer reads so much over it.
 
-    A gate that reads within its task manager only needs no memory; Flink gives it one floating buffer.
+    The smallest size of a gate is what the link needs: bandwidth times round trip. A gate that reads within
+    its task manager only needs no memory; Flink gives it one floating buffer.
     """
     config, places = scenario.config, list[Place]()
-    for number, (edge, rate) in enumerate(zip(scenario.edges, bytes_per_s, strict=True)):
+    for edge, rate in zip(scenario.edges, bytes_per_s, strict=True):
         sender, receiver = scenario.vertex(edge.source), scenario.vertex(edge.target)
         reached = consumers_of_producers(edge.ship, sender.parallelism, receiver.parallelism)
         parts = max(map(len, reached))
         least, most = edge.buffers.pool(config, parts)
         steps = _steps(least, max(most, 2 * least), _STEPS)
         pools = Counter(map(sender.manager_of, range(sender.parallelism)))
-        places.append(Place(number, "partition", parts, pools, least, steps, steps[1]))
+        name = f"the partitions of {edge.source} for {edge.target}"
+        places.append(Place(name, parts, pools, steps, steps[1]))
         channels = max(
             sum(sender.manager_of(source) != receiver.manager_of(consumer) for source, _ in sources)
             for consumer, sources in enumerate(producers_of_consumers(reached, receiver.parallelism))
         )
-        needed = max(1, math.ceil(rate * 2 * scenario.link.latency_s / config.segment_bytes))
-        base = max(3 * needed, channels + 1) if channels else 1
-        given = channels * edge.buffers.per_channel(config) + edge.buffers.per_gate(config)
-        larger = _steps(base, max(base, given, 4 * needed), 3) if channels else [1]
-        steps = sorted({*_steps(min(needed, base), base, _STEPS - 2), *larger})
+        base, steps = 1, [1]
+        if channels:
+            needed = max(1, math.ceil(rate * 2 * scenario.link.latency_s / config.segment_bytes))
+            base = max(3 * needed, channels + 1)
+            given = channels * edge.buffers.per_channel(config) + edge.buffers.per_gate(config)
+            larger = _steps(base, max(base, given, 4 * needed), 3)
+            steps = sorted({*_steps(needed, base, _STEPS - 2), *larger})
         pools = Counter(map(receiver.manager_of, range(receiver.parallelism)))
-        places.append(Place(number, "gate", channels, pools, needed, steps, base))
+        name = f"the gates of {edge.target} that read {edge.source}"
+        places.append(Place(name, channels, pools, steps, base))
     return places
 
 
 def _steps(least: int, most: int, number: int) -> list[int]:
     """Return at most `number` sizes, each greater than the one before by about the same factor."""
-    return sorted({round(least * (most / least) ** (step / (number - 1))) for step in range(number)})
+    return sorted(set(np.geomspace(least, most, number).round().astype(int).tolist()))
 
 
-def with_sizes(scenario: Scenario, places: Sequence[Place | PlannedPlace], sizes: Sequence[int]) -> Scenario:
+def with_sizes(scenario: Scenario, places: Sequence[Place], sizes: Sequence[int]) -> Scenario:
     """Return the job with pools of these sizes.
 
     As many buffers of a gate as possible are exclusive: these are credit for data that is yet to come, while
     data that waits asks for floating ones. A subpartition may hold what others with one buffer each leave.
     """
-    buffers = {place.edge: EdgeBuffers() for place in places}
-    for place, size in zip(places, sizes, strict=True):
-        own = buffers[place.edge]
-        if place.kind == "gate":
-            exclusive = (size - 1) // place.parts if place.parts else 0
-            own = replace(own, exclusive=exclusive, floating=size - exclusive * place.parts)
-        else:
-            quota = min(scenario.config.max_buffers_per_channel, max(2, size - place.parts + 1))
-            own = replace(own, partition=size, max_per_channel=quota)
-        buffers[place.edge] = own
-    edges = (replace(edge, buffers=buffers[number]) for number, edge in enumerate(scenario.edges))
+    edges, most = [], scenario.config.max_buffers_per_channel
+    for number, edge in enumerate(scenario.edges):
+        partition, gate = sizes[2 * number : 2 * number + 2]
+        subpartitions, channels = (place.parts for place in places[2 * number : 2 * number + 2])
+        own = (gate - 1) // channels if channels else 0
+        rest, quota = gate - own * channels, min(most, max(2, partition - subpartitions + 1))
+        buffers = EdgeBuffers(exclusive=own, floating=rest, partition=partition, max_per_channel=quota)
+        edges.append(replace(edge, buffers=buffers))
     return replace(scenario, edges=tuple(edges))
 
 
-class Emulations:
-    """Runs of a job in several settings, with the same checkpoint interval and without faults."""
+class Planner:
+    """Emulated settings of a job, and the search for the one with the shortest barrier delay.
 
-    def __init__(self, scenario: Scenario, record_bytes: int | None, seeds: int, done: Done) -> None:
-        self._record_bytes, self._seeds, self._done = record_bytes, seeds, done
-        self.count, self.longest_s = 0, 0.0
-        costs = [each.service for each in scenario.vertices] + [each.service for each in scenario.edges]
-        self._changes = any(steps and len(steps) > 1 for steps in costs)
-        window_s = scenario.duration_s - scenario.warmup_s
-        calm_s = window_s / 16 if self._changes else 1.2 * self._drain_s(scenario) + _OFF_BEAT_S
-        interval_s = min(calm_s, scenario.config.checkpoint_interval_s or math.inf)
-        self.scenario = undisturbed(scenario, checkpoint_interval_s=round(interval_s, 2))
+    All have the same checkpoint interval, and no faults. `job` is the first, with the options as they are.
+    """
 
-    def results(self, scenarios: Iterable[Scenario]) -> list[list[Result]]:
-        """Return the results of all seeds of each scenario."""
-        timed, before = [self._timed(each) for each in scenarios], self.count
-        self.count += len(timed) * self._seeds
-        self.longest_s = max(self.longest_s, *(each.duration_s for each in timed))
-        # To start processes takes as long as a short run.
-        processes = PROCESSES if self.count > before + 1 else 1
-        return run_seeds(
-            timed, self._seeds, processes=processes, done=lambda count: self._done(before + count)
-        )
+    def __init__(self, job: Scenario, budget_bytes: int, record_bytes: int | None, seeds: int, done: Done):
+        self._seeds, self._record_bytes, self._done = seeds, record_bytes, done
+        self.budget_bytes, self.budget = budget_bytes, budget_bytes // job.config.segment_bytes
+        self.runs = 0
+        interval_s = calm_interval_s(job, record_bytes)
+        self.job = undisturbed(job, checkpoint_interval_s=interval_s, network_memory_max_bytes=None)
+        (results,) = self._emulate([self.job])
+        self.now = figures_of(results)
+        self._known = {(self.job.edges, self.job.config): self.now}
+        self.places = places_of(job, read_per_s(job, results[0]))
+        managers: dict[tuple[int, ...], list[str]] = {}
+        for name in dict.fromkeys(name for place in self.places for name in place.pools):
+            managers.setdefault(tuple(place.pools[name] for place in self.places), []).append(name)
+        self.pools, self.managers = np.array(list(managers)), list(managers.values())
 
-    def trial(self, name: str, scenario: Scenario, memory_bytes: int) -> Trial:
-        """Run a scenario with so much network memory in each task manager, unlimited if it cannot use it."""
-        most = max(each.most_bytes for each in size_job(scenario, self._record_bytes).task_managers)
+    def curves(self) -> list[Curve]:
+        """Emulate sizes of each place while more are wanted, and while the least of all do not fit.
+
+        The job has to emit as much as now, except for chance, or as with the base sizes if that is less.
+        """
+        wanted = [[place.base, place.steps[0]] for place in self.places]
+        while any(wanted):
+            new = [(place, size) for place, sizes in zip(self.places, wanted, strict=True) for size in sizes]
+            settings = [with_sizes(self.job, self.places, self._with_one(place, size)) for place, size in new]
+            for (place, size), figures in zip(new, self.figures(settings), strict=True):
+                place.points[size] = figures
+            base = self.places[0].points[self.places[0].base]
+            if base is None:
+                raise UsageError([f"budget: {self.job.name} completes no checkpoint that could be shortened"])
+            rates = [each.records_per_s for each in (self.now, base) if each is not None]
+            self.asked_per_s = min(rates) * (1 - SAME_THROUGHPUT)
+            curves = [place.curve(self.asked_per_s) for place in self.places]
+            wanted = [place.next_sizes(self.asked_per_s) for place in self.places]
+            least = self.pools * [min(curve) for curve in curves]
+            first = least.sum(axis=1).argmax()
+            fits = least[first].sum() <= self.budget
+            if not fits and not any(wanted):
+                wanted = [place.next_below(self.asked_per_s) for place in self.places]
+        if not fits:
+            buffers, name = least[first].tolist(), self.places[least[first].argmax()].name
+            counts = self.budget, sum(buffers), max(buffers)
+            given, whole, part = (format_size(each * self.job.config.segment_bytes) for each in counts)
+            text = f"budget: {given} is too little: task manager {self.managers[first][0]} needs at least "
+            raise UsageError([f"{text}{whole}, of which {part} are for {name}"])
+        return curves
+
+    def best(self, plan: list[int]) -> tuple[list[int], Figures | None]:
+        """Emulate a plan; return it, or a measured setting that fits and is better by more than chance."""
+
+        def merit(setting: tuple[list[int], Figures | None]) -> tuple[float, float]:
+            sizes, figures = setting
+            if figures is None:
+                return 0.0, -math.inf
+            chance = 0.0 if sizes == plan else chance_ms(figures.delay_ms)
+            return min(figures.records_per_s, self.asked_per_s), -figures.delay_ms - chance
+
+        def emulated(sizes: list[int]) -> tuple[list[int], Figures | None]:
+            return sizes, self.within(with_sizes(self.job, self.places, sizes), self.budget_bytes)
+
+        best = emulated(plan)
+        points = [(place, *point) for place in self.places for point in place.points.items()]
+        measured = [(self._with_one(place, size), figures) for place, size, figures in points]
+        fitting = [each for each in measured if (self.pools @ each[0]).max() <= self.budget]
+        sizes, _ = max([best, *fitting], key=merit)
+        return max(best, emulated(sizes), key=merit)
+
+    def _with_one(self, place: Place, size: int) -> list[int]:
+        """Return a size of one place, and the base of all others."""
+        return [size if each is place else each.base for each in self.places]
+
+    def figures(self, settings: Sequence[Scenario]) -> list[Figures | None]:
+        """Return the figures of settings, which differ in edges and options only. Emulate each once."""
+        new = {(each.edges, each.config): each for each in settings}
+        new = {key: each for key, each in new.items() if key not in self._known}
+        self._known.update(zip(new, map(figures_of, self._emulate(new.values())), strict=True))
+        return [self._known[each.edges, each.config] for each in settings]
+
+    def within(self, setting: Scenario, memory_bytes: int) -> Figures | None:
+        """Return the figures with so much memory in each task manager; None: the job does not start."""
+        most = max(each.most_bytes for each in size_job(setting, self._record_bytes).task_managers)
         limit = memory_bytes if memory_bytes < most else None
         try:
-            (results,) = self.results([undisturbed(scenario, network_memory_max_bytes=limit)])
+            return self.figures([undisturbed(setting, network_memory_max_bytes=limit)])[0]
         except InsufficientBuffers:
-            return Trial(name=name, memory_bytes=memory_bytes, figures=None)
-        return Trial(name=name, memory_bytes=memory_bytes, figures=figures_of(results))
+            return None
 
-    def _timed(self, scenario: Scenario) -> Scenario:
-        """Return the scenario with a warm-up that fills its queues, and a window of whole periods of load.
-
-        If the cost of a record changes over time, both stay as they are.
-        """
-        if self._changes:
-            return scenario
-        drain_s = self._drain_s(scenario)
-        period_s = max(scenario.config.checkpoint_interval_s or 0.0, 1.2 * drain_s)
-        warmup = 1.0 + 1.2 * drain_s + _SETTLING_S * scenario.config.debloat_enabled
-        window = max(_WINDOW_S, _CHECKPOINTS * period_s)
-        for period in sorted(periods_s(scenario)):  # the longest last, as not all can be whole
-            if period <= _MOST_PERIOD_S:
-                warmup, window = (math.ceil(length / period) * period for length in (warmup, window))
-        return replace(scenario, warmup_s=round(warmup, 2), duration_s=round(warmup + window, 2))
-
-    def _drain_s(self, scenario: Scenario) -> float:
-        """Return the time in which barriers pass all full queues by arithmetic, at least a second."""
-        full = [each for each in size_job(scenario, self._record_bytes).consumers if each.is_held_back]
-        times = [each.debloated_drain_ms or each.expected_drain_ms or 0.0 for each in full]
-        return max(1.0, sum(times) / 1000)
+    def _emulate(self, settings: Iterable[Scenario]) -> list[list[Result]]:
+        timed, before = [filled(each, self._record_bytes) for each in settings], self.runs
+        self.runs += len(timed) * self._seeds
+        return run_seeds(timed, self._seeds, done=lambda count: self._done(before + count))
 
 
 def figures_of(results: Sequence[Result]) -> Figures | None:
     """Return mean figures over the runs of a setting; None if a run has no checkpoint or no rate."""
-    each = []
+    means = []
     for result in results:
-        steady, scenario = result.steady[-1], result.scenario
-        done = completed_within(result.checkpoints, steady)
-        delays = known(barrier_delay_ms(scenario, checkpoint) for checkpoint in done)
-        sources = {vertex.name for vertex in scenario.vertices if vertex.source is not None}
-        emitted = [vertex.records_out_per_s for vertex in steady.vertices if vertex.name in sources]
+        done = completed_within(result.checkpoints, result.steady[-1])
+        delays = known(barrier_delay_ms(result.scenario, checkpoint) for checkpoint in done)
+        sources = {vertex.name for vertex in result.scenario.vertices if vertex.source is not None}
+        emitted = [each.records_out_per_s for each in result.steady[-1].vertices if each.name in sources]
         rates = known(rate for subtasks in emitted for rate in subtasks)
         if not delays or not rates:
             return None
-        durations = known(checkpoint.duration_ms for checkpoint in done)
-        each.append((fmean(delays), fmean(durations), sum(rates), len(done)))
-    *means, counts = zip(*each, strict=True)
-    delay_ms, checkpoint_ms, records_per_s = map(fmean, means)
-    return Figures(
-        delay_ms=delay_ms, checkpoint_ms=checkpoint_ms, records_per_s=records_per_s, checkpoints=sum(counts)
-    )
+        means.append((fmean(delays), fmean(known(each.duration_ms for each in done)), sum(rates)))
+    delay_ms, checkpoint_ms, records_per_s = map(fmean, zip(*means, strict=True))
+    return Figures(delay_ms=delay_ms, checkpoint_ms=checkpoint_ms, records_per_s=records_per_s)
 
 
 def read_per_s(scenario: Scenario, result: Result) -> list[float]:
@@ -345,7 +417,7 @@ def plan_budget(
     check: bool = False,
     done: Done = lambda count: None,
 ) -> BudgetPlan:
-    """Return the split of `budget_bytes` of network memory in each task manager with the shortest delays.
+    """Return the split of `budget_bytes` of network memory in each task manager with the shortest delay.
 
     `check` also emulates other settings in that memory. `done` is called with the number of ended runs.
 
@@ -357,190 +429,71 @@ def plan_budget(
     require("statistics", "a plan for network memory")
     if not scenario.edges:
         raise UsageError([f"budget: {scenario.name} has no exchange, so there is no memory to split"])
-    runs, segment = Emulations(scenario, record_bytes, seeds, done), scenario.config.segment_bytes
-    (as_it_is,) = runs.results([runs.scenario])
-    now = figures_of(as_it_is)
-    places = places_of(scenario, read_per_s(scenario, as_it_is[0]))
-    search = _Search(runs, places, now, budget_bytes // segment)
-    curves = search.curves()
-    pools = [place.pools for place in places]
-    plan, worth = split(curves, pools, search.budget)
-    sizes, emulated = search.best(plan)
-    planned = with_sizes(runs.scenario, places, sizes)
-    own = [planned.edges[place.edge].buffers for place in places]
-    planned_places = [
-        PlannedPlace(
-            edge=place.edge,
-            source=planned.edges[place.edge].source,
-            target=planned.edges[place.edge].target,
-            kind=place.kind,
-            parts=place.parts,
-            needed=place.needed,
-            least=curve.least,
-            enough=max(curve.enough, size),
-            planned=size,
-            exclusive=buffers.exclusive if place.kind == "gate" else None,
-            floating=buffers.floating if place.kind == "gate" else None,
-            max_per_channel=buffers.max_per_channel if place.kind == "partition" else None,
-        )
-        for place, size, curve, buffers in zip(places, sizes, curves, own, strict=True)
+    planner = Planner(scenario, budget_bytes, record_bytes, seeds, done)
+    places, curves, segment = planner.places, planner.curves(), scenario.config.segment_bytes
+    plan, worth = split(curves, planner.pools, planner.budget)
+    sizes, figures = planner.best(plan)
+    job = planner.job
+    edges = with_sizes(job, places, sizes).edges
+    ends = [
+        PlannedPlace(parts=place.parts, least=min(curve), enough=max(*curve, size), planned=size)
+        for place, curve, size in zip(places, curves, sizes, strict=True)
     ]
-    least = buffers_of([curve.least for curve in curves], pools)
-    used, enough = buffers_of(sizes, pools), buffers_of([place.enough for place in planned_places], pools)
-    left = [curve.at(size) - curve.at(curve.enough) for curve, size in zip(curves, sizes, strict=True)]
+    buffers = planner.pools @ [(end.least, end.planned, end.enough) for end in ends]
+    saving = [
+        np.interp(size, list(curve), list(curve.values())) - min(curve.values())
+        for curve, size in zip(curves, sizes, strict=True)
+    ]
     memory = [
         PlannedMemory(
-            task_managers=list(names),
-            least_bytes=least[names[0]] * segment,
-            planned_bytes=used[names[0]] * segment,
-            enough_bytes=enough[names[0]] * segment,
+            task_managers=names,
+            least_bytes=least,
+            planned_bytes=planned,
+            enough_bytes=enough,
             saved_ms_per_mib=saved * (1 << 20) / segment,
-            saved_at=[_name(scenario, places[number]) for number in gaining],
-            left_ms=sum(ms for ms, place in zip(left, places, strict=True) if names[0] in place.pools),
+            saved_at=[places[number].name for number in gaining],
+            left_ms=float(np.sign(counts) @ saving),
         )
-        for names, saved, gaining in worth
+        for names, counts, (least, planned, enough), (saved, gaining) in zip(
+            planner.managers, planner.pools, (segment * buffers).tolist(), worth, strict=True
+        )
     ]
-    one = {
-        "exclusive_buffers_per_channel": max(known(place.exclusive for place in planned_places)),
-        "floating_buffers_per_gate": max(known(place.floating for place in planned_places)),
-        "max_buffers_per_channel": max(known(place.max_per_channel for place in planned_places)),
-    }
-    most = max(used.values()) * segment
-    trials = [Trial(name=PLAN, memory_bytes=most, figures=emulated)]
+    most = max(each.planned_bytes for each in memory)
+    trials = [
+        Trial(name=PLAN, memory_bytes=most, figures=figures),
+        Trial(name=NOW, memory_bytes=None, figures=planner.now),
+    ]
     if check:
-        config = with_options(runs.scenario.config, one)
-        edges = tuple(replace(edge, buffers=EdgeBuffers()) for edge in scenario.edges)
-        alike = replace(runs.scenario, config=config, edges=edges)
-        trials.append(runs.trial(ONE_SETTING, alike, budget_bytes))
-        trials.append(runs.trial(AS_IT_IS, runs.scenario, budget_bytes))
-        trials.append(runs.trial(IN_AS_LITTLE, runs.scenario, most))
-    else:
-        trials.append(Trial(name=NOW, memory_bytes=None, figures=now))
+        one = one_setting([edge.buffers for edge in edges])
+        alike = replace(job, edges=tuple(replace(edge, buffers=one) for edge in edges))
+        others = (ONE_SETTING, alike, budget_bytes), (IN_BUDGET, job, budget_bytes), (IN_AS_LITTLE, job, most)
+        for name, setting, given in others:
+            trials.append(Trial(name=name, memory_bytes=given, figures=planner.within(setting, given)))
     return BudgetPlan(
         budget_bytes=budget_bytes,
         seeds=[scenario.seed + number for number in range(seeds)],
-        runs=runs.count,
-        emulated_seconds=runs.longest_s,
-        places=planned_places,
+        runs=planner.runs,
+        exchanges=[
+            PlannedExchange(edge.source, edge.target, partition, gate, edge.buffers)
+            for edge, partition, gate in zip(edges, ends[::2], ends[1::2], strict=True)
+        ],
         task_managers=memory,
-        records_per_s_now=None if now is None else now.records_per_s,
-        one_setting=one,
-        expected_delay_ms=search.base.delay_ms + sum(map(Curve.at, curves, sizes)),
         trials=trials,
     )
 
 
+def one_setting(planned: Sequence[EdgeBuffers]) -> EdgeBuffers:
+    """Return the greatest numbers of a plan for all exchanges, as options of Flink 1.x can set them."""
+    names = ("exclusive", "floating", "max_per_channel")
+    return EdgeBuffers(**{name: max(getattr(each, name) for each in planned) for name in names})
+
+
 def planned_scenario(scenario: Scenario, plan: BudgetPlan) -> Scenario:
     """Return the job with the buffers of a plan."""
-    return with_sizes(scenario, plan.places, [place.planned for place in plan.places])
+    pairs = zip(scenario.edges, plan.exchanges, strict=True)
+    return replace(scenario, edges=tuple(replace(edge, buffers=each.buffers) for edge, each in pairs))
 
 
 def most_runs(scenario: Scenario, seeds: int, *, check: bool) -> int:
     """Return how many runs a plan takes at most."""
     return seeds * (4 + 2 * len(scenario.edges) * (_STEPS - 1) + 3 * check)
-
-
-class _Split(NamedTuple):
-    """One split of the budget, and its emulation."""
-
-    sizes: Sequence[int]
-    figures: Figures | None
-
-
-class _Search:
-    """Sizes of places that are emulated until a split of `budget` buffers in each task manager is known.
-
-    The job has to emit as much as `now`, except for chance, or as much as the base if that emits less.
-    """
-
-    def __init__(self, runs: Emulations, places: Sequence[Place], now: Figures | None, budget: int) -> None:
-        """Emulate sizes of each place while more are wanted."""
-        self.runs, self.places, self.budget = runs, places, budget
-        self.pools = [place.pools for place in places]
-        wanted: list[list[int]] = [[place.base, place.steps[0]] for place in places]
-        while any(wanted):
-            self._emulate(wanted)
-            base = places[0].points[places[0].base]
-            if base is None:
-                text = f"budget: {runs.scenario.name} completes no checkpoint"
-                raise UsageError([f"{text}, so there is no delay to shorten"])
-            self.base = base
-            rate = min((now or base).records_per_s, base.records_per_s)
-            self.asked_per_s = rate * (1 - SAME_THROUGHPUT)
-            wanted = [place.next_sizes(base, self.asked_per_s) for place in places]
-
-    def curves(self) -> list[Curve]:
-        """Return the curves of all places; smaller sizes are measured until the smallest fit."""
-        while True:
-            curves = [place.curve(self.base, self.asked_per_s) for place in self.places]
-            used = buffers_of([curve.least for curve in curves], self.pools)
-            largest = max(used, key=lambda name: used[name])
-            if used[largest] <= self.budget:
-                return curves
-            pairs = zip(self.places, curves, strict=True)
-            smaller = [place.next_below(curve.least) for place, curve in pairs]
-            if not any(smaller):
-                break
-            self._emulate(smaller)
-        needs = [curve.least * pools[largest] for curve, pools in zip(curves, self.pools, strict=True)]
-        most = max(range(len(needs)), key=lambda number: needs[number])
-        segment = self.runs.scenario.config.segment_bytes
-        given, whole, part = (
-            format_size(buffers * segment) for buffers in (self.budget, used[largest], needs[most])
-        )
-        text = f"budget: {given} is too little: task manager {largest} needs at least {whole}, of which "
-        raise UsageError([f"{text}{part} are for {_name(self.runs.scenario, self.places[most])}"])
-
-    def best(self, plan: Sequence[int]) -> _Split:
-        """Emulate a plan; return it, or a measured setting that fits and is better by more than chance."""
-        best, base = self._run(plan), [place.base for place in self.places]
-        fitting = [
-            _Split(sizes, figures)
-            for number, place in enumerate(self.places)
-            for size, figures in place.counting(self.asked_per_s).items()
-            if max(buffers_of(sizes := _with_one(base, number, size), self.pools).values()) <= self.budget
-        ]
-        other = max(fitting, key=self._merit, default=best)
-        throughput, delay = self._merit(other)
-        if (throughput, delay - _chance_ms(self.base)) <= self._merit(best):
-            return best
-        return max(best, self._run(other.sizes), key=self._merit)
-
-    def _merit(self, split: _Split) -> tuple[float, float]:
-        """Return the records/s as far as they are asked, and the negative delays; greater is better."""
-        if split.figures is None:
-            return 0.0, -math.inf
-        return min(split.figures.records_per_s, self.asked_per_s), -split.figures.delay_ms
-
-    def _run(self, sizes: Sequence[int]) -> _Split:
-        scenario = self.runs.scenario
-        memory_bytes = self.budget * scenario.config.segment_bytes
-        return _Split(
-            sizes, self.runs.trial(PLAN, with_sizes(scenario, self.places, sizes), memory_bytes).figures
-        )
-
-    def _emulate(self, wanted: Sequence[Sequence[int]]) -> None:
-        """Measure sizes of each place, all others at their base."""
-        base = [place.base for place in self.places]
-        settings = {
-            (number, size): _with_one(base, number, size)
-            for number, sizes in enumerate(wanted)
-            for size in sizes
-        }
-        different = list(dict.fromkeys(settings.values()))
-        scenario = self.runs.scenario
-        results = self.runs.results(with_sizes(scenario, self.places, sizes) for sizes in different)
-        figures = dict(zip(different, map(figures_of, results), strict=True))
-        for (number, size), sizes in settings.items():
-            self.places[number].points[size] = figures[sizes]
-
-
-def _with_one(base: Sequence[int], number: int, size: int) -> tuple[int, ...]:
-    return (*base[:number], size, *base[number + 1 :])
-
-
-def _name(scenario: Scenario, place: Place) -> str:
-    edge = scenario.edges[place.edge]
-    if place.kind == "gate":
-        return f"the gates of {edge.target} that read {edge.source}"
-    return f"the partitions of {edge.source} for {edge.target}"

@@ -8,6 +8,7 @@ memory to start: with so many buffers, and with one less.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
@@ -22,7 +23,7 @@ from ..comparison.with_flink import Spread
 from ..emulating import emulate
 from ..optional_figures import known, lowest, mean_of_known
 from ..seed_runs import reads_paths, run_seeds
-from .job_size import JobSize, share_of_slowest
+from .job_size import JobSize, share_of_slowest, size_job
 
 CHECKPOINTS = 8
 """Checkpoints of each run; the median of their times counts."""
@@ -40,6 +41,12 @@ _SETTLES_SMALL_S = 5.0
 
 _OFF_BEAT_S = 0.37
 """Keeps checkpoints from coinciding with the samples, one each second."""
+
+
+_WINDOW_S, _LEAST_CHECKPOINTS = 20.0, 2
+"""Least length of a measured window, in seconds, and least number of checkpoints that it has time for."""
+_MOST_PERIOD_S = 60.0
+"""Longest period of the load that a window contains whole."""
 
 
 class ConsumerCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +142,41 @@ def periods_s(scenario: Scenario) -> list[float]:
     periods = [vertex.emit_every_s for vertex in scenario.vertices]
     periods += [period for source in sources for period in (source.burst_s, source.wave_s)]
     return [period for period in periods if period is not None]
+
+
+def calm_interval_s(scenario: Scenario, record_bytes: int | None) -> float:
+    """Return an interval of checkpoints in which all queues fill again, or the job's own if that is less."""
+    window_s = scenario.duration_s - scenario.warmup_s
+    calm_s = window_s / 16 if _changes(scenario) else 1.2 * _to_drain_s(scenario, record_bytes) + _OFF_BEAT_S
+    return round(min(calm_s, scenario.config.checkpoint_interval_s or math.inf), 2)
+
+
+def filled(scenario: Scenario, record_bytes: int | None) -> Scenario:
+    """Return a scenario with a warm-up that fills its queues, and a window of whole periods of its load.
+
+    If the cost of a record changes over time, both stay as they are.
+    """
+    if _changes(scenario):
+        return scenario
+    drain_s = _to_drain_s(scenario, record_bytes)
+    period_s = max(scenario.config.checkpoint_interval_s or 0.0, 1.2 * drain_s)
+    warmup = 1.0 + 1.2 * drain_s + _SETTLES_S * scenario.config.debloat_enabled
+    window = max(_WINDOW_S, _LEAST_CHECKPOINTS * period_s)
+    for period in sorted(periods_s(scenario)):  # the longest last, as not all can be whole
+        if period <= _MOST_PERIOD_S:
+            warmup, window = (math.ceil(length / period) * period for length in (warmup, window))
+    return replace(scenario, warmup_s=round(warmup, 2), duration_s=round(warmup + window, 2))
+
+
+def _changes(scenario: Scenario) -> bool:
+    costs = [each.service for each in scenario.vertices] + [each.service for each in scenario.edges]
+    return any(steps and len(steps) > 1 for steps in costs)
+
+
+def _to_drain_s(scenario: Scenario, record_bytes: int | None) -> float:
+    """Return the time in which barriers pass all full queues by arithmetic, at least a second."""
+    full = [each for each in size_job(scenario, record_bytes).consumers if each.is_held_back]
+    return max(1.0, sum(each.debloated_drain_ms or each.expected_drain_ms or 0.0 for each in full) / 1000)
 
 
 def _consumer(
