@@ -94,8 +94,8 @@ def size(
 
     Args:
         file: Scenario, a TOML file or its JSON form; or give --throughput for a source and a consumer.
-        check: Emulate the job too, and print its figures beside the computed ones; those of a plan beside
-            those of the options as they are.
+        check: Emulate the job too, and print its figures beside the computed ones. With a budget, emulate
+            other settings in as much memory, and print them beside the plan.
         budget: Split so much network memory of each task manager, such as "512 mb", over gates and
             partitions, so that barriers wait least. The job is emulated for that, and does as much as now,
             except for 1 %; if no split that is tried keeps that, the loss is reported. Requires SciPy.

@@ -239,8 +239,11 @@ def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
         gain = milliseconds(memory.saved_ms_per_mib) if memory.saved_ms_per_mib else NOTHING
         table.add_row(f"  {_names(memory)}", *sizes, gain)
     console.print(table)
+    texts: dict[str, list[str]] = {}
     for memory in plan.task_managers:
-        console.print(Text(f"{_names(memory)}: {_more(memory)}"))
+        texts.setdefault(_more(memory), []).append(_names(memory))
+    for text, names in texts.items():
+        console.print(Text(f"{', '.join(names)}: {text}"))
     console.print()
     table = figures(["Buffers of each subtask", "at least", "enough", "plan", "memory"])
     for exchange in plan.exchanges:
@@ -272,7 +275,7 @@ def _answer(plan: BudgetPlan) -> Iterator[str]:
         plan.trials[1].figures,
     )
     if any(each.saved_ms_per_mib for each in plan.task_managers):
-        yield f"The plan uses {memory} of network memory in a task manager; more would help, see below."
+        yield f"The plan uses {memory} of network memory in a task manager. More would help."
     else:
         yield f"{memory} of network memory is enough for a task manager, split as below."
     if planned is None or now is None:

@@ -62,7 +62,6 @@ _SAME_DELAY, _SAME_DELAY_MS = 0.01, 1.0
 _TINY = 1e-6
 """Relative difference below which numbers of the solver are equal."""
 
-
 Curve = dict[int, float]
 """Cost by size at the corners of a convex, falling curve, from its least size to the one that is enough."""
 
@@ -286,6 +285,7 @@ class Planner:
     """Emulated settings of a job, and the search for the one with the shortest barrier delay.
 
     All have the same checkpoint interval, and no faults. `job` is the first, with the options as they are.
+    `pools` has the number of pools of each place, in a row for each group of `managers` that are alike.
     """
 
     def __init__(self, job: Scenario, budget_bytes: int, record_bytes: int | None, seeds: int, done: Done):
@@ -304,7 +304,7 @@ class Planner:
         self.pools, self.managers = np.array(list(managers)), list(managers.values())
 
     def curves(self) -> list[Curve]:
-        """Emulate sizes of each place while more are wanted, and while the least of all do not fit.
+        """Emulate sizes until each place needs no more and the smallest that will do fit. Return the curves.
 
         The job has to emit as much as now, except for chance, or as with the base sizes if that is less.
         """
@@ -328,8 +328,8 @@ class Planner:
                 wanted = [place.next_below(self.asked_per_s) for place in self.places]
         if not fits:
             buffers, name = least[first].tolist(), self.places[least[first].argmax()].name
-            counts = self.budget, sum(buffers), max(buffers)
-            given, whole, part = (format_size(each * self.job.config.segment_bytes) for each in counts)
+            counts, segment = (self.budget, sum(buffers), max(buffers)), self.job.config.segment_bytes
+            given, whole, part = (format_size(count * segment) for count in counts)
             text = f"budget: {given} is too little: task manager {self.managers[first][0]} needs at least "
             raise UsageError([f"{text}{whole}, of which {part} are for {name}"])
         return curves
@@ -349,8 +349,8 @@ class Planner:
 
         best = emulated(plan)
         points = [(place, *point) for place in self.places for point in place.points.items()]
-        measured = [(self._with_one(place, size), figures) for place, size, figures in points]
-        fitting = [each for each in measured if (self.pools @ each[0]).max() <= self.budget]
+        settings = [(self._with_one(place, size), figures) for place, size, figures in points]
+        fitting = [each for each in settings if (self.pools @ each[0]).max() <= self.budget]
         sizes, _ = max([best, *fitting], key=merit)
         return max(best, emulated(sizes), key=merit)
 
