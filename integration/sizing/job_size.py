@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -79,6 +79,11 @@ class ExchangeSize(msgspec.Struct, frozen=True, kw_only=True):
     """A consumer's, of all its channels."""
     floating_required: int
     floating_most: int
+
+    @property
+    def receiving(self) -> int:
+        """Buffers that a consumer can have."""
+        return 0 if self.is_local else self.exclusive + self.floating_most
 
 
 class MemorySize(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,30 +168,36 @@ def size_job(scenario: Scenario, record_bytes: int | None = None) -> JobSize:
         raise ScenarioError([f"vertices.{name}.parallelism: is missing; give a number" for name in unknown])
     flow_of = flows(scenario, record_bytes)
     full = held_back(scenario, flow_of)
-    readers = [vertex for vertex in scenario.vertices if scenario.inputs(vertex)]
+    exchanges = [_exchange(scenario, edge) for edge in scenario.edges]
+    consumers = []
+    for vertex in scenario.vertices:
+        pairs = zip(scenario.edges, exchanges, strict=True)
+        inputs = [(edge, exchange) for edge, exchange in pairs if edge.target == vertex.name]
+        if inputs:
+            consumers.append(_consumer(scenario, vertex, inputs, flow_of[vertex.name], vertex.name in full))
     return JobSize(
         name=scenario.name,
         preset=scenario.preset,
         segment_bytes=scenario.config.segment_bytes,
-        exchanges=[_exchange(scenario, edge) for edge in scenario.edges],
-        consumers=[
-            _consumer(scenario, vertex, flow_of[vertex.name], vertex.name in full) for vertex in readers
-        ],
+        exchanges=exchanges,
+        consumers=consumers,
         task_managers=_memory(scenario),
     )
 
 
 def _exchange(scenario: Scenario, edge: Edge) -> ExchangeSize:
-    config, local = scenario.config, _is_local(scenario, edge)
-    parts, count = max(_subpartitions(scenario, edge)), max(_channels(scenario, edge))
+    config, local = scenario.config, not scenario.has_remote_channels(edge)
+    producers, consumers = scenario.vertex(edge.source).parallelism, scenario.vertex(edge.target).parallelism
+    parts = max(channel_counts(edge.ship, consumers, producers))
+    count = max(channel_counts(edge.ship, producers, consumers))
     required, most = edge.buffers.pool(config, parts)
     spec = edge.buffers.gate(config, count)
     return ExchangeSize(
         source=edge.source,
         target=edge.target,
         ship=edge.ship,
-        producers=scenario.vertex(edge.source).parallelism,
-        consumers=scenario.vertex(edge.target).parallelism,
+        producers=producers,
+        consumers=consumers,
         is_local=local,
         subpartitions=parts,
         channels=count,
@@ -197,23 +208,6 @@ def _exchange(scenario: Scenario, edge: Edge) -> ExchangeSize:
         floating_required=spec.required_floating,
         floating_most=spec.total_floating,
     )
-
-
-def _channels(scenario: Scenario, edge: Edge) -> dict[int, int]:
-    """Return the number of consumers by their number of channels."""
-    producers, consumers = scenario.vertex(edge.source).parallelism, scenario.vertex(edge.target).parallelism
-    return channel_counts(edge.ship, producers, consumers)
-
-
-def _subpartitions(scenario: Scenario, edge: Edge) -> dict[int, int]:
-    """Return the number of producers by their number of subpartitions."""
-    producers, consumers = scenario.vertex(edge.source).parallelism, scenario.vertex(edge.target).parallelism
-    return channel_counts(edge.ship, consumers, producers)
-
-
-def _is_local(scenario: Scenario, edge: Edge) -> bool:
-    """Whether both ends are in one task manager: no link, no credit, no buffers at the receiver."""
-    return not scenario.has_remote_channels(edge)
 
 
 def _memory(scenario: Scenario) -> list[MemorySize]:
@@ -245,13 +239,33 @@ def _memory(scenario: Scenario) -> list[MemorySize]:
     ]
 
 
-def _consumer(scenario: Scenario, vertex: Vertex, flow: Flow, is_held_back: bool) -> ConsumerSize:
-    config = scenario.config
+def _consumer(
+    scenario: Scenario,
+    vertex: Vertex,
+    inputs: Sequence[tuple[Edge, ExchangeSize]],
+    flow: Flow,
+    is_held_back: bool,
+) -> ConsumerSize:
+    config, latency_s = scenario.config, scenario.link.latency_s
     segment, rate = config.segment_bytes, flow.bytes_per_s / vertex.parallelism
-    expected = sum(_waiting(scenario, vertex, edge) for edge in scenario.inputs(vertex))
-    expected -= _empty(scenario, vertex, rate)
-    worst = sum(_at_worst(scenario, edge) for edge in scenario.inputs(vertex))
-    link = _link(scenario, vertex, rate, expected)
+    credit = sum(exchange.receiving for _, exchange in inputs)
+    expected, worst = 0.0, 0
+    for edge, exchange in inputs:
+        parts, pool, quota = exchange.subpartitions, exchange.partition_most, edge.buffers.quota(config)
+        slowest = max(1, min(parts, math.ceil(parts * share_of_slowest(vertex))))
+        held = max(0.0, min(quota - 1, (pool - parts) / slowest)) + _OPEN
+        expected += exchange.channels * held + max(0, exchange.receiving - 1)
+        worst += exchange.channels * min(quota, pool) + exchange.receiving
+    expected -= min(credit, rate * latency_s / segment)  # these are empty: their credit is on its way
+    link = None
+    if credit:
+        link = LinkSize(
+            round_trip_ms=2 * latency_s * _MS,
+            needed_buffers=math.ceil(rate * 2 * latency_s / segment),
+            credit_buffers=credit,
+            most_bytes_per_s=credit * segment / (2 * latency_s) if latency_s else None,
+            least_target_ms=expected / credit * 2 * latency_s * _MS,
+        )
     for_link = 0.0 if link is None or not expected else link.least_target_ms / _MS * rate / expected
     least = min(segment, max(config.min_segment_bytes, math.ceil(flow.record_bytes), math.ceil(for_link)))
     target = config.debloat_target_s if config.debloat_enabled else None
@@ -274,52 +288,6 @@ def _consumer(scenario: Scenario, vertex: Vertex, flow: Flow, is_held_back: bool
         debloated_bytes=None if size is None else round(size),
         debloated_drain_ms=None if size is None else _drain_ms(expected * size, rate),
         link=link,
-    )
-
-
-def _waiting(scenario: Scenario, vertex: Vertex, edge: Edge) -> float:
-    """Return the buffers of an exchange that wait for the slowest subtask of a vertex once it is full."""
-    config = scenario.config
-    parts, count = max(_subpartitions(scenario, edge)), max(_channels(scenario, edge))
-    pool = edge.buffers.pool(config, parts)[1]
-    slowest = max(1, min(parts, math.ceil(parts * share_of_slowest(vertex))))
-    held = max(0.0, min(edge.buffers.quota(config) - 1, (pool - parts) / slowest)) + _OPEN
-    return count * held + max(0, _receiving(scenario, edge) - 1)
-
-
-def _empty(scenario: Scenario, vertex: Vertex, rate: float) -> float:
-    """Return the buffers that wait for data because their credit is on its way to the sender."""
-    credit = sum(_receiving(scenario, edge) for edge in scenario.inputs(vertex))
-    return min(credit, rate * scenario.link.latency_s / scenario.config.segment_bytes)
-
-
-def _at_worst(scenario: Scenario, edge: Edge) -> int:
-    """Return the buffers that can wait for one consumer: all of its own, and a quota at each sender."""
-    config = scenario.config
-    parts, count = max(_subpartitions(scenario, edge)), max(_channels(scenario, edge))
-    pool = edge.buffers.pool(config, parts)[1]
-    return count * min(edge.buffers.quota(config), pool) + _receiving(scenario, edge)
-
-
-def _receiving(scenario: Scenario, edge: Edge) -> int:
-    """Return the buffers that a consumer can have for an exchange."""
-    if _is_local(scenario, edge):
-        return 0
-    count = max(_channels(scenario, edge))
-    return gate_segments(edge.buffers.gate(scenario.config, count), count)
-
-
-def _link(scenario: Scenario, vertex: Vertex, rate: float, expected: float) -> LinkSize | None:
-    credit = sum(_receiving(scenario, edge) for edge in scenario.inputs(vertex))
-    if not credit:
-        return None
-    segment, round_trip = scenario.config.segment_bytes, 2 * scenario.link.latency_s
-    return LinkSize(
-        round_trip_ms=round_trip * _MS,
-        needed_buffers=math.ceil(rate * round_trip / segment),
-        credit_buffers=credit,
-        most_bytes_per_s=credit * segment / round_trip if round_trip else None,
-        least_target_ms=expected / credit * round_trip * _MS,
     )
 
 
