@@ -1,9 +1,11 @@
-"""Emulated figures to compare with the computed ones.
+"""Emulated figures to compare with the computed ones, and the times that such runs need.
 
-A job is emulated twice for each seed. First as it is, with aligned checkpoints so rare that all queues are
-full again before the next one; a barrier's time from the vertex before to this one is then the time to drain
-what waits. Then with a debloat target that cannot be met, for the least drain time. Two more runs test the
-memory to start: with so many buffers, and with one less.
+For the check a job is emulated twice with each seed. The first run is the job as it is, with aligned
+checkpoints so rare that all queues are full again before the next one. A barrier's time from the vertex
+before to this one is then the time to drain what waits. The second run has a debloat target that cannot be
+met, for the least drain time. Two more runs test the memory to start: so many buffers, and one less.
+
+A plan of memory (`budget.py`) has more runs, so `filled` gives each no more time than it needs.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from typing import Any
 import msgspec
 
 from buffers import InsufficientBuffers
-from netstack import GeneratorSpec, NetworkConfig, Result, Scenario, Steady, VertexSteady
+from netstack import GeneratorSpec, Result, Scenario, Steady, VertexSteady
 
 from ..comparison.with_flink import Spread
 from ..emulating import emulate
-from ..optional_figures import known, lowest, mean_of_known
+from ..optional_figures import highest, known, lowest, mean_of_known
 from ..seed_runs import reads_paths, run_seeds
 from .job_size import JobSize, share_of_slowest, size_job
 
@@ -95,7 +97,11 @@ def check_job(
         InsufficientBuffers: the network memory that is given does not suffice.
         SourceError, WorkerError: as `run_seeds`.
     """
-    plain, least = _as_it_is(scenario, size), _smallest(scenario, size)
+    drains = [each.debloated_drain_ms or each.expected_drain_ms for each in size.consumers]
+    plain = _timed(scenario, drains, _SETTLES_S if scenario.config.debloat_enabled else 0.0)
+    config = replace(scenario.config, debloat_enabled=True, debloat_target_s=LEAST_TARGET_S)
+    least_drains = [each.least_drain_ms for each in size.consumers]
+    least = _timed(replace(scenario, config=config), least_drains, _SETTLES_SMALL_S)
     as_it_is, smallest = run_seeds([plain, least], seeds, done=done)
     return JobCheck(
         seeds=[result.seed for result in as_it_is],
@@ -105,26 +111,15 @@ def check_job(
     )
 
 
-def _as_it_is(scenario: Scenario, size: JobSize) -> Scenario:
-    drains = [each.debloated_drain_ms or each.expected_drain_ms for each in size.consumers]
-    settles = _SETTLES_S if scenario.config.debloat_enabled else 0.0
-    return _timed(scenario, scenario.config, sum(ms or 0.0 for ms in drains) / 1000, settles)
-
-
-def _smallest(scenario: Scenario, size: JobSize) -> Scenario:
-    config = replace(scenario.config, debloat_enabled=True, debloat_target_s=LEAST_TARGET_S)
-    drain_s = sum(each.least_drain_ms or 0.0 for each in size.consumers) / 1000
-    return _timed(scenario, config, drain_s, _SETTLES_SMALL_S)
-
-
-def _timed(scenario: Scenario, config: NetworkConfig, drain_s: float, settles_s: float) -> Scenario:
-    """A run of `CHECKPOINTS` aligned checkpoints, each with time to fill the queues again before it."""
+def _timed(scenario: Scenario, drains_ms: Sequence[float | None], settles_s: float) -> Scenario:
+    """Return a run of `CHECKPOINTS` aligned checkpoints, with time to fill the queues again before each."""
+    drain_s = sum(known(drains_ms)) / 1000
     interval = round(max(1.0, 3 * drain_s), 2) + _OFF_BEAT_S
     warmup = round(settles_s + 1.0 + 2 * drain_s, 2)
     calm = undisturbed(
-        replace(scenario, config=config),
+        scenario,
         checkpoint_interval_s=interval,
-        checkpoint_timeout_s=max(config.checkpoint_timeout_s, 10 * interval),
+        checkpoint_timeout_s=max(scenario.config.checkpoint_timeout_s, 10 * interval),
         unaligned_enabled=False,
     )
     return replace(calm, warmup_s=warmup, duration_s=round(warmup + CHECKPOINTS * interval, 2))
@@ -195,9 +190,9 @@ def _consumer(
 
 
 def _drain_ms(scenario: Scenario, steady: Steady, name: str) -> float | None:
-    """Time from the barrier's way out of the vertex before to its arrival at the slowest subtask.
+    """Return the time of a barrier from the vertex before to the slowest subtask.
 
-    None where several vertices are before: the barrier of the fastest begins the start delay.
+    None if several vertices are before: the start delay begins with the barrier of the fastest.
     """
     before = [_vertex(steady, edge.source).start_delay_ms for edge in scenario.inputs(scenario.vertex(name))]
     here = _vertex(steady, name).start_delay_ms_max_subtask
@@ -205,43 +200,36 @@ def _drain_ms(scenario: Scenario, steady: Steady, name: str) -> float | None:
 
 
 def _in_flight(scenario: Scenario, steady: Steady, name: str) -> float | None:
-    """Bytes for a subtask; where all that the senders hold is for this vertex, and for all subtasks alike."""
+    """Return the bytes for a subtask; None if senders hold data for others, or more for some subtasks."""
     vertex = scenario.vertex(name)
     senders = [edge.source for edge in scenario.inputs(vertex)]
     shared = any(len(scenario.outputs(scenario.vertex(sender))) > 1 for sender in senders)
     if shared or share_of_slowest(vertex) < 1:
         return None
-    waiting = [_vertex(steady, sender).outputQueueSize for sender in senders]
-    total = sum(sum(known(sizes)) for sizes in (*waiting, _vertex(steady, name).inputQueueSize))
     here = _vertex(steady, name)
+    waiting = [_vertex(steady, sender).outputQueueSize for sender in senders]
+    total = sum(sum(known(sizes)) for sizes in (*waiting, here.inputQueueSize))
     on_the_wire = sum(known(here.bytes_in_per_s)) * scenario.link.latency_s
     return (total + on_the_wire) / vertex.parallelism
 
 
 def _most_queued(result: Result, name: str) -> float | None:
     series = next(each for each in result.series if each.vertex == name)
-    lengths = [length for subtask in series.inputQueueLength for length in subtask]
-    return float(max(lengths)) if lengths else None
+    return highest(length for subtask in series.inputQueueLength for length in subtask)
 
 
 def check_memory(scenario: Scenario, size: JobSize) -> MemoryCheck:
     """Try whether a job starts with the network memory that it needs, and with one buffer less."""
-    needed = max(each.required_buffers for each in size.task_managers)
-    return MemoryCheck(
-        buffers=needed, starts=_starts(scenario, needed), starts_with_less=_starts(scenario, needed - 1)
-    )
-
-
-def _starts(scenario: Scenario, buffers: int) -> bool:
-    memory_bytes = buffers * scenario.config.segment_bytes
-    short = undisturbed(
-        replace(scenario, duration_s=0.01, warmup_s=0.0), network_memory_max_bytes=memory_bytes
-    )
-    try:
-        emulate(short)
-    except InsufficientBuffers:
-        return False
-    return True
+    needed, starts = max(each.required_buffers for each in size.task_managers), []
+    for buffers in (needed, needed - 1):
+        limit = buffers * scenario.config.segment_bytes
+        short = replace(scenario, duration_s=0.01, warmup_s=0.0)
+        try:
+            emulate(undisturbed(short, network_memory_max_bytes=limit))
+            starts.append(True)
+        except InsufficientBuffers:
+            starts.append(False)
+    return MemoryCheck(buffers=needed, starts=starts[0], starts_with_less=starts[1])
 
 
 def _vertex(steady: Steady, name: str) -> VertexSteady:

@@ -250,6 +250,7 @@ def _consumer(
     segment, rate = config.segment_bytes, flow.bytes_per_s / vertex.parallelism
     credit = sum(exchange.receiving for _, exchange in inputs)
     expected, worst = 0.0, 0
+    # Each sender holds `held` buffers for the slowest subtask, and at worst a whole quota.
     for edge, exchange in inputs:
         parts, pool, quota = exchange.subpartitions, exchange.partition_most, edge.buffers.quota(config)
         slowest = max(1, min(parts, math.ceil(parts * share_of_slowest(vertex))))
