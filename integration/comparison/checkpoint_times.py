@@ -275,7 +275,8 @@ def _at(
 def barrier_delay_ms(scenario: Scenario, checkpoint: CheckpointResult) -> float | None:
     """Return the sum over vertices of the time that barriers take to them; None: one did not report.
 
-    The time to a vertex is from the last barrier's way out of the vertices before to its last arrival.
+    The time to a vertex begins when all vertices before it have sent their barriers. It ends when the last
+    of these barriers arrives.
     """
     arrivals = {}
     for part in checkpoint.vertices:

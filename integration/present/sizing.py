@@ -31,15 +31,15 @@ class SizeReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LEGEND = (
-    "full: once the vertex, or one behind it, takes no more, half of each open buffer included. at worst: "
-    "all senders hold as much for one subtask as they may. least: a shorter debloat target gains nothing, "
-    "since a buffer holds a record and has to last for the round trip. Drain: bytes over the throughput of "
-    "a subtask, the time that an aligned barrier waits."
+    "full: what waits once the vertex, or one behind it, takes no more; an open buffer counts as half full. "
+    "at worst: all senders hold as much for one subtask as they may. least by debloating: a shorter target "
+    "gains nothing, since a buffer holds a record and has to last for the round trip. drain: the time that "
+    "an aligned barrier waits, which is bytes over the throughput of a subtask."
 )
 
 _CHECKED = (
-    "emulated: median of the seeds, and their range; drain is the time of a barrier from the vertices "
-    "before, least that with a target of 1 ms. To start: tried, and with one buffer less."
+    "emulated: the median of the seeds, and their range. Its drain is the time of a barrier from the vertex "
+    "before, and for the least the same with a target of 1 ms. To start: tried, and with one buffer less."
 )
 
 _NO_TRIP = "With a round trip given, this says how many of these buffers a link needs, and its least target."
@@ -206,9 +206,10 @@ def _short(ms: float) -> str:
 
 
 _PLAN_LEGEND = (
-    "barriers: the time that a checkpoint's barriers take from vertex to vertex, added up over all vertices; "
-    "the mean over checkpoints. at least: the smallest size with which the job does as much as now. enough: "
-    "with more, barriers take as long or longer. Overdraft buffers come on top, from memory that is left."
+    "barriers: the time from when all vertices before have sent a checkpoint's barriers until the last one "
+    "arrives, added up over all vertices; the mean over checkpoints. at least: the smallest size with which "
+    "the job does as much as now. enough: with more, barriers take as long or longer. Overdraft buffers come "
+    "on top, from memory that is left."
 )
 _WITH_OPTIONS = ("flink-1.20",)
 """Presets of versions that obey options for the number of buffers."""

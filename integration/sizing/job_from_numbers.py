@@ -82,7 +82,12 @@ def scenario_of_numbers(numbers: Numbers) -> Scenario:
         preset=numbers.preset,
         config=PRESETS[numbers.preset],
     )
-    scenario = _with_service(bare, consumers / per_s, wire)
+    # What the machine takes for a record is part of its cost.
+    costs = bare.costs
+    of_machine = costs.consumer_record_s + wire / bare.config.segment_bytes * costs.consumer_buffer_s
+    source_vertex, consumer = bare.vertices
+    consumer = replace(consumer, service=((0.0, max(0.0, consumers / per_s - of_machine)),))
+    scenario = replace(bare, vertices=(source_vertex, consumer))
     return with_settings(scenario, numbers.options, numbers.round_trip, problems)
 
 
@@ -129,15 +134,6 @@ def records_per_s(text: str, wire_bytes: int) -> float:
     if rate > _MOST_RECORDS_PER_S:
         raise QuantityError(f"{text[:_SHOWN]!r} is more than any machine takes", _THROUGHPUT_HINT)
     return rate
-
-
-def _with_service(scenario: Scenario, record_s: float, wire: int) -> Scenario:
-    """Let a record cost so much, machine included, or the least that the machine makes possible."""
-    costs = scenario.costs
-    added = costs.consumer_record_s + wire / scenario.config.segment_bytes * costs.consumer_buffer_s
-    source, consumer = scenario.vertices
-    consumer = replace(consumer, service=((0.0, max(0.0, record_s - added)),))
-    return replace(scenario, vertices=(source, consumer))
 
 
 def _read(read: Callable[[str], T], text: str, name: str, default: T, problems: list[str]) -> T:
