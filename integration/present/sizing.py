@@ -55,7 +55,9 @@ def print_sizing(report: SizeReport, console: Console) -> None:
 
 def _print_size(job: JobSize, check: JobCheck | None, console: Console) -> None:
     head = f"  {job.preset}, buffers of {bytes_text(job.segment_bytes)}"
-    console.print(Text.assemble((job.name, "bold"), head + _seeds(check)))
+    if check is not None:
+        head += f"; emulated for {digits(check.emulated_seconds)} s, virtual clock, {_seeds(check.seeds)}"
+    console.print(Text.assemble((job.name, "bold"), head))
     console.print()
     console.print(_exchanges(job))
     console.print()
@@ -72,11 +74,8 @@ def _print_size(job: JobSize, check: JobCheck | None, console: Console) -> None:
     console.print(Text(_LEGEND if check is None else f"{_LEGEND} {_CHECKED}", style="dim"))
 
 
-def _seeds(check: JobCheck | None) -> str:
-    if check is None:
-        return ""
-    seeds = f"{check.seeds[0]}" if len(check.seeds) == 1 else f"{check.seeds[0]} to {check.seeds[-1]}"
-    return f"; emulated for {digits(check.emulated_seconds)} s, virtual clock, seed {seeds}"
+def _seeds(seeds: list[int]) -> str:
+    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
 
 
 def _exchanges(job: JobSize) -> Table:
@@ -222,9 +221,8 @@ def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
     console.print(Text.assemble((job.name, "bold"), head))
     for line in _answer(plan):
         console.print(Text(line))
-    first, last = plan.seeds[0], plan.seeds[-1]
-    seeds = f"seed {first}" if first == last else f"seeds {first} to {last}"
-    console.print(Text(f"Emulated in {counted(plan.runs, 'run')}, virtual clock, {seeds}.\n", style="dim"))
+    runs = f"Emulated in {counted(plan.runs, 'run')}, virtual clock, {_seeds(plan.seeds)}."
+    console.print(Text(f"{runs}\n", style="dim"))
     table = figures(["Emulated", "memory", "barriers", "checkpoint", "records/s"])
     for trial in plan.trials:
         cells = ["does not start"]
