@@ -72,7 +72,7 @@ class SizingOptions:
     settings: Settings = ()
     """OPTION=VALUE, an option of Flink; several may be given."""
     flink: str | None = None
-    """Version whose defaults hold, 2.2 or 1.20; a scenario has its own."""
+    """Version whose defaults hold, such as 2.3 or 1.20; a scenario has its own."""
 
 
 NO_OVERRIDES = SizingOptions()
@@ -159,7 +159,8 @@ def _of_numbers(options: SizingOptions) -> Scenario:
         problems.append("netstack size: name a scenario, or give --throughput")
     preset = DEFAULT_PRESET if version is None else f"flink-{version}"
     if preset not in PRESETS:
-        right = " or ".join(name.removeprefix("flink-") for name in PRESETS)
+        *versions, last = (name.removeprefix("flink-") for name in PRESETS)
+        right = f"{', '.join(versions)} or {last}"
         problems.append(f"netstack size: --flink is {version!r}; it must be {right}")
     if options.throughput is None or problems:
         raise UsageError(problems)
