@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from netstack import Series, ShipStrategy, VertexSteady
+from netstack import OPTIONS, Series, ShipStrategy, VertexSteady
 
 from ..number_text import bytes_per_second, digits, milliseconds, percent, size
 from ..optional_figures import Values, complete, highest, known, mean
@@ -65,6 +65,9 @@ _STARVED = 0.1
 
 _MOSTLY_IDLE = 0.2
 """Mean share of its time from which an idle reader waits for the network."""
+
+_WORTHWHILE = 1.15
+"""Ratio of the possible to the present records per second from which another exchange is worthwhile."""
 
 _NEAR = 0.7
 """Share of a limit from which the limit explains the throughput."""
@@ -312,6 +315,40 @@ def some_readers_full(view: Observation) -> Iterator[Finding]:
                         "sizes buffers by gate and does not mend skew",
                     ],
                 )
+
+
+def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
+    """Find exchanges that send all subtasks as many records, of which some could read far more.
+
+    Adaptive partition selection lets each subtask read at its own speed (FLIP-339, Flink 2.3).
+    """
+    for writer in view.vertices:
+        for exchange, reader in view.outputs(writer):
+            costs = costs_ms(reader)
+            in_turns = ShipStrategy.of(exchange.ship) in (ShipStrategy.REBALANCE, ShipStrategy.RESCALE)
+            if not (in_turns and costs and all(costs) and view.is_back_pressured(writer) and is_busy(reader)):
+                continue
+            now, possible = 1000 * len(costs) / max(costs), sum(1000 / cost for cost in costs)
+            if view.config.adaptive_partitioner_enabled or possible < _WORTHWHILE * now:
+                continue
+            field = "adaptive_partitioner_enabled"
+            tried = view.tried({field: True})
+            result = "" if tried is None else f" ({tried})"
+            yield Finding(
+                rule="slow-reader-in-turns",
+                severity="problem",
+                where=exchange.name,
+                says="The exchange sends each subtask the same number of records, so all of them are as slow as "
+                f"{reader.name}[{costs.index(max(costs))}].",
+                evidence=[
+                    f"together they could read {digits(possible)} records/s, in turns {digits(now)}",
+                    f"ms busy for a record, by subtask: {span(costs)}",
+                ],
+                next=[
+                    f"Set {OPTIONS[field].name}: true, from Flink 2.3 on{result}. Records of one sender "
+                    "may then overtake each other; state by key is not affected."
+                ],
+            )
 
 
 def input_full(view: Observation) -> Iterator[Finding]:

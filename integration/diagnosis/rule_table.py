@@ -38,6 +38,7 @@ RULES = (
     Rule(back_pressure_rules.skewed_cost),
     Rule(back_pressure_rules.unequal_writers),
     Rule(back_pressure_rules.network_bound),
+    Rule(back_pressure_rules.slow_reader_in_turns),
     Rule(back_pressure_rules.some_readers_full),
     Rule(back_pressure_rules.input_full),
     Rule(back_pressure_rules.output_full_input_free),

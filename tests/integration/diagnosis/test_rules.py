@@ -24,6 +24,7 @@ from integration.diagnosis.back_pressure_rules import (
     output_full_input_free,
     skewed_cost,
     skewed_records,
+    slow_reader_in_turns,
     some_readers_full,
     unequal_writers,
 )
@@ -189,6 +190,28 @@ def test_one_full_reader_beside_a_starved_one_is_skew() -> None:
     assert finding.says.startswith("reader[1] cannot keep up, and reader[0] waits with it")
     assert rules(some_readers_full, seen(source(), reader([0.0, 1.0]))) == []  # the empty one is never idle
     assert rules(some_readers_full, seen(source(), reader())) == []
+
+
+def test_a_slow_reader_of_a_rebalance_exchange_is_spared_by_adaptive_partition_selection() -> None:
+    uneven = reader(busy=(250.0, 1000.0))  # 1.25 and 5 ms a record
+    finding = only(slow_reader_in_turns, seen(source(), uneven))
+    assert finding.says.endswith("so all of them are as slow as reader[1].")
+    assert finding.evidence[0] == "together they could read 1,000 records/s, in turns 400"
+    assert "taskmanager.network.adaptive-partitioner.enabled: true, from Flink 2.3 on" in finding.next[0]
+
+
+def test_adaptive_partition_selection_is_no_remedy_where_it_brings_nothing() -> None:
+    uneven = reader(busy=(250.0, 1000.0))
+    by_key = seen(source(), uneven)
+    assert not rules(
+        slow_reader_in_turns, dataclasses.replace(by_key, exchanges=(Exchange("source", "reader", "hash"),))
+    )
+    assert not rules(
+        slow_reader_in_turns, seen(source(), uneven, config=NetworkConfig(adaptive_partitioner_enabled=True))
+    )
+    assert not rules(slow_reader_in_turns, seen(source(), reader(busy=(900.0, 1000.0))))
+    assert not rules(slow_reader_in_turns, seen(source(pressed=(0.0, 0.0)), uneven))
+    assert not rules(slow_reader_in_turns, seen(source(), reader(busy=(100.0, 400.0))))
 
 
 @pytest.mark.parametrize(
