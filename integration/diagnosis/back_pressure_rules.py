@@ -338,7 +338,7 @@ def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
                 rule="slow-reader-in-turns",
                 severity="problem",
                 where=exchange.name,
-                says="The exchange sends each subtask the same number of records, so all of them are as slow as "
+                says="The exchange sends each subtask the same number of records, so all are as slow as "
                 f"{reader.name}[{costs.index(max(costs))}].",
                 evidence=[
                     f"together they could read {digits(possible)} records/s, in turns {digits(now)}",

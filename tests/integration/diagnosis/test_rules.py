@@ -195,7 +195,7 @@ def test_one_full_reader_beside_a_starved_one_is_skew() -> None:
 def test_a_slow_reader_of_a_rebalance_exchange_is_spared_by_adaptive_partition_selection() -> None:
     uneven = reader(busy=(250.0, 1000.0))  # 1.25 and 5 ms a record
     finding = only(slow_reader_in_turns, seen(source(), uneven))
-    assert finding.says.endswith("so all of them are as slow as reader[1].")
+    assert finding.says.endswith("so all are as slow as reader[1].")
     assert finding.evidence[0] == "together they could read 1,000 records/s, in turns 400"
     assert "taskmanager.network.adaptive-partitioner.enabled: true, from Flink 2.3 on" in finding.next[0]
 
