@@ -1,4 +1,4 @@
-"""The command ``netstack lab``: a job to watch, and to change while it runs, in the browser."""
+"""The command ``netstack lab``: watch a job in the browser, and change it while it runs."""
 
 from __future__ import annotations
 
@@ -49,32 +49,36 @@ def lab(
     allow_code: AllowCode = False,
     no_browser: Flag = False,
 ) -> int:
-    """Open a page on this machine, on which a job runs: watch its channels, change it, and see what comes.
+    """Open a page on this machine, on which a job runs: watch its channels, change it, and see the effect.
 
     Args:
-        file: Scenario, a TOML file or its JSON form; by default a small job that is back-pressured.
+        file: Scenario, a TOML file or its JSON form; by default a small job with back-pressure.
         from_flink: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording:
-            its job is read, runs in the lab, and what Flink shows stands beside what is predicted.
-        job: Id of the job there; needed where several run.
-        port: Where the page is served; 0: wherever there is room.
-        seed: In place of the scenario's.
-        policy: Debloating policy, as MODULE:CLASS, to choose on the page beside those that there are.
-        no_browser: Print the address, and open no browser.
+            its job is read and runs in the lab, with the figures of Flink beside the predicted ones.
+        job: Id of the job in Flink; required if several jobs run.
+        port: Port of the page; 0: any free port.
+        seed: Seed that replaces the scenario's.
+        policy: Debloating policy, as MODULE:CLASS, that the page offers beside the built-in ones.
+        no_browser: Print the address, but do not open a browser.
     """
     require("lab", "netstack lab")
     if not 0 <= port < 1 << 16:
-        raise UsageError([f"netstack lab: --port: {port} is no port; it must be from 0 to 65535"])
+        raise UsageError([f"netstack lab: --port: {port} is not a port; it must be from 0 to 65535"])
     _check_policies(policy)
     browser = not no_browser
     if from_flink is not None:
         if file is not None or seed is not None or allow_code:
             only = "a file, --seed and --allow-code are for a scenario"
-            raise UsageError([f"netstack lab: {only}, and --from-flink reads a job; leave them out"])
+            raise UsageError(
+                [f"netstack lab: {only}, and --from-flink reads a job from Flink; leave them out"]
+            )
         serve_beside(access.cluster(from_flink), job, options, port, policies=policy, browser=browser)
         return 0
     if job is not None or options != AS_READ:
-        only = "--job and what stands in for what is read are for --from-flink"
-        raise UsageError([f"netstack lab: {only}; give that, or leave them out"])
+        text = (
+            "--job and options that replace figures of Flink require --from-flink; give it, or leave them out"
+        )
+        raise UsageError([f"netstack lab: {text}"])
     access.refuse_without_address("there is no --from-flink")
     with _ready(file, seed, allow_code) as scenario:
         serve(scenario, port, policies=policy, browser=browser)
@@ -122,7 +126,7 @@ def serve(scenario: Scenario, port: int, *, policies: Sequence[str] = (), browse
 
     with ExitStack() as stack:
         tables = stack.enter_context(table_stores(scenario))
-        lab = Lab(_longer(scenario), tables, policies=policies, asked_s=scenario.duration_s)
+        lab = Lab(_longer(scenario), tables, policies=policies)
         stack.callback(lab.close)
         _serve(LabServer(lab), port, browser=browser)
 
@@ -158,8 +162,7 @@ def serve_beside(
             with ExitStack() as opening:
                 tables = opening.enter_context(table_stores(scenario))
                 try:
-                    asked_s = imported.scenario.duration_s
-                    lab = Lab(scenario, tables, begin_s=scenario.warmup_s, policies=policies, asked_s=asked_s)
+                    lab = Lab(scenario, tables, begin_s=scenario.warmup_s, policies=policies)
                 except InsufficientBuffers as error:
                     raise UsageError([one_line(error)]) from None
                 opening.callback(lab.close)

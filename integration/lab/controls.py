@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
+from typing import Any
 
 from flowcontrol import POLICIES
 from netstack import (
@@ -36,8 +38,34 @@ _DURATIONS = {
 }
 """Label, minimum and maximum of the sliders; a user may type larger values."""
 
+_OF_JOB = {POLICY: "Debloating policy"}
+_OF_VERTEX = {SERVICE: "Cost of a record", SKEW: "Skew of the subtasks", RATE: "Rate"}
+_OF_FAULTS = {
+    "subtask": "Subtask",
+    "task_manager": "Task manager",
+    "from_task_manager": "Link between task managers",
+    "to_task_manager": "Link between task managers",
+    "for": "Duration of the cut",
+}
+_LABELS = (
+    {OPTIONS[field].name: label for field, label in _SWITCHES.items()}
+    | {OPTIONS[field].name: label for field, (label, _, _) in _DURATIONS.items()}
+    | _OF_JOB
+    | _OF_VERTEX
+    | _OF_FAULTS
+)
+"""Labels of the fields of the page, by the keys of scenario files."""
+
+_PLACE = re.compile(r"(?:changes|faults)\.\d+\.(?:flink\.)?(.+?): (.*)")
+"""A mistake in a scenario: the place of a change or a fault, its key, and the message."""
+
+_CONSTANT = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b")
+
 _LEAST_SERVICE_S, _MOST_SERVICE_S = 0.0, 0.1
 _MOST_RATE = 100_000.0
+
+_RATES = "records per second, or 0 (as fast as possible); with commas between subtasks, such as 3000, 2000"
+_FACTORS = "factors of 0 or more with colons between subtasks, such as 1:1:1:4"
 
 
 def scenario_now(scenario: Scenario) -> Scenario:
@@ -72,7 +100,7 @@ def _of_job(config: NetworkConfig, policies: Sequence[str]) -> Iterator[Control]
         if field == "debloat_enabled" or (takes_checkpoints and exactly_once):
             value = "true" if getattr(config, field) else "false"
             yield Control(OPTIONS[field].name, label, "switch", value)
-    yield Control(POLICY, "Debloating policy", "choice", config.debloat_policy, choices=list(policies))
+    yield Control(POLICY, _LABELS[POLICY], "choice", config.debloat_policy, choices=list(policies))
     for field, (label, least, most) in _DURATIONS.items():
         if field == "debloat_target_s" or takes_checkpoints:
             value = format_duration(getattr(config, field))
@@ -82,24 +110,66 @@ def _of_job(config: NetworkConfig, policies: Sequence[str]) -> Iterator[Control]
 def _of_vertex(vertex: Vertex) -> Iterator[Control]:
     name = vertex.name
     if isinstance(vertex.source, GeneratorSpec):
-        rates = _numbers(vertex.source.rates)
-        yield Control(RATE, "Rate", "rate", rates, vertex=name, least=0.0, most=_MOST_RATE)
+        rates = _text_of(vertex.source.rates, ", ")
+        yield Control(RATE, _LABELS[RATE], "rate", rates, vertex=name, least=0.0, most=_MOST_RATE)
     elif vertex.source is None:
         cost = format_duration(vertex.service[-1][1] if vertex.service else 0.0)
         yield Control(
             SERVICE,
-            "Cost of a record",
+            _LABELS[SERVICE],
             "duration",
             cost,
             vertex=name,
             least=_LEAST_SERVICE_S,
             most=_MOST_SERVICE_S,
         )
-        yield Control(SKEW, "Skew of the subtasks", "factors", _numbers(vertex.service_skew), vertex=name)
+        skew = _text_of(vertex.service_skew, ":")
+        yield Control(SKEW, _LABELS[SKEW], "factors", skew, vertex=name)
 
 
-def _numbers(values: tuple[float, ...]) -> str:
-    return ", ".join(f"{value:.15g}" for value in values)
+def _text_of(values: tuple[float, ...], separator: str) -> str:
+    return separator.join(f"{value:.15g}" for value in values)
+
+
+def words_of(change: ScheduledChange) -> str:
+    """Return a change in the words of the page, for the list of what happened."""
+    parts = [_setting_words(field, value) for field, value in change.settings]
+    of_vertex = {
+        SERVICE: None if change.service_s is None else format_duration(change.service_s),
+        SKEW: _text_of(change.service_skew, ":"),
+        RATE: f"{_text_of(change.rates, ', ')} records/s" if change.rates else None,
+    }
+    parts += [f"{_of(key, change.vertex)} to {text}" for key, text in of_vertex.items() if text]
+    return "Set " + ", ".join(parts)
+
+
+def _setting_words(field: str, value: Any) -> str:
+    key = OPTIONS[field].name if field in OPTIONS else POLICY
+    if isinstance(value, bool):
+        return f"{_of(key, None)} to {'on' if value else 'off'}"
+    rendered = OPTIONS[field].kind.render(value) if field in OPTIONS else value
+    return f"{_of(key, None)} to {rendered}"
+
+
+def _of(key: str, vertex: str | None) -> str:
+    """Return the label of a field, with its vertex."""
+    label = _LABELS.get(key, key)
+    return label if vertex is None else f"{label} of {vertex}"
+
+
+def without_constants(text: str) -> str:
+    """Return a text with Flink's names of failures, such as CHECKPOINT_EXPIRED, as words."""
+    return _CONSTANT.sub(lambda found: found[0].lower().replace("_", " "), text)
+
+
+def in_page_words(problem: str) -> str:
+    """Return a mistake that the rules of scenarios found, with the label of the field in place of its key."""
+    found = _PLACE.fullmatch(problem)
+    key, message = found.groups() if found else ("", problem)
+    for name, label in _LABELS.items():
+        if "." in name:
+            message = message.replace(name, label)
+    return f"{_LABELS.get(key, key)}: {message}".removeprefix(": ")
 
 
 def change_of(wanted: Change, policies: Sequence[str]) -> ScheduledChange:
@@ -113,20 +183,23 @@ def change_of(wanted: Change, policies: Sequence[str]) -> ScheduledChange:
             return _policy(wanted, policies)
         return _OF_KEY.get(wanted.key, _option)(wanted)
     except QuantityError as error:
-        raise UsageError([f"{wanted.key}: {error.wrong}; it must be {error.right}"]) from None
+        field = _of(wanted.key, wanted.vertex)
+        raise UsageError([f"{field}: {error.wrong}; it must be {error.right}"]) from None
 
 
 def _option(wanted: Change) -> ScheduledChange:
     fields = {option.name: field for field, option in OPTIONS.items()}
     if wanted.key not in fields:
-        raise UsageError([f"{wanted.key} cannot be changed here"])
+        raise UsageError([f"{wanted.key} is not among the fields of this page. Load the page again."])
     field = fields[wanted.key]
-    return ScheduledChange(at_s=0.0, settings=((field, OPTIONS[field].kind.parse(wanted.value)),))
+    # A user may write decimals, which Flink does not read in a duration.
+    parse = parse_duration if field in _DURATIONS else OPTIONS[field].kind.parse
+    return ScheduledChange(at_s=0.0, settings=((field, parse(wanted.value)),))
 
 
 def _policy(wanted: Change, policies: Sequence[str]) -> ScheduledChange:
     if wanted.value not in policies:
-        raise QuantityError(f"{wanted.value!r} is not offered here", " or ".join(policies))
+        raise QuantityError(f"{wanted.value!r} is not in the list", " or ".join(policies))
     return ScheduledChange(at_s=0.0, settings=(("debloat_policy", wanted.value),))
 
 
@@ -135,11 +208,11 @@ def _service(wanted: Change) -> ScheduledChange:
 
 
 def _skew(wanted: Change) -> ScheduledChange:
-    return ScheduledChange(at_s=0.0, vertex=wanted.vertex, service_skew=_read_numbers(wanted.value))
+    return ScheduledChange(at_s=0.0, vertex=wanted.vertex, service_skew=_numbers(wanted.value, ":", _FACTORS))
 
 
 def _rate(wanted: Change) -> ScheduledChange:
-    return ScheduledChange(at_s=0.0, vertex=wanted.vertex, rates=_read_numbers(wanted.value))
+    return ScheduledChange(at_s=0.0, vertex=wanted.vertex, rates=_numbers(wanted.value, ",", _RATES))
 
 
 _OF_KEY: dict[str, Callable[[Change], ScheduledChange]] = {
@@ -149,11 +222,11 @@ _OF_KEY: dict[str, Callable[[Change], ScheduledChange]] = {
 }
 
 
-def _read_numbers(text: str) -> tuple[float, ...]:
+def _numbers(text: str, separator: str, right: str) -> tuple[float, ...]:
     try:
-        numbers = tuple(float(part) for part in text.split(","))
+        numbers = tuple(float(part) for part in text.split(separator))
     except ValueError:
         numbers = ()
     if not numbers or not all(0 <= number < math.inf for number in numbers):
-        raise QuantityError(f"{text!r} is no list of numbers", "numbers from 0, separated by commas")
+        raise QuantityError(f"{text!r} is not such a list", right)
     return numbers

@@ -22,6 +22,7 @@ from netstack import (
     KillSubtask,
     KillTaskManager,
     Scenario,
+    ScenarioError,
     SubtaskName,
     TableStores,
     read_scenario,
@@ -31,8 +32,8 @@ from netstack import (
 from ..errors import UsageError
 from ..present.graph import laid_out
 from .channels import edge_shape
-from .controls import change_of, controls_of, policies_of
-from .live_job import LiveJob
+from .controls import change_of, controls_of, in_page_words, policies_of
+from .live_job import STEP_S, LiveJob
 from .messages import (
     Answer,
     Back,
@@ -60,9 +61,6 @@ LEAST_PACE, MOST_PACE = 1 / 1000, 1000.0
 _LONGEST_PAUSE_S = 0.25
 """Longest wall-clock time without a turn that the emulation makes up for."""
 
-_NEAR_S = 1.0
-"""Lag in emulated seconds up to which a side counts as up to date and can be changed."""
-
 _WIDTH, _HEIGHT = 160.0, 60.0
 """Size of a vertex in the layout; only the proportions matter."""
 
@@ -86,8 +84,7 @@ class Lab:
     """A job that a user watches; `version` increases whenever a page needs a new `Hello`.
 
     The job runs as fast as possible up to `begin_s` emulated seconds. `policies` are debloating policies to
-    choose from beside the built-in ones. `asked_s` is the least duration of a copied scenario; by default it
-    is that of `scenario`.
+    choose from beside the built-in ones.
 
     Raises:
         UsageError: the scenario is invalid.
@@ -101,13 +98,11 @@ class Lab:
         *,
         begin_s: float = 0.0,
         policies: Sequence[str] = (),
-        asked_s: float | None = None,
     ) -> None:
         self.version = 0
         self.pace: float | None = 1.0
         self.paused = False
         self._base = scenario
-        self._asked_s = scenario.duration_s if asked_s is None else asked_s
         self._policies = policies_of(scenario, policies)
         self._tables = tables
         self._now = begin_s  # the moment of all sides, once they have caught up
@@ -115,6 +110,7 @@ class Lab:
         self._seen_at = perf_counter()
         self._speeds: list[tuple[float, float]] = []
         self._sides: list[LiveJob] = [LiveJob("a", scenario, tables)]
+        self._started = list(self._sides)  # sides that have not reached the current moment since their start
 
     @property
     def sides(self) -> Sequence[LiveJob]:
@@ -142,6 +138,7 @@ class Lab:
         """
         began = perf_counter()
         deadline, behind = process_time() + budget_s, self._behind
+        self._started = [side for side in self._started if side in behind]
         passed, self._seen_at = min(began - self._seen_at, _LONGEST_PAUSE_S), began
         if behind:
             for side in behind:
@@ -183,12 +180,19 @@ class Lab:
 
     def frames(self) -> list[Frame]:
         """Return the current frame of each side."""
-        return [side.frame(self._state(side), self.speed) for side in self._sides]
+        return [
+            side.frame(self._state(side), self.speed, self._now if self._replays(side) else None)
+            for side in self._sides
+        ]
 
     def _state(self, side: LiveJob) -> str:
-        if side.now < self._now - _NEAR_S:
+        if self._replays(side):
             return "behind"
         return "paused" if self.paused else "running"
+
+    def _replays(self, side: LiveJob) -> bool:
+        """Whether a side still runs up to the current moment."""
+        return side in self._started and not side.over and side.now < self._now
 
     def hello(self) -> Hello:
         """Return the job and its history."""
@@ -216,7 +220,7 @@ class Lab:
             case Pace(value=value):
                 if value is not None and not LEAST_PACE <= value <= MOST_PACE:
                     bounds = f"{LEAST_PACE:g} to {MOST_PACE:g}"
-                    raise UsageError([f"the pace is {value:g}; it must be {bounds}"])
+                    raise UsageError([f"Pace: {value:g} is not possible; it must be from {bounds}."])
                 self.pace, self._speeds = value, []
             case Pause(paused=paused):
                 self.paused, self._stops_at, self._speeds = paused, math.inf, []
@@ -232,15 +236,19 @@ class Lab:
             case Copy(side=name):
                 return Copied(name, self._copied(self._side(name)))
             case _:
-                self._act(request)
+                try:
+                    self._act(request)
+                except ScenarioError as error:
+                    raise UsageError([in_page_words(problem) for problem in error.problems]) from None
         self.version += 1
         return None
 
     def _act(self, request: Change | Kill | Cut | TakeCheckpoint) -> None:
         """Carry out a request for the job of one side."""
         side = self._side(request.side)
-        if self._state(side) == "behind":
-            raise UsageError(["this side is not there yet; wait until it has come to this moment"])
+        if self._replays(side):
+            text = f"Side {side.side} still replays the run. Wait until it has reached {self._now:.3f} s."
+            raise UsageError([text])
         at = AtTime(side.now)
         match request:
             case Change():
@@ -250,7 +258,7 @@ class Lab:
             case Kill(vertex=str(vertex), subtask=int(subtask)):
                 side.add_fault(KillSubtask(when=at, subtask=SubtaskName(vertex, subtask)))
             case Kill():
-                raise UsageError(["what is to be killed is not said; name a task manager, or a subtask"])
+                raise UsageError(["Nothing was chosen to kill. Choose a task manager or a subtask."])
             case Cut(link=(one, other), seconds=seconds):
                 cut = CutLink(when=at, from_task_manager=one, to_task_manager=other, for_s=seconds)
                 side.add_fault(cut)
@@ -261,7 +269,7 @@ class Lab:
         for side in self._sides:
             if side.side == name:
                 return side
-        raise UsageError([f"there is no side {name!r}; fork the run first"])
+        raise UsageError([f"There is no side {name}. Run a second side first."])
 
     def _step(self, seconds: float | None) -> None:
         if seconds is None:
@@ -269,7 +277,7 @@ class Lab:
         elif 0 < seconds < math.inf:
             goal = self._now + seconds
         else:
-            raise UsageError([f"a step takes {seconds:g} s; it must be more than 0 s"])
+            raise UsageError([f"Length of a step: {seconds:g} s is not possible; it must be more than 0 s."])
         self._stops_at = min(goal, self._base.duration_s)
         self.paused = False
         self._seen_at = perf_counter()
@@ -284,7 +292,9 @@ class Lab:
 
     def _go_back(self, t: float) -> None:
         if not 0 <= t <= self._now:
-            raise UsageError([f"there is no way back to {t:g} s; it must be from 0 s to {self._now:g} s"])
+            raise UsageError(
+                [f"Back to: the run has no moment {t:g} s; it must be from 0 s to {self._now:.3f} s."]
+            )
         anew = [LiveJob(side.side, self._until(side.scenario, t), self._tables) for side in self._sides]
         self._replace(anew)
         self._now = t
@@ -303,8 +313,10 @@ class Lab:
 
     def _fork(self) -> None:
         if len(self._sides) > 1:
-            raise UsageError(["there are two sides already; keep one of them first"])
-        self._sides.append(LiveJob("b", self._sides[0].scenario, self._tables))
+            raise UsageError(["Two sides run already. Keep one of them first."])
+        forked = LiveJob("b", self._sides[0].scenario, self._tables)
+        self._sides.append(forked)
+        self._started = [*self._started, forked]
 
     def _keep_only(self, kept: LiveJob) -> None:
         for side in self._sides:
@@ -316,14 +328,20 @@ class Lab:
     def _replace(self, sides: list[LiveJob]) -> None:
         for side in self._sides:
             side.close()
-        self._sides = sides
+        self._sides, self._started = sides, list(sides)
         self._speeds = []
 
     def _copied(self, side: LiveJob) -> str:
-        scenario = side.scenario
-        comment = f"As it was run in the lab up to {self._now:.3f} s; running it gives the same numbers."
-        duration_s = max(self._asked_s, math.ceil(self._now * 1000) / 1000)
-        return scenario_toml(replace(scenario, duration_s=duration_s), [comment])
+        """Return a side as a scenario that ends at the current moment, after the last action of the user."""
+        end_s = max(math.ceil(self._now / STEP_S - 1e-6) * STEP_S, side.acted_at + STEP_S)
+        scenario = side.scenario.ending_at(round(end_s, 3))
+        comments = [
+            f"A run in the lab up to {scenario.duration_s:.3f} s; run again, it gives the same numbers."
+        ]
+        if scenario.warmup_s >= scenario.duration_s:
+            comments.append(f"Its warm-up of {scenario.warmup_s:g} s was not over, so the file has none.")
+            scenario = replace(scenario, warmup_s=0.0)
+        return scenario_toml(scenario, comments)
 
     def close(self) -> None:
         """Close all runs."""

@@ -32,6 +32,7 @@ from netstack import (
 
 from ..errors import UsageError
 from .channels import EdgeView
+from .controls import without_constants, words_of
 from .messages import CheckpointRow, Control, Frame, History, Incident, PendingRow, Row, Shares, Side
 
 STEP_S = 0.001
@@ -50,7 +51,8 @@ _NOTHING: Shares = (0.0, 0.0, 0.0)
 class LiveJob:
     """One run of `scenario` from its beginning, at `now` emulated seconds.
 
-    `rows`, `checkpoints` and `incidents` are its history, to which it only appends. Call `close` at the end.
+    `rows`, `checkpoints` and `incidents` are its history, to which it only appends. `acted_at` is the
+    time of the last action of the user, or just after it. Call `close` at the end.
 
     Raises:
         UsageError: the scenario is invalid.
@@ -72,7 +74,7 @@ class LiveJob:
         self._closed = False
         self._seen_checkpoints = 0
         self._seen_faults = 0
-        self._done_at = 0.0  # the moment of the last action of a user
+        self.acted_at = 0.0
         try:
             self._job.begin()
         except BaseException:
@@ -155,16 +157,16 @@ class LiveJob:
         """Return the next moment without events and without other actions of the user."""
         scenario = self.scenario
         taken = {*scenario.manual_checkpoints_s, *(savepoint.at_s for savepoint in scenario.savepoints)}
-        step = math.floor(max(self.now, self._agenda.now, self._done_at) / STEP_S + 1e-6) + 1
+        step = math.floor(max(self.now, self._agenda.now, self.acted_at) / STEP_S + 1e-6) + 1
         while step * STEP_S in taken:
             step += 1
         return round(step * STEP_S, 3)
 
     def _plan(self, scenario: Scenario) -> None:
         if self.over:
-            raise UsageError(["the run is over; go back to a moment to change something"])
+            raise UsageError(["The run has ended. Go back to an earlier moment to change the job."])
         self._job.plan(scenario)
-        self._done_at = self._moment()
+        self.acted_at = self._moment()
 
     def _sampled(self, now: float) -> None:
         row = self._figures.row(self.side, now, [view.in_flight_bytes for view in self._edge_views()])
@@ -173,7 +175,9 @@ class LiveJob:
 
     def _traced(self, at: float, place: str, text: str, checkpoint_id: int | None = None) -> None:
         if place == "job":
-            self.incidents.append(Incident(self.side, at, text))
+            change = next((each for each in self.scenario.changes if text.endswith(str(each))), None)
+            shown = without_constants(text) if change is None else words_of(change)
+            self.incidents.append(Incident(self.side, at, shown))
 
     def new_checkpoints(self) -> Sequence[CheckpointRow]:
         """Return the checkpoints that have ended since the last call."""
@@ -192,13 +196,15 @@ class LiveJob:
                 self.incidents.append(Incident(self.side, fault.time, fault.what))
         self._seen_faults = len(fired)
 
-    def frame(self, state: str, speed: float | None) -> Frame:
+    def frame(self, state: str, speed: float | None, replays_to_s: float | None) -> Frame:
         """Return the current frame; `state` is that of a job that runs normally."""
         self._note_faults()
         text = ""
         if self.over:
-            over = f"after {self.now:g} s; go back to a moment to go on from there"
-            state, text = ("ended", over) if self.failure is None else ("failed", self.failure)
+            over = f"after {self.now:g} s. Go back to an earlier moment to continue from there."
+            state, text = (
+                ("ended", over) if self.failure is None else ("failed", without_constants(self.failure))
+            )
         elif self.restarting:
             state, text = "restarting", self.incidents[-1].text if self.incidents else ""
         pending = [
@@ -209,7 +215,7 @@ class LiveJob:
         ]
         edges = [view.look(barriers=bool(pending)) for view in self._edge_views()]
         shares = self._figures.shares()
-        return Frame(self.side, self.now, state, text, speed, shares, edges, pending)
+        return Frame(self.side, self.now, state, text, speed, shares, edges, pending, replays_to_s)
 
     def history(self, controls: list[Control]) -> History:
         """Return the history of the run."""
@@ -342,5 +348,5 @@ def checkpoint_row(side: Side, job: Job, place: int) -> CheckpointRow:
         async_s=longest("async_s"),
         state_bytes=head.state_bytes,
         in_flight_bytes=int(np.nansum(persisted)),
-        failure=head.failure,
+        failure=None if head.failure is None else without_constants(head.failure),
     )

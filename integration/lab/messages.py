@@ -55,8 +55,9 @@ class Control(msgspec.Struct, frozen=True):
     """A setting that a user may change while the job runs: of a vertex, or of the job if `vertex` is null.
 
     `kind`: "switch" (true or false), "choice" (one of `choices`), "duration" (text such as "200 ms"),
-    "rate" (records a second of each subtask, 0: as fast as possible), "factors" (one number for each
-    subtask, separated by commas). `least` and `most` bound a slider, in seconds or records a second.
+    "rate" (records a second of each subtask, with commas between them; 0: as fast as possible), "factors"
+    (one number for each subtask, with colons between them). `least` and `most` bound a slider, in seconds
+    or records a second.
     """
 
     key: str
@@ -160,6 +161,8 @@ class Frame(msgspec.Struct, frozen=True, tag="frame"):
     subtasks: list[list[Shares]]
     edges: list[EdgeFrame]
     pending: list[PendingRow]
+    replays_to_s: float | None
+    """The moment up to which the side replays the run; null: it has reached the current moment."""
 
 
 class History(msgspec.Struct, frozen=True):

@@ -287,8 +287,9 @@ class LabServer:
                 elif lab is not None:
                     if known is None or known != (lab, lab.version):
                         known = lab, lab.version
-                        told = [_Told(side) for side in lab.sides]
-                        await socket.send_text(encode(self._hello(lab)))
+                        hello = self._hello(lab)
+                        told = [_Told(side) for side in lab.sides]  # after the hello, which has all until now
+                        await socket.send_text(encode(hello))
                     for message in [text for each in told for text in each.news()] + self._frames:
                         await socket.send_text(message)
                 await new_frame.wait()
@@ -304,11 +305,11 @@ class LabServer:
         request = read_request(text)
         if isinstance(request, ReadAgain):
             if self.flink is None:
-                raise UsageError(["the job was not read from Flink"])
+                raise UsageError(["This job was not read from Flink, so it cannot be read again."])
             self.flink.read_again()
             return None
         if self.lab is None or self._reads:
-            raise UsageError(["there is no job yet; it is being read from Flink"])
+            raise UsageError(["The job is still being read from Flink. Wait until it runs here."])
         return self.lab.handle(request)
 
     async def _hear(self, socket: WebSocket) -> None:
@@ -322,8 +323,8 @@ class LabServer:
                 return
             try:
                 answer = self._answer_to(message.get("text") or "")  # bytes are no text
-            except msgspec.DecodeError as error:
-                answer = Refused(f"this is no request: {error}")
+            except msgspec.DecodeError:
+                answer = Refused("The lab cannot read this request. Load the page again.")
             except InputError as error:
                 answer = Refused("; ".join(error.problems))
             if answer is not None:

@@ -30,9 +30,10 @@ from integration.lab.messages import (
     encode,
     read_request,
 )
-from netstack import InputError, emulate, read_scenario
+from netstack import InputError, Scenario, ScheduledChange, emulate, read_scenario
 
 DEBLOAT = "taskmanager.network.memory.buffer-debloat.enabled"
+DEBLOAT_TARGET = "taskmanager.network.memory.buffer-debloat.target"
 
 
 @pytest.fixture
@@ -107,9 +108,9 @@ def test_what_a_user_does_acts_at_once_and_is_copied_to_the_bit(lab: Lab) -> Non
     lab.handle(Cut("a", ("map", "sink"), 0.5))
     lab.handle(TakeCheckpoint("a"))
     run(lab, 8.0)
-    copied = lab.handle(Copy("a"))
-    assert isinstance(copied, Copied)
-    document = tomllib.loads(copied.toml)
+    answer = lab.handle(Copy("a"))
+    assert isinstance(answer, Copied)
+    document = tomllib.loads(answer.toml)
     assert [change["at"] for change in document["changes"]] == ["7001 ms", "11001 ms", "11002 ms"]
     job = lab.sides[0]._job
     document["duration"] = f"{lab.now} s"
@@ -123,16 +124,43 @@ def test_what_a_user_does_acts_at_once_and_is_copied_to_the_bit(lab: Lab) -> Non
         assert [list(map(float, of_subtask)) for of_subtask in series.numRecordsIn] == live
 
 
-def test_a_copy_lasts_as_long_as_the_scenario_or_as_was_run() -> None:
-    asked = Lab(example(), asked_s=5.0)
-    asked.paused = True
-    for seconds, copied_s in ((2.0, 5.0), (7.25, 9.25)):
-        run(asked, seconds)
-        copied = asked.handle(Copy("a"))
-        assert isinstance(copied, Copied)
-        document = tomllib.loads(copied.toml)
-        assert read_scenario(document).duration_s == pytest.approx(copied_s, abs=2e-3)
-    asked.close()
+def copied(lab: Lab) -> Scenario:
+    """The scenario that a user of the page copies."""
+    answer = lab.handle(Copy("a"))
+    assert isinstance(answer, Copied)
+    return read_scenario(tomllib.loads(answer.toml))
+
+
+def test_a_copy_ends_where_the_run_is_now(lab: Lab) -> None:
+    assert copied(lab).duration_s == 0.001
+    run(lab, 2.0)
+    assert copied(lab).duration_s == 2.0
+    run(lab, 7.25)
+    assert copied(lab).duration_s == 9.25
+    lab.handle(Change("a", "service", "1 ms", "sink"))
+    lab.handle(TakeCheckpoint("a"))
+    lab.handle(Kill("a", vertex="map", subtask=1))
+    again = copied(lab)
+    assert 9.25 < again.duration_s < 9.26
+    assert (len(again.changes), len(again.manual_checkpoints_s), len(again.faults)) == (1, 1, 1)
+    lab.handle(Back(4.0))
+    assert copied(lab).duration_s == 4.0
+
+
+def test_a_copy_has_neither_a_warm_up_nor_changes_that_are_yet_to_come() -> None:
+    later = ScheduledChange(at_s=30.0, settings=(("debloat_enabled", True),))
+    lab = Lab(replace(example(), warmup_s=20.0, phases=((20.0, 3600.0),), changes=(later,)))
+    lab.paused = True
+    try:
+        run(lab, 10.0)
+        early = copied(lab)
+        assert (early.duration_s, early.warmup_s, early.phases, early.changes) == (10.0, 0.0, (), ())
+        run(lab, 25.0)
+        late = copied(lab)
+        assert (late.duration_s, late.warmup_s, late.phases) == (35.0, 20.0, ((20.0, 35.0),))
+        assert late.changes == (later,)
+    finally:
+        lab.close()
 
 
 def test_there_is_a_way_back_and_the_same_comes_again(lab: Lab) -> None:
@@ -146,7 +174,7 @@ def test_there_is_a_way_back_and_the_same_comes_again(lab: Lab) -> None:
     assert lab.now == 6.0
     assert figures(lab) == before
     assert lab.sides[0].scenario.changes == ()
-    with pytest.raises(InputError, match="no way back to 7 s"):
+    with pytest.raises(InputError, match="the run has no moment 7 s"):
         lab.handle(Back(7.0))
 
 
@@ -170,9 +198,11 @@ def test_the_way_back_forgets_what_came_later_and_nothing_else(lab: Lab) -> None
 def test_two_sides_go_on_from_the_same_moment(lab: Lab) -> None:
     run(lab, 5.0)
     lab.handle(Fork())
-    with pytest.raises(InputError, match="not there yet"):
+    assert [frame.replays_to_s for frame in lab.frames()] == [None, 5.0]
+    with pytest.raises(InputError, match=r"Side b still replays the run. Wait until it has reached 5\.000 s"):
         lab.handle(Change("b", "service", "1 ms", "sink"))
     wait(lab)
+    assert [frame.replays_to_s for frame in lab.frames()] == [None, None]
     assert figures(lab, 0) == figures(lab, 1)
     lab.handle(Change("b", "service", "1 ms", "sink"))
     run(lab, 6.0)
@@ -183,6 +213,20 @@ def test_two_sides_go_on_from_the_same_moment(lab: Lab) -> None:
     lab.handle(Join("b"))
     assert [side.side for side in lab.sides] == ["a"]
     assert figures(lab) == after
+
+
+def test_a_side_can_be_changed_while_it_lags_behind_the_fastest_pace(lab: Lab) -> None:
+    run(lab, 1.0)
+    lab.handle(Fork())
+    wait(lab)
+    lab.handle(Change("a", "rate", "1", "source"))
+    run(lab, 6.0)  # then side a has almost nothing to do, so that it gets far ahead in one turn
+    lab.handle(Pause(paused=False))
+    while lab.sides[1].now >= lab.now - 1.0:
+        lab.turn(0.0)
+    assert [frame.state for frame in lab.frames()] == ["running", "running"]
+    lab.handle(Change("b", "service", "1 ms", "sink"))
+    assert len(lab.sides[1].scenario.changes) == 1
 
 
 def test_single_steps_lead_from_one_thing_to_the_next(lab: Lab) -> None:
@@ -207,23 +251,31 @@ def test_the_pace_is_that_of_the_clock(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("request_", "problem"),
     [
-        (Change("a", "service", "soon", "sink"), "service: "),
-        (Change("a", "service", "1 ms", "snik"), "'snik' is unknown"),
+        (
+            Change("a", "service", "soon", "sink"),
+            "^Cost of a record of sink: 'soon' is .*; it must be a time",
+        ),
+        (Change("a", "service", "1 ms", "snik"), "'snik' is unknown; did you mean 'sink'"),
         (Change("a", "taskmanager.memory.segment-size", "16 kb"), "cannot change while a job runs"),
-        (Change("a", "speed", "1"), "speed cannot be changed here"),
-        (Change("a", "policy", "os:path"), "is not offered here"),
-        (Change("a", "rate", "1, x", "source"), "is no list of numbers"),
-        (Change("b", "service", "1 ms", "sink"), "there is no side 'b'"),
-        (Kill("a"), "what is to be killed is not said"),
-        (Kill("a", vertex="sink", subtask=9), "subtask"),
-        (Kill("a", task_manager="nobody"), "nobody"),
-        (Cut("a", ("map", "moon"), 1.0), "moon"),
-        (Cut("a", ("map", "sink"), -1.0), "-1"),
-        (Pace(0.0), "the pace is 0"),
+        (Change("a", "speed", "1"), "speed is not among the fields of this page"),
+        (Change("a", "policy", "os:path"), "^Debloating policy: 'os:path' is not in the list; it must be bu"),
+        (Change("a", "rate", "1, x", "source"), "^Rate of source: .* must be records per second, or 0"),
+        (Change("a", "rate", "1e10", "source"), "^Rate: is .*; a rate is 0 .* or more"),
+        (Change("a", "service_skew", "1, 4", "sink"), "^Skew of the subtasks of sink: .* such as 1:1:1:4"),
+        (Change("a", "execution.checkpointing.interval", "1 ms"), "^Checkpoint interval: is 1 ms; .*10 ms"),
+        (Change("a", DEBLOAT_TARGET, "0 s"), "^Debloating target: is 0 s; it must be more than 0"),
+        (Change("a", DEBLOAT_TARGET, "5"), "^Debloating target: '5' .* such as"),
+        (Change("b", "service", "1 ms", "sink"), "There is no side b. Run a second side first"),
+        (Kill("a"), "Nothing was chosen to kill. Choose a task manager or a subtask"),
+        (Kill("a", vertex="sink", subtask=9), "^Subtask: is 9; sink has the subtasks 0 to 3"),
+        (Kill("a", task_manager="nobody"), "^Task manager: .*nobody"),
+        (Cut("a", ("map", "moon"), 1.0), "^Link between task managers: .*moon"),
+        (Cut("a", ("map", "sink"), -1.0), "^Duration of the cut: is -1 s; it must be more than 0 s"),
+        (Pace(0.0), "^Pace: 0 is not possible; it must be from 0.001 to 1000"),
         (Step(-1.0), "must be more than 0 s"),
-        (Step(math.inf), "a step takes inf s"),
-        (Back(-1.0), "there is no way back to -1 s"),
-        (Join("b"), "there is no side 'b'"),
+        (Step(math.inf), "^Length of a step: inf s is not possible"),
+        (Back(-1.0), "^Back to: the run has no moment -1 s; it must be from 0 s to 2.000 s"),
+        (Join("b"), "There is no side b"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
@@ -246,7 +298,7 @@ def test_a_policy_of_a_module_is_chosen_where_it_was_offered() -> None:
         run(lab, 1.0)
         lab.handle(Change("a", "policy", OWN_POLICY))
         run(lab, 1.0)
-        assert f"policy is {OWN_POLICY}" in lab.sides[0].incidents[-1].text
+        assert lab.sides[0].incidents[-1].text == f"Set Debloating policy to {OWN_POLICY}"
         control = next(each for each in lab.hello().sides[0].controls if each.key == "policy")
         assert control.value == OWN_POLICY
     finally:
@@ -272,14 +324,46 @@ def test_a_rate_is_shown_as_it_was_given(lab: Lab) -> None:
     assert rate.value == "1234567.5, 2000"
 
 
+def test_changes_are_listed_in_the_words_of_the_page_and_a_skew_as_it_was_entered(lab: Lab) -> None:
+    run(lab, 1.0)
+    lab.handle(Change("a", "service_skew", "1:1:1:4", "sink"))
+    lab.handle(Change("a", "rate", "2500, 3000", "source"))
+    lab.handle(Change("a", DEBLOAT, "true"))
+    lab.handle(Change("a", DEBLOAT_TARGET, "1.23 s"))
+    run(lab, 1.0)
+    values = {(control.key, control.vertex): control.value for control in lab.hello().sides[0].controls}
+    assert values["service_skew", "sink"] == "1:1:1:4"
+    assert [each.text for each in lab.sides[0].incidents] == [
+        "Set Skew of the subtasks of sink to 1:1:1:4",
+        "Set Rate of source to 2500, 3000 records/s",
+        "Set Buffer debloating to on",
+        "Set Debloating target to 1230 ms",
+    ]
+    assert copied(lab).changes == lab.sides[0].scenario.changes
+
+
+def test_a_failed_checkpoint_is_told_without_constants_of_flink(lab: Lab) -> None:
+    run(lab, 4.0)
+    lab.handle(Change("a", "execution.checkpointing.timeout", "500 ms"))
+    run(lab, 3.0)
+    side = lab.sides[0]
+    (checkpoint,) = side.new_checkpoints()
+    assert (checkpoint.status, checkpoint.failure) == ("FAILED", "checkpoint expired")
+    (told,) = [each.text for each in side.incidents if each.text.startswith("the job fails")]
+    assert told.startswith(
+        "the job fails: checkpoint 1 failed: checkpoint expired, acknowledgements missing: "
+    )
+
+
 def test_a_run_that_is_over_says_so(lab: Lab) -> None:
     short = Lab(example().ending_at(3.0))
     short.paused = True
     try:
         run(short, 10.0)
         frame = short.frames()[0]
-        assert (frame.state, frame.text) == ("ended", "after 3 s; go back to a moment to go on from there")
-        with pytest.raises(InputError, match="the run is over; go back to a moment"):
+        text = "after 3 s. Go back to an earlier moment to continue from there."
+        assert (frame.state, frame.text) == ("ended", text)
+        with pytest.raises(InputError, match=r"The run has ended\. Go back to an earlier moment"):
             short.handle(Change("a", "service", "1 ms", "sink"))
         short.handle(Back(1.0))
         wait(short)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import trio
+import trio.testing
 import wsproto
 from wsproto.events import (
     AcceptConnection,
@@ -192,6 +193,33 @@ async def test_two_pages_see_the_same_lab(server: LabServer, browser: Browser) -
     assert (await other.next("hello"))["paused"]
     await one.say('{"type": "copy", "side": "a"}')
     assert 'name = "lab"' in (await one.next("copied"))["toml"]
+
+
+class Listener:
+    """A websocket that takes down what it is sent."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    async def send_text(self, text: str) -> None:
+        self.messages.append(json.loads(text))
+
+
+def test_a_checkpoint_that_ended_since_the_last_frame_comes_once() -> None:
+    lab = Lab(example())
+    lab.sides[0].advance(12.0)
+    server, listener = LabServer(lab), Listener()
+
+    async def until_it_waits() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server._tell, listener, nursery.cancel_scope)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+    trio.run(until_it_waits)
+    lab.close()
+    (hello,) = listener.messages
+    assert [checkpoint["id"] for checkpoint in hello["sides"][0]["checkpoints"]] == [1, 2]
 
 
 @in_trio
