@@ -10,9 +10,14 @@ import { channelWords, edgeSums, edgeWords } from "./words.js";
 
 export class Channels {
   // `redraw` asks for a picture, as nothing new may come from a lab that stands still.
-  constructor(hello, sideName, redraw) {
-    this.panels = hello.edges.map((edge, number) => new EdgePanel(hello, edge, number, sideName, redraw));
+  // `scales` has the scale of each edge.
+  constructor(hello, sideName, scales, redraw) {
+    this.panels = hello.edges.map((edge, number) => new EdgePanel(hello, edge, number, sideName, scales[number], redraw));
     this.element = element("div", { class: "channels" }, ...this.panels.map((panel) => panel.element));
+  }
+
+  fitScales(frame) {
+    frame.edges.forEach((edge, number) => this.panels[number].view.fitScale(edge));
   }
 
   // Returns whether something still moves.
@@ -31,13 +36,14 @@ class EdgePanel {
   #width = 0;
   #visible = true;
 
-  constructor(hello, edge, number, sideName, redraw) {
+  constructor(hello, edge, number, sideName, scale, redraw) {
+    this.scale = scale;
     const [source, target] = [hello.vertices[edge.source], hello.vertices[edge.target]];
     const name = `${source.name} → ${target.name}`;
     const count = edge.channels.length;
     this.view = count <= MOST_LINES
-      ? new Lines(edge, hello.segment_bytes)
-      : new Matrix(edge, hello.segment_bytes, source.parallelism, target.parallelism);
+      ? new Lines(edge, hello.segment_bytes, scale)
+      : new Matrix(edge, hello.segment_bytes, scale, source.parallelism, target.parallelism);
     this.canvas = element("canvas", {
       "aria-label": `Channels from ${source.name} to ${target.name}, side ${sideName}; arrow keys go through them`,
     });
@@ -58,14 +64,14 @@ class EdgePanel {
     this.#watch(redraw);
     this.showSums = throttled(() => {
       setText(this.about, `${edge.ship}, ${what}${this.view.scaleWords}`);
-      setText(this.sums, this.#frame === undefined ? "The job does not run." : edgeWords(edgeSums(this.#frame)));
+      setText(this.sums, this.#frame === undefined ? "The job does not run at the moment." : edgeWords(edgeSums(this.#frame)));
     }, 250);
   }
 
   #measures(redraw) {
     const options = Object.entries(MEASURES).map(([value, { text }]) => element("option", { value, text }));
-    const select = element("select", { onchange: () => { this.view.measure = select.value; redraw(); } }, ...options);
-    return element("label", { class: "measure" }, "Shown: ", select);
+    this.select = element("select", { onchange: () => { this.scale.measure = this.select.value; redraw(); } }, ...options);
+    return element("label", { class: "measure" }, "Shown: ", this.select);
   }
 
   #watch(redraw) {
@@ -81,7 +87,10 @@ class EdgePanel {
     if (!this.#visible || this.#width === 0) return false;
     this.showSums();
     const width = Math.min(this.#width, 620);
-    if (this.view instanceof Matrix) this.view.fit(width);
+    if (this.view instanceof Matrix) {
+      this.view.fit(width);
+      this.select.value = this.scale.measure; // the other side may have changed it
+    }
     const context = sized(this.canvas, width, this.view.height);
     return this.view.draw(context, width, frame, this.picker.place);
   }

@@ -2,14 +2,9 @@
 
 import { byId, element, throttled } from "./dom.js";
 import { bytes, duration, moment } from "./format.js";
+import { drawPhases, longestOf, PHASES, phaseBar } from "./phases.js";
 
 const MOST_SHOWN = 100;
-const PHASES = [
-  ["start_delay_s", "start delay"],
-  ["alignment_s", "alignment"],
-  ["sync_s", "sync"],
-  ["async_s", "async"],
-];
 
 export class Checkpoints {
   #drawn = "";
@@ -43,12 +38,12 @@ export class Checkpoints {
     return element("tr", { class: "pending", "data-side": side, "data-checkpoint": id },
       element("th", { scope: "row", text: this.#named(side, id) }),
       element("td", { text: "pending" }),
-      element("td", { class: "number", text: moment(t) }),
-      element("td", { colspan: 8 }, bar, ` ${words}`));
+      number("Triggered at", moment(t)),
+      element("td", { class: "progress", colspan: 8 }, bar, ` ${words}`));
   }
 
   #named(side, id) {
-    return this.model.forked ? `${side} ${id}` : String(id);
+    return this.model.forked ? `${side}: ${id}` : String(id);
   }
 
   #drawEnded() {
@@ -57,37 +52,35 @@ export class Checkpoints {
     if (drawn === this.#drawn) return;
     this.#drawn = drawn;
     const shown = all.toSorted((one, other) => other.t - one.t || (one.side < other.side ? -1 : 1)).slice(0, MOST_SHOWN);
-    const longest = Math.max(1e-9, ...shown.map((row) => PHASES.reduce((sum, [field]) => sum + (row[field] ?? 0), 0)));
+    const longest = longestOf(shown);
     this.ended.replaceChildren(...shown.map((row) => this.#endedRow(row, longest)));
     const more = all.length > shown.length ? ` The newest ${shown.length} of ${all.length} are shown.` : "";
-    this.note.textContent = all.length === 0 ? "None has ended yet." : more;
+    this.note.textContent = all.length === 0 ? "No checkpoint has ended yet." : more;
   }
 
   #endedRow(row, longest) {
     const status = row.status.toLowerCase();
     const failed = status !== "completed";
+    const about = row.failure ?? (row.kind === "CHECKPOINT" ? null : kindWords(row.kind));
+    const bar = phaseBar();
+    drawPhases(bar, row, longest);
     return element("tr", { class: failed ? "failed" : null, "data-side": row.side, "data-checkpoint": row.id },
       element("th", { scope: "row", text: this.#named(row.side, row.id) }),
-      element("td", {}, `${failed ? "✗ " : ""}${status}`, element("small", { text: row.failure ?? kindWords(row.kind) })),
-      element("td", { class: "number", text: moment(row.t) }),
-      element("td", { class: "number", text: duration(row.end_to_end_s) }),
-      element("td", { class: "phases" }, phaseBar(row, longest)),
-      ...PHASES.map(([field]) => element("td", { class: "number", text: duration(row[field]) })),
-      element("td", { class: "number", text: bytes(row.state_bytes) }),
-      element("td", { class: "number", text: bytes(row.in_flight_bytes) }));
+      element("td", {}, `${failed ? "✗ " : ""}${status}`, about === null ? null : element("small", { text: about })),
+      number("Triggered at", moment(row.t)),
+      number("End to end", duration(row.end_to_end_s)),
+      element("td", { class: "phases" }, bar),
+      ...PHASES.map(([field, name]) => number(name[0].toUpperCase() + name.slice(1), duration(row[field]))),
+      number("State", bytes(row.state_bytes)),
+      number("Data in flight, stored", bytes(row.in_flight_bytes)));
   }
 }
 
 function kindWords(kind) {
-  return kind.toLowerCase().replaceAll("_", " ");
+  return kind.toLowerCase().replaceAll("_", " ").replace(/ checkpoint$/, "");
 }
 
-function phaseBar(row, longest) {
-  const bar = element("div", { class: "bar", "aria-hidden": "true" });
-  for (const [field, name] of PHASES) {
-    const part = element("span", { class: name.replace(" ", "-"), title: `${name} ${duration(row[field])}` });
-    part.style.width = `${(100 * (row[field] ?? 0)) / longest}%`;
-    bar.append(part);
-  }
-  return bar;
+// A cell with its name, which a narrow page shows in place of the head of the table.
+function number(name, text) {
+  return element("td", { class: "number", "data-name": name, text });
 }

@@ -3,7 +3,7 @@
 import { byId, setText, throttled } from "./dom.js";
 import { moment, speed } from "./format.js";
 
-const PACES = [["0.02", "1/50"], ["0.1", "1/10"], ["0.5", "1/2"], ["1", "1"], ["2", "2"], ["5", "5"], ["20", "20"]];
+const PACES = [["0.02", "1/50 ×"], ["0.1", "1/10 ×"], ["0.5", "1/2 ×"], ["1", "1 × (real time)"], ["2", "2 ×"], ["5", "5 ×"], ["20", "20 ×"]];
 const FASTEST = "fastest";
 const NEXT = "next";
 const SIGNS = { running: "▶", paused: "❚❚", behind: "↻", restarting: "⟳", ended: "■", failed: "✗" };
@@ -59,12 +59,12 @@ export class Clock {
   update() {
     const pace = byId("pace");
     const value = this.model.hello.pace === null ? FASTEST : String(this.model.hello.pace);
-    if (![...pace.options].some((option) => option.value === value)) pace.add(new Option(value, value), 0);
+    if (![...pace.options].some((option) => option.value === value)) pace.add(new Option(`${value} ×`, value), 0);
     pace.value = value;
     this.draw();
   }
 
-  // While there is no connection nobody knows the state.
+  // Without a connection the state is not known.
   lose() {
     byId("state").dataset.state = "lost";
     setText(byId("state"), "no connection");
@@ -90,7 +90,7 @@ export class Clock {
     const texts = [...model.sides.values()].filter((side) => side.frame?.text).map((side) =>
       model.forked ? `${side.side}: ${side.frame.text}` : side.frame.text);
     setText(byId("state-text"), texts.join("; "));
-    setText(byId("pause"), model.paused ? "Go on" : "Pause");
+    setText(byId("pause"), model.paused ? "Continue" : "Pause");
     this.drawBack();
   }
 

@@ -1,13 +1,13 @@
 // What can be changed while the job runs: an input for each control of the lab, by job and by vertex.
 
 import { byId, debounced, element } from "./dom.js";
-import { duration, rate, readDuration, readNumber, threeDigits, writeDuration } from "./format.js";
+import { duration, grouped, readDuration, readNumber, threeDigits, writeDuration } from "./format.js";
 import { SLIDER_STEPS, sliderPlace, sliderValue } from "./scales.js";
 
 const SLIDER_MS = 250;
 const HINTS = {
-  rate: "records/s of each subtask; 0: as fast as possible",
-  factors: "factors of the cost, one for each subtask",
+  rate: "Records per second of each subtask. 0: as fast as possible.",
+  factors: "A factor of the cost for each subtask. 1:1:1:4 makes the last of four subtasks slow.",
 };
 
 export class Controls {
@@ -48,13 +48,13 @@ export class Controls {
     for (const group of [...this.place.children]) if (group.querySelector("[data-control]") === null) group.remove();
   }
 
-  refused() {
-    this.#last?.mark(true);
+  refused(text) {
+    this.#last?.mark(text);
   }
 
   // Whatever is done next, what was refused is of the past.
   forgetRefusal() {
-    this.#last?.mark(false);
+    this.#last?.mark(null);
     this.#last = null;
   }
 
@@ -71,7 +71,7 @@ export class Controls {
 
   #make(id, control) {
     const changed = (value) => {
-      input.mark(false);
+      input.mark(null);
       this.say({ type: "change", side: this.model.acting, key: control.key, vertex: control.vertex, value });
       this.#last = input;
     };
@@ -97,11 +97,15 @@ class Input {
     return element("label", { for: this.id, text: this.control.label });
   }
 
-  // What was refused stays in a field, to be mended; `revert` is for inputs that show what holds.
-  mark(wrong) {
-    if (wrong) this.revert();
-    if (wrong) this.input.setAttribute("aria-invalid", "true");
+  // A refused text stays in its field, to be corrected, with the reason below it. `revert` is for inputs that show
+  // the current value.
+  mark(problem) {
+    if (problem !== null) this.revert();
+    if (problem !== null) this.input.setAttribute("aria-invalid", "true");
     else this.input.removeAttribute("aria-invalid");
+    this.problem?.remove();
+    this.problem = problem === null ? null : element("small", { class: "problem", text: problem });
+    if (problem !== null) this.element.append(this.problem);
   }
 
   revert() {}
@@ -168,7 +172,7 @@ class Text extends Input {
     const typing = document.activeElement === this.input && this.input.value !== this.value;
     this.value = control.value;
     if (!typing) this.input.value = control.value;
-    this.mark(false);
+    this.mark(null);
   }
 }
 
@@ -211,7 +215,7 @@ class Duration extends Slider {
 class Rate extends Slider {
   read = readNumber;
   write = threeDigits;
-  words = (text) => (readNumber(text) === 0 ? "as fast as possible" : `${rate(readNumber(text))} records per second`);
+  words = (text) => (readNumber(text) === 0 ? "as fast as possible" : `${grouped(readNumber(text))} records per second`);
 }
 
 const INPUTS = { switch: Switch, choice: Choice, duration: Duration, rate: Rate, factors: Text };

@@ -34,7 +34,7 @@ export class Copying {
       setText(byId("copy-done"), "Copied.");
     } catch {
       area.select();
-      setText(byId("copy-done"), "This browser does not allow it: the text is selected, copy it from there.");
+      setText(byId("copy-done"), "The browser does not allow it. The text is selected; copy it yourself.");
     }
   }
 

@@ -8,11 +8,11 @@ const VERTEX_COLUMNS = [
   ["Busy", "busy", percent],
   ["Back-pressured", "backpressured", percent],
   ["Idle", "idle", percent],
-  ["Records/s", "records_per_s", rate],
+  ["Records", "records_per_s", rate],
   ["In pool", "in_pool", percent],
-  ["Input queue", "input_queue", buffersOf],
+  ["Input queue, buffers", "input_queue", buffersOf],
   ["Out pool", "out_pool", percent],
-  ["Output queue", "output_queue", buffersOf],
+  ["Output queue, buffers", "output_queue", buffersOf],
   ["Buffer size", "buffer_bytes", bytes],
   ["Time to consume", "time_to_consume_s", duration],
   ["Start delay", "start_delay_s", duration],
@@ -23,17 +23,17 @@ const JOB_COLUMNS = [
   ["End to end", "end_to_end_s", duration],
   ["Shortest", "end_to_end_least_s", duration],
   ["Longest", "end_to_end_most_s", duration],
-  ["In-flight data stored", "in_flight_bytes", bytes],
+  ["Data in flight, stored", "in_flight_bytes", bytes],
 ];
 const CHECKPOINT_COLUMNS = [
-  ["Job's age", "t", duration],
+  ["Triggered after", "t", duration],
   ["End to end", "end_to_end_s", duration],
   ["Longest start delay", "start_delay_s", duration],
   ["Longest alignment", "alignment_s", duration],
-  ["In-flight data stored", "in_flight_bytes", bytes],
+  ["Data in flight, stored", "in_flight_bytes", bytes],
 ];
 const SIGNS = { running: "\u25b6 running", recorded: "a recording", away: "\u26a0 no answer", waiting: "\u26a0 not running", gone: "\u26a0 changed" };
-const NOT_YET = "no figures until the queues are as they will be";
+const NOT_YET = "No figures until the queues have settled.";
 
 function buffersOf(number) {
   return number === null || number === undefined ? "\u2013" : threeDigits(number);
@@ -63,7 +63,7 @@ export class Flink {
     setHidden(bar.parentElement, problem !== null);
     if (total_s === null) bar.removeAttribute("value");
     else Object.assign(bar, { max: total_s, value: done_s });
-    setText(byId("reading-text"), total_s === null ? "asking for the job" : wordsOfWatching(done_s, total_s));
+    setText(byId("reading-text"), total_s === null ? "Asking for the job" : wordsOfWatching(done_s, total_s));
     setText(byId("reading-problem"), problem ?? "");
     setHidden(byId("reading-problem"), problem === null);
     setHidden(byId("try-again"), problem === null);
@@ -102,7 +102,7 @@ export class Flink {
     const age = age_s === null ? "" : `; figures ${duration(Math.max(1, Math.round(age_s)))} old`;
     const what = `${job_name} at ${url}, Flink ${version}${age}`;
     const waits = { away: "; asked again every few seconds", waiting: "; asked again every few seconds",
-      gone: "; what is below is the last that was read: import again" }[state] ?? "";
+      gone: "; the figures below are the last ones read. Import the job again" }[state] ?? "";
     setText(byId("flink-text"), text ? `${what}. ${text}${waits}.` : `${what}.`);
     byId("read-again").classList.toggle("main", state === "gone");
     setHidden(byId("read-again"), state === "recorded"); // it would say the same once more
@@ -152,5 +152,5 @@ function head(table, texts) {
 }
 
 function wordsOfWatching(done, total) {
-  return `watching the job's metrics: ${Math.round(done)} of ${Math.round(total)} s`;
+  return `Watching the job's metrics: ${Math.round(done)} of ${Math.round(total)} s`;
 }

@@ -38,7 +38,7 @@ export function bytes(number) {
 
 export function rate(number) {
   if (number === null || number === undefined) return NONE;
-  return number < 1000 ? threeDigits(number) : grouped(number);
+  return `${number < 1000 ? threeDigits(number) : grouped(number)}/s`;
 }
 
 export function percent(share) {
@@ -50,7 +50,7 @@ export function buffers(number) {
 }
 
 export function speed(perSecond) {
-  return perSecond === null ? "" : `${threeDigits(perSecond)} emulated s per s`;
+  return perSecond === null ? "" : `runs at ${threeDigits(perSecond)} × real time`;
 }
 
 // Seconds of a text such as "200 ms"; null: it is none.

@@ -1,7 +1,7 @@
 // The job of a side as a graph: a box for each vertex with a bar for each subtask, and edges with their sums.
 
 import { element, setText, throttled } from "./dom.js";
-import { grouped, percent } from "./format.js";
+import { buffers, percent } from "./format.js";
 import { BOX_HEIGHT, graphLayout } from "./layout.js";
 import { Picker } from "./picker.js";
 import { colours, sized, striped } from "./theme.js";
@@ -171,7 +171,7 @@ class EdgeLabel {
       return;
     }
     const sums = edgeSums(frame);
-    setText(this.text, `${this.ship} ${grouped(sums.sender + sums.receiver)}`);
+    setText(this.text, `${this.ship}: ${buffers(sums.sender + sums.receiver)}`);
     const ids = [...new Set(frame.barriers.map((barrier) => barrier[2]))].sort((one, other) => one - other);
     this.barriers.hidden = ids.length === 0;
     setText(this.barriers, ids.join(" "));

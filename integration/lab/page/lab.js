@@ -1,4 +1,4 @@
-// The page of `netstack lab`: takes in what the lab says, and lets each part draw what is its own.
+// The page of `netstack lab`: takes messages of the lab, and lets each part of the page draw its share.
 //
 // For tests, these hooks stay as they are:
 //
@@ -8,7 +8,9 @@
 //   #fork #forked #keep-a #keep-b #act-a #act-b #copy
 //   #copied (dialog) #copied-title #toml #copy-text #copy-done #download #close-copied
 //   #banner #refused #refused-text #dismiss #detail #spoken
-//   #sides [data-side] > .vertex[data-vertex] canvas, .edge[data-edge] canvas, .edge .sums
+//   #last [data-side] [data-figure] (of the last checkpoint)
+//   #experiments [data-experiment="slow", "debloating" or "unaligned"], .effect
+//   #sides [data-side] .replay, > .vertex[data-vertex] canvas, .edge[data-edge] canvas, .edge .sums
 //   #controls [data-group] [data-control="<key>"][data-vertex="<name or empty>"] (the input itself),
 //   [data-slider="<key>"][data-vertex=...]
 //   #take-checkpoint #subtask #kill-subtask #task-manager #kill-task-manager #cut-form #link #cut-seconds #cut
@@ -26,10 +28,12 @@ import { Controls } from "./controls.js";
 import { Copying } from "./copying.js";
 import { refreshDetail } from "./detail.js";
 import { byId, setHidden, setText } from "./dom.js";
+import { Experiments } from "./experiments.js";
 import { Faults } from "./faults.js";
 import { Flink } from "./flink.js";
 import { Incidents } from "./incidents.js";
 import { listenToKeys } from "./keys.js";
+import { Last } from "./last.js";
 import { Model } from "./model.js";
 import { Series } from "./series.js";
 import { Sides } from "./sides.js";
@@ -40,7 +44,7 @@ const connection = new Connection(hear, connectionChanged);
 
 function say(message) {
   forgetRefusal();
-  if (!connection.say(message)) refuse("There is no connection to the lab.");
+  if (!connection.say(message)) refuse("There is no connection to the lab. Start netstack lab again, and open its address.");
 }
 
 function forgetRefusal() {
@@ -50,14 +54,16 @@ function forgetRefusal() {
 
 const clock = new Clock(model, say);
 const controls = new Controls(model, say);
+const experiments = new Experiments(model, say);
 const faults = new Faults(model, say);
 const copying = new Copying(model, say);
 const sides = new Sides(model, say, {
   redraw,
   chosen: (vertex, subtask) => faults.choose(vertex, subtask),
-  actsOn: () => controls.update(),
+  actsOn: () => { controls.update(); experiments.update(); },
 });
 const series = new Series(model, byId("series"), byId("span"));
+const last = new Last(model);
 const checkpoints = new Checkpoints(model);
 const incidents = new Incidents(model);
 const flink = new Flink(model, say);
@@ -95,15 +101,21 @@ function showNews(what) {
       document.title = `${model.hello.name} · netstack lab`;
       sides.build();
       series.build();
+      last.build();
       greeted();
       break;
     case "sides": greeted(); break;
     case "frame":
       redraw();
+      last.draw();
       checkpoints.draw();
+      experiments.draw();
       break;
     case "row": series.draw(); break;
-    case "checkpoint": checkpoints.draw(); break;
+    case "checkpoint":
+      last.draw();
+      checkpoints.draw();
+      break;
     case "incident": incidents.draw(); break;
     case "flink": flink.draw(); break;
   }
@@ -114,9 +126,11 @@ function greeted() {
   flink.greeted();
   sides.update();
   controls.update();
+  experiments.update();
   faults.update();
   clock.update();
   series.draw();
+  last.draw();
   checkpoints.draw();
   incidents.draw();
   redraw();
@@ -125,7 +139,8 @@ function greeted() {
 function refuse(text) {
   setHidden(byId("refused"), false);
   setText(byId("refused-text"), text);
-  controls.refused();
+  controls.refused(text);
+  experiments.refused();
 }
 
 function connectionChanged(problem) {
@@ -136,11 +151,11 @@ function connectionChanged(problem) {
   if (problem !== null) clock.lose();
 }
 
-// What stays in sight below the header has to know how high it is.
-new ResizeObserver(([{ target }]) => {
-  const height = getComputedStyle(target).position === "sticky" ? target.offsetHeight : 0;
-  document.documentElement.style.setProperty("--header", `${height}px`);
-}).observe(document.querySelector("header"));
+// The height of the header, and that of its part that stays in sight on a narrow page, for the style sheet.
+const sizes = new ResizeObserver((entries) => entries.forEach(({ target }) => {
+  document.documentElement.style.setProperty(target.id ? "--pinned" : "--header", `${target.offsetHeight}px`);
+}));
+for (const each of [document.querySelector("header"), byId("pinned")]) sizes.observe(each);
 
 byId("dismiss").addEventListener("click", forgetRefusal);
 listenToKeys({ pause: () => clock.togglePause(), step: () => clock.step() });

@@ -4,7 +4,6 @@
 //   channel  sender          wire, barrier  receiver credit size
 
 import { bytes } from "./format.js";
-import { roundEnd } from "./scales.js";
 import { colours, striped, wantsStillness } from "./theme.js";
 
 export const ROW_HEIGHT = 19;
@@ -34,17 +33,22 @@ export function columnsOf(width) {
 }
 
 export class Lines {
-  #end = 4;
   #barriers = new Map(); // where each barrier is drawn now, as it moves on
 
-  constructor(edge, segmentBytes) {
+  constructor(edge, segmentBytes, scale) {
     this.edge = edge;
     this.segmentBytes = segmentBytes;
+    this.scale = scale;
+  }
+
+  // Make room for a frame on the scale.
+  fitScale(frame) {
+    this.scale.grow("line", Math.max(0, ...frame.sender, ...frame.receiver));
   }
 
   // What the bars mean, in words.
   get scaleWords() {
-    return `, full bar ${this.#end} buffers`;
+    return `, full bar: ${this.scale.end("line")} buffers`;
   }
 
   get height() {
@@ -68,7 +72,6 @@ export class Lines {
     context.font = FONT;
     context.textBaseline = "middle";
     this.#head(context, at, width);
-    if (frame !== undefined) this.#end = Math.max(this.#end, roundEnd(Math.max(0, ...frame.sender, ...frame.receiver)));
     const blocked = new Set(frame?.blocked);
     this.edge.channels.forEach(([producer, consumer], place) => {
       const middle = HEAD_HEIGHT + place * ROW_HEIGHT + ROW_HEIGHT / 2;
@@ -142,8 +145,9 @@ export class Lines {
     context.strokeRect(left + 0.5, middle - BAR / 2 + 0.5, width - 1, BAR - 1);
     const height = Math.max(3, Math.round(BAR * share));
     context.fillStyle = fill;
-    const step = length / this.#end;
-    if (this.#end > MOST_CELLS) {
+    const end = this.scale.end("line");
+    const step = length / end;
+    if (end > MOST_CELLS) {
       context.fillRect(from, middle - height / 2, step * count, height);
       return;
     }

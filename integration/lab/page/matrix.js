@@ -1,8 +1,8 @@
 // Draws an edge of many channels as a heat map: producers down, consumers across.
 
-import { bytes, grouped } from "./format.js";
+import { buffers, bytes } from "./format.js";
 import { matrixLayout } from "./layout.js";
-import { between, readColour, roundEnd } from "./scales.js";
+import { between, readColour } from "./scales.js";
 import { colours } from "./theme.js";
 
 const FONT = "13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif";
@@ -13,25 +13,30 @@ const LARGEST_CELL = 22;
 
 // What a heat map can show: the value of a channel, its name and its words.
 export const MEASURES = {
-  queued: { text: "Queued buffers, both ends", of: (frame, place) => frame.sender[place] + frame.receiver[place], words: grouped },
-  sender: { text: "Queued at the sender (backlog)", of: (frame, place) => frame.sender[place], words: grouped },
-  receiver: { text: "Queued at the receiver", of: (frame, place) => frame.receiver[place], words: grouped },
-  credit: { text: "Credit", of: (frame, place) => frame.credit[place] ?? 0, words: grouped },
+  queued: { text: "Queued at both ends", of: (frame, place) => frame.sender[place] + frame.receiver[place], words: buffers },
+  sender: { text: "Queued at the sender (backlog)", of: (frame, place) => frame.sender[place], words: buffers },
+  receiver: { text: "Queued at the receiver", of: (frame, place) => frame.receiver[place], words: buffers },
+  credit: { text: "Credit of the sender", of: (frame, place) => frame.credit[place] ?? 0, words: buffers },
   size: { text: "Buffer size", of: (frame, place) => frame.size[place], words: bytes },
 };
 
 export class Matrix {
-  measure = "queued";
-  #ends = new Map();
   #image = document.createElement("canvas");
 
-  constructor(edge, segmentBytes, producers, consumers) {
+  constructor(edge, segmentBytes, scale, producers, consumers) {
     this.edge = edge;
     this.segmentBytes = segmentBytes;
+    this.scale = scale;
     Object.assign(this, matrixLayout(edge, producers, consumers));
     this.#image.width = this.columns;
     this.#image.height = this.rows;
     this.fit(600);
+  }
+
+  // Make room for a frame on the scale.
+  fitScale(frame) {
+    const { of } = MEASURES[this.scale.measure];
+    this.scale.grow(this.scale.measure, this.edge.channels.reduce((most, _, place) => Math.max(most, of(frame, place)), 0));
   }
 
   get scaleWords() {
@@ -98,22 +103,15 @@ export class Matrix {
 
   // One pixel a cell: the canvas below makes them large. Returns the end of the scale.
   #paint(frame) {
-    const { of } = MEASURES[this.measure];
+    const { measure } = this.scale;
+    const { of } = MEASURES[measure];
     const count = this.edge.channels.length;
-    const values = new Float64Array(count);
-    let most = 0;
-    for (let place = 0; place < count; place++) {
-      values[place] = of(frame, place);
-      if (values[place] > most) most = values[place];
-    }
-    const known = this.#ends.get(this.measure) ?? 0;
-    const end = this.measure === "size" ? this.segmentBytes : Math.max(known, roundEnd(most));
-    this.#ends.set(this.measure, end);
+    const end = measure === "size" ? this.segmentBytes : this.scale.end(measure);
     const ramp = heatRamp();
     const pen = this.#image.getContext("2d");
     const image = pen.createImageData(this.columns, this.rows);
     for (let place = 0; place < count; place++) {
-      const share = Math.sqrt(Math.min(1, values[place] / end));
+      const share = Math.sqrt(Math.min(1, of(frame, place) / end));
       const [red, green, blue] = ramp[Math.round(share * (ramp.length - 1))];
       image.data.set([red, green, blue, 255], place * 4);
     }
@@ -178,7 +176,7 @@ export class Matrix {
 
   #key(context, end) {
     const top = TOP + this.rows * this.cell + 10;
-    const { words } = MEASURES[this.measure];
+    const { words } = MEASURES[this.scale.measure];
     context.fillStyle = colours.quiet;
     context.textAlign = "left";
     context.fillText("0", LEFT, top + 7);

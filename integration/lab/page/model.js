@@ -1,5 +1,7 @@
 // What the page knows of the lab, from the messages that have come. Nothing here knows of the page.
 
+import { stateWords } from "./words.js";
+
 export class Model {
   hello = null;
   sides = new Map();
@@ -48,6 +50,11 @@ export class Model {
     return this.sides.size > 1;
   }
 
+  // The checkpoint of a side that ended last; null: none has ended.
+  lastCheckpoint(name) {
+    return this.sides.get(name)?.checkpoints.at(-1) ?? null;
+  }
+
   // The moment that is shown.
   get now() {
     return Math.max(0, ...[...this.sides.values()].map((side) => side.frame?.t ?? side.t));
@@ -71,7 +78,8 @@ export class Model {
   get stateWords() {
     const { states } = this;
     const different = new Set(states.map(([, state]) => state)).size > 1;
-    return different ? states.map(([name, state]) => `${name} ${state}`).join(", ") : (states[0]?.[1] ?? "");
+    const words = states.map(([name, state]) => (different ? `${name} ${stateWords(state)}` : stateWords(state)));
+    return different ? words.join(", ") : (words[0] ?? "");
   }
 }
 

@@ -25,6 +25,20 @@ export function roundEnd(most) {
   return [1, 2, 4, 5, 8, 10].map((each) => each * ten).find((end) => end >= most);
 }
 
+// The scale of the channels of an edge, one for both sides, so that their pictures can be compared. Ends only grow.
+export class ChannelScale {
+  measure = "queued"; // what heat maps show
+  #ends = new Map();
+
+  end(measure) {
+    return this.#ends.get(measure) ?? 4;
+  }
+
+  grow(measure, most) {
+    this.#ends.set(measure, Math.max(this.end(measure), roundEnd(most)));
+  }
+}
+
 // A colour between two, each [red, green, blue].
 export function between(one, other, share) {
   return one.map((part, place) => Math.round(part + (other[place] - part) * share));

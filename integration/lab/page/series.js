@@ -2,7 +2,7 @@
 
 import uPlot from "./vendor/uPlot.esm.js";
 import { element, throttled } from "./dom.js";
-import { bytes, duration, percent, rate, threeDigits } from "./format.js";
+import { bytes, duration, moment, percent, rate, threeDigits } from "./format.js";
 import { colours, vertexColour, whenThemeChanges } from "./theme.js";
 
 const HEIGHT = 190;
@@ -12,14 +12,14 @@ const LONGEST_STEP_S = 1.5; // between rows; where they are further apart the jo
 
 // `field` of rows, for each vertex or each edge; `words` are those of a value.
 const CHARTS = [
-  { title: "Records", unit: "records/s", field: "records_per_s", of: "vertices", words: rate },
+  { title: "Records", unit: "per second", field: "records_per_s", of: "vertices", words: rate },
   { title: "Busy", unit: "share of time", field: "busy", of: "vertices", words: percent, end: 1 },
   { title: "Back-pressured", unit: "share of time", field: "backpressured", of: "vertices", words: percent, end: 1 },
-  { title: "Data in flight", unit: "bytes", field: "in_flight_bytes", of: "edges", words: bytes, binary: true },
-  { title: "Buffer size", unit: "bytes", field: "buffer_bytes", of: "vertices", words: bytes, binary: true,
-    empty: "Debloating has announced no size." },
-  { title: "Time to consume", unit: "s", field: "time_to_consume_s", of: "vertices", words: duration, wide: true,
-    empty: "Debloating has estimated none." },
+  { title: "Data in flight", unit: "queued at both ends of an edge", field: "in_flight_bytes", of: "edges", words: bytes, binary: true },
+  { title: "Buffer size", unit: "the smallest of a vertex", field: "buffer_bytes", of: "vertices", words: bytes, binary: true,
+    empty: "Debloating has not announced a size." },
+  { title: "Time to consume", unit: "the data in flight, as debloating estimates", field: "time_to_consume_s", of: "vertices", words: duration, wide: true,
+    empty: "Debloating has not estimated it." },
 ];
 
 // The places of all moments of some sides on one axis of times; one between rows that are far apart is empty.
@@ -73,7 +73,7 @@ export class Series {
       const names = chart.of === "vertices" ? hello.vertices.map((each) => each.name)
         : hello.edges.map((edge) => `${hello.vertices[edge.source].name} → ${hello.vertices[edge.target].name}`);
       const heading = element("h3", {}, chart.title, element("small", { text: chart.unit }));
-      const note = element("p", { class: "empty", text: chart.empty ?? "No second is over yet." });
+      const note = element("p", { class: "empty", text: chart.empty ?? "The first values come after one emulated second." });
       const box = element("figure", { class: "chart", "data-chart": chart.field }, heading, note);
       return { chart, names, box, note, plot: null };
     });
@@ -90,7 +90,7 @@ export class Series {
       width: side === "b" ? 2 : 1.6,
       dash: DASH[side],
       points: { show: (plot) => plot.data[0].length < 3 },
-      value: (_, value) => chart.words(value),
+      value: (plot, value, number, at) => chart.words(at === null ? latest(plot.data[number]) : value),
     })));
     const axis = { stroke: colours.quiet, font: FONT, grid: { stroke: colours.line, width: 1 }, ticks: { stroke: colours.line, width: 1 } };
     return new uPlot({
@@ -101,10 +101,10 @@ export class Series {
       scales: { x: { time: false }, y: scaleOf(chart) },
       axes: [
         { ...axis, size: 34, values: (_, ticks) => ticks.map((tick) => `${threeDigits(tick)} s`) },
-        { ...axis, size: 74, ...splitsOf(chart),
+        { ...axis, size: widthOf, ...splitsOf(chart),
           values: (_, ticks) => ticks.map((tick) => chart.words(tick)) },
       ],
-      series: [{ label: "at", value: (_, t) => (t === null ? "–" : `${threeDigits(t)} s`) }, ...series],
+      series: [{ label: "At", value: (plot, t, _, at) => (at === null ? `${moment(latest(plot.data[0]))} (latest)` : moment(t)) }, ...series],
     }, [[], ...series.map(() => [])], box);
   }
 
@@ -131,8 +131,19 @@ export class Series {
       note.hidden = known;
       box.classList.toggle("bare", !known);
       plot.setData([times, ...columns]);
+      plot.setLegend();
     }
   }
+}
+
+// Pixels of an axis, for its longest text.
+function widthOf(plot, texts) {
+  return Math.max(74, 20 + 8 * Math.max(0, ...(texts ?? []).map((text) => text.length)));
+}
+
+// The latest value of a column. A side may be a row behind the other one.
+function latest(values) {
+  return values.at(-1) ?? values.at(-2) ?? null;
 }
 
 // A wide scale is logarithmic above a tenth: what debloating estimates can be a million times too long.

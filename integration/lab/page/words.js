@@ -16,15 +16,20 @@ export function channelWords(hello, edge, place, frame) {
   const parts = [
     `${buffers(frame.sender[place])} at the sender${credit === null ? "" : " (backlog)"}`,
     `${buffers(frame.receiver[place])} at the receiver`,
-    credit === null ? "no credit needed: same task manager" : `credit ${grouped(credit)}`,
+    credit === null ? "no credit needed: same task manager" : `credit for ${buffers(credit)}`,
     `buffer size ${bytes(frame.size[place])} of ${bytes(hello.segment_bytes)}`,
   ];
   const barriers = frame.barriers.filter(([at]) => at === place);
   for (const [, where, id] of barriers) {
     parts.push(`barrier of checkpoint ${id} ${where === "wire" ? "on the wire" : `at the ${where}`}`);
   }
-  if (frame.blocked.includes(place)) parts.push("blocked: aligns, its barrier has come and others have not");
+  if (frame.blocked.includes(place)) parts.push("blocked: its barrier has arrived, and the subtask waits for those of other channels");
   return `${name}: ${parts.join(", ")}`;
+}
+
+// The state of a side, in words.
+export function stateWords(state) {
+  return state === "behind" ? "replaying" : state;
 }
 
 // What is said where a frame has no shares; a job that runs has channels.
@@ -55,8 +60,9 @@ export function edgeSums(frame) {
 }
 
 export function edgeWords(sums) {
-  const credit = sums.credit === null ? "no credit needed" : `credit ${grouped(sums.credit)}`;
-  const blocked = sums.blocked > 0 ? `, ${sums.blocked} blocked` : "";
+  const credit = sums.credit === null ? "no credit needed" : `credit for ${buffers(sums.credit)}`;
+  const channels = sums.blocked === 1 ? "1 channel" : `${grouped(sums.blocked)} channels`;
+  const blocked = sums.blocked > 0 ? `, ${channels} blocked` : "";
   const waiting = `${buffers(sums.sender)} at senders, ${grouped(sums.receiver)} at receivers`;
   const under_way = sums.underWay === 1 ? "1 message" : `${grouped(sums.underWay)} messages`;
   return `${waiting}, ${credit}, ${under_way} on the wire${blocked}`;

@@ -107,20 +107,38 @@ def test_a_job_runs_and_does_what_a_user_wants(browser: Any) -> None:
     choose(browser, "#pace", "fastest")
     wait(browser, lambda page: page.find_elements("css selector", "#checkpoints [data-checkpoint]"))
     enter(browser, "service", "sink", "1 ms")
-    wait(browser, lambda page: "sink: service is 1 ms" in incidents(page))
+    wait(browser, lambda page: "Cost of a record of sink to 1 ms" in incidents(page))
     find(browser, '[data-control="taskmanager.network.memory.buffer-debloat.enabled"]').click()
-    wait(browser, lambda page: "buffer-debloat.enabled is true" in incidents(page))
+    wait(browser, lambda page: "Buffer debloating to on" in incidents(page))
     find(browser, "#kill-subtask").click()
     wait(browser, lambda page: "restarts from checkpoint" in incidents(page))
+
+
+def last_checkpoint(browser: Any, side: str) -> dict[str, str]:
+    """The figures of the last checkpoint of a side, as the header shows them."""
+    cells = browser.find_elements("css selector", f'#last [data-side="{side}"] [data-figure]')
+    return {cell.get_attribute("data-figure"): cell.get_property("textContent") for cell in cells}
+
+
+def test_the_latest_values_are_shown_without_pointing_at_them(browser: Any) -> None:
+    shown = last_checkpoint(browser, "a")
+    assert list(shown) == ["end_to_end_s", "start_delay_s", "alignment_s", "sync_s", "async_s"]
+    assert all(re.fullmatch(r"[\d.]+ (µs|ms|s)", text) for text in shown.values())
+    legend = find(browser, '[data-chart="records_per_s"] .u-legend').text
+    assert re.search(r"At:?\s*[\d.]+ s \(latest\)", legend)
+    assert re.search(r"source:?\s*[\d.,]+/s", legend)
 
 
 def test_two_sides_stand_beside_each_other_and_one_is_kept(browser: Any) -> None:
     choose(browser, "#pace", "1")
     find(browser, "#fork").click()
     wait(browser, lambda page: len(page.find_elements("css selector", "#sides > [data-side]")) == 2)
+    wait(browser, lambda page: "Side b replays the run: " in find(page, "[data-side=b] .replay").text)
     wait(browser, lambda page: find(page, "#state").get_attribute("data-state") == "running")
+    assert not find(browser, "[data-side=b] .replay").is_displayed()
+    assert last_checkpoint(browser, "b")["end_to_end_s"] == last_checkpoint(browser, "a")["end_to_end_s"]
     enter(browser, "service", "map", "2 ms")
-    wait(browser, lambda page: "map: service is 2 ms" in incidents(page))
+    wait(browser, lambda page: "Cost of a record of map to 2 ms" in incidents(page))
     assert find(browser, "#incidents li[data-side=b]")
     find(browser, "#keep-b").click()
     wait(browser, lambda page: len(page.find_elements("css selector", "#sides > [data-side]")) == 1)
@@ -172,7 +190,33 @@ def test_there_is_a_way_back_to_a_moment(browser: Any) -> None:
     find(browser, "#back-to").send_keys("1.5")
     find(browser, "#back").click()
     wait(browser, lambda page: seconds(page) == 1.5)
-    wait(browser, lambda page: "service" not in incidents(page))  # what was changed later is forgotten
+    wait(
+        browser, lambda page: "Cost of a record" not in incidents(page)
+    )  # what was changed later is forgotten
+
+
+def full_bars(browser: Any) -> list[str]:
+    """What a full bar stands for, in the channels of the first edge of each side."""
+    heads = browser.find_elements("css selector", '#sides [data-edge="0"] h3 small')
+    browser.execute_script("arguments[0].scrollIntoView()", heads[0])
+    return [head.text.partition("full bar: ")[2] for head in heads]
+
+
+def test_both_sides_have_one_scale_though_the_queues_of_one_stay_short(browser: Any) -> None:
+    find(browser, "#back-to").send_keys("0.1")
+    find(browser, "#back").click()
+    wait(browser, lambda page: seconds(page) == 0.1)
+    find(browser, "#fork").click()
+    wait(browser, lambda page: full_bars(page) == ["4 buffers", "4 buffers"])
+    find(browser, "#act-a").click()
+    wait(browser, lambda page: find(page, "#state").get_attribute("data-state") == "paused")
+    enter(browser, "rate", "source", "1")
+    choose(browser, "#pace", "fastest")
+    find(browser, "#pause").click()
+    wait(browser, lambda page: full_bars(page) == ["10 buffers", "10 buffers"])
+    find(browser, "#pause").click()
+    find(browser, "#keep-b").click()
+    wait(browser, lambda page: len(page.find_elements("css selector", "#sides > [data-side]")) == 1)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -185,14 +229,41 @@ def test_nothing_sticks_out_of_the_page(browser: Any, width: int, scheme: str) -
     wait(browser, lambda page: page.execute_script("return window.innerWidth") == width)
     whole = "document.documentElement"
     wait(browser, lambda page: page.execute_script(f"return {whole}.scrollWidth <= {whole}.clientWidth"))
+    table = "document.getElementById('checkpoints').parentElement"
+    wait(browser, lambda page: page.execute_script(f"return {table}.scrollWidth <= {table}.clientWidth"))
+    browser.execute_script(f"{table}.scrollIntoView()")
+    top = browser.execute_script("return document.getElementById('last').getBoundingClientRect().top")
+    assert 0 <= top < 900  # the last checkpoint stays in sight
     colour = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 22, 26)"}[scheme]
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_what_cannot_be_done_is_said(browser: Any) -> None:
+def test_a_wrong_value_is_refused_with_its_field_and_what_would_be_right(browser: Any) -> None:
     enter(browser, "service", "sink", "soon")
-    wait(browser, lambda page: "service" in find(page, "#refused").text)
+    wait(browser, lambda page: "Cost of a record of sink: 'soon'" in find(page, "#refused").text)
+    assert "it must be a time such as" in find(browser, '[data-group="sink"] .problem').text
+
+
+def test_an_experiment_changes_the_job_says_what_to_watch_and_is_taken_back(browser: Any) -> None:
+    choose(browser, "#pace", "fastest")
+    if find(browser, "#pause").text == "Continue":
+        find(browser, "#pause").click()
+    unaligned = find(browser, "[data-experiment=unaligned]")
+    assert unaligned.text == "Unaligned checkpoints"
+    unaligned.click()
+    wait(browser, lambda page: "Unaligned checkpoints to on" in incidents(page))
+    effect = find(browser, "#experiments .effect:not([hidden])")
+    assert effect.text.startswith("Watch: From the next checkpoint on, barriers overtake")
+    wait(browser, lambda page: "not yet" not in effect.text)  # a checkpoint since then has ended
+    wait(browser, lambda page: unaligned.text == "Back to aligned checkpoints")
+    cost = find(browser, '[data-control="service"][data-vertex="sink"]')
+    slow, before = find(browser, "[data-experiment=slow]"), cost.get_property("value")
+    slow.click()
+    wait(browser, lambda page: slow.text == "Make sink as fast as before")
+    assert cost.get_property("value") != before
+    slow.click()
+    wait(browser, lambda page: cost.get_property("value") == before)
 
 
 def figures(browser: Any, vertex: str, of: str) -> dict[str, str]:
@@ -207,10 +278,11 @@ def test_flink_stands_beside_what_is_predicted(browser: Any) -> None:
     """A job of two vertices whose answers were recorded, served over HTTP as a cluster would."""
     with replayed(NAMES[0]) as cluster, running("--from-flink", cluster.url, "--watch", "2 s") as address:
         browser.get(address)
-        wait(browser, lambda page: "watching the job's metrics" in find(page, "#reading-text").text)
+        wait(browser, lambda page: "Watching the job's metrics" in find(page, "#reading-text").text)
         wait(browser, lambda page: figures(page, "stage1", "a").get("records_per_s", "–") != "–")
         now, predicted = figures(browser, "stage1", "flink"), figures(browser, "stage1", "a")
-        assert float(now["records_per_s"]) == pytest.approx(float(predicted["records_per_s"]), rel=0.05)
+        rates = [float(each["records_per_s"].removesuffix("/s")) for each in (now, predicted)]
+        assert rates[0] == pytest.approx(rates[1], rel=0.05)
         assert now["in_pool"].endswith("%")
         source = figures(browser, "source", "flink")
         assert {source[figure] for figure in ("in_pool", "input_queue", "alignment_s")} == {"–"}
