@@ -141,7 +141,7 @@ def _service(vertex: Vertex) -> str:
     if vertex.service_spread:
         text += f" (known within {100 * vertex.service_spread:.2g} %)"
     skew = vertex.service_skew
-    skewed = f"{text}, times {', '.join(f'{factor:g}' for factor in skew)} by subtask"
+    skewed = f"{text}, times {':'.join(f'{factor:g}' for factor in skew)} by subtask"
     return text if skew == (1.0,) else skewed
 
 

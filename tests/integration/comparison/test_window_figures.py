@@ -308,7 +308,7 @@ def test_facts_of_other_jobs():
         ("Job", "a ×2 → hash → c ×2; b ×1 → rebalance → c ×2; c ×2 → rebalance → d ×1"),
         ("Sources", "a: generated records of 1,013 bytes; 2 subtasks as fast as possible"),
         ("Sources", "b: Mine; 1 subtask at 2.5 records/s"),
-        ("Service", "c: 5 ms a record (known within 5 %), times 1, 4 by subtask"),
+        ("Service", "c: 5 ms a record (known within 5 %), times 1:4 by subtask"),
         ("Service", "d: 1 ms a record from 0 s on, 2 ms a record from 9 s on"),
         ("Checkpoints", "every 10 s, at least once, without alignment"),
     ]
