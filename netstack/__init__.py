@@ -172,6 +172,8 @@ from .scenarios.topology import standstills as standstills
 from .scenarios.user_code import Source
 from .scenarios.user_code import SourceReader as SourceReader
 from .scenarios.user_code import object_name as object_name
+from .scenarios.value_kinds import Kind as Kind
+from .scenarios.value_kinds import unit_notice as unit_notice
 from .state.keyed_state import KeyedStateBackend as KeyedStateBackend
 from .state.operator_state import BroadcastState as BroadcastState
 from .state.operator_state import OperatorStateBackend as OperatorStateBackend

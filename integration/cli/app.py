@@ -1,8 +1,8 @@
 """The command ``netstack``: its subcommands, and how they run.
 
 Results go to stdout and everything else to stderr. Exit status: 0; 1 where a comparison is outside its
-tolerance, or a job failed for good; 2 for a mistake, with one line for it on stderr; 130 after Ctrl-C, and
-143 after SIGTERM.
+tolerance, a configuration has an error or a warning, or a job failed for good; 2 for a mistake, with one line
+for it on stderr; 130 after Ctrl-C, and 143 after SIGTERM.
 """
 
 from __future__ import annotations
@@ -113,7 +113,10 @@ _COMMANDS = {
         "diagnose": "Say what limits a job and what its checkpoints wait for.",
         "tune": "Say which debloat target to set, and what it costs.",
         "size": "Compute buffers, memory and drain times without a run.",
-        "lint": "Check a Flink configuration file for the network layer.",
+        "lint": (
+            "Check a Flink configuration file for the network layer.\n\n"
+            "Exit status 1 where there is an error or a warning, 0 where there are only notes."
+        ),
         "validate": "Compare a prediction with what a Flink job shows.",
         "import-flink": "Print a running Flink job as a scenario file.",
     },

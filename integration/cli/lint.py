@@ -17,7 +17,9 @@ DOCUMENT = "lint.json"
 
 
 def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path | None = None) -> int:
-    """Check Flink configuration files for the network layer; exit status 1 where something is wrong.
+    """Check Flink configuration files for the network layer.
+
+    Exit status 1 where there is an error or a warning, 0 where there are only notes.
 
     Args:
         configs: A config.yaml, a flink-conf.yaml of Flink 1.x, a FlinkDeployment or a ConfigMap; or several.

@@ -32,14 +32,25 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Section:
-    """One table of a document. `problems` is shared by all sections of a document: one line a mistake."""
+    """One table of a document.
 
-    __slots__ = ("_taken", "path", "problems", "values")
+    `problems` and `notices` are shared by all sections of a document: a line for each mistake, and for each
+    value that is valid but may mean something else than its author expects.
+    """
 
-    def __init__(self, values: Mapping[str, Any], path: str, problems: list[str]) -> None:
+    __slots__ = ("_taken", "notices", "path", "problems", "values")
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        path: str,
+        problems: list[str],
+        notices: list[str] | None = None,
+    ) -> None:
         self.values = values
         self.path = path
         self.problems = problems
+        self.notices = [] if notices is None else notices
         self._taken: set[str] = set()
 
     def taken(self) -> list[str]:
@@ -68,7 +79,7 @@ class Section:
 
     def section(self, key: str) -> Section:
         """Return the table of a key; an empty one where it is absent or no table."""
-        return Section(self.take(key, table, {}), f"{self.path}{key}.", self.problems)
+        return Section(self.take(key, table, {}), f"{self.path}{key}.", self.problems, self.notices)
 
     def sections(self, key: str, label: Callable[[Mapping[str, Any], int], object]) -> list[Section]:
         """Return the tables of a list; `label` gives the name in messages of a table at a place."""
@@ -77,7 +88,7 @@ class Section:
 
     def part(self, key: str, values: Mapping[str, Any], label: object) -> Section:
         """Return a table within the value of a key."""
-        return Section(values, f"{self.path}{key}.{label}.", self.problems)
+        return Section(values, f"{self.path}{key}.{label}.", self.problems, self.notices)
 
     def complain(self, key: str, message: str) -> None:
         """Report a mistake at a key of this section, once."""
