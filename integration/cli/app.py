@@ -34,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return stopped
 
 
+_STDIN = "/dev/stdin"
+"""The file that the argument "-" stands for."""
+
 _ONLY_HELP = {"--help", "-h", "--version"}
 
 
@@ -51,7 +54,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     from ..present.console import to_stdout  # here, since its library takes a while to import
 
-    status = app(set_arguments(arguments), console=to_stdout())
+    given = [_STDIN if argument == "-" else argument for argument in set_arguments(arguments)]
+    status = app(given, console=to_stdout())
     sys.stdout.flush()
     return status if isinstance(status, int) else 0
 
