@@ -30,7 +30,19 @@ from .config import (
 )
 from .faults import AtTime, Fault, Faults
 from .quantities import format_duration, parse_duration
-from .tables import Key, Part, Section, TableOf, TablesOf, key, needed, read_table, table_shape, write_table
+from .tables import (
+    Key,
+    Part,
+    Section,
+    TableOf,
+    TablesOf,
+    key,
+    needed,
+    read_table,
+    require_tuples,
+    table_shape,
+    write_table,
+)
 from .topology import ShipStrategy, consumers_of_producers, producers_of_consumers
 from .user_code import KeyHash, KeyOf, NamedObject, OperatorOfRecords, Source, object_name
 from .value_kinds import (
@@ -138,6 +150,8 @@ class Keys:
         _REALS, (), "Shares of all records that the first keys have; others have the rest."
     )
 
+    __post_init__ = require_tuples
+
 
 CATCH_UP_S = 1.0
 """Time that a paced source makes up for, like the rate limiter of Flink's generators (Guava's)."""
@@ -192,6 +206,8 @@ class GeneratorSpec:
         TIME, None, "Period of a sine wave that the rate follows, from 0 to twice the rate; None: it is even."
     )
 
+    __post_init__ = require_tuples
+
 
 FILE_FORMATS = ("csv", "json", "parquet")
 """Formats of the files of a `PathSpec`."""
@@ -215,6 +231,8 @@ class PathSpec:
     out_of_orderness_s: float | None = field(default=None, metadata=_OUT_OF_ORDERNESS)
     format: str | None = _key(_FORMAT, None, "Format of the files; None: by the name of the file.")
 
+    __post_init__ = require_tuples
+
     def opened(self, source: Source) -> SourceObject:
         """Return the source that takes its place, with `source` as its reader."""
         disorder_s = self.out_of_orderness_s
@@ -230,6 +248,8 @@ class SourceObject:
     out_of_orderness_s: float | None = field(default=None, metadata=_OUT_OF_ORDERNESS)
     spec: PathSpec | None = None
     """The path that was opened."""
+
+    __post_init__ = require_tuples
 
 
 SourceSpec = GeneratorSpec | PathSpec | SourceObject
@@ -327,6 +347,8 @@ class Vertex:
         "What it does with records; None: it forwards them, as the fields above say.",
         hidden=True,
     )
+
+    __post_init__ = require_tuples
 
     def manager_of(self, subtask: int) -> str:
         """The task manager that a subtask runs in."""
@@ -484,6 +506,8 @@ class Edge:
         TableOf(EdgeBuffers), AS_OPTIONS_SAY, "Network buffers of its own; None: as the options say."
     )
 
+    __post_init__ = require_tuples
+
     @property
     def strategy(self) -> ShipStrategy:
         """The ship strategy; an unknown name counts as rebalance until the rules refuse it."""
@@ -498,6 +522,8 @@ class Machine:
     task_managers: tuple[str, ...] = field(
         metadata=needed(_NAMES, '["tm-1", "tm-2"]', (), "Task managers that run on it.")
     )
+
+    __post_init__ = require_tuples
 
 
 def label(values: Mapping[str, Any], place: int) -> str:
@@ -588,6 +614,8 @@ class Scenario:
     )
     faults: tuple[Fault, ...] = key(Faults(), (), "Faults; the place of a fault is its number.")
     changes: tuple[ScheduledChange, ...] = key(TablesOf(ScheduledChange), (), "Changes of the running job.")
+
+    __post_init__ = require_tuples
 
     @property
     def takes_checkpoints(self) -> bool:

@@ -13,12 +13,14 @@ the reference are made of these declarations. The name of a key is that of its f
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from ..errors import QuantityError
+from ..errors import QuantityError, ScenarioError
 from .value_kinds import Kind, Parse, Shape, any_of, table, tables
 
 T = TypeVar("T")
@@ -26,6 +28,10 @@ D = TypeVar("D")
 
 _LONGEST = 400
 """Letters of a line about a mistake."""
+
+_TUPLE = re.compile(r"tuple\[(.*), \.\.\.\](?: \| None)?")
+_PAIRS = {"Step": "((0.0, 0.005),)", "tuple[float, float]": "((20.0, 60.0),)"}
+"""Types of pairs, as they stand in annotations, with an example of a tuple of them."""
 
 _UNITS = ("_bytes_per_s", "_s")
 _NOTHING: Mapping[str, Any] = {}
@@ -377,6 +383,40 @@ class TablesOf(Part):
     def shape(self) -> Shape:
         """JSON Schema of the list."""
         return {"type": "array", "items": table_shape(self.cls)}
+
+
+@cache
+def _tuples_of(cls: type) -> Mapping[str, str]:
+    """Return the fields of a dataclass that are tuples, with the types of their elements as text."""
+    found = {}
+    for field in dataclasses.fields(cls):
+        match = _TUPLE.fullmatch(str(field.type))
+        if match is not None:
+            found[field.name] = match[1]
+    return found
+
+
+def require_tuples(value: Any) -> None:
+    """Refuse a single value where a field of a dataclass is a tuple, as in ``Vertex(service=0.005)``.
+
+    Raises:
+        ScenarioError: with a line for each such field: what it is, and what would be right.
+    """
+    cls, problems = type(value), []
+    for field, element in _tuples_of(cls).items():
+        held = getattr(value, field)
+        if held is None:
+            continue
+        is_several = isinstance(held, Iterable) and not isinstance(held, str | bytes)
+        example = _PAIRS.get(element)
+        if not is_several:
+            shown = repr(held) if isinstance(held, str | int | float) else f"{type(held).__name__}(...)"
+            right = f"a tuple, such as {example or f'({shown},)'}"
+            problems.append(f"{cls.__name__}: {field} is {shown}; it must be {right}")
+        elif example and not all(isinstance(each, tuple | list) and len(each) == 2 for each in held):
+            problems.append(f"{cls.__name__}: {field} is {held!r}; it must be pairs, such as {example}")
+    if problems:
+        raise ScenarioError(problems)
 
 
 def did_you_mean(wrong: object, known: Iterable[str]) -> str:
