@@ -644,8 +644,7 @@ def about_combinations(settings: Settings) -> Iterator[Remark]:
 
     Where a value cannot be read, what would follow from the default in its place is left out.
     """
-    debloating = _DEBLOATING if settings.config.debloat_enabled else (_off,)
-    if settings.is_unreadable("debloat_enabled"):
-        debloating = ()
-    for rule in (*debloating, *_CHECKPOINTS, *_MEMORY):
+    rules = _DEBLOATING if settings.config.debloat_enabled else (_off,)
+    is_known = not settings.is_unreadable("debloat_enabled")
+    for rule in (*(rules if is_known else ()), *_CHECKPOINTS, *_MEMORY):
         yield from rule(settings)

@@ -31,6 +31,7 @@ from .config import (
 from .faults import AtTime, Fault, Faults
 from .quantities import format_duration, parse_duration
 from .tables import (
+    HoldsTuples,
     Key,
     Part,
     Section,
@@ -39,7 +40,6 @@ from .tables import (
     key,
     needed,
     read_table,
-    require_tuples,
     table_shape,
     write_table,
 )
@@ -137,7 +137,7 @@ _MODE = one_of(SERVICE_MODES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class Keys(HoldsTuples):
     """Keys of generated records: 0 to `number` - 1, key k as often as ``1 / (k + 1) ** zipf``.
 
     `most_frequent`: shares of all records for keys 0, 1, ... in place of that rule; the remaining keys divide
@@ -149,8 +149,6 @@ class Keys:
     most_frequent: tuple[float, ...] = key(
         _REALS, (), "Shares of all records that the first keys have; others have the rest."
     )
-
-    __post_init__ = require_tuples
 
 
 CATCH_UP_S = 1.0
@@ -169,7 +167,7 @@ _OUT_OF_ORDERNESS = needed(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratorSpec:
+class GeneratorSpec(HoldsTuples):
     """Generated records: `record_bytes` after the length header, beginning with a random 64-bit key."""
 
     record_bytes: int = field(
@@ -206,8 +204,6 @@ class GeneratorSpec:
         TIME, None, "Period of a sine wave that the rate follows, from 0 to twice the rate; None: it is even."
     )
 
-    __post_init__ = require_tuples
-
 
 FILE_FORMATS = ("csv", "json", "parquet")
 """Formats of the files of a `PathSpec`."""
@@ -217,7 +213,7 @@ _key = key  # `PathSpec` has a field of that name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathSpec:
+class PathSpec(HoldsTuples):
     """Rows of files that Spark reads; the caller opens them and puts a `SourceObject` in their place."""
 
     path: str = field(
@@ -231,8 +227,6 @@ class PathSpec:
     out_of_orderness_s: float | None = field(default=None, metadata=_OUT_OF_ORDERNESS)
     format: str | None = _key(_FORMAT, None, "Format of the files; None: by the name of the file.")
 
-    __post_init__ = require_tuples
-
     def opened(self, source: Source) -> SourceObject:
         """Return the source that takes its place, with `source` as its reader."""
         disorder_s = self.out_of_orderness_s
@@ -240,7 +234,7 @@ class PathSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceObject:
+class SourceObject(HoldsTuples):
     """A source that exists already: one of the user's, or an opened path."""
 
     source: Source = field(metadata=needed(_OBJECT, None, None, name="object"))
@@ -248,8 +242,6 @@ class SourceObject:
     out_of_orderness_s: float | None = field(default=None, metadata=_OUT_OF_ORDERNESS)
     spec: PathSpec | None = None
     """The path that was opened."""
-
-    __post_init__ = require_tuples
 
 
 SourceSpec = GeneratorSpec | PathSpec | SourceObject
@@ -294,7 +286,7 @@ SLOT_SHARING_GROUP = Key(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vertex:
+class Vertex(HoldsTuples):
     """One operator of the job, in `parallelism` subtasks; a source where `source` is given."""
 
     name: str = field(metadata=needed(STRING, '"source"', "", "Name of the vertex in edges and results."))
@@ -347,8 +339,6 @@ class Vertex:
         "What it does with records; None: it forwards them, as the fields above say.",
         hidden=True,
     )
-
-    __post_init__ = require_tuples
 
     def manager_of(self, subtask: int) -> str:
         """The task manager that a subtask runs in."""
@@ -467,7 +457,7 @@ AS_OPTIONS_SAY = EdgeBuffers()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class Edge(HoldsTuples):
     """An exchange: the records of one vertex go to the subtasks of another."""
 
     source: str = field(
@@ -506,8 +496,6 @@ class Edge:
         TableOf(EdgeBuffers), AS_OPTIONS_SAY, "Network buffers of its own; None: as the options say."
     )
 
-    __post_init__ = require_tuples
-
     @property
     def strategy(self) -> ShipStrategy:
         """The ship strategy; an unknown name counts as rebalance until the rules refuse it."""
@@ -515,15 +503,13 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(HoldsTuples):
     """A machine whose cores some task managers share: what their subtasks burn takes longer if it is full."""
 
     cores: float = field(metadata=needed(REAL, "2", 1.0, "Cores that its task managers share."))
     task_managers: tuple[str, ...] = field(
         metadata=needed(_NAMES, '["tm-1", "tm-2"]', (), "Task managers that run on it.")
     )
-
-    __post_init__ = require_tuples
 
 
 def label(values: Mapping[str, Any], place: int) -> str:
@@ -551,7 +537,7 @@ _PRESET = named({name: name for name in PRESETS}, "is no preset")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scenario:
+class Scenario(HoldsTuples):
     """A job and the conditions it runs under.
 
     A vertex's place in `vertices` is its number in every result, so sources come first by custom.
@@ -614,8 +600,6 @@ class Scenario:
     )
     faults: tuple[Fault, ...] = key(Faults(), (), "Faults; the place of a fault is its number.")
     changes: tuple[ScheduledChange, ...] = key(TablesOf(ScheduledChange), (), "Changes of the running job.")
-
-    __post_init__ = require_tuples
 
     @property
     def takes_checkpoints(self) -> bool:

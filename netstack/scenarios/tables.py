@@ -17,7 +17,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import QuantityError, ScenarioError
@@ -385,38 +384,41 @@ class TablesOf(Part):
         return {"type": "array", "items": table_shape(self.cls)}
 
 
-@cache
+class HoldsTuples:
+    """Base of dataclasses with tuples: a single value in place of one is refused, as in ``service=0.005``."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            ScenarioError: with a line for each single value: what it is, and what would be right.
+        """
+        cls, problems = type(self), []
+        for field, element in _tuples_of(cls).items():
+            held, example = getattr(self, field), _PAIRS.get(element)
+            if held is None:
+                continue
+            if isinstance(held, str | bytes) or not isinstance(held, Iterable):
+                shown = repr(held) if isinstance(held, str | int | float) else f"{type(held).__name__}(...)"
+                right = f"a tuple, such as {example or f'({shown},)'}"
+                problems.append(f"{cls.__name__}: {field} is {shown}; it must be {right}")
+            elif example and not all(isinstance(each, tuple | list) and len(each) == 2 for each in held):
+                problems.append(f"{cls.__name__}: {field} is {held!r}; it must be pairs, such as {example}")
+        if problems:
+            raise ScenarioError(problems)
+
+
+_tuples: dict[type, Mapping[str, str]] = {}
+
+
 def _tuples_of(cls: type) -> Mapping[str, str]:
     """Return the fields of a dataclass that are tuples, with the types of their elements as text."""
-    found = {}
-    for field in dataclasses.fields(cls):
-        match = _TUPLE.fullmatch(str(field.type))
-        if match is not None:
-            found[field.name] = match[1]
-    return found
-
-
-def require_tuples(value: Any) -> None:
-    """Refuse a single value where a field of a dataclass is a tuple, as in ``Vertex(service=0.005)``.
-
-    Raises:
-        ScenarioError: with a line for each such field: what it is, and what would be right.
-    """
-    cls, problems = type(value), []
-    for field, element in _tuples_of(cls).items():
-        held = getattr(value, field)
-        if held is None:
-            continue
-        is_several = isinstance(held, Iterable) and not isinstance(held, str | bytes)
-        example = _PAIRS.get(element)
-        if not is_several:
-            shown = repr(held) if isinstance(held, str | int | float) else f"{type(held).__name__}(...)"
-            right = f"a tuple, such as {example or f'({shown},)'}"
-            problems.append(f"{cls.__name__}: {field} is {shown}; it must be {right}")
-        elif example and not all(isinstance(each, tuple | list) and len(each) == 2 for each in held):
-            problems.append(f"{cls.__name__}: {field} is {held!r}; it must be pairs, such as {example}")
-    if problems:
-        raise ScenarioError(problems)
+    if cls not in _tuples:
+        matches = {field.name: _TUPLE.fullmatch(str(field.type)) for field in dataclasses.fields(cls)}
+        _tuples[cls] = {name: match[1] for name, match in matches.items() if match is not None}
+    return _tuples[cls]
 
 
 def did_you_mean(wrong: object, known: Iterable[str]) -> str:
