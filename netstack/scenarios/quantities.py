@@ -92,7 +92,9 @@ def parse_flink_duration(value: object, *, needs_unit: bool = False) -> float:
     Raises:
         QuantityError: Flink would not read it, or it has no unit and `needs_unit` is set.
     """
-    number, unit = _whole(value, _DURATION_HINT, needs_unit)
+    number, unit = _whole(value, _DURATION_HINT)
+    if needs_unit and not unit:
+        raise QuantityError(f"{value!r} has no unit", f'a time such as "{number} ms" or "{number} s"')
     return float(number * _scale(unit or "ms", DURATION_S, value, _DURATION_HINT))
 
 
@@ -102,7 +104,9 @@ def parse_flink_size(value: object, *, needs_unit: bool = False) -> int:
     Raises:
         QuantityError: Flink would not read it, or it has no unit and `needs_unit` is set.
     """
-    number, unit = _whole(value, _SIZE_HINT, needs_unit)
+    number, unit = _whole(value, _SIZE_HINT)
+    if needs_unit and not unit:
+        raise QuantityError(f"{value!r} has no unit", f'a size such as "{number} kb" or "{number} mb"')
     return int(number * _scale(unit or "b", SIZE_BYTES, value, _SIZE_HINT))
 
 
@@ -153,7 +157,7 @@ def _with_unit(value: object, hint: str) -> tuple[Decimal, str]:
     return Decimal(match[1]), match[2]
 
 
-def _whole(value: object, hint: str, needs_unit: bool) -> tuple[int, str]:
+def _whole(value: object, hint: str) -> tuple[int, str]:
     readable = isinstance(value, str | int) and not isinstance(value, bool)
     if isinstance(value, str):
         _require_short(value, hint)
@@ -167,8 +171,6 @@ def _whole(value: object, hint: str, needs_unit: bool) -> tuple[int, str]:
     number = int(match[1])
     if number >= _LONG:
         raise QuantityError(f"{value!r} is too large for 64 bits, which Flink does not read", hint)
-    if needs_unit and not match[2]:
-        raise QuantityError(f"{value!r} has no unit", hint)
     return number, match[2]
 
 

@@ -1,9 +1,7 @@
 import errno
 import io
 import json
-import os
 import shlex
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +20,7 @@ from integration.present.run import MOST_INCIDENTS, print_head, print_incidents
 from integration.storage.directory import DirectoryStorage
 from netstack import CostModel, emulate, from_json
 from tests.integration.sample_results import unaligned_result
+from tests.signals import ended_by
 
 ROOT = Path(__file__).parents[3]
 REFERENCES = ROOT / "tests/data/flink-reference"
@@ -401,8 +400,7 @@ def interrupted(arguments: list[str], when_stderr_has: bytes = b"") -> subproces
         assert process.stderr is not None
         first = process.stderr.readline()
         assert when_stderr_has in first
-        os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate()
+        out, err = ended_by(process, group=True)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 

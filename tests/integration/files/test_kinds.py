@@ -196,9 +196,15 @@ def test_a_number_without_a_unit_is_said_as_flink_reads_it(
 @pytest.mark.parametrize(
     ("command", "wrong"),
     [
-        ("tune {} --target 100", "target: '100' has no unit; it must be a time such as"),
+        (
+            "tune {} --target 100",
+            """target: '100' has no unit; it must be a time such as "100 ms" or "100 s\"""",
+        ),
         ("tune {} --max-checkpoint 2", "netstack tune: --max-checkpoint: '2' has no unit; it must be a time"),
-        ("size {} --budget 512", "netstack size: --budget: '512' has no unit; it must be a size such as"),
+        (
+            "size {} --budget 512",
+            """netstack size: --budget: '512' has no unit; it must be a size such as "512 kb\"""",
+        ),
     ],
 )
 def test_an_option_of_ours_wants_a_unit(command: str, wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
