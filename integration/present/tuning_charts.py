@@ -392,8 +392,13 @@ def _time_axis(field: str, title: str, values: Sequence[float]) -> alt.X:
 
 def _value_axis(field: str, values: Sequence[float]) -> alt.Y:
     scale = alt.Scale(type="log", nice=False, padding=12)
-    extent = {"minExtent": 56, "maxExtent": 56}  # as wide as "700 ms", so that the title stands beside it
-    axis = alt.Axis(labelExpr=_WITH_UNIT, labelOverlap=True, values=list(values), **extent)
+    axis = alt.Axis(
+        labelExpr=_WITH_UNIT,
+        labelOverlap=True,
+        values=list(values),
+        minExtent=56,  # as wide as "700 ms", so that the title stands beside it
+        maxExtent=56,
+    )
     return alt.Y(f"{field}:Q", title="time", scale=scale, axis=axis)
 
 
