@@ -39,8 +39,8 @@ FOOT = """
 EXIT STATUS
 ===========
 
-0; 1 where what was looked at is not as it should be, as where a job failed for good or a number is outside
-its tolerance; 2 for a mistake; 130 after Ctrl-C, 143 after SIGTERM.
+0; 1 where the subject of the command is bad: a job failed for good, a number is outside its tolerance, a
+configuration has an error or a warning; 2 for a mistake; 130 after Ctrl-C, 143 after SIGTERM.
 """
 
 SETTINGS = {"output_encoding": "unicode", "datestamp": None, "generator": False, "halt_level": 2}

@@ -45,6 +45,7 @@ from .debloat_policy import (
     to_all,
 )
 from .errors import (
+    AnnouncementError,
     BadMagic,
     CreditExceeded,
     FrameTooLong,
@@ -158,6 +159,7 @@ __all__ = [
     "AlternatingAligner",
     "AlternatingState",
     "Announcement",
+    "AnnouncementError",
     "BacklogAnnouncement",
     "BadMagic",
     "BarrierAligner",

@@ -21,6 +21,7 @@ from operator import index
 from typing import ClassVar, Protocol
 
 from .debloat import BufferDebloater, BufferSizeEMA
+from .errors import AnnouncementError
 
 Announcement = tuple[int, int]
 """Place of a channel in its gate, and the size in bytes that its producer is to be asked for."""
@@ -131,24 +132,29 @@ def announcements(
     """Let `policy` take a step; returns what it announces, if that can be announced.
 
     Raises:
-        TypeError: if it returns something else, such as None or sizes that are no whole numbers.
-        ValueError: if there is no channel in a place, or a size is not between those of its settings.
+        AnnouncementError: if it returns something else, such as None or sizes that are no whole numbers; if
+            there is no channel in a place, or a size is not between those of its settings.
     """
     name = type(policy).__qualname__
     answer = policy.recalculate(throughput, channels, now)
     if answer is None:
-        raise TypeError(f"{name}.recalculate has returned None; it has to return (place, size) pairs, or ()")
+        raise AnnouncementError(
+            f"{name}.recalculate has returned None; it has to return (place, size) pairs, or ()"
+        )
     checked = []
     low, high = policy.settings.min_size, policy.settings.max_size
     for place, size in answer:
         if not 0 <= place < len(channels):
-            raise ValueError(f"{name} announces to channel {place!r} of {len(channels)}, counted from 0")
+            raise AnnouncementError(
+                f"{name} announces to channel {place!r} of {len(channels)}, counted from 0"
+            )
         if not low <= size <= high:
-            raise ValueError(f"{name} announces {size!r} bytes; the settings allow {low} to {high}")
+            allowed = f"the settings allow {low} to {high}"
+            raise AnnouncementError(f"{name} announces {size!r} bytes; {allowed}")
         try:
             checked.append((index(place), index(size)))
         except TypeError:
-            raise TypeError(
+            raise AnnouncementError(
                 f"{name} announces {size!r} bytes to channel {place!r}; both have to be whole numbers"
             ) from None
     return checked

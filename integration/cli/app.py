@@ -1,8 +1,8 @@
 """The command ``netstack``: its subcommands, and how they run.
 
 Results go to stdout and everything else to stderr. Exit status: 0; 1 where a comparison is outside its
-tolerance, or a job failed for good; 2 for a mistake, with one line for it on stderr; 130 after Ctrl-C, and
-143 after SIGTERM.
+tolerance, a configuration has an error or a warning, or a job failed for good; 2 for a mistake, with one line
+for it on stderr; 130 after Ctrl-C, and 143 after SIGTERM.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return stopped
 
 
+_STDIN = "/dev/stdin"
+"""The file that the argument "-" stands for."""
+
 _ONLY_HELP = {"--help", "-h", "--version"}
 
 
@@ -51,7 +54,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     from ..present.console import to_stdout  # here, since its library takes a while to import
 
-    status = app(set_arguments(arguments), console=to_stdout())
+    given = [_STDIN if argument == "-" else argument for argument in set_arguments(arguments)]
+    status = app(given, console=to_stdout())
     sys.stdout.flush()
     return status if isinstance(status, int) else 0
 
@@ -113,7 +117,10 @@ _COMMANDS = {
         "diagnose": "Say what limits a job and what its checkpoints wait for.",
         "tune": "Say which debloat target to set, and what it costs.",
         "size": "Compute buffers, memory and drain times without a run.",
-        "lint": "Check a Flink configuration file for the network layer.",
+        "lint": (
+            "Check a Flink configuration file for the network layer.\n\n"
+            "Exit status 1 where there is an error or a warning, 0 where there are only notes."
+        ),
         "validate": "Compare a prediction with what a Flink job shows.",
         "import-flink": "Print a running Flink job as a scenario file.",
     },

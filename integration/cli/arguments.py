@@ -155,6 +155,23 @@ def with_options(message: str) -> str:
     return _PARAMETER.sub(lambda match: _option(match[1]), message)
 
 
+def warn_of_bare_numbers(beginning: str, settings: Sequence[str]) -> None:
+    """Report on stderr what values without a unit mean in texts OPTION=VALUE or OPTION=V1,V2.
+
+    Mistakes are reported where the options are read.
+    """
+    from netstack import NetworkConfig, Section, read_options, split_assignment
+
+    from ..present.console import say
+
+    for name, values in filter(None, map(split_assignment, settings)):
+        for value in values.split(","):
+            option = Section({name: value}, "", [])
+            read_options(option, NetworkConfig())
+            for notice in option.notices:
+                say(f"{beginning} {notice}")
+
+
 def require_some(command: str, option: str, number: int) -> None:
     """Refuse a number below 1.
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from netstack import StorageError
 
 from ..errors import FileError
+from ..files.kinds import FileKind
 from ..present.checkpoints import print_inventory
 from ..present.documents import present
 from ..storage.checkpoint_list import take_inventory
 from ..storage.directory import DirectoryStorage
 from .arguments import Flag
 from .exit_status import FAILED
+from .input_files import require_kind
 
 
 def checkpoints(directory: str, /, *, verify: Flag = False, json: Flag = False) -> int:
@@ -21,6 +25,7 @@ def checkpoints(directory: str, /, *, verify: Flag = False, json: Flag = False) 
         verify: Read every file and compare it with its checksum; name what is missing, corrupt or left over.
         json: Print what was found as one JSON document.
     """
+    require_kind(Path(directory), FileKind.CHECKPOINTS)
     try:
         storage = DirectoryStorage(directory)
         if not storage.exists():
@@ -28,7 +33,7 @@ def checkpoints(directory: str, /, *, verify: Flag = False, json: Flag = False) 
         inventory = take_inventory(storage, directory, verify=verify)
     except StorageError as error:
         raise FileError([f"netstack checkpoints: {error}"]) from error
-    if verify and not inventory.checkpoints and not inventory.problems:
-        raise FileError([f"{inventory.root}: holds no checkpoints, so there is nothing to verify"])
+    if not inventory.checkpoints and not inventory.problems:
+        raise FileError([f"{inventory.root}: holds no checkpoints"])
     present(inventory, print_inventory, json=json)
     return FAILED if inventory.problems else 0

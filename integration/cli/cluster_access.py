@@ -11,10 +11,12 @@ from pathlib import Path
 from cyclopts import Parameter
 
 from ..errors import UsageError
-from ..files.reading import LARGEST_CONFIGURATION, read_user_text
+from ..files.kinds import FileKind
+from ..files.reading import LARGEST_CONFIGURATION, STDIN, read_user_text
 from ..flink import Access, Answers, LiveCluster, Recording
 from ..flink.client import read_headers
 from .arguments import HEADER, Several
+from .input_files import require_kind
 
 PASSWORD = "NETSTACK_PASSWORD"
 """Environment variable with the password of ``--user``."""
@@ -44,7 +46,8 @@ class AccessOptions:
         Raises:
             InputError: `place` is neither, or an option cannot be used.
         """
-        if "://" not in place and Path(place).is_file():
+        if "://" not in place and (Path(place).is_file() or Path(place) == STDIN):
+            require_kind(Path(place), FileKind.RECORDING)
             self.refuse_without_address(f"{place} is a recording")
             return Recording(Path(place))
         headers: dict[str, str] = {}

@@ -13,6 +13,7 @@ from ..comparison.with_flink import Comparison, runs_of
 from ..comparison.with_flink import compare as compare_results
 from ..errors import FileError, UsageError
 from ..extras import require
+from ..files.kinds import FileKind, kind_of
 from ..files.reading import load_json, load_result
 from ..files.writing import prepare_file, prepare_folder
 from ..present.comparison import comparison_markdown, print_comparisons, print_differences
@@ -69,7 +70,7 @@ def compare(
     if len(paths) < 2:
         raise UsageError(["netstack compare: name a scenario or a result, and last the reference"])
     require_some("compare", "--seeds", seeds)
-    if len(paths) == 2 and all(map(_is_result, paths)):
+    if len(paths) == 2 and all(kind_of(path) is FileKind.RESULT for path in paths):
         return _compare_two(paths[0], paths[1], json=json, out=out, markdown=markdown)
     prepare_folder(out, JSON_NAME, TABLE_NAME)
     prepare_file(markdown)
@@ -104,11 +105,10 @@ def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
     ours = _ours(file, allow_code)
     name = (ours if isinstance(ours, Scenario) else ours.scenario).name
     path = reference / f"{name}.json" if reference.is_dir() else reference
-    if path.suffix == ".toml":
-        text = (
-            "is a scenario; what is named last has to be what a Flink measured, a file .json, or their folder"
-        )
-        raise FileError([f"{path}: {text}"])
+    kind = kind_of(path)
+    if kind not in (None, FileKind.MEASUREMENT, FileKind.RESULT):
+        last = "what is named last has to be what a Flink measured, a file .json, or their folder"
+        raise FileError([f"{path}: is {kind}; {last}"])
     document = load_json(path)
     try:
         runs_of(document)
@@ -118,9 +118,10 @@ def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
 
 
 def _ours(file: Path, allow_code: bool) -> Scenario | Result:
-    if _is_result(file):
+    kind = kind_of(file)
+    if kind is FileKind.RESULT:
         return load_result(file)
-    if _is_measurement(file):
+    if kind is FileKind.MEASUREMENT:
         raise FileError(
             [f"{file}: is what a Flink measured; name it last, behind a scenario or a result of ours"]
         )
@@ -139,19 +140,6 @@ def _compare_all(subjects: Sequence[Subject], seeds: int) -> list[Comparison]:
         except InputError as error:
             raise FileError([f"{subject.file}: {problem}" for problem in error.problems]) from None
     return comparisons
-
-
-def _is_result(file: Path) -> bool:
-    """Whether a file is a result, which names its schema; a measurement of Flink does not."""
-    return file.suffix == ".json" and file.is_file() and "schema" in load_json(file)
-
-
-def _is_measurement(file: Path) -> bool:
-    """Whether a file is a measurement of Flink, which has neither a schema nor vertices to run."""
-    if file.suffix != ".json" or not file.is_file():
-        return False
-    document = load_json(file)
-    return "steady" in document and not {"schema", "vertices"} & document.keys()
 
 
 def _compare_two(first: Path, second: Path, *, json: bool, out: Path | None, markdown: Path | None) -> int:

@@ -2,88 +2,99 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from netstack import Result, from_json, parse_duration
+from netstack import JobFailedError, Result, parse_duration
 
 from ..diagnosis.observation import observations
 from ..diagnosis.rule_table import Diagnosis
 from ..diagnosis.rule_table import diagnose as diagnosed
 from ..diagnosis.trial import trials
+from ..emulating import emulate
 from ..errors import UsageError
-from ..files.reading import LARGEST_RESULT, NO_RESULT, load_result, one_line
+from ..files.kinds import FileKind
+from ..files.reading import load_result
+from ..present.console import say, to_stderr
 from ..present.documents import present
 from ..present.findings import print_diagnosis
-from .arguments import Flag, naming_options, read_quantity
+from ..present.progress import progress
+from .arguments import AllowCode, Flag, naming_options, read_quantity
 from .cluster_access import ANYBODY, AccessOptions
+from .exit_status import failure_text
+from .input_files import require_kind
+from .preparation import load_runnable, opened
 from .reading_options import watching
-
-_STDIN = "-"
 
 
 def diagnose(
-    result: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
+    file: Path | None = None,
     /,
     *,
     from_flink: str | None = None,
     job: str | None = None,
     latency: str | None = None,
     access: AccessOptions = ANYBODY,
+    allow_code: AllowCode = False,
     json: Flag = False,
 ) -> int:
     """Say what limits a job and why: the rules that fire, their evidence, and what to do next.
 
     Args:
-        result: Result of a run, as `netstack run --json` prints it; "-": it comes on standard input.
+        file: Result of a run, as `netstack run --json` prints it, a scenario, which is run, or a recording of
+            Flink's REST API; "-": it comes on standard input.
         from_flink: Address of a Flink cluster's REST API, such as http://localhost:8081, or a recording.
         job: Id of that job, where several are running.
         latency: Of the way between two task managers of that cluster, such as "1 ms".
         json: Print what was found as one JSON document.
     """
-    if result is not None and str(result).startswith("-") and str(result) != _STDIN:
-        raise UsageError([f"netstack: Unknown option: {result}."])
-    if result is not None and result.parts[:1] in (("http:",), ("https:",)):
+    if file is not None and file.parts[:1] in (("http:",), ("https:",)):
         raise UsageError(
             ["netstack diagnose: the address of a cluster is for --from-flink; write that before it"]
         )
-    if (result is None) == (from_flink is None):
-        raise UsageError(["netstack diagnose: name a result, or a cluster by --from-flink; one of them"])
+    if (file is None) == (from_flink is None):
+        right = "name a result, a scenario or a recording, or a cluster by --from-flink; one of them"
+        raise UsageError([f"netstack diagnose: {right}"])
+    kind = None
+    if file is not None:
+        kind = require_kind(file, FileKind.RESULT, FileKind.SCENARIO, FileKind.RECORDING)
+    if kind is FileKind.RECORDING:
+        from_flink = str(file)
     for option, value in (("--job", job), ("--latency", latency)):
         if value is not None and from_flink is None:
             raise UsageError([f"netstack diagnose: {option} is for --from-flink; give that too, or neither"])
-    if from_flink is None:
+    if from_flink is not None:
+        diagnosis = _of_flink(from_flink, job, latency, access)
+    else:
         access.refuse_without_address("no cluster is asked")
-    diagnosis = _of_file(result) if from_flink is None else _of_flink(from_flink, job, latency, access)
+        assert file is not None
+        result = _run(file, allow_code) if kind is FileKind.SCENARIO else load_result(file)
+        diagnosis = _of_result(result, file)
     present(diagnosis, print_diagnosis, json=json)
     return 0
 
 
-def _of_file(file: Path | None) -> Diagnosis:
-    assert file is not None
-    given = str(file) == _STDIN
-    name = "standard input" if given else str(file)
-    result = _from_stdin() if given else load_result(file)
+def _run(file: Path, allow_code: bool) -> Result:
+    """Run a scenario; a job that failed for good has a result too."""
+    scenario = load_runnable(file, allow_code=allow_code)
+    with (
+        opened(scenario, file) as ready,
+        progress(scenario.name, scenario.duration_s, "s", to_stderr()) as report,
+    ):
+        try:
+            return emulate(ready, progress=report, meanwhile=report)
+        except JobFailedError as error:
+            say(failure_text(error.result))
+            return error.result
+
+
+def _of_result(result: Result, file: Path) -> Diagnosis:
     views = observations(result)
     if not views:
-        raise UsageError([f"{name}: has no window that was measured; the run was shorter than its warmup"])
+        raise UsageError([f"{file}: has no window that was measured; the run was shorter than its warmup"])
     seen = [replace(view, tried=tried) for view, tried in zip(views, trials(result), strict=True)]
     windows = [diagnosed(view) for view in seen]
     return Diagnosis(name=views[0].name, of=_obtained(result), windows=windows)
-
-
-def _from_stdin() -> Result:
-    document = sys.stdin.buffer.read(LARGEST_RESULT + 1)
-    if len(document) > LARGEST_RESULT:
-        raise UsageError([f"standard input: has more than {LARGEST_RESULT >> 20} MiB; a result has less"])
-    try:
-        return from_json(document)
-    except (ValueError, RecursionError) as error:
-        raise UsageError([f"standard input: {NO_RESULT}: {one_line(error)}"]) from None
 
 
 def _of_flink(place: str, job: str | None, latency: str | None, access: AccessOptions) -> Diagnosis:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import UsageError
+from ..files.kinds import FileKind
 from ..files.writing import prepare_folder
 from ..lint.check import lint as lint_file
 from ..lint.flink_options import read_version
@@ -12,12 +13,15 @@ from ..present.documents import LintReports, indented, present, write_files
 from ..present.findings import print_lint
 from .arguments import Flag
 from .exit_status import FAILED
+from .input_files import require_kind
 
 DOCUMENT = "lint.json"
 
 
 def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path | None = None) -> int:
-    """Check Flink configuration files for the network layer; exit status 1 where something is wrong.
+    """Check Flink configuration files for the network layer.
+
+    Exit status 1 where there is an error or a warning, 0 where there are only notes.
 
     Args:
         configs: A config.yaml, a flink-conf.yaml of Flink 1.x, a FlinkDeployment or a ConfigMap; or several.
@@ -29,6 +33,8 @@ def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path
         raise UsageError(["netstack lint: name a configuration file, such as config.yaml"])
     if flink is not None:
         read_version(flink, "netstack lint: --flink")
+    for config in configs:
+        require_kind(config, FileKind.CONFIGURATION)
     prepare_folder(out, DOCUMENT)
     reports = [lint_file(config, flink) for config in configs]
     ok = all(report.ok for report in reports)

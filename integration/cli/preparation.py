@@ -30,11 +30,13 @@ from netstack import (
 )
 
 from ..errors import UsageError
+from ..files.kinds import FileKind
 from ..files.reading import load_scenario, one_line
 from ..present.console import say, to_stderr
 from ..present.progress import activity
 from ..seed_runs import open_sources, reads_paths
 from .arguments import Flag
+from .input_files import require_kind
 
 if TYPE_CHECKING:
     from ..storage.directory import DirectoryStorage
@@ -78,16 +80,22 @@ def load_runnable(
     take the place of the scenario's. With `allow_code` the file may name a policy to be imported.
 
     Raises:
+        FileError: it is no scenario.
         ScenarioError: it makes no sense, or asks for more than there is; a line for each mistake.
     """
-    scenario = load_scenario(file, policy=policy, allow_code=allow_code)
+    require_kind(file, FileKind.SCENARIO, FileKind.RESULT)
+    notices: list[str] = []
+    scenario = load_scenario(file, policy=policy, allow_code=allow_code, notices=notices)
+    for notice in notices:
+        say(f"{file}: {notice}")
     if seed is not None:
         scenario = dataclasses.replace(scenario, seed=seed)
     mistakes = scenario_problems(scenario)
     if mistakes:
         raise ScenarioError([f"{file}: {key}: {message}" for key, message in mistakes])
     for key, message in option_notices(scenario):
-        say(f"{file}: {key}: {message}")
+        place = "--policy" if key == "policy" and policy is not None else f"{file}: {key}"
+        say(f"{place}: {message}")
     if _writes_files(scenario) and not stores:
         say(f"{file}: {_DIRECTORY_KEY}: is not used here: runs with several seeds would use the same files")
     return scenario

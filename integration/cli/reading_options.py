@@ -21,7 +21,7 @@ from ..flink import Answers, Imported, Overrides, Recorder, Recording, import_sc
 from ..flink.options import EVERYWHERE
 from ..flink.recording import packed
 from ..present.console import say, to_stderr
-from .arguments import Settings, Several, naming_options
+from .arguments import Settings, Several, naming_options, warn_of_bare_numbers
 
 _SILENT_S = 10.0
 """The longest time without output."""
@@ -113,6 +113,7 @@ def read_flink(cluster: Answers, job: str | None, options: ReadingOptions) -> Im
         OutputError: the recording cannot be written.
     """
     given, watch_s = options.overrides(), options.watch_s()
+    warn_of_bare_numbers("--set", options.settings)
     prepare_file(options.recording)
     recorder = Recorder(cluster)
     with watching(cluster, f"reading {cluster.name}") as report:

@@ -7,6 +7,7 @@ import os
 import sys
 
 from buffers import InsufficientBuffers
+from flowcontrol import AnnouncementError
 from netstack import InputError, JobFailedError, SourceError
 
 from ..errors import MissingExtraError, OutputError, WorkerError
@@ -28,6 +29,8 @@ def report(error: BaseException) -> int:
         case InputError():
             for problem in problems_of(error):
                 say(with_options(problem))
+        case AnnouncementError():
+            say(f"netstack: {one_line(error)} ({', '.join(error.__notes__)})")
         case MissingExtraError():
             say(str(error))
         case InsufficientBuffers() | OutputError() | SourceError() | WorkerError():

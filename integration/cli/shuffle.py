@@ -49,7 +49,7 @@ from ..spark.shuffling.partitions import read_in_partitions
 from ..spark.shuffling.pieces import Compression
 from ..spark.shuffling.reports import shuffle_statistics
 from ..spark.workers import send_packages, task_notes, write_package
-from .arguments import Flag, Settings, Several, Whole, require_some
+from .arguments import Flag, Settings, Several, Whole, require_some, warn_of_bare_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -143,6 +143,7 @@ def shuffle(
         partitioner=routing.partitioner,
     )
     options = read_assignments(routing.settings)
+    warn_of_bare_numbers("netstack shuffle: --set", routing.settings)
     done = _shuffled(wanted, format, routing, options)
     present(done, print_shuffle, json=json)
     return 0

@@ -33,7 +33,7 @@ from ..sizing.budget import most_runs, plan_budget, planned_scenario
 from ..sizing.emulated_check import RUNS, JobCheck, check_job
 from ..sizing.job_from_numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
 from ..sizing.job_size import LENGTH_BYTES, JobSize, size_job
-from .arguments import AllowCode, Flag, Settings, Whole, require_some
+from .arguments import AllowCode, Flag, Settings, Whole, require_some, warn_of_bare_numbers
 from .preparation import load_runnable
 
 SEEDS_OF_CHECK, SEEDS_OF_PLAN = 3, 1
@@ -107,6 +107,7 @@ def size(
         require_some("size", "--seeds", seeds)
     if budget is not None:
         require("statistics", "netstack size --budget")
+    warn_of_bare_numbers("netstack size: --set", options.settings)
     scenario = _of_numbers(options) if file is None else _of_file(file, options, allow_code)
     given = None if budget is None else _budget(budget, scenario)
     prepare_folder(out, DOCUMENT, *([] if given is None else [PLAN_FILE]))
@@ -210,7 +211,7 @@ def _check(scenario: Scenario, job: JobSize, seeds: int) -> JobCheck:
 
 def _budget(text: str, scenario: Scenario) -> int:
     try:
-        size = parse_flink_size(text)
+        size = parse_flink_size(text, needs_unit=True)
     except QuantityError as error:
         raise UsageError([f"netstack size: --budget: {error.wrong}; it must be {error.right}"]) from None
     segment = scenario.config.segment_bytes

@@ -7,12 +7,14 @@ from pathlib import Path
 from netstack import InitialCheckpoint, StateError, StorageError
 
 from ..errors import FileError
+from ..files.kinds import FileKind
 from ..files.reading import one_line
 from ..number_text import counted
 from ..present.checkpoints import print_state
 from ..present.console import say
 from ..present.documents import present
 from .arguments import Flag, Whole
+from .input_files import require_kind
 
 
 def state(
@@ -39,6 +41,7 @@ def state(
     from ..storage.checkpoint_list import find_checkpoint
     from ..storage.state_contents import contents_of, require_state
 
+    require_kind(Path(path), FileKind.CHECKPOINTS)
     try:
         checkpoint = find_checkpoint(path)
         require_state(checkpoint, vertex, state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from netstack import OPTIONS, Scenario, parse_flink_duration, scenario_document
 
 from ..errors import UsageError
 from ..extras import require
+from ..files.kinds import FileKind, kind_of
 from ..files.writing import prepare_folder
 from ..present.console import PAGE, say, to_stderr
 from ..present.documents import Tuning, indented, present, write_files
@@ -30,7 +31,17 @@ from ..tuning.point_rows import FOLDER, PointRow
 from ..tuning.points import Point
 from ..tuning.reruns import runs_to_show, with_trials
 from ..tuning.sweep import run_points
-from .arguments import AllowCode, Flag, Settings, Several, Whole, command_line, read_quantity, with_options
+from .arguments import (
+    AllowCode,
+    Flag,
+    Settings,
+    Several,
+    Whole,
+    command_line,
+    read_quantity,
+    warn_of_bare_numbers,
+    with_options,
+)
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
 from .preparation import load_runnable
@@ -68,7 +79,7 @@ class AxisOptions:
     """Axes of the sweep and their values."""
 
     target: str = DEFAULT_TARGETS
-    """Debloat targets, in Flink's syntax."""
+    """Debloat targets."""
     settings: Settings = ()
     """OPTION=V1,V2, values of any option of Flink's network layer; several may be given."""
     service: str | None = None
@@ -154,7 +165,7 @@ def tune(
     Exit status 1 where nothing keeps to the constraints, the present setting included.
 
     Args:
-        file: Scenario, a TOML file or its JSON form.
+        file: Scenario, a TOML file or its JSON form, or a result of it; or a recording of Flink's REST API.
         seeds: Runs of a setting whose first three differ, with the scenario's seed, the next one, and so on;
             up to four times as many where these do not decide.
         master: Spark's master URL; by default this machine, with a slot for each core.
@@ -168,6 +179,7 @@ def tune(
         require("report", "netstack tune --out")
     scenario, notes = _scenario(file, running, access, allow_code)
     constraints, axes = limits.constraints(), varied.axes()
+    warn_of_bare_numbers("netstack tune: --set", varied.settings)
     if limits.max_checkpoint is not None and not scenario.takes_checkpoints and not varied.sets_interval:
         raise UsageError([f"netstack tune: --max-checkpoint: {scenario.name} takes no checkpoints"])
     prepare_folder(out, PAGE, DOCUMENT)
@@ -209,6 +221,8 @@ def _scenario(
         cores=running.cores,
         watch=running.watch,
     )
+    if running.from_flink is None and file is not None and kind_of(file) is FileKind.RECORDING:
+        running, file = replace(running, from_flink=str(file)), None
     if running.from_flink is not None and file is None:
         imported = read_flink(access.cluster(running.from_flink), running.job, options)
         return imported.scenario, imported.notes
@@ -224,11 +238,10 @@ def _scenario(
 def _milliseconds(option: str, text: str | None) -> float | None:
     if text is None:
         return None
-    time_ms = 1e3 * read_quantity("tune", option, text, parse_flink_duration)
+    read = partial(parse_flink_duration, needs_unit=True)
+    time_ms = 1e3 * read_quantity("tune", option, text, read)
     if not time_ms:
         raise UsageError([f"netstack tune: {option} is {text}; it must be more than 0"])
-    if text.strip().isdigit():
-        raise UsageError([f"netstack tune: {option} is {text}; it must have a unit, as {text}s or {text}ms"])
     return time_ms
 
 

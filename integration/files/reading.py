@@ -8,12 +8,17 @@ thousand digits. Each is rejected with one line.
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
+import gzip
+import io
 import json
 import os
 import re
 import stat
+import sys
 import tomllib
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +32,12 @@ LARGEST_CONFIGURATION = 1 << 20
 
 LARGEST_RESULT = 64 << 20
 """Bytes of the largest file that a program writes; results of long runs have some megabytes."""
+
+LARGEST_RECORDING = 256 << 20
+"""Bytes of the largest recording, packed or not; a thousand subtasks have some sixty millions."""
+
+STDIN = Path("/dev/stdin")
+"""The name of standard input; its content can be read more than once."""
 
 NO_RESULT = "is no result of netstack run as JSON"
 
@@ -49,22 +60,46 @@ _PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*'""")
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 """Half of a pair of surrogates in JSON, which alone is no character."""
 
+_BLANK = 1000
+"""Bytes in which a text is expected to begin."""
+
 _END_OF_KEY = re.compile(r"[ \t]*[=\]]")
 
 
+_stdin: tuple[object, bytes] = (None, b"")
+"""The stream that was read as standard input, and its content."""
+
+
 def read_user_file(file: Path, largest: int) -> bytes:
-    """Return what a file holds, at most `largest` bytes.
+    """Return what a file holds, or standard input, at most `largest` bytes.
 
     Raises:
         FileError: it is missing, cannot be read, is no regular file or is larger; one line with its name.
     """
+    content = _read_stdin() if file == STDIN else _read_regular(file, largest)
+    if len(content) > largest:
+        raise FileError([f"{file}: has more than {largest >> 20} MiB, the most that is read here"])
+    return content
+
+
+def _read_stdin() -> bytes:
+    global _stdin
+    if sys.stdin is None:
+        raise FileError([f"{STDIN}: is closed"])
+    if _stdin[0] is not sys.stdin:
+        _stdin = sys.stdin, sys.stdin.buffer.read(LARGEST_RECORDING + 1)
+    return _stdin[1]
+
+
+def _read_regular(file: Path, largest: int) -> bytes:
+    """Return the content of a regular file; of a larger one, a byte more than `largest`."""
     try:
         # O_NONBLOCK, since opening a pipe waits until another process writes to it.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             _require_regular(file, os.fstat(descriptor).st_mode)
             with os.fdopen(descriptor, "rb", closefd=False) as opened:
-                content = opened.read(largest + 1)
+                return opened.read(largest + 1)
         finally:
             os.close(descriptor)
     except FileNotFoundError:
@@ -75,9 +110,6 @@ def read_user_file(file: Path, largest: int) -> bytes:
         raise
     except ValueError:  # a name with a character that no name has
         raise FileError([f"{file}: is no name of a file"]) from None
-    if len(content) > largest:
-        raise FileError([f"{file}: has more than {largest >> 20} MiB, the most that is read here"])
-    return content
 
 
 def read_user_text(file: Path, largest: int, right: str) -> str:
@@ -90,6 +122,29 @@ def read_user_text(file: Path, largest: int, right: str) -> str:
         return read_user_file(file, largest).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise FileError([f"{file}: is not text in UTF-8; {right}"]) from None
+
+
+def unpacked(content: bytes, largest: int) -> bytes:
+    """Return the content that gzip has packed, or the content itself.
+
+    Raises:
+        ValueError: it is damaged, or has more than `largest` bytes.
+    """
+    if not content.startswith(b"\x1f\x8b"):
+        return content
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as unpacking:
+            inner = unpacking.read(largest + 1)
+    except (OSError, EOFError, zlib.error):
+        raise ValueError("it is incomplete or corrupt") from None
+    if len(inner) > largest:
+        raise ValueError(f"unpacked it has more than {largest >> 20} MiB")
+    return inner
+
+
+def begins_json(content: bytes) -> bool:
+    """Return whether a text begins as an object in JSON, which no TOML and hardly any YAML does."""
+    return content[:_BLANK].removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{"
 
 
 def _require_regular(file: Path, mode: int) -> None:
@@ -192,19 +247,27 @@ def _too_deep(file: Path) -> ScenarioError:
     return ScenarioError([f"{file}: is nested too deeply; tables and lists go {DEEPEST} deep at most"])
 
 
-def load_scenario(path: str | Path, *, policy: str | None = None, allow_code: bool = False) -> Scenario:
+def load_scenario(
+    path: str | Path,
+    *,
+    policy: str | None = None,
+    allow_code: bool = False,
+    notices: list[str] | None = None,
+) -> Scenario:
     """Read a scenario from a TOML file, or from its JSON form, alone or within a result.
 
     A relative path of a source is looked for beside the file first, then in the working directory. `policy`
     takes the place of the file's. A file may have come from anywhere, so a policy that it names as
-    "package.module:Class" is imported, and so run, only with `allow_code`.
+    "package.module:Class" is imported, and so run, only with `allow_code`. A list `notices` gets lines about
+    values that may not mean what their author expects, as of `read_scenario`.
 
     Raises:
         FileError: with a line for each mistake: file, key, what is wrong, what would be right.
     """
     file = Path(path)
-    document = json_document(file) if file.suffix == ".json" else toml_document(file)
-    if file.suffix == ".json" and isinstance(document.get("scenario"), Mapping):
+    is_json = file.suffix == ".json" or begins_json(read_user_file(file, LARGEST_RESULT))
+    document = json_document(file) if is_json else toml_document(file)
+    if is_json and isinstance(document.get("scenario"), Mapping):
         document = document["scenario"]
     check_bounds(document, file)
     if policy is not None:
@@ -212,9 +275,12 @@ def load_scenario(path: str | Path, *, policy: str | None = None, allow_code: bo
     elif not allow_code:
         _refuse_code(document, file)
     try:
-        scenario = read_scenario(document, name=file.stem)
+        scenario = read_scenario(document, name=file.stem, notices=notices)
     except ScenarioError as error:
-        raise ScenarioError([f"{file}: {problem}" for problem in error.problems]) from None
+        problems = [f"{file}: {problem}" for problem in error.problems]
+        if policy is not None:  # which the file does not name
+            problems = [problem.replace(f"{file}: policy:", "`policy`:", 1) for problem in problems]
+        raise ScenarioError(problems) from None
     vertices = tuple(_with_path_beside(vertex, file.parent) for vertex in scenario.vertices)
     return dataclasses.replace(scenario, vertices=vertices)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-_CHECKOUT = Path(__file__).resolve().parents[2]
+from ..extras import CHECKOUT
+
 _DOCS = "share/doc/netstack"
 
 
@@ -18,9 +19,9 @@ def shipped(name: str) -> Path:
     Raises:
         FileNotFoundError: It is missing, for example if only the packages were copied.
     """
-    here = _CHECKOUT / (f"docs{name.removeprefix(_DOCS)}" if name.startswith(_DOCS) else name)
-    if here.exists() and (_CHECKOUT / "pyproject.toml").is_file():
-        return here
+    inside = f"docs{name.removeprefix(_DOCS)}" if name.startswith(_DOCS) else name
+    if CHECKOUT is not None and (CHECKOUT / inside).exists():
+        return CHECKOUT / inside
     try:
         for file in files("netstack") or ():
             if file.as_posix().endswith(name):

@@ -14,9 +14,7 @@ descriptions of operators, which task managers share a machine, and its cores; h
 from __future__ import annotations
 
 import gzip
-import io
 import json
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,13 +26,10 @@ import msgspec
 from netstack import OPTIONS, Scenario, scenario_document
 
 from ..errors import FlinkRestError, Note
-from ..files.reading import read_user_file
+from ..files.reading import LARGEST_RECORDING, read_user_file, unpacked
 from .client import WITH_VALUES, Answers, Refused, decode_json
 from .job import LOCAL_PATH, host_of, is_local
 from .measured import Measured
-
-LARGEST_RECORDING = 256 << 20
-"""Bytes of the largest file, packed or not; a thousand subtasks have some sixty millions."""
 
 MOST_VALUES_RECORDED = 8 << 20
 """Values of the largest file; a thousand subtasks have some four millions."""
@@ -171,7 +166,9 @@ class Recording:
         self.name = str(file)
         content = read_user_file(file, LARGEST_RECORDING)
         try:
-            self._document = decode_json(_unpacked(content), _Document, MOST_VALUES_RECORDED)
+            self._document = decode_json(
+                unpacked(content, LARGEST_RECORDING), _Document, MOST_VALUES_RECORDED
+            )
             if missing := [path for path in _NEEDED if path not in self._document.answers]:
                 raise ValueError(f"{missing[0]} is not among its answers")
         except ValueError as error:
@@ -207,19 +204,6 @@ class Recording:
     def clock(self) -> float:
         """Return when the last values came, in seconds since recording began."""
         return self._now_s
-
-
-def _unpacked(content: bytes) -> bytes:
-    if not content.startswith(b"\x1f\x8b"):
-        return content
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(content)) as unpacking:
-            unpacked = unpacking.read(LARGEST_RECORDING + 1)
-    except (OSError, EOFError, zlib.error):
-        raise ValueError("it is incomplete or corrupt") from None
-    if len(unpacked) > LARGEST_RECORDING:
-        raise ValueError(f"unpacked it has more than {LARGEST_RECORDING >> 20} MiB")
-    return unpacked
 
 
 # Anonymous answers

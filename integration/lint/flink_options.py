@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from netstack import OPTIONS, QuantityError, preset_for
+from netstack import OPTIONS, Kind, QuantityError, preset_for
 
 from ..errors import UsageError
 
@@ -261,15 +261,19 @@ CATALOGUE: Mapping[str, Known] = _catalogue()
 """All options that are known, by each of their names."""
 
 
+def kind_of(known: Known) -> Kind | None:
+    """Return the syntax of the values of an option; None: not known here."""
+    kind = _OTHER_KINDS.get(known.name)
+    return OPTIONS[known.field].kind if kind is None and known.field is not None else kind
+
+
 def parse(known: Known, text: str) -> object:
     """Return the value of an option; the text itself where its syntax is not known here.
 
     Raises:
         QuantityError: Flink would not read it.
     """
-    kind = _OTHER_KINDS.get(known.name)
-    if kind is None and known.field is not None:
-        kind = OPTIONS[known.field].kind
+    kind = kind_of(known)
     if kind is None:
         return text
     try:

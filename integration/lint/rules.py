@@ -21,6 +21,7 @@ from netstack import (
     format_duration,
     format_size,
     option_problems,
+    unit_notice,
     with_options,
 )
 
@@ -41,6 +42,7 @@ from .flink_options import (
     Version,
     is_of_family,
     is_read,
+    kind_of,
     nearest,
     parse,
 )
@@ -61,11 +63,8 @@ LARGEST_PAGE = 1 << 30
 MOST_INLINE = 1 << 20
 """The most state that may stand in the metadata, in bytes (FsStateBackend)."""
 
-_DURATION, _SIZE = OPTIONS["debloat_period_s"].kind, OPTIONS["segment_bytes"].kind
-
 _FEW = 1000
 """A smaller number without a unit is hardly meant in milliseconds, or in bytes."""
-
 
 SLOW_S = 30.0
 """Time in which sizes should follow a change of load."""
@@ -122,6 +121,10 @@ class Settings(NamedTuple):
     def gives(self, field: str) -> bool:
         """Return whether the option of a field is set in the file and obeyed."""
         return field in self.config.given
+
+    def is_unreadable(self, field: str) -> bool:
+        """Return whether the option of a field is set to a value that Flink cannot read."""
+        return name_of(field) in self.places and not self.gives(field)
 
     def whole(self, name: str) -> int | None:
         """Return an option of `others` that is a whole number; None where it is not set."""
@@ -301,18 +304,21 @@ def about_ranges(settings: Settings) -> Iterator[Remark]:
 def about_usual(entries: list[Entry], settings: Settings) -> Iterator[Remark]:
     """Yield values that Flink accepts and that are hardly meant; one for each option at most."""
     texts = {(entry.name, entry.line): entry.value or "" for entry in entries}
-    for field in OPTIONS:
-        place = settings.places.get(name_of(field))
-        if place is None or not settings.gives(field):
-            continue
-        value, text = getattr(settings.config, field), texts[place.name, place.line].strip()
-        if field in _USUAL and not _USUAL[field].least <= value <= _USUAL[field].most:
-            message = f"is {text}; {_USUAL[field].why}"
-            yield settings.remark("warning", "unusual-value", field, message)
-        elif text.isdecimal() and 0 < int(text) < _FEW and OPTIONS[field].kind in (_DURATION, _SIZE):
-            as_read = format_size(value) if OPTIONS[field].kind is _SIZE else format_duration(value)
-            message = f"is {text} without a unit, which Flink reads as {as_read}"
-            yield settings.remark("note", "no-unit", field, message, "write the unit")
+    for name, place in settings.places.items():
+        known = CATALOGUE[name]
+        field = known.field if known.field is not None and settings.gives(known.field) else None
+        if field is None and name not in settings.others:
+            continue  # a value that Flink cannot read
+        text = texts[place.name, place.line].strip()
+        kind = kind_of(known)
+        notice = None if kind is None else unit_notice(kind, text)
+        usual = None if field is None else _USUAL.get(field)
+        if field is not None and usual and not usual.least <= getattr(settings.config, field) <= usual.most:
+            message = f"is {text}; {usual.why}"
+            yield settings.remark("warning", "unusual-value", name, message, notice or "")
+        elif notice is not None:
+            severity: Severity = "warning" if int(text) < _FEW else "note"
+            yield settings.remark(severity, "no-unit", name, notice)
 
 
 class Usual(NamedTuple):
@@ -447,7 +453,7 @@ def _unaligned(settings: Settings) -> Iterator[Remark]:
     if config.unaligned_enabled and not config.takes_unaligned_checkpoints:
         message = f"does nothing: the mode is {config.checkpoint_mode}, and only EXACTLY_ONCE knows it"
         yield settings.remark("warning", "no-unaligned", "unaligned_enabled", message, "drop one of the two")
-    if not config.unaligned_enabled:
+    if not config.unaligned_enabled and not settings.is_unreadable("unaligned_enabled"):
         for field in (
             "aligned_checkpoint_timeout_s",
             "unaligned_forced",
@@ -532,7 +538,9 @@ def _storage(settings: Settings) -> Iterator[Remark]:
 
 def _no_interval(settings: Settings) -> Iterator[Remark]:
     """Options of checkpoints are no mistake without an interval: the job may give one in its code."""
-    if settings.gives("checkpoint_interval_s") or not settings.gives("unaligned_enabled"):
+    interval = "checkpoint_interval_s"
+    has_interval = settings.gives(interval) or settings.is_unreadable(interval)
+    if has_interval or not settings.gives("unaligned_enabled"):
         return
     message = "takes effect only if the job itself sets an interval: this file has none"
     yield settings.remark("note", "no-interval", "unaligned_enabled", message)
@@ -632,7 +640,11 @@ _MEMORY = (_bounds, _too_little, _required, _counts, _flushing, _backoff)
 
 
 def about_combinations(settings: Settings) -> Iterator[Remark]:
-    """Yield the findings; of debloating, where that is off, only settings without effect."""
-    debloating = _DEBLOATING if settings.config.debloat_enabled else (_off,)
-    for rule in (*debloating, *_CHECKPOINTS, *_MEMORY):
+    """Yield the findings; of debloating, where that is off, only settings without effect.
+
+    Where a value cannot be read, what would follow from the default in its place is left out.
+    """
+    rules = _DEBLOATING if settings.config.debloat_enabled else (_off,)
+    is_known = not settings.is_unreadable("debloat_enabled")
+    for rule in (*(rules if is_known else ()), *_CHECKPOINTS, *_MEMORY):
         yield from rule(settings)

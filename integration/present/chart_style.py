@@ -198,10 +198,14 @@ def tip(field: str, title: str) -> alt.Tooltip:
 def colours(field: str, names: Sequence[str], palette: Sequence[str], symbol: str = "square") -> alt.Color:
     """Return colours for the values of a field, with a legend above the chart."""
     scale = alt.Scale(domain=list(names), range=list(palette[: len(names)]))
+    return alt.Color(f"{field}:N", scale=scale, legend=_legend_above(symbol))
+
+
+def _legend_above(symbol: str) -> alt.Legend:
     legend = alt.Legend(title=None, orient="top", symbolType=symbol)
     if symbol == "stroke":
         legend.symbolOpacity = 1  # as lines have, whatever the marks beside them have
-    return alt.Color(f"{field}:N", scale=scale, legend=legend)
+    return legend
 
 
 def subtask_colours(names: Sequence[str]) -> alt.Color:
@@ -215,7 +219,7 @@ def subtask_widths(names: Sequence[str]) -> alt.StrokeWidth:
     step = min(_WIDER, _WIDEST / max(1, len(names) - 1))
     widths = [_NARROWEST + step * place * (name in SUBTASKS) for place, name in enumerate(names)]
     scale = alt.Scale(type="ordinal", domain=list(names), range=widths)
-    return alt.StrokeWidth("subtask:N", scale=scale, legend=None)
+    return alt.StrokeWidth("subtask:O", scale=scale, legend=_legend_above("stroke"))
 
 
 def distinct(rows: list[Row], field: str) -> list[str]:
@@ -308,14 +312,36 @@ def to_png(chart: Chart, *, scale: float = PNG_SCALE) -> bytes:
     return vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale, config=_PNG_CONFIG)
 
 
+class _ShownWithoutNetwork:
+    """Display of an altair chart in a notebook; altair's own loads its libraries from a content network."""
+
+    def _repr_mimebundle_(self, *args: object, **options: object) -> dict[str, object]:
+        spec = self.to_dict()  # type: ignore[attr-defined]
+        kind = f"application/vnd.vegalite.v{VEGA_LITE.partition('.')[0]}+json"
+        return {kind: spec, "text/html": _svg(spec), "text/plain": f"<{type(self).__name__}>"}
+
+
 def to_altair(chart: Chart) -> Any:
-    """Return a chart, with its title, as an altair chart."""
-    return alt.Chart.from_dict(_titled(chart))
+    """Return a chart, with its title, as an altair chart.
+
+    A notebook shows it with its own Vega-Lite if it has that version, and else as SVG; an exported notebook
+    shows the SVG.
+    """
+    made: Any = alt.Chart.from_dict(_titled(chart))
+    kind: Any = type(made)
+    shown_alone = type(kind.__name__, (_ShownWithoutNetwork, kind), {})
+    # altair's own `__setattr__` would add a key to the specification.
+    object.__setattr__(made, "__class__", shown_alone)
+    return made
 
 
 def to_svg(chart: Chart) -> str:
     """Return a chart, with its title, as an SVG element that scales with the page."""
-    svg = vl_convert.vegalite_to_svg(drawable(_titled(chart)), vl_version=VEGA_LITE, config=_SVG_CONFIG)
+    return _svg(_titled(chart))
+
+
+def _svg(spec: Spec) -> str:
+    svg = vl_convert.vegalite_to_svg(drawable(spec), vl_version=VEGA_LITE, config=_SVG_CONFIG)
     digest = sha256(svg.encode()).hexdigest()[:12]
     for name in dict.fromkeys(_ID.findall(svg)):  # no other SVG in the same notebook may have these ids
         unique = f"{digest}-{name}"

@@ -10,7 +10,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from hashlib import sha256
 from importlib import resources
@@ -242,6 +242,7 @@ def write_tuning(
     first = tuning.recommendations[0]
     of_sweep = tuning_charts(tuning.recommendations)
     over_time = [chart for chart in charts(results) if chart.name in _OVER_TIME] if results else []
+    over_time = [_of_all_seeds(chart, first) for chart in over_time]
     steady = {name: result.steady[-1:] for name, result in results.items() if result.steady}
     obtained = [
         ("Scenario", f"{tuning.scenario['name']}, preset {tuning.scenario['preset']}"),
@@ -271,6 +272,21 @@ def write_tuning(
         specs=_drawings([*of_sweep, *over_time]),
     )
     return _write(directory, page, [*of_sweep, *over_time])
+
+
+def _of_all_seeds(chart: Chart, recommendation: Recommendation) -> Chart:
+    """Let the title of the checkpoints have the times of the recommendation, not those of the run drawn."""
+    if chart.name != "checkpoint-history":
+        return chart
+    times = {setting.target: setting.end_to_end_ms for setting in recommendation.settings}
+    texts = [
+        f"{milliseconds(time.mean)} ({name})"
+        for name, target in dict.fromkeys(settings_to_show(recommendation))
+        if (time := times.get(target)) is not None
+    ]
+    title = f"A checkpoint takes: {', '.join(texts)}" if texts else "Every checkpoint"
+    seed = f"Drawn: seed {recommendation.seeds[0]}. " if recommendation.seeds else ""
+    return replace(chart, title=title, note=f"The title has means over seeds. {seed}{chart.note}")
 
 
 def column_names(

@@ -359,8 +359,8 @@ def _outlines(rows: Sequence[Row]) -> list[Any]:
             x=alt.X("ms:Q"),
             y=alt.Y("share:Q"),
             shape=alt.Shape("meaning:N", scale=shapes, legend=legend),
-            stroke=alt.Stroke("meaning:N", scale=strokes, legend=legend),
-            size=alt.Size("meaning:N", scale=sizes, legend=legend),
+            stroke=alt.Stroke("meaning:O", scale=strokes, legend=legend),
+            size=alt.Size("meaning:O", scale=sizes, legend=legend),
         )
     ]
 
@@ -392,7 +392,13 @@ def _time_axis(field: str, title: str, values: Sequence[float]) -> alt.X:
 
 def _value_axis(field: str, values: Sequence[float]) -> alt.Y:
     scale = alt.Scale(type="log", nice=False, padding=12)
-    axis = alt.Axis(labelExpr=_WITH_UNIT, labelOverlap=True, values=list(values))
+    axis = alt.Axis(
+        labelExpr=_WITH_UNIT,
+        labelOverlap=True,
+        values=list(values),
+        minExtent=56,  # as wide as "700 ms", so that the title stands beside it
+        maxExtent=56,
+    )
     return alt.Y(f"{field}:Q", title="time", scale=scale, axis=axis)
 
 

@@ -287,6 +287,8 @@ def _place(given: str) -> tuple[str, int | None]:
 
 def _latest(storage: DirectoryStorage, given: str) -> CheckpointMetadata:
     present = storage.present()
+    if not present:
+        raise StorageError(f"{given}: holds no checkpoints")
     for number in reversed(present):
         try:
             return storage.load(number)

@@ -107,7 +107,7 @@ def read_axes(
     """Return the axes that these texts describe, in this order; those that are absent do not vary.
 
     Args:
-        target: Debloat targets in Flink's syntax, ``50ms,100ms``; they turn debloating on.
+        target: Debloat targets, ``50ms,100ms``; they turn debloating on.
         options: For each option ``OPTION=v1,v2``, values in Flink's syntax.
         service: Times, ``2ms,5ms``, each of a record.
         skew: Lists of factors, ``1:1:1:1,1:1:1:4``.
@@ -223,7 +223,7 @@ def _option_value(name: str, text: str) -> AxisValue:
 
 
 def _target(text: str) -> AxisValue:
-    return _target_value(OPTIONS["debloat_target_s"].kind.parse(text))
+    return _target_value(parse_flink_duration(text, needs_unit=True))
 
 
 def _target_value(value: object) -> AxisValue:

@@ -14,7 +14,7 @@ from typing import Any
 from flowcontrol import PostCheckpointAction, SavepointFormat
 
 from .config import FLINK_OPTIONS, OPTIONS, POLICY, NetworkConfig, read_options
-from .tables import Key, Part, Section, key, needed, read_table, table_shape, write_table
+from .tables import HoldsTuples, Key, Part, Section, key, needed, read_table, table_shape, write_table
 from .value_kinds import FLOAT, STRING, TIME, Shape, any_of, elements, named, one_or_more
 
 CHANGEABLE = (
@@ -62,7 +62,7 @@ def rendered(field: str, value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledChange:
+class ScheduledChange(HoldsTuples):
     """A change at a time, in seconds: of settings of the job, or of the work of one vertex.
 
     A buffer that is being processed keeps its cost. Fields that are not given leave the vertex as the

@@ -38,6 +38,7 @@ from .value_kinds import (
     range_of,
     reference,
     table,
+    unit_notice,
 )
 
 Range = tuple[float, float]
@@ -533,7 +534,10 @@ def with_options(base: NetworkConfig, values: Mapping[str, object]) -> NetworkCo
 
 
 def read_options(section: Section, preset: NetworkConfig) -> NetworkConfig:
-    """Return a preset with the options of Flink's that a section gives; mistakes are noted in the section."""
+    """Return a preset with the options of Flink's that a section gives.
+
+    Mistakes are noted in the section, and so are numbers without a unit.
+    """
     values: dict[str, object] = {}
     for name, value in _flat(section.values):
         field = _FIELDS.get(name)
@@ -546,6 +550,10 @@ def read_options(section: Section, preset: NetworkConfig) -> NetworkConfig:
             values[field] = OPTIONS[field].kind.parse(value)
         except QuantityError as error:
             section.complain(name, f"{error.wrong}; it must be {error.right}")
+            continue
+        notice = unit_notice(OPTIONS[field].kind, value)
+        if notice is not None:
+            section.notices.append(f"{section.path}{name}: {notice}")
     return with_options(preset, values)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -59,6 +61,8 @@ def _about_values(config: NetworkConfig) -> Iterator[Problem]:
 def policy_class(name: str) -> type[DebloatPolicy]:
     """Return the policy that `name` stands for: a registered one, or that of "package.module:Class".
 
+    The working directory is searched for the module, too, after all other places.
+
     Raises:
         PolicyError: there is none of that name, or what was imported is no policy.
     """
@@ -67,6 +71,8 @@ def policy_class(name: str) -> type[DebloatPolicy]:
             raise PolicyError(f"{name!r} is unknown")
         return POLICIES[name]
     module, _, attribute = name.partition(":")
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.append(os.getcwd())
     try:
         policy = getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:  # a module may fail in any way

@@ -44,17 +44,25 @@ _COLUMNS = 100
 Document = dict[str, Any]
 
 
-def read_scenario(document: Mapping[str, object], name: str = "", *, to_run: bool = True) -> Scenario:
+def read_scenario(
+    document: Mapping[str, object],
+    name: str = "",
+    *,
+    to_run: bool = True,
+    notices: list[str] | None = None,
+) -> Scenario:
     """Return the scenario that a document describes; `name` is its name where the document gives none.
 
     One that is not `to_run` may have the names of Python objects in their place, and the policy that it names
     is not looked up. Such a document may come from an unknown author: nothing of it is imported.
 
+    A list `notices` gets a line for each number without a unit where Flink takes a time or a size.
+
     Raises:
         ScenarioError: with one line for each mistake: key, what is wrong, what would be right.
     """
     problems: list[str] = []
-    scenario = _read(Section(document, "", problems), name)
+    scenario = _read(Section(document, "", problems, notices), name)
     if not problems:
         problems = [f"{key}: {message}" for key, message in scenario_problems(scenario, to_run=to_run)]
     if problems:

@@ -1,8 +1,8 @@
 """Times, sizes and rates as people write them: text to numbers and back.
 
 Two dialects. Flink's own, for its options: whole numbers, "32 kb" (1 kb = 1024 bytes), "100 ms", and a
-bare number is bytes or milliseconds. Ours, for everything else: a number, which may have decimals, with
-its unit. Arithmetic is decimal, so that a number survives the way to text and back.
+bare number is bytes or milliseconds, of which `unit_notice` warns. Ours, for everything else: a number, which
+may have decimals, with its unit. Arithmetic is decimal, so that a number survives the way to text and back.
 """
 
 from __future__ import annotations
@@ -86,23 +86,27 @@ def parse_rate(value: object) -> float:
     return rate
 
 
-def parse_flink_duration(value: object) -> float:
+def parse_flink_duration(value: object, *, needs_unit: bool = False) -> float:
     """Return the seconds of a duration in Flink's syntax (TimeUtils): "1 s", "100ms"; a bare number is ms.
 
     Raises:
-        QuantityError: Flink would not read it.
+        QuantityError: Flink would not read it, or it has no unit and `needs_unit` is set.
     """
     number, unit = _whole(value, _DURATION_HINT)
+    if needs_unit and not unit:
+        raise QuantityError(f"{value!r} has no unit", f'a time such as "{number} ms" or "{number} s"')
     return float(number * _scale(unit or "ms", DURATION_S, value, _DURATION_HINT))
 
 
-def parse_flink_size(value: object) -> int:
+def parse_flink_size(value: object, *, needs_unit: bool = False) -> int:
     """Return the bytes of a size in Flink's syntax (MemorySize): "32 kb" is 32768; a bare number is bytes.
 
     Raises:
-        QuantityError: Flink would not read it.
+        QuantityError: Flink would not read it, or it has no unit and `needs_unit` is set.
     """
     number, unit = _whole(value, _SIZE_HINT)
+    if needs_unit and not unit:
+        raise QuantityError(f"{value!r} has no unit", f'a size such as "{number} kb" or "{number} mb"')
     return int(number * _scale(unit or "b", SIZE_BYTES, value, _SIZE_HINT))
 
 

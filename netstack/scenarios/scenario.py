@@ -30,7 +30,19 @@ from .config import (
 )
 from .faults import AtTime, Fault, Faults
 from .quantities import format_duration, parse_duration
-from .tables import Key, Part, Section, TableOf, TablesOf, key, needed, read_table, table_shape, write_table
+from .tables import (
+    HoldsTuples,
+    Key,
+    Part,
+    Section,
+    TableOf,
+    TablesOf,
+    key,
+    needed,
+    read_table,
+    table_shape,
+    write_table,
+)
 from .topology import ShipStrategy, consumers_of_producers, producers_of_consumers
 from .user_code import KeyHash, KeyOf, NamedObject, OperatorOfRecords, Source, object_name
 from .value_kinds import (
@@ -125,7 +137,7 @@ _MODE = one_of(SERVICE_MODES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class Keys(HoldsTuples):
     """Keys of generated records: 0 to `number` - 1, key k as often as ``1 / (k + 1) ** zipf``.
 
     `most_frequent`: shares of all records for keys 0, 1, ... in place of that rule; the remaining keys divide
@@ -155,7 +167,7 @@ _OUT_OF_ORDERNESS = needed(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratorSpec:
+class GeneratorSpec(HoldsTuples):
     """Generated records: `record_bytes` after the length header, beginning with a random 64-bit key."""
 
     record_bytes: int = field(
@@ -201,7 +213,7 @@ _key = key  # `PathSpec` has a field of that name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathSpec:
+class PathSpec(HoldsTuples):
     """Rows of files that Spark reads; the caller opens them and puts a `SourceObject` in their place."""
 
     path: str = field(
@@ -222,7 +234,7 @@ class PathSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceObject:
+class SourceObject(HoldsTuples):
     """A source that exists already: one of the user's, or an opened path."""
 
     source: Source = field(metadata=needed(_OBJECT, None, None, name="object"))
@@ -274,7 +286,7 @@ SLOT_SHARING_GROUP = Key(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vertex:
+class Vertex(HoldsTuples):
     """One operator of the job, in `parallelism` subtasks; a source where `source` is given."""
 
     name: str = field(metadata=needed(STRING, '"source"', "", "Name of the vertex in edges and results."))
@@ -445,7 +457,7 @@ AS_OPTIONS_SAY = EdgeBuffers()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class Edge(HoldsTuples):
     """An exchange: the records of one vertex go to the subtasks of another."""
 
     source: str = field(
@@ -491,7 +503,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(HoldsTuples):
     """A machine whose cores some task managers share: what their subtasks burn takes longer if it is full."""
 
     cores: float = field(metadata=needed(REAL, "2", 1.0, "Cores that its task managers share."))
@@ -525,7 +537,7 @@ _PRESET = named({name: name for name in PRESETS}, "is no preset")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scenario:
+class Scenario(HoldsTuples):
     """A job and the conditions it runs under.
 
     A vertex's place in `vertices` is its number in every result, so sources come first by custom.

@@ -13,12 +13,13 @@ the reference are made of these declarations. The name of a key is that of its f
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
 
-from ..errors import QuantityError
+from ..errors import QuantityError, ScenarioError
 from .value_kinds import Kind, Parse, Shape, any_of, table, tables
 
 T = TypeVar("T")
@@ -27,19 +28,34 @@ D = TypeVar("D")
 _LONGEST = 400
 """Letters of a line about a mistake."""
 
+_TUPLE = re.compile(r"tuple\[(.*), \.\.\.\](?: \| None)?")
+_PAIRS = {"Step": "((0.0, 0.005),)", "tuple[float, float]": "((20.0, 60.0),)"}
+"""Types of pairs, as they stand in annotations, with an example of a tuple of them."""
+
 _UNITS = ("_bytes_per_s", "_s")
 _NOTHING: Mapping[str, Any] = {}
 
 
 class Section:
-    """One table of a document. `problems` is shared by all sections of a document: one line a mistake."""
+    """One table of a document.
 
-    __slots__ = ("_taken", "path", "problems", "values")
+    `problems` and `notices` are shared by all sections of a document: a line for each mistake, and for each
+    value that is valid but may mean something else than its author expects.
+    """
 
-    def __init__(self, values: Mapping[str, Any], path: str, problems: list[str]) -> None:
+    __slots__ = ("_taken", "notices", "path", "problems", "values")
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        path: str,
+        problems: list[str],
+        notices: list[str] | None = None,
+    ) -> None:
         self.values = values
         self.path = path
         self.problems = problems
+        self.notices = [] if notices is None else notices
         self._taken: set[str] = set()
 
     def taken(self) -> list[str]:
@@ -68,7 +84,7 @@ class Section:
 
     def section(self, key: str) -> Section:
         """Return the table of a key; an empty one where it is absent or no table."""
-        return Section(self.take(key, table, {}), f"{self.path}{key}.", self.problems)
+        return Section(self.take(key, table, {}), f"{self.path}{key}.", self.problems, self.notices)
 
     def sections(self, key: str, label: Callable[[Mapping[str, Any], int], object]) -> list[Section]:
         """Return the tables of a list; `label` gives the name in messages of a table at a place."""
@@ -77,7 +93,7 @@ class Section:
 
     def part(self, key: str, values: Mapping[str, Any], label: object) -> Section:
         """Return a table within the value of a key."""
-        return Section(values, f"{self.path}{key}.{label}.", self.problems)
+        return Section(values, f"{self.path}{key}.{label}.", self.problems, self.notices)
 
     def complain(self, key: str, message: str) -> None:
         """Report a mistake at a key of this section, once."""
@@ -366,6 +382,43 @@ class TablesOf(Part):
     def shape(self) -> Shape:
         """JSON Schema of the list."""
         return {"type": "array", "items": table_shape(self.cls)}
+
+
+class HoldsTuples:
+    """Base of dataclasses with tuples: a single value in place of one is refused, as in ``service=0.005``."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            ScenarioError: with a line for each single value: what it is, and what would be right.
+        """
+        cls, problems = type(self), []
+        for field, element in _tuples_of(cls).items():
+            held, example = getattr(self, field), _PAIRS.get(element)
+            if held is None:
+                continue
+            if isinstance(held, str | bytes) or not isinstance(held, Iterable):
+                shown = repr(held) if isinstance(held, str | int | float) else f"{type(held).__name__}(...)"
+                right = f"a tuple, such as {example or f'({shown},)'}"
+                problems.append(f"{cls.__name__}: {field} is {shown}; it must be {right}")
+            elif example and not all(isinstance(each, tuple | list) and len(each) == 2 for each in held):
+                problems.append(f"{cls.__name__}: {field} is {held!r}; it must be pairs, such as {example}")
+        if problems:
+            raise ScenarioError(problems)
+
+
+_tuples: dict[type, Mapping[str, str]] = {}
+
+
+def _tuples_of(cls: type) -> Mapping[str, str]:
+    """Return the fields of a dataclass that are tuples, with the types of their elements as text."""
+    if cls not in _tuples:
+        matches = {field.name: _TUPLE.fullmatch(str(field.type)) for field in dataclasses.fields(cls)}
+        _tuples[cls] = {name: match[1] for name, match in matches.items() if match is not None}
+    return _tuples[cls]
 
 
 def did_you_mean(wrong: object, known: Iterable[str]) -> str:

@@ -375,3 +375,15 @@ FRACTION = Kind(_fraction, as_is, _or_text(_IN_UNIT, "[-+_.eE0-9]+"))
 NUMBER = Kind(_number, as_is, _or_text({"type": "number"}, "[-+_.eE0-9]+"))
 DURATION = Kind(parse_flink_duration, format_duration, FLINK_DURATION)
 SIZE = Kind(parse_flink_size, format_size, FLINK_SIZE)
+
+
+def unit_notice(kind: Kind, value: object) -> str | None:
+    """Return a warning for a bare number where Flink takes a time or a size; None for every other value.
+
+    0 needs no unit. The value has to be one that `kind` reads.
+    """
+    text = str(value).strip()
+    if kind not in (DURATION, SIZE) or not text.isdecimal() or not int(text):
+        return None
+    meant = kind.render(kind.parse(value))
+    return f'{text} means {meant} in Flink; write "{meant}"'

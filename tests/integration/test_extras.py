@@ -94,6 +94,14 @@ def test_a_shuffle_says_that_spark_asks_for_pandas(monkeypatch: pytest.MonkeyPat
         shuffle(None, "key")  # type: ignore[arg-type]
 
 
+def test_a_checkout_is_told_to_make_its_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "hypercorn", None)
+    assert main(["lab"]) == exit_status.MISTAKE
+    assert capsys.readouterr().err == f"netstack lab needs a web server: make env, in {ROOT}\n"
+
+
 def test_nothing_is_said_of_what_is_installed() -> None:
     for extra in EXTRAS:
         require(extra, "this test")

@@ -41,6 +41,7 @@ def test_the_cache_follows_the_home_directory(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_package_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("integration.extras.CHECKOUT", None)
     for folder in (None, tmp_path):
         install(monkeypatch, folder)
         with pytest.raises(SourceError, match=r"is not installed: pip install 'netstack\[demo\]'"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import pytest
 
 from integration.spark.failure_causes import WORKER_DIED
 from netstack import AtTime, Fault, KillSubtask, KillTaskManager, SubtaskName, Transaction
+from tests.signals import ended_by
 from tests.storms.case import StormCase, StormVertex, Work
 from tests.storms.commit_folder import CommitFolder
 from tests.storms.one_storm import run_storm
@@ -155,8 +155,7 @@ def test_ctrl_c_ends_all_processes_and_leaves_no_file(tmp_path: Path) -> None:
     ) as process:
         assert process.stderr is not None
         assert re.match(r"storms: \d+ of 1,000 seeds, ", process.stderr.readline())
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
+        out, err = ended_by(process)
     assert (process.returncode, out, err.splitlines()[-1]) == (130, "", "netstack: stopped")
     patience = time.monotonic() + PATIENCE_S
     while of_this_run(mark) and time.monotonic() < patience:  # Java ends by itself, a little later

@@ -48,6 +48,7 @@ async function embed(name, spec, panels, width) {
     actions: false, renderer: "svg", config: config(dark.matches, width < 600),
     // The page's policy allows no code made of text, and no style but its own.
     ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true },
+    logLevel: 1,  // errors: a layer of a chart may have nothing to draw, of which Vega warns
   };
   const { view } = await vegaEmbed(document.getElementById(name), fitted(spec, panels, width), options);
   views[name] = view;

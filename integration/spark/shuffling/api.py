@@ -433,7 +433,7 @@ def transport_config(config: Config, count: int) -> TransportConfig:
 
 
 def max_memory_bytes(value: int | str | None) -> int:
-    """Return a ``max_memory`` in bytes: a number, or a size in Flink's syntax; None: 128 MiB.
+    """Return a ``max_memory`` in bytes: a number, or a size with a unit; None: 128 MiB.
 
     Raises:
         ShuffleError: It is neither, or less than `LEAST_MAX_MEMORY`.
@@ -441,7 +441,7 @@ def max_memory_bytes(value: int | str | None) -> int:
     if value is None:
         return DEFAULT_MAX_MEMORY
     try:
-        size = parse_flink_size(value)
+        size = parse_flink_size(value, needs_unit=isinstance(value, str))
     except QuantityError as error:
         raise ShuffleError(f"max_memory: {error}") from None
     if size < LEAST_MAX_MEMORY:

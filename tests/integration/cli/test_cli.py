@@ -1,9 +1,7 @@
 import errno
 import io
 import json
-import os
 import shlex
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +20,7 @@ from integration.present.run import MOST_INCIDENTS, print_head, print_incidents
 from integration.storage.directory import DirectoryStorage
 from netstack import CostModel, emulate, from_json
 from tests.integration.sample_results import unaligned_result
+from tests.signals import ended_by
 
 ROOT = Path(__file__).parents[3]
 REFERENCES = ROOT / "tests/data/flink-reference"
@@ -313,7 +312,6 @@ def test_options_that_flink_2_ignores_are_said_on_stderr(scenario, capsys):
         (["compare", "{scenario}"], "last the reference"),
         (["compare", "{scenario}", "nothing.json"], "nothing.json: there is no such file"),
         (["compare", "{scenario}", "{scenario}"], "short.toml: is a scenario; what is named last has to be"),
-        (["diagnose", "{scenario}"], "short.toml: is no result of netstack run as JSON"),
         (["compare", "{scenario}", "{references}"], "short.json: there is no such file"),
         (["compare", "{scenario}", "{folder}", "--seeds", "0"], "--seeds is 0"),
         (["compare", "{scenario}", "{folder}", "--seeds", "2.0"], "--seeds"),
@@ -402,8 +400,7 @@ def interrupted(arguments: list[str], when_stderr_has: bytes = b"") -> subproces
         assert process.stderr is not None
         first = process.stderr.readline()
         assert when_stderr_has in first
-        os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate()
+        out, err = ended_by(process, group=True)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 

@@ -144,12 +144,11 @@ def test_as_json(storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_directory_without_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["checkpoints", str(tmp_path)]) == 0
-    assert capsys.readouterr().err == f"{tmp_path}: holds no checkpoints\n"
-    assert main(["checkpoints", str(tmp_path), "--verify"]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err == f"{tmp_path}: holds no checkpoints, so there is nothing to verify\n"
+    for command in (["checkpoints"], ["checkpoints", "--verify"], ["checkpoints", "--json"], ["state"]):
+        assert main([command[0], str(tmp_path), *command[1:]]) == 2
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.removeprefix("netstack state: ") == f"{tmp_path}: holds no checkpoints\n"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import re
-import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -22,6 +21,7 @@ from integration.cli.app import main
 from integration.spark.failure_causes import one_line
 from integration.spark.shuffling.placement import HashPlacement
 from tests.integration.clusters import ROOT, environment
+from tests.signals import ended_by
 
 pytestmark = pytest.mark.spark
 
@@ -300,8 +300,7 @@ def test_ctrl_c_ends_a_shuffle_with_one_line_and_no_output(folder):
         assert process.stderr is not None
         while b"repartition(2)" not in process.stderr.readline():  # the job begins
             assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
+        out, err = ended_by(process)
     err = b"".join(line for line in err.splitlines(keepends=True) if not line.startswith(b"shuffle: "))
     assert (process.returncode, out, err) == (exit_status.INTERRUPTED, b"", b"netstack: stopped\n")
     assert not output.exists()

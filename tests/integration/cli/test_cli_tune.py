@@ -14,6 +14,7 @@ import pytest
 from integration.cli import tune as command_tune
 from integration.cli.app import main
 from integration.cli.exit_status import INTERRUPTED
+from integration.number_text import milliseconds
 from integration.present.console import WIDTH
 from integration.tuning.advise import FIRST_SEEDS, PROBE_SEEDS, SEEDS
 from tests.integration.flink.flink_cluster import replayed
@@ -188,6 +189,14 @@ def test_the_page_has_recommendation_pictures_and_origin(tuned: Arguments) -> No
     for text in (*found["configuration"], "Which debloat target for slow?", "now (debloating off)"):
         assert text in page
     assert f"target {found['chosen']}" in page
+    (chosen,) = [each for each in found["targets"] if each["target"] == found["chosen"]]
+    mean = milliseconds(
+        chosen["end_to_end_ms"]["mean"]
+    )  # in the headline, and in the title of the runs drawn
+    assert f"checkpoints take {mean} " in " ".join(found["words"])
+    assert re.search(
+        rf"A checkpoint takes: .*, {mean} \(target {found['chosen']}\)", page.replace("\xa0", " ")
+    )
     assert document(tuned)["command"].replace("'", "&#39;") in page
     for picture in ("trade-off", "times-by-target", "checkpoint-history", "in-flight-time", "buffer-size"):
         assert (out_of(tuned) / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
@@ -215,8 +224,11 @@ def test_a_running_job_is_tuned_as_a_file_is(spark: SparkSession, capsys: pytest
         (["FILE", "--job", "1"], "--rate and --watch are for --from-flink"),
         (["FILE", "--min-throughput", "99"], "--min-throughput is 99; it must be a share from 0 to 1"),
         (["FILE", "--max-delay", "3x"], "netstack tune: --max-delay: '3x' has the unit 'x'"),
-        (["FILE", "--max-checkpoint", "2"], "--max-checkpoint is 2; it must have a unit, as 2s or 2ms"),
-        (["FILE", "--max-delay", "250"], "--max-delay is 250; it must have a unit, as 250s or 250ms"),
+        (
+            ["FILE", "--max-checkpoint", "2"],
+            """--max-checkpoint: '2' has no unit; it must be a time such as "2 ms" or "2 s\"""",
+        ),
+        (["FILE", "--max-delay", "250"], "--max-delay: '250' has no unit; it must be a time such as"),
         (["FILE", "--max-checkpoint", "0s"], "netstack tune: --max-checkpoint is 0s; it must be more than 0"),
         (["FILE", "--set", f"{TARGET}=1s"], f"{TARGET}: is what the axis target sets"),
         (["FILE", "--skew", "a"], "skew: 'a' is no list of factors"),

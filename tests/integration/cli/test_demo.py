@@ -1,7 +1,6 @@
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -37,6 +36,7 @@ from integration.present.run import job_facts, summary_table
 from integration.present.sentences import compare
 from netstack import from_json, scenario_document, scenario_problems
 from tests.integration.sample_results import sample_results
+from tests.signals import ended_by
 
 ROOT = Path(__file__).parents[3]
 
@@ -400,8 +400,7 @@ def test_ctrl_c_ends_it_with_one_line_and_leaves_no_files(rows, tmp_path):
         assert process.stderr.readline().startswith("starting Spark: ")
         assert process.stderr.readline().startswith("reading rows.csv: ")
         assert list(tmp_path.glob("netstack-spool-*"))
-        os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate()
+        out, err = ended_by(process, group=True)
 
     assert (process.returncode, out) == (exit_status.INTERRUPTED, "")
     assert [line for line in err.splitlines() if not line.startswith(OFF)] == ["netstack: stopped"]

@@ -66,7 +66,7 @@ def test_a_wrong_policy_on_the_command_line_is_one_line(capsys: pytest.CaptureFi
     assert main(["run", str(FILE), "--policy", "brust"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == f"{FILE}: policy: 'brust' is unknown; did you mean 'burst'?\n"
+    assert err == "--policy: 'brust' is unknown; did you mean 'burst'?\n"
 
 
 def test_a_policy_does_not_make_equal_scenarios_of_different_ones() -> None:
@@ -169,3 +169,55 @@ def test_a_folder_of_points_names_no_code_to_run(code, stored) -> None:
     assert not code.exists()
     asked = msgspec.structs.replace(row, labels={"policy": "burst"})
     assert scenario_of([asked], scenario).config.debloat_policy == "burst"
+
+
+BAD_POLICY = """
+from flowcontrol import DebloatPolicy
+
+
+class TooLarge(DebloatPolicy):
+    def recalculate(self, throughput, channels, now):
+        return [(0, 99_999)]
+"""
+
+
+@pytest.fixture
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory of a process that does not search it for modules, as of an installed command."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(tmp_path))])
+    return tmp_path
+
+
+@pytest.mark.parametrize("how", [[], ["--real-time"]], ids=" ".join)
+def test_a_size_that_is_not_allowed_is_one_line(
+    working_directory: Path, capsys: pytest.CaptureFixture[str], how: list[str]
+) -> None:
+    (working_directory / "policy_of_a_folder.py").write_text(BAD_POLICY)
+    assert main(["run", str(FILE), "--policy", "policy_of_a_folder:TooLarge", *how]) == 2
+    line = "netstack: TooLarge announces 99999 bytes; the settings allow 256 to 32768 (in subtask "
+    assert capsys.readouterr().err.splitlines()[-1].startswith(line)
+
+
+def test_the_module_of_a_policy_may_lie_in_the_working_directory(
+    working_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (working_directory / "policy_of_a_file_here.py").write_text(MODULE)
+    policy = "policy_of_a_file_here:Policy"
+    assert main(["run", str(FILE), "--policy", policy]) == 0
+    sys.modules.pop("policy_of_a_file_here")
+    assert main(["size", str(with_policy(working_directory, policy)), "--allow-code"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_an_import_that_fails_is_of_the_option_or_the_key_that_named_it(
+    working_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (working_directory / "policy_that_fails.py").write_text("import no_such_module\n")
+    policy = "policy_that_fails:Policy"
+    why = f"'{policy}' cannot be imported, ModuleNotFoundError: No module named 'no_such_module'\n"
+    assert main(["run", str(FILE), "--policy", policy]) == 2
+    assert capsys.readouterr().err == f"--policy: {why}"
+    file = with_policy(working_directory, policy)
+    assert main(["run", str(file), "--allow-code"]) == 2
+    assert capsys.readouterr().err == f"{file}: policy: {why}"

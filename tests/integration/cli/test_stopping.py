@@ -11,6 +11,7 @@ import pytest
 from integration.cli import exit_status
 from integration.stopping import PATIENCE_S, StopSignals
 from tests.integration.cli.test_cli import NOTICED, SHORT
+from tests.signals import ended_by
 
 pytestmark = pytest.mark.long
 
@@ -104,8 +105,7 @@ def test_a_signal_ends_a_run(number: signal.Signals, how: list[str], scenario: P
     with started(["run", str(scenario), *how]) as process:
         assert process.stderr is not None
         assert b"ignores it" in process.stderr.readline()
-        process.send_signal(number)
-        out, err = process.communicate()
+        out, err = ended_by(process, number)
     assert (process.returncode, out, err) == (STATUS[number], b"", b"netstack: stopped\n")
 
 
@@ -115,8 +115,7 @@ def test_sigterm_ends_a_comparison_and_its_processes(scenario: Path, tmp_path: P
     with started(["compare", str(scenario), str(tmp_path)]) as process:
         assert process.stderr is not None
         assert b"ignores it" in process.stderr.readline()
-        process.terminate()
-        out, err = process.communicate()  # to its end, which comes when all of them have closed it
+        out, err = ended_by(process, signal.SIGTERM)  # all of them have closed stderr by then
     assert (process.returncode, out, err) == (exit_status.TERMINATED, b"", b"netstack: stopped\n")
 
 

@@ -142,7 +142,7 @@ def test_the_text_fits_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name a result, or a cluster by --from-flink"),
+        ([], "name a result, a scenario or a recording, or a cluster by --from-flink"),
         (["missing.json"], "missing.json: there is no such file"),
         (["missing.json", "--job", "a"], "--job is for --from-flink"),
         (["missing.json", "--from-flink", "http://localhost:1"], "one of them"),
@@ -220,7 +220,7 @@ def test_a_result_is_read_from_standard_input(
         assert main(["diagnose", "-"]) == status
     printed = capsys.readouterr()
     assert printed.out.startswith("two by two\n")
-    assert "standard input: is no result" in printed.err
+    assert "/dev/stdin: is no result" in printed.err
     assert printed.err.count("\n") == 1
 
 

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tomllib
@@ -15,6 +14,7 @@ import pytest
 
 from netstack import read_scenario
 from tests.integration.flink.flink_cluster import NAMES, replayed
+from tests.signals import ended_by
 
 ROOT = Path(__file__).parents[3]
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -39,8 +39,7 @@ def running(*arguments: str) -> Iterator[str]:
             assert lab.stdout is not None
             yield lab.stdout.readline().strip()
         finally:
-            lab.send_signal(signal.SIGINT)
-            _, told = lab.communicate(timeout=PATIENCE_S)
+            _, told = ended_by(lab)
     assert lab.returncode == 130
     assert "Traceback" not in told
 

@@ -562,13 +562,15 @@ def test_flink_before_1_19_reads_no_config_yaml(check) -> None:
     ("text", "expected"),
     [
         (f"{DEBLOAT}.threshold-percentages: 150\n", (2, "warning", "unusual-value")),
-        (f"{DEBLOAT}.target: 10\n", (2, "note", "no-unit")),
+        (f"{DEBLOAT}.target: 10\n", (2, "warning", "no-unit")),
         (f"{DEBLOAT}.target: 2 min\n", (2, "warning", "unusual-value")),
         (f"{CHECKPOINTS}.interval: 30\n", (2, "warning", "unusual-value")),
-        (f"{CHECKPOINTS}.interval: 60\n", (2, "note", "no-unit")),
+        (f"{CHECKPOINTS}.interval: 60\n", (2, "warning", "no-unit")),
+        (f"{CHECKPOINTS}.interval: 60000\n", (2, "note", "no-unit")),
+        (f"{CHECKPOINTS}.interval-during-backlog: 500\n", (2, "warning", "no-unit")),
         (f"{CHECKPOINTS}.max-concurrent-checkpoints: 2147483647\n", (2, "warning", "unusual-value")),
         ("taskmanager.memory.network.fraction: 0.9\n", (2, "warning", "unusual-value")),
-        ("taskmanager.memory.network.min: 64\n", (2, "note", "no-unit")),
+        ("taskmanager.memory.network.min: 64\n", (2, "warning", "no-unit")),
     ],
 )
 def test_values_that_hardly_anybody_means(check, text, expected) -> None:
@@ -578,8 +580,27 @@ def test_values_that_hardly_anybody_means(check, text, expected) -> None:
 
 
 def test_usual_values_are_not_remarked(check) -> None:
-    text = f"{DEBLOAT}.target: 500\n".replace("500", "1000") + f"{CHECKPOINTS}.interval: 60000\n"
+    text = f"{DEBLOAT}.target: 500 ms\n{CHECKPOINTS}.interval: 1 min\n{CHECKPOINTS}.min-pause: 0\n"
     assert check(on(text)) == []
+
+
+def test_a_number_without_a_unit_is_said_as_flink_reads_it(check) -> None:
+    assert [each.message for each in check(f"{CHECKPOINTS}.interval: 100\n")] == [
+        '100 means 100 ms in Flink; write "100 ms"'
+    ]
+    (unusual,) = check(f"{CHECKPOINTS}.interval: 10\n")
+    assert unusual.message == "is 10; from seconds to hours is usual"
+    assert unusual.advice == '10 means 10 ms in Flink; write "10 ms"'
+
+
+def test_what_follows_from_a_value_that_cannot_be_read_is_not_said(check) -> None:
+    text = f'{DEBLOAT}.enabled: "yes"\n{DEBLOAT}.target: 500 ms\n{DEBLOAT}.period: 100 ms\n'
+    assert places(check(text)) == [(1, "error", "bad-value", f"{DEBLOAT}.enabled")]
+    unaligned = f"{CHECKPOINTS}.unaligned.enabled: yes please\n"
+    text = f"{unaligned}{CHECKPOINTS}.aligned-checkpoint-timeout: 1 s\n"
+    assert places(check(text)) == [(1, "error", "bad-value", f"{CHECKPOINTS}.unaligned.enabled")]
+    text = f"{CHECKPOINTS}.interval: ten\n{CHECKPOINTS}.unaligned.enabled: true\n"
+    assert places(check(text)) == [(1, "error", "bad-value", f"{CHECKPOINTS}.interval")]
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -720,3 +741,9 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path) -> None:
     for name in ("config.yaml", "flink-conf.yaml"):
         (tmp_path / name).write_bytes(b"\xef\xbb\xbfa.b: 1\n")
         assert [entry.name for part in read_config_file(tmp_path / name) for entry in part.entries] == ["a.b"]
+
+
+def test_the_help_says_what_the_exit_status_of_warnings_is(capsys) -> None:
+    assert main(["lint", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Exit status 1 where there is an error or a warning, 0 where there are only notes." in told

@@ -189,6 +189,15 @@ def test_a_plot_is_an_altair_chart_with_a_title(shown: Viewed) -> None:
     assert chart.to_dict()["title"]["text"] != []
 
 
+@pytest.mark.parametrize("shown", each(), ids=lambda shown: type(shown).__name__)
+def test_a_plot_is_shown_without_a_network(shown: Viewed) -> None:
+    for chart in (shown.plot(), shown.plot().properties(background="white")):
+        bundle = chart._repr_mimebundle_(include=None, exclude=None)
+        assert bundle["text/html"].startswith("<svg ")
+        assert "src=" not in bundle["text/html"] + bundle["text/plain"]
+        assert bundle["application/vnd.vegalite.v6+json"] == chart.to_dict()
+
+
 def test_a_result_without_anything_to_draw_says_so() -> None:
     with pytest.raises(ValueError, match=r"^this Result has nothing to draw$"):
         replace(result(), steady=[], checkpoints=[], series=[]).plot()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Sequence
 from io import StringIO
@@ -16,6 +17,7 @@ from rich.console import Console
 
 from integration.present.chart_style import VEGA_LITE, to_png, to_svg
 from integration.present.documents import Tuning
+from integration.present.run_charts import charts
 from integration.present.tuning import mark, mark_in_words, print_tuning, target_table
 from integration.present.tuning_charts import (
     HEIGHT,
@@ -34,6 +36,7 @@ from integration.tuning.point_rows import PointRow, failed_row
 from integration.tuning.points import Probe, point_of
 from integration.tuning.recommend import Recommendation, recommendations
 from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex
+from tests.integration.sample_results import sample_results
 
 SCENARIO = Scenario(
     name="made-up",
@@ -205,6 +208,26 @@ def test_a_legend_has_the_colours_of_its_lines() -> None:
     svg = to_svg(chart)
     symbols = re.findall(r'<g class="mark-symbol role-legend-symbol".*?</g>', svg)
     assert [re.findall(r'opacity="([\d.]+)"', symbol) for symbol in symbols] == [["1"]] * 3
+
+
+def test_the_title_of_an_axis_of_times_stands_beside_its_labels() -> None:
+    chart = times_by_target(found_in(rows(), min_throughput=0.99)[0])
+    assert chart is not None
+    config = {"axis": {"labelFontSize": 12}, "axisY": {"minExtent": 32, "maxExtent": 32}}  # as on the page
+    svg = vl_convert.vegalite_to_svg(chart.spec, vl_version=VEGA_LITE, config=config)
+    axis = svg[svg.index("Y-axis titled 'time'") :]
+    end, label = re.findall(r'text-anchor="end" transform="translate\((-?\d+),[^>]*>(700 ms)<', axis)[0]
+    title = re.search(r"translate\((-\d+),[^)]*\) rotate\(-90\)", axis)
+    assert title is not None
+    assert float(title[1]) < float(end) - 6.0 * len(label)
+
+
+def test_pictures_give_the_browser_nothing_to_warn_of() -> None:
+    """Vega-Lite warns of sizes and widths by the value of a nominal field."""
+    found = found_in(rows(), min_throughput=0.99)
+    for chart in [*tuning_charts(found), *charts(sample_results())]:
+        encodings = re.findall(r'"(?:size|strokeWidth)": \{[^{}]*"type": "(\w+)"', json.dumps(chart.spec))
+        assert "nominal" not in encodings
 
 
 def test_without_checkpoints_there_is_no_trade_off() -> None:

@@ -285,7 +285,7 @@ def incomplete(directory: Path, last: int) -> str:
 MISTAKES: dict[str, tuple[Callable[[Path, int], str], str]] = {
     "nothing there": (lambda directory, last: f"{directory}/nowhere", "nowhere: there is no such checkpoint"),
     "no such one": (lambda directory, last: f"{directory}/chk-99", "chk-99: there is no such checkpoint"),
-    "empty": (lambda directory, last: str(directory.parent), "no checkpoint there is complete"),
+    "empty": (lambda directory, last: str(directory.parent), "holds no checkpoints"),
     "a device": (lambda directory, last: "/dev/zero", "/dev/zero: there is no such checkpoint"),
     "not complete": (incomplete, "is not complete: it has no _metadata"),
     "damaged": (spoiled, "is damaged: chk-{last}/source-0-operator has another checksum"),

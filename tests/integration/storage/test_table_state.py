@@ -33,6 +33,7 @@ from netstack import (
     TransactionLog,
 )
 from netstack import emulate as plain_emulate
+from tests.integration.missing_extras import take_away
 from tests.integration.storage.state_job import (
     CountingStorage,
     Replace,
@@ -202,7 +203,7 @@ def change_operator(scenario: Scenario, operator: type[Replace]) -> None:
 
 
 def test_without_the_package_a_run_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rocksdict", None)
+    take_away(monkeypatch, "rocksdb")
     with pytest.raises(MissingExtraError) as caught:
         emulate(state_job(every_2s(0.2, 1)))
     message = "flink.state.backend.type: rocksdb needs RocksDB: pip install 'netstack[rocksdb]'"

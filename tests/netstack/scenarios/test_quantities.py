@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -147,3 +149,17 @@ def test_texts_use_the_largest_unit_without_decimals():
         "1500 B/s",
         "0.5 B/s",
     ]
+
+
+@pytest.mark.parametrize(
+    ("parse", "right"),
+    [
+        (parse_flink_duration, 'a time such as "5 ms" or "5 s"'),
+        (parse_flink_size, 'a size such as "5 kb" or "5 mb"'),
+    ],
+)
+def test_a_unit_may_be_needed(parse: Callable[..., float], right: str) -> None:
+    assert parse(5) == parse("5")
+    with pytest.raises(QuantityError) as raised:
+        parse("5", needs_unit=True)
+    assert (raised.value.wrong, raised.value.right) == ("'5' has no unit", right)

@@ -1,12 +1,26 @@
 """Mistakes that one makes in Python, and what is said of them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 import trio
 
 from buffers import RecordBlock
-from netstack import CollectionSource, FlatMap, GeneratorSpec, Scenario, Vertex, emulate, run_job
+from netstack import (
+    CollectionSource,
+    Edge,
+    FlatMap,
+    GeneratorSpec,
+    Keys,
+    Machine,
+    PathSpec,
+    Scenario,
+    ScenarioError,
+    ScheduledChange,
+    Vertex,
+    emulate,
+    run_job,
+)
 
 
 @pytest.mark.parametrize("records", [[b"a", b"b"], [bytearray(b"a")], ["a"], b"ab"])
@@ -43,3 +57,55 @@ def test_emulate_within_trio_names_what_to_await() -> None:
         assert (await run_job(scenario)).scenario.name == "x"
 
     trio.run(emulated)
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (
+            lambda: Vertex(name="a", service=0.005),
+            "Vertex: service is 0.005; it must be a tuple, such as ((0.0, 0.005),)",
+        ),
+        (
+            lambda: Vertex(name="a", service=(0.0, 0.005)),
+            "Vertex: service is (0.0, 0.005); it must be pairs, such as ((0.0, 0.005),)",
+        ),
+        (
+            lambda: Vertex(name="a", service_skew=2),
+            "Vertex: service_skew is 2; it must be a tuple, such as (2,)",
+        ),
+        (
+            lambda: GeneratorSpec(record_bytes=8, rates=100.0),
+            "GeneratorSpec: rates is 100.0; it must be a tuple, such as (100.0,)",
+        ),
+        (
+            lambda: PathSpec(path="rows.csv", key="carrier"),
+            "PathSpec: key is 'carrier'; it must be a tuple, such as ('carrier',)",
+        ),
+        (
+            lambda: Keys(number=2, most_frequent=0.5),
+            "Keys: most_frequent is 0.5; it must be a tuple, such as (0.5,)",
+        ),
+        (
+            lambda: Edge(source="a", target="b", service=0.1),
+            "Edge: service is 0.1; it must be a tuple, such as ((0.0, 0.005),)",
+        ),
+        (
+            lambda: Machine(cores=2.0, task_managers="tm-1"),
+            "Machine: task_managers is 'tm-1'; it must be a tuple, such as ('tm-1',)",
+        ),
+        (
+            lambda: Scenario(name="x", duration_s=1.0, vertices=Vertex(name="a"), phases=(0.0, 1.0)),
+            "Scenario: vertices is Vertex(...); it must be a tuple, such as (Vertex(...),)\n"
+            "Scenario: phases is (0.0, 1.0); it must be pairs, such as ((20.0, 60.0),)",
+        ),
+        (
+            lambda: ScheduledChange(at_s=1.0, vertex="a", rates=5.0),
+            "ScheduledChange: rates is 5.0; it must be a tuple, such as (5.0,)",
+        ),
+    ],
+)
+def test_a_single_value_in_place_of_a_tuple_is_said(make: Callable[[], object], line: str) -> None:
+    with pytest.raises(ScenarioError) as raised:
+        make()
+    assert str(raised.value) == line

@@ -1,0 +1,31 @@
+"""Files that commands take: a file of another kind is refused, with the command that takes it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..errors import FileError
+from ..files.kinds import FileKind, kind_of
+
+_ADVICE: Mapping[FileKind, str] = {
+    FileKind.SCENARIO: "run it with netstack run {}",
+    FileKind.RESULT: "read it with netstack diagnose {}",
+    FileKind.RECORDING: "read it with netstack diagnose {0}, or netstack import-flink {0} for a scenario",
+    FileKind.CHECKPOINTS: "list them with netstack checkpoints {}",
+    FileKind.CONFIGURATION: "check it with netstack lint {}",
+    FileKind.MEASUREMENT: "compare a scenario with it: netstack compare SCENARIO {}",
+}
+
+
+def require_kind(file: Path, *wanted: FileKind) -> FileKind | None:
+    """Return the kind of a file; None if it is not recognised, which its reader then reports.
+
+    Raises:
+        FileError: it is of a kind that is not wanted; the line names the command that takes it.
+    """
+    kind = kind_of(file)
+    if kind is not None and kind not in wanted:
+        raise FileError([f"{file} is {kind}; {_ADVICE[kind].format(shlex.quote(str(file)))}"])
+    return kind
