@@ -13,10 +13,10 @@ from netstack import (
     OPTIONS,
     CheckpointMode,
     GeneratorSpec,
-    NetworkConfig,
     QuantityError,
     Scenario,
     ScheduledChange,
+    ShipStrategy,
     Vertex,
     changed,
     format_duration,
@@ -29,7 +29,11 @@ from .messages import Change, Control
 POLICY, SERVICE, SKEW, RATE = "policy", "service", "service_skew", "rate"
 """Keys of controls that are not Flink options."""
 
-_SWITCHES = {"debloat_enabled": "Buffer debloating", "unaligned_enabled": "Unaligned checkpoints"}
+_SWITCHES = {
+    "debloat_enabled": "Buffer debloating",
+    "unaligned_enabled": "Unaligned checkpoints",
+    "adaptive_partitioner_enabled": "Adaptive partition selection",
+}
 _DURATIONS = {
     "debloat_target_s": ("Debloating target", 0.01, 10.0),
     "checkpoint_interval_s": ("Checkpoint interval", 0.1, 60.0),
@@ -87,17 +91,23 @@ def policies_of(scenario: Scenario, offered: Iterable[str] = ()) -> list[str]:
 def controls_of(scenario: Scenario, policies: Sequence[str]) -> list[Control]:
     """Return the controls of a job, with their values after all its changes."""
     now = scenario_now(scenario)
-    controls = list(_of_job(now.config, policies))
+    controls = list(_of_job(now, policies))
     for vertex in now.vertices:
         controls += _of_vertex(vertex)
     return controls
 
 
-def _of_job(config: NetworkConfig, policies: Sequence[str]) -> Iterator[Control]:
+def _of_job(scenario: Scenario, policies: Sequence[str]) -> Iterator[Control]:
+    config = scenario.config
     takes_checkpoints = config.checkpoint_interval_s is not None
     exactly_once = config.checkpoint_mode is CheckpointMode.EXACTLY_ONCE
+    in_turns = any(edge.strategy in (ShipStrategy.REBALANCE, ShipStrategy.RESCALE) for edge in scenario.edges)
+    offered = {
+        "unaligned_enabled": takes_checkpoints and exactly_once,
+        "adaptive_partitioner_enabled": in_turns,
+    }
     for field, label in _SWITCHES.items():
-        if field == "debloat_enabled" or (takes_checkpoints and exactly_once):
+        if offered.get(field, True):
             value = "true" if getattr(config, field) else "false"
             yield Control(OPTIONS[field].name, label, "switch", value)
     yield Control(POLICY, _LABELS[POLICY], "choice", config.debloat_policy, choices=list(policies))

@@ -57,7 +57,7 @@ def test_run_takes_a_policy_in_place_of_the_scenarios(capsys: pytest.CaptureFixt
 
 def test_the_text_of_a_run_says_which_policy_it_had(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(FILE), "--policy", "burst"]) == 0
-    assert "flink-2.3, policy burst, seed 1" in capsys.readouterr().out.splitlines()[0]
+    assert "flink-2.2, policy burst, seed 1" in capsys.readouterr().out.splitlines()[0]
     assert main(["run", str(FILE)]) == 0
     assert "policy" not in capsys.readouterr().out
 
