@@ -11,7 +11,7 @@ import pytest
 
 from flowcontrol import POLICIES
 from integration.cli.app import main
-from integration.lab.controls import policies_of
+from integration.lab.controls import controls_of, policies_of
 from integration.lab.lab import Lab, example
 from integration.lab.messages import (
     Back,
@@ -30,7 +30,7 @@ from integration.lab.messages import (
     encode,
     read_request,
 )
-from netstack import InputError, Scenario, ScheduledChange, emulate, read_scenario
+from netstack import OPTIONS, InputError, Scenario, ScheduledChange, emulate, read_scenario
 
 DEBLOAT = "taskmanager.network.memory.buffer-debloat.enabled"
 DEBLOAT_TARGET = "taskmanager.network.memory.buffer-debloat.target"
@@ -83,6 +83,14 @@ def test_a_job_is_seen_as_it_runs(lab: Lab) -> None:
         "service",
         "service_skew",
     }
+
+
+def test_adaptive_partition_selection_is_offered_where_an_exchange_has_it(lab: Lab) -> None:
+    option = OPTIONS["adaptive_partitioner_enabled"].name
+    scenario = lab.sides[0].scenario
+    by_key = replace(scenario, edges=tuple(replace(edge, ship="hash") for edge in scenario.edges))
+    assert option in {control.key for control in controls_of(scenario, [])}
+    assert option not in {control.key for control in controls_of(by_key, [])}
 
 
 def test_a_barrier_is_seen_on_its_way(lab: Lab) -> None:
