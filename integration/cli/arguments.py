@@ -26,6 +26,13 @@ Whole = Annotated[int, Parameter(converter=_whole)]
 Several = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
 """An option that may be given several times."""
 
+Verbose = Annotated[
+    bool,
+    Parameter(
+        negative=(), show_default=False, help="Print all findings, figures and rules behind the result."
+    ),
+]
+
 Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative=(), show_default=False)]
 """Texts OPTION=VALUE, which `netstack.split_assignment` reads."""
 

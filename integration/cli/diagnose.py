@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from netstack import JobFailedError, Result, parse_duration
 
+from ..diagnosis.checkpoint_rules import BARRIERS_WAIT
 from ..diagnosis.observation import observations
 from ..diagnosis.rule_table import Diagnosis
 from ..diagnosis.rule_table import diagnose as diagnosed
@@ -19,7 +21,7 @@ from ..present.console import say, to_stderr
 from ..present.documents import present
 from ..present.findings import print_diagnosis
 from ..present.progress import progress
-from .arguments import AllowCode, Flag, naming_options, read_quantity
+from .arguments import AllowCode, Flag, Verbose, command_line, naming_options, read_quantity
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import failure_text
 from .input_files import require_kind
@@ -36,9 +38,10 @@ def diagnose(
     latency: str | None = None,
     access: AccessOptions = ANYBODY,
     allow_code: AllowCode = False,
+    verbose: Verbose = False,
     json: Flag = False,
 ) -> int:
-    """Say what limits a job and why: the rules that fire, their evidence, and what to do next.
+    """Print what limits a job, its problems with evidence and an action each, and what to run next.
 
     Args:
         file: Result of a run, as `netstack run --json` prints it, a scenario, which is run, or a recording of
@@ -70,8 +73,20 @@ def diagnose(
         assert file is not None
         result = _run(file, allow_code) if kind is FileKind.SCENARIO else load_result(file)
         diagnosis = _of_result(result, file)
-    present(diagnosis, print_diagnosis, json=json)
+    can_tune = from_flink is not None or kind is FileKind.SCENARIO
+    following = _following(diagnosis, can_tune=can_tune, verbose=verbose)
+    show = partial(print_diagnosis, following=following, verbose=verbose)
+    present(diagnosis, show, json=json)
     return 0
+
+
+def _following(diagnosis: Diagnosis, *, can_tune: bool, verbose: bool) -> str:
+    """Return the command to run next: the search for a debloat target where barriers wait behind data."""
+    rules = {finding.rule for window in diagnosis.windows for finding in window.findings}
+    command = command_line().removesuffix(" --verbose")
+    if can_tune and (verbose or BARRIERS_WAIT in rules):
+        return command.replace("netstack diagnose", "netstack tune", 1)
+    return "netstack tune SCENARIO.toml" if verbose else f"{command} --verbose"
 
 
 def _run(file: Path, allow_code: bool) -> Result:

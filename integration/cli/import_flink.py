@@ -11,7 +11,7 @@ from ..flink import Imported
 from ..present.documents import ImportedJob, encoded, print_document, print_text, write_files
 from .arguments import Flag
 from .cluster_access import ANYBODY, AccessOptions
-from .reading_options import AS_READ, ReadingOptions, read_flink
+from .reading_options import AS_READ, ReadingOptions, read_flink, say_assumptions
 
 
 def import_flink(
@@ -46,6 +46,7 @@ def import_flink(
         print_document(document)
     elif out is None:
         print_text(text)
+    say_assumptions(imported.notes)
     return 0
 
 
@@ -53,5 +54,6 @@ def _comments(imported: Imported) -> list[str]:
     measured = imported.measured
     return [
         f"Read from {measured.url}, Flink {measured.flink}, job {measured.job} ({measured.job_name}).",
+        *(["Assumptions:"] if imported.notes else []),
         *(f"- {note}" for note in imported.notes),
     ]

@@ -20,7 +20,7 @@ from ..files.writing import prepare_file, write_outputs
 from ..flink import Answers, Imported, Overrides, Recorder, Recording, import_scenario
 from ..flink.options import EVERYWHERE
 from ..flink.recording import packed
-from ..present.console import say, to_stderr
+from ..present.console import print_assumptions, say, to_stderr
 from .arguments import Settings, Several, naming_options, warn_of_bare_numbers
 
 _SILENT_S = 10.0
@@ -103,9 +103,9 @@ AS_READ = ReadingOptions()
 
 
 def read_flink(cluster: Answers, job: str | None, options: ReadingOptions) -> Imported:
-    """Import a job, with progress and notes on stderr; write the recording if there is a file for it.
+    """Import a job, with progress on stderr; write the recording if there is a file for it.
 
-    The notes name options.
+    The notes name options; `say_assumptions` prints them, after the result.
 
     Raises:
         FlinkRestError: the cluster cannot be read.
@@ -119,10 +119,13 @@ def read_flink(cluster: Answers, job: str | None, options: ReadingOptions) -> Im
     with watching(cluster, f"reading {cluster.name}") as report:
         imported = import_scenario(recorder, job, overrides=given, watch_s=watch_s, watching=report)
     imported = with_option_names(imported)
-    for note in imported.notes:
-        say(f"{cluster.name}: {note}")
     write_recording(recorder, imported, options.recording)
     return imported
+
+
+def say_assumptions(notes: Sequence[str]) -> None:
+    """Print the notes of an import to stderr, under a heading."""
+    print_assumptions(notes, to_stderr())
 
 
 def with_option_names(imported: Imported) -> Imported:

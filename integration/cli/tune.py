@@ -36,6 +36,7 @@ from .arguments import (
     Flag,
     Settings,
     Several,
+    Verbose,
     Whole,
     command_line,
     read_quantity,
@@ -45,11 +46,13 @@ from .arguments import (
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
 from .preparation import load_runnable
-from .reading_options import ReadingOptions, read_flink
+from .reading_options import ReadingOptions, read_flink, say_assumptions
 
 _INTERVAL = {OPTIONS["checkpoint_interval_s"].name, *OPTIONS["checkpoint_interval_s"].former}
 
 DOCUMENT = "tuning.json"
+
+_USUAL_ADDRESS = "http://localhost:8081"
 
 
 @Parameter(name="*")
@@ -158,9 +161,10 @@ def tune(
     allow_code: AllowCode = False,
     master: str | None = None,
     out: Path | None = None,
+    verbose: Verbose = False,
     json: Flag = False,
 ) -> int:
-    """Try debloat targets on a job and say whether one is better than what is set now, and what it costs.
+    """Try debloat targets on a job, and print the one to set, its effect and its cost.
 
     Exit status 1 where nothing keeps to the constraints, the present setting included.
 
@@ -206,8 +210,21 @@ def tune(
         page, *_ = write_tuning(out, tuning, scenario, results)
         write_files(out, {DOCUMENT: indented(tuning)})
         say(f"wrote {page}")
-    present(tuning, print_tuning, json=json)
+    show = partial(
+        print_tuning, following=_following(tuning, running.from_flink, verbose=verbose), verbose=verbose
+    )
+    present(tuning, show, json=json)
+    say_assumptions(notes)
     return FAILED if any(each.verdict == "none" for each in tuning.recommendations) else 0
+
+
+def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
+    """Return the command to run next: a check of the job that has the advised options, or the details."""
+    is_change = any(each.configuration for each in tuning.recommendations)
+    if not is_change and not verbose:
+        return f"{tuning.command} --verbose"
+    address = from_flink if from_flink is not None and from_flink.startswith("http") else _USUAL_ADDRESS
+    return f"netstack diagnose --from-flink {address}  # after the change"
 
 
 def _scenario(
@@ -277,5 +294,5 @@ def _announce(
         time = f"about {duration_text(least / cores)} to {duration_text(max(least, most) / cores)}"
     say(
         f"{scenario.name}: {len(points)} to {max(len(points), len(possible))} emulations, {time} on {cores} "
-        "cores; most where runs differ, and leave open which setting to take"
+        "cores; more if the first seeds do not decide"
     )

@@ -15,7 +15,7 @@ from ..seed_runs import run_seeds
 from .arguments import Flag, Whole, command_line, require_some
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
-from .reading_options import AS_READ, ReadingOptions, read_flink
+from .reading_options import AS_READ, ReadingOptions, read_flink, say_assumptions
 
 SEEDS = 5
 
@@ -56,4 +56,5 @@ def validate(
         page = render_validation(validation, imported, results, command_line())
         write_files(out, {DOCUMENT: encoded(validation), PAGE: page.encode()})
     present(validation, print_validation, json=json)
+    say_assumptions(imported.notes)
     return 0 if validation.ok else FAILED

@@ -83,26 +83,27 @@ def operator_bound(view: Observation) -> Iterator[Finding]:
             for _, writer in view.inputs(vertex)
             if known(writer.backpressured_ms_per_s)
         )
-        waiting = waiting or "by Flink's word for them"
+        waiting = waiting or "as Flink reports"
         some = _only_some(vertex)
         yield Finding(
             rule="operator-bound",
             severity="problem",
             where=vertex.name,
-            says="It is busy all the time, and what is before it waits: "
-            + ("some of its subtasks are the bottleneck." if some else "it is the bottleneck."),
+            says=f"{vertex.name} limits the throughput: "
+            f"{'some subtasks are' if some else 'it is'} always busy, and upstream tasks wait.",
             evidence=[
                 f"busy {span_percent(vertex.busy_ms_per_s)}, back-pressured "
                 f"{span_percent(vertex.backpressured_ms_per_s)}; upstream back-pressured: {waiting}",
                 *_work(vertex),
             ],
-            next=["find out why those subtasks have more to do, before anything else"]
+            next=["Find out first why these subtasks have more to do than the others."]
             if some
-            else [
-                "profile it, or raise its parallelism: no option of the network layer makes it faster",
-                "how long data waits before it, and barriers with them, is a matter of buffers",
-            ],
+            else [f"{_profile(vertex)} Buffers only decide how long data and barriers wait before it."],
         )
+
+
+def _profile(vertex: VertexSteady) -> str:
+    return f"Profile {vertex.name}, or raise its parallelism: no network option makes it faster."
 
 
 def _only_some(vertex: VertexSteady) -> bool:
@@ -123,23 +124,24 @@ def at_its_limit(view: Observation) -> Iterator[Finding]:
                 rule="near-its-limit",
                 severity="notice",
                 where=vertex.name,
-                says="No task waits for it yet, and it has hardly any time left: a little more input will "
-                "make back-pressure.",
+                says=f"{vertex.name} is nearly at its limit: no task waits for it yet, but a little more "
+                "input will cause back-pressure.",
                 evidence=evidence,
-                next=["raise its parallelism before the load grows"],
+                next=[f"Raise the parallelism of {vertex.name} before the load grows."],
             )
             continue
+        some = _only_some(vertex)
         writers = view.may_wait([writer for _, writer in view.inputs(vertex)])
         yield Finding(
             rule="at-its-limit",
             severity="problem",
             where=vertex.name,
-            says=f"{'Some of its subtasks are' if _only_some(vertex) else 'It is'} busy all the time, at the "
-            f"limit; whether {writers} waits for it is not told.",
+            says=f"{'Some subtasks of ' if some else ''}{vertex.name} {'are' if some else 'is'} busy all the "
+            f"time; whether {writers} waits for it is not reported.",
             evidence=evidence,
             next=[
-                f"see whether {writers} emits less than it would: then this is the bottleneck",
-                "profile it, or raise its parallelism: no option of the network layer makes it faster",
+                f"Check whether {writers} emits less than it could: then {vertex.name} is the bottleneck.",
+                _profile(vertex),
             ],
         )
 
@@ -152,16 +154,16 @@ def not_bound(view: Observation) -> Iterator[Finding]:
     busy, busiest = max(zip(known(shares), view.vertices, strict=True), key=lambda pair: pair[0])
     evidence = [f"no vertex is back-pressured; {busiest.name} is the busiest, {percent(busy)} of its time"]
     if busy < BUSY:
-        says = "Nothing holds the job up: it is as fast as its input."
+        says = "No task limits the throughput: the job is as fast as its input."
         yield Finding(rule="input-bound", severity="fine", where=busiest.name, says=says, evidence=evidence)
     elif not view.inputs(busiest):
         yield Finding(
             rule="source-bound",
             severity="notice",
             where=busiest.name,
-            says="The source itself is the bottleneck: whatever reads from it has time left.",
+            says=f"The source {busiest.name} limits the throughput: tasks that read from it have time left.",
             evidence=evidence,
-            next=["raise the parallelism of the source, or make reading cheaper"],
+            next=[f"Raise the parallelism of {busiest.name}, or make reading cheaper."],
         )
 
 
@@ -182,10 +184,10 @@ def alternating(view: Observation) -> Iterator[Finding]:
                 rule="alternating",
                 severity="notice",
                 where=f"{series.vertex}[{subtask}]",
-                says=f"Back-pressured {percent(average)} of its time on average, but by turns: wholly in "
-                f"{percent(wholly)} of the samples, and hardly at all in most others.",
+                says=f"{series.vertex}[{subtask}] is back-pressured in bursts: fully in {percent(wholly)} of "
+                f"the samples, hardly in most others, {percent(average)} of its time on average.",
                 evidence=[f"{len(extreme)} of {len(seconds)} samples are below 15 % or above 85 %"],
-                next=["look for what comes in bursts: windows that fire, timers, garbage collection"],
+                next=["Look for load that comes in bursts: windows that fire, timers, garbage collection."],
             )
             break  # one subtask stands for the vertex
 
@@ -226,7 +228,7 @@ def skewed_records(view: Observation) -> Iterator[Finding]:
             where=vertex.name,
             says=f"{vertex.name}[{most}] gets {uneven:.1f} times as many records as the mean.",
             evidence=[f"records/s by subtask: {span(vertex.records_in_per_s, ',.0f')}"],
-            next=["look at the keys: a salt, or a local aggregation before the exchange, spreads them"],
+            next=["Spread the keys, by a salt or by a local aggregation before the exchange."],
         )
 
 
@@ -244,14 +246,14 @@ def skewed_cost(view: Observation) -> Iterator[Finding]:
             where=vertex.name,
             says=f"A record costs {vertex.name}[{dearest}] {dearer:.1f} times as much as the mean.",
             evidence=[f"ms busy for a record, by subtask: {span(costs)}"],
-            next=["compare the machines, the state and the keys of the subtasks"],
+            next=["Compare the machines, the state and the keys of the subtasks."],
         )
 
 
 def unequal_writers(view: Observation) -> Iterator[Finding]:
     """Find readers of which some writers fill their channels and others hardly use them."""
     avoided = (
-        "; unaligned checkpoints or an aligned timeout avoid them"
+        " Unaligned checkpoints or an aligned timeout avoid them."
         if may_overtake(view.exchanges, view.vertices)
         else ""
     )
@@ -268,8 +270,8 @@ def unequal_writers(view: Observation) -> Iterator[Finding]:
             "barriers come early on some channels and late on others.",
             evidence=[out_pools_upstream(view, vertex)],
             next=[
-                f"expect long alignments{avoided}",
-                "debloating gives all channels of a gate buffers of one size, whatever waits on each",
+                f"Expect long alignments.{avoided}",
+                "Do not rely on debloating: it gives all channels of a gate buffers of one size.",
             ],
         )
 
@@ -310,9 +312,9 @@ def some_readers_full(view: Observation) -> Iterator[Finding]:
                         f"hold {exchange.buffers.quota(view.config)} buffers",
                     ],
                     next=[
-                        "find out what is special about the full subtasks: their keys, or their machine",
-                        "spread their keys (a salt, or a local aggregation before the exchange); debloating "
-                        "sizes buffers by gate and does not mend skew",
+                        "Spread the keys of the full subtasks, by a salt or a local aggregation before the "
+                        "exchange. Debloating sizes buffers by gate and does not fix skew.",
+                        "Compare the machines of the full subtasks with the others.",
                     ],
                 )
 
@@ -364,9 +366,9 @@ def input_full(view: Observation) -> Iterator[Finding]:
                 rule="both-pools-full",
                 severity="notice",
                 where=vertex.name,
-                says="Input and output are full: it hands on back-pressure that comes from further down.",
+                says="Input and output are full: it passes on back-pressure from downstream.",
                 evidence=evidence,
-                next=["look further down, for the first vertex of which the output is not full"],
+                next=["Look downstream for the first vertex whose output is not full."],
             )
         elif output_full is None or held is None:
             continue
@@ -375,7 +377,7 @@ def input_full(view: Observation) -> Iterator[Finding]:
                 rule="input-full-output-free",
                 severity="notice",
                 where=vertex.name,
-                says="Input full, output free, writers full: the back-pressure comes from here.",
+                says="Its input and its writers are full, its output is free: it causes the back-pressure.",
                 evidence=[*evidence, *_whose(view, vertex)],
             )
         else:
@@ -383,9 +385,9 @@ def input_full(view: Observation) -> Iterator[Finding]:
                 rule="input-filling",
                 severity="notice",
                 where=vertex.name,
-                says="Input full, writers not yet: it lags, and may soon hold up what is before it.",
+                says="Its input is full, its writers are not: it lags and may soon hold up upstream tasks.",
                 evidence=evidence,
-                next=["watch it; if it lasts, treat it as a bottleneck"],
+                next=["Watch it. If this lasts, treat it as a bottleneck."],
             )
 
 
@@ -399,10 +401,10 @@ def output_full_input_free(view: Observation) -> Iterator[Finding]:
                 rule="output-full-input-free",
                 severity="notice",
                 where=vertex.name,
-                says="Output full, input free: back-pressure has not reached what is before it, or has "
-                "left it again, or this vertex makes much more than it reads.",
+                says="Its output is full, its input is free: back-pressure has not reached upstream tasks or "
+                "has just ended, or it emits much more than it reads.",
                 evidence=[_both_pools(vertex)],
-                next=["compare two moments: a lasting state points at an operator that multiplies records"],
+                next=["Diagnose it again later: if this lasts, the operator multiplies records."],
             )
 
 
@@ -426,7 +428,7 @@ def _whose(view: Observation, vertex: VertexSteady) -> list[str]:
         shares = f"at least {percent(floating)} of the floating and {percent(exclusive)} of the exclusive "
         shares += "buffers are used"
     if min(floating, exclusive) >= HIGH_USAGE:
-        return [f"{shares}: data waits on all channels, or most"]
+        return [f"{shares}: data waits on all or most channels"]
     if floating >= HIGH_USAGE or _some_writers_full(view, vertex):
         return [f"{shares}: data waits on some of the channels only"]
     return [shares]
@@ -523,20 +525,20 @@ def _network(view: Observation, exchange: Exchange, writer: VertexSteady, reader
     limits = list(_limits(view, reader))
     near = [text for text, nearness in limits if nearness >= _NEAR]
     what = [text for text, _ in limits]
-    unknown = "the round trip is not known: compare throughput with buffers x size / round trip"
+    unknown = "the round trip is unknown; the limit is buffers x size / round trip"
     if view.link is not None:
-        unknown = "what credit and bandwidth would allow cannot be told, or limits nothing"
+        unknown = "the limits by credit and bandwidth are unknown, or there are none"
     return Finding(
         rule="network-bound",
         severity="problem",
         where=exchange.name,
-        says="The writers are full and the readers wait: the network between them is the limit"
-        + (", not an operator." if near else ", or its round trip is long for the credit there is."),
+        says=f"The network limits the throughput of {exchange.name}: writers are full and readers wait"
+        + ("." if near else ", or its round trip is too long for the buffers."),
         evidence=[*evidence, *(what or [unknown])],
         next=[
-            "look at bandwidth and latency between the task managers, and at who else uses them",
-            "where the round trip is the limit, give channels more buffers, or raise the parallelism: "
-            "`netstack size` says how many a link needs",
+            "Check the bandwidth and latency between the task managers, and what else uses the network.",
+            "If the round trip is the limit, give channels more buffers or raise the parallelism. "
+            "`netstack size` computes how many buffers a link needs.",
         ],
     )
 

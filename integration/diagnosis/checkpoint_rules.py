@@ -44,6 +44,9 @@ from .observation import (
     span_percent,
 )
 
+BARRIERS_WAIT = "long-start-delay"
+"""The rule of checkpoints whose barriers wait behind data in flight, for which debloating is the remedy."""
+
 _WORTH_MS = 0.5
 """Duration below which a phase counts as 0."""
 
@@ -96,10 +99,10 @@ def uneven(view: Observation) -> Iterator[Finding]:
         took = f"{len(times)} of {counted(view.steady.checkpoints, 'checkpoint')} took "
         took += most if least == most else f"{least} to {most}"
     bursts = list(_bursts(view))
-    says = "Some take far longer than most"
+    says = "Some checkpoints take far longer than most"
     if bursts:
         at_once = ", ".join(f"{writer.name} emits more than {reader.name} reads" for writer, reader in bursts)
-        says += f": they meet bursts, in which {at_once} meanwhile"
+        says += f": they meet bursts in which {at_once}"
     yield Finding(
         rule="uneven-checkpoints",
         severity=_severity(view, slowest),
@@ -109,24 +112,24 @@ def uneven(view: Observation) -> Iterator[Finding]:
             f"{took}, half of them at most {milliseconds(usual)}",
             *(
                 f"{writer.name} is back-pressured {span_percent(writer.backpressured_ms_per_s)} of its time, "
-                f"and {reader.name}, which it waits for, is busy {span_percent(reader.busy_ms_per_s)}"
+                f"and {reader.name}, for which it waits, is busy {span_percent(reader.busy_ms_per_s)}"
                 for writer, reader in bursts
             ),
         ],
         next=[step for writer, reader in bursts for step in _smooth(view, writer, reader)]
-        or ["look at the load while those were under way: data waits then, and not at other times"],
+        or ["Check the load at the times of the long checkpoints: data waits only then."],
     )
 
 
 def _smooth(view: Observation, writer: VertexSteady, reader: VertexSteady) -> list[str]:
     """Return the advice against bursts of a writer."""
-    parallel = f"raise the parallelism of {reader.name}: a burst lasts until it is read"
+    parallel = f"Raise the parallelism of {reader.name}: a burst lasts until it is read."
     if not view.inputs(writer):
-        return [f"look at what {writer.name} reads: it comes in portions", parallel]
+        return [f"Check the input of {writer.name}: it arrives in portions.", parallel]
     return [
-        f"let {writer.name} emit in smaller portions: windows and timers that do not fire all at once",
+        f"Let {writer.name} emit in smaller portions: spread the times at which windows and timers fire. "
+        "Buffer options change little, since a task handles no barrier while it emits a portion.",
         parallel,
-        "buffers and their target change little: a task handles no barrier while it emits a portion",
     ]
 
 
@@ -169,7 +172,7 @@ def slow_phase(view: Observation) -> Iterator[Finding]:
             rule="checkpoints-short",
             severity="fine",
             where="checkpoints",
-            says="They take next to no time.",
+            says=f"Checkpoints take {milliseconds(times.end_to_end_ms)}, which is short.",
             evidence=evidence,
         )
         return
@@ -177,12 +180,13 @@ def slow_phase(view: Observation) -> Iterator[Finding]:
     if phase not in _MEANING:  # the time of phases that were not measured
         return
     means, steps = _MEANING[phase]
+    who = "Long checkpoints" if long_ones else "Checkpoints"
     has_queues = phase in (START_DELAY, ALIGNMENT) and not long_ones  # queues are medians of the window
     yield Finding(
         rule=f"long-{phase.replace(' ', '-')}",
         severity=_severity(view, times.end_to_end_ms),
         where=f"checkpoints, at {times.vertex}",
-        says=means,
+        says=f"{who} take {milliseconds(times.end_to_end_ms)}, mostly {means}.",
         evidence=[*evidence, *(data_in_flight(view) if has_queues else [])],
         next=_next(view, phase, steps),
     )
@@ -190,24 +194,27 @@ def slow_phase(view: Observation) -> Iterator[Finding]:
 
 _MEANING: dict[str, tuple[str, list[str]]] = {
     START_DELAY: (
-        "Most of the time passes before the first barrier arrives: it waits behind the data in flight.",
+        "start delay: barriers wait behind queued data",
         [],
     ),
     ALIGNMENT: (
-        "Most of the time passes between the first barrier and the last: channels are unequal.",
-        ["look for skew among the writers: a full channel is slow, an empty one is not"],
+        "alignment: the first barrier of a task arrives long before its last",
+        ["Look for skew among the writers: barriers are slow in full channels and fast in empty ones."],
     ),
     SYNC: (
-        "Most of the time goes into the synchronous part, in which the operator does nothing else.",
-        ["look for large operator or heap state, and for work in snapshotState()"],
+        "the synchronous part, in which the operator does nothing else",
+        ["Look for large operator or heap state, and for work in snapshotState()."],
     ),
     ASYNC: (
-        "Most of the time goes into writing state: storage is slow for so much of it.",
-        ["look at the throughput of the storage; checkpoint incrementally; spread the state"],
+        "the asynchronous part, which writes state to the storage",
+        [
+            "Take incremental checkpoints, or spread the state over more subtasks.",
+            "Check the throughput of the storage.",
+        ],
     ),
     ACKNOWLEDGEMENT: (
-        "Most of the time passes after the snapshots: messages to the coordinator, or its files.",
-        ["look at the job manager: its load, its network, its storage"],
+        "acknowledgement: messages to the coordinator, and the files that it writes",
+        ["Check the load, the network and the storage of the job manager."],
     ),
 }
 
@@ -217,21 +224,24 @@ def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
         return list(steps)
     config = view.config
     if _is_uneven(view) and any(_bursts(view)):
-        return [*steps, "smooth the bursts first: barriers wait until what has come at once is read"]
+        return [*steps, "Smooth the bursts first: barriers wait until a burst is read."]
     if any(full_readers(vertex) for vertex in view.vertices):
-        steps = [*steps, "fix the skew first: barriers wait in the channels of the slow subtasks"]
+        steps = [*steps, "Fix the skew first: barriers wait in the channels of the slow subtasks."]
     if config.takes_unaligned_checkpoints and config.aligned_checkpoint_timeout_s == 0:
         return [
             *steps,
-            "barriers overtake data already, so a task is late to look at its mail: one long record, a "
-            "window that fires, or a source that does not yield",
+            "Look for a task that is late to handle its barrier, though barriers overtake data: one long "
+            "record, a window that fires, or a source that does not yield.",
         ]
     calm = view.nobody_waits
     if calm:
-        return [*steps, "no task is back-pressured, so few data wait: look at when the sources emit barriers"]
+        return [
+            *steps,
+            "Check when the sources emit barriers: no task is back-pressured, so little data waits.",
+        ]
     if calm is None:
         unknown = view.may_wait(view.vertices)
-        steps = [*steps, f"find out whether {unknown} is back-pressured, which is not known; if so:"]
+        steps = [*steps, f"Check whether {unknown} is back-pressured, which is not reported. If it is:"]
     overtaking = [_overtake(view)] if may_overtake(view.exchanges, view.vertices) else []
     return [*steps, _let_less_wait(view), *overtaking]
 
@@ -239,22 +249,21 @@ def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
 def _let_less_wait(view: Observation) -> str:
     config = view.config
     if config.debloat_enabled:
-        advice = "a smaller target than " + milliseconds(1000 * config.debloat_target_s)
+        advice = f"Set a debloat target below {milliseconds(1000 * config.debloat_target_s)}"
         changes: dict[str, object] = {"debloat_target_s": config.debloat_target_s / 2}
         what = f"with half of it, {milliseconds(500 * config.debloat_target_s)}, "
     else:
-        advice, changes = "buffer debloating", {"debloat_enabled": True}
+        advice, changes = "Turn on buffer debloating", {"debloat_enabled": True}
         what = f"with a target of {milliseconds(1000 * config.debloat_target_s)}, "
     tried = view.tried(changes)
     result = "" if tried is None else f" ({what}{tried})"
-    return f"let less wait: {advice}{result}; `netstack tune` says what it brings and costs"
+    return f"{advice}{result}. `netstack tune` finds the target and its cost."
 
 
 def _overtake(view: Observation) -> str:
     tried = view.tried({"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.0})
     result = "" if tried is None else f" ({tried})"
-    advice = f"unaligned checkpoints{result}, perhaps after an aligned timeout"
-    return f"or let barriers overtake what waits: {advice}"
+    return f"Or take unaligned checkpoints{result}, at once or after an aligned timeout."
 
 
 def _severity(view: Observation, duration_ms: float) -> Severity:
@@ -273,10 +282,11 @@ def late_source(view: Observation) -> Iterator[Finding]:
             rule="late-source",
             severity="notice",
             where=vertex.name,
-            says="The barrier is late before it has left the source.",
+            says="The source emits its barrier late.",
             evidence=[f"{milliseconds(delay)} from the trigger to the barrier, in the slowest subtask"],
             next=[
-                "the thread of the source is busy or blocked when the trigger comes: one long call, a lock"
+                f"Look for a long call or a lock in {vertex.name}: its thread is busy or blocked when the "
+                "trigger arrives."
             ],
         )
 
@@ -286,20 +296,20 @@ def back_to_back(view: Observation) -> Iterator[Finding]:
     for took_ms, interval in without_pause(view):
         longer = share_of_interval(took_ms, interval) > 1
         says = (
-            "A checkpoint takes longer than the interval: the next one begins as soon as it is complete"
+            "A checkpoint takes longer than the interval, so the next one begins at its end"
             if longer
-            else "A checkpoint takes nearly the whole interval: the next one begins soon after it is complete"
+            else "A checkpoint takes nearly the whole interval, so the next one begins soon after it"
         )
         yield Finding(
             rule="back-to-back",
             severity="problem",
             where="checkpoints",
-            says=f"{says}, and blocked channels are the rule.",
+            says=f"{says}, and channels are blocked most of the time.",
             evidence=[f"{milliseconds(took_ms)} a checkpoint, every {milliseconds(1000 * interval)}"],
             next=[
-                "a longer execution.checkpointing.interval, or an execution.checkpointing.min-pause, until "
-                "they are faster",
-                "under debloating, each drains the buffers and makes them grow again",
+                "Set a longer execution.checkpointing.interval, or an execution.checkpointing.min-pause, "
+                "until checkpoints are faster. Under debloating, each checkpoint drains the buffers, which "
+                "grow again.",
             ],
         )
 
@@ -319,19 +329,22 @@ def failed(view: Observation) -> Iterator[Finding]:
     if not reasons:
         return
     evidence = [f"{counted(count, 'time')}: {reason}" for reason, count in reasons.most_common()]
-    steps = ["an expired one took longer than execution.checkpointing.timeout: see its phases"]
+    steps = [
+        "Find the slow phase of the checkpoints that expired: they took longer than "
+        "execution.checkpointing.timeout."
+    ]
     at_once = view.config.max_concurrent_checkpoints
     if at_once > 1 and any("expired" in reason.lower() for reason in reasons):  # also in Flink's own message
         evidence.append(f"{at_once} may be under way at once")
         steps.append(
-            "take one at a time, execution.checkpointing.max-concurrent-checkpoints: 1: a task takes them "
-            "one after another, so the time of each goes on those before it, and all may expire for good"
+            "Set execution.checkpointing.max-concurrent-checkpoints to 1: a task takes one after another, so "
+            "each waits for those before it, and all may expire for good."
         )
     yield Finding(
         rule="failed-checkpoints",
         severity="problem",
         where="checkpoints",
-        says=f"{sum(reasons.values())} of {len(view.checkpoints)} failed.",
+        says=f"{sum(reasons.values())} of {counted(len(view.checkpoints), 'checkpoint')} failed.",
         evidence=evidence,
         next=steps,
     )
@@ -346,9 +359,11 @@ def stores_data_in_flight(view: Observation) -> Iterator[Finding]:
         rule="data-in-flight-stored",
         severity="notice",
         where="checkpoints",
-        says="Barriers overtake, and what they overtake is written with every checkpoint.",
+        says="Barriers overtake data, and each checkpoint stores the data that they overtake.",
         evidence=[f"{size(stored)} of data in flight in each"],
-        next=["debloating lets less wait, and so less is stored; recovery reads all of it"],
+        next=[
+            "Use buffer debloating: less data waits, so each checkpoint stores less and recovery reads less."
+        ],
     )
 
 
@@ -368,19 +383,19 @@ def stands_still(view: Observation) -> Iterator[Finding]:
         seen.add((blocked, joins))
         can = "can" if overtakes else "could"
         when = "" if at_once else " after one has expired"
-        keep = "or keep to aligned checkpoints: execution.checkpointing.unaligned.enabled: false"
+        keep = "Or keep aligned checkpoints: execution.checkpointing.unaligned.enabled: false"
         if not at_once:
-            keep += "; or to unaligned ones without execution.checkpointing.aligned-checkpoint-timeout"
+            keep += ", or unaligned ones without execution.checkpointing.aligned-checkpoint-timeout"
         yield Finding(
             rule="standstill",
             severity="problem" if failed else "notice",
             where=joins,
-            says=f"Unaligned checkpoints {can} bring the job to a stand{when}: {joins} does not read "
-            f"{blocked} before it has barriers that wait for {late}, whose data wait for {blocked}.",
+            says=f"Unaligned checkpoints {can} deadlock the job{when}: {joins} does not read {blocked} "
+            f"before it has barriers that wait for {late}, whose data wait for {blocked}.",
             evidence=[f"no barrier overtakes data into {late}, and none into {joins}"],
             next=[
-                f"let barriers overtake into {joins}: rebalance() or keyBy() for each of its inputs that is "
-                "forward, rescale or broadcast",
-                keep,
+                f"Use rebalance() or keyBy() for each input of {joins} that is forward, rescale or "
+                "broadcast, so that barriers overtake data there.",
+                f"{keep}.",
             ],
         )

@@ -57,11 +57,12 @@ def at_the_minimum(view: Observation) -> Iterator[Finding]:
             rule="debloating-at-its-floor",
             severity="problem",
             where=vertex.name,
-            says="Buffers are as small as they may be, and still too much waits.",
+            says="Buffers have their minimum size, and still hold more data than the target allows.",
             evidence=[_sizes(vertex), _estimate(vertex, view)],
             next=[
-                "fewer buffers, where the version has options for them; a smaller "
-                "taskmanager.memory.min-segment-size; more parallelism; or unaligned checkpoints",
+                "Use fewer buffers, where the version has options for them, or a smaller "
+                "taskmanager.memory.min-segment-size.",
+                "Or raise the parallelism, or take unaligned checkpoints.",
             ],
         )
 
@@ -78,13 +79,13 @@ def off_target(view: Observation) -> Iterator[Finding]:
             rule="debloating-misses-its-target",
             severity="notice",
             where=vertex.name,
-            says="Data in flight lasts longer than the target.",
+            says="It takes longer than the target to consume the data in flight.",
             evidence=[_sizes(vertex), _estimate(vertex, view), *_drained(view)],
             next=[
-                "where checkpoints drain the buffers: a longer execution.checkpointing.interval, or another "
-                "policy (`netstack tune` compares policies)",
-                "where the load moves: a shorter buffer-debloat.period or fewer buffer-debloat.samples",
-                "several inputs of one subtask are measured together: see whether they are unequal",
+                "If checkpoints drain the buffers, set a longer execution.checkpointing.interval.",
+                "If the load changes fast, set a shorter buffer-debloat.period, or fewer "
+                "buffer-debloat.samples.",
+                "Check whether the inputs of a subtask are unequal: debloating measures them together.",
             ],
         )
 
@@ -101,9 +102,9 @@ def at_the_maximum(view: Observation) -> Iterator[Finding]:
             rule="debloating-idle",
             severity="notice" if pressed else "fine",
             where=vertex.name,
-            says="Debloating leaves buffers whole: what waits is consumed within the target anyway.",
+            says="Debloating changes nothing: full-size buffers are consumed within the target.",
             evidence=[_sizes(vertex), _estimate(vertex, view)],
-            next=["only a smaller target would change anything"] if pressed else [],
+            next=["Set a smaller target if checkpoints are too slow."] if pressed else [],
         )
 
 
@@ -114,10 +115,10 @@ def smaller_than_a_record(view: Observation) -> Iterator[Finding]:
             rule="records-larger-than-buffers",
             severity="problem",
             where=vertex.name,
-            says="A record is larger than a debloated buffer: a buffer takes the whole record it begins "
-            "with, so smaller ones do not let less wait.",
+            says="A record is larger than a debloated buffer. Whole records are in flight, so smaller "
+            "buffers do not reduce the data in flight.",
             evidence=[_sizes(vertex), f"a record has {size(record)} on average"],
-            next=["a larger target, so that buffers hold records; fewer buffers; unaligned checkpoints"],
+            next=["Set a larger target, so that a buffer holds a record.", "Or take unaligned checkpoints."],
         )
 
 
@@ -155,7 +156,7 @@ def _drained(view: Observation) -> list[str]:
     if under_way < _MUCH:
         return []
     return [
-        f"aligned checkpoints are under way {percent(min(1.0, under_way))} of the time: they drain the "
+        f"aligned checkpoints are in progress {percent(min(1.0, under_way))} of the time: they drain the "
         "buffers, few are in use then, and each may become larger"
     ]
 
@@ -187,8 +188,8 @@ def slow_input(view: Observation) -> Iterator[Finding]:
             f"{vertex.name} reads {digits(fast)}/s from {fast_name} and {digits(slow)}/s from "
             f"{slow_name}; the last barrier comes {milliseconds(alignment)} after the first, and inputs "
             f"that have theirs are not read meanwhile; {_missed(view)}",
-            "Speed up the slow input or give it more parallelism, or join it elsewhere; unaligned "
-            "checkpoints do not wait for its barriers.",
+            "Speed up the slow input, or raise its parallelism. Or take unaligned checkpoints: they do not "
+            "wait for its barriers.",
         )
 
 
@@ -203,8 +204,8 @@ def large_records(view: Observation) -> Iterator[Finding]:
             f"records of {size(record)} fill buffers of {size(least)} into {vertex.name}, "
             f"{record / least:.2g} of them each; less than whole records cannot be in flight, and "
             f"{_missed(view)}",
-            "Take a longer target, or make records smaller; unaligned checkpoints overtake all but "
-            "the one in progress.",
+            "Set a longer target, or make records smaller. Or take unaligned checkpoints: they overtake all "
+            "records but the one in progress.",
         )
 
 
@@ -216,12 +217,12 @@ def minimum_size(view: Observation) -> Iterator[Finding]:
             "minimum-size",
             vertex.name,
             estimated / view.target_ms,
-            "buffers are as small as they may be, and still too many",
+            "buffers have their minimum size, and still hold too much data",
             f"buffers into {vertex.name} are at the minimum of {size(view.config.min_segment_bytes)}, a "
             f"subtask reads {size(rate)} a second, and what is in flight to it lasts "
             f"{milliseconds(estimated)}; {_missed(view)}",
-            "Take a longer target, this one changes nothing; fewer channels or, with Flink 1.x, "
-            "fewer buffers hold less; unaligned checkpoints overtake what they hold.",
+            "Set a longer target: this one changes nothing. Use fewer channels or, with Flink 1.x, fewer "
+            "buffers: they hold less. Or take unaligned checkpoints, which overtake the data in the buffers.",
         )
 
 
@@ -243,8 +244,8 @@ def high_parallelism(view: Observation) -> Iterator[Finding]:
             f"{config.exclusive_buffers_per_channel} buffers each and "
             f"{config.floating_buffers_per_gate} for all; {queued:.0f} are queued and last "
             f"{milliseconds(estimated)}; {_missed(view)}",
-            "Connect fewer subtasks (rescale in place of rebalance), or use unaligned "
-            "checkpoints; with Flink 1.x, as many floating buffers as channels help.",
+            "Connect fewer subtasks (rescale in place of rebalance), or take unaligned checkpoints. With "
+            "Flink 1.x, configure as many floating buffers as channels.",
         )
 
 
@@ -260,11 +261,11 @@ def window_bursts(view: Observation) -> Iterator[Finding]:
             "window-bursts",
             vertex.name,
             max(costs),
-            "a burst blocks the task, and no barrier is handled meanwhile",
+            "a burst blocks the task, which handles no barrier meanwhile",
             f"a record at {vertex.name} takes up to {milliseconds(1e3 * max(costs))} in "
             f"{counted(len(costs), 'burst')}; {_worst(view)}",
-            "Spread the firing of windows (offsets, smaller windows), or use more parallelism; "
-            "neither a target nor unaligned checkpoints pass a record in progress.",
+            "Spread the times at which windows fire (offsets, smaller windows), or raise the parallelism. No "
+            "target and no unaligned checkpoint passes a record in progress.",
         )
 
 
@@ -278,12 +279,12 @@ def moving_load(view: Observation) -> Iterator[Finding]:
             "moving-load",
             vertex.name,
             max(moves),
-            "the load moves faster than debloating follows",
+            "the load changes faster than debloating follows",
             f"the cost of a record at {vertex.name} changes by factors of up to {max(moves):.3g}, and "
             f"again within {_reaction_s(view):.3g} s (period times samples), "
             f"{counted(len(moves), 'time')}; {_worst(view)}",
-            "Lower buffer-debloat.period or .samples, which makes sizes noisier, or use unaligned "
-            "checkpoints with a timeout.",
+            "Lower buffer-debloat.period or buffer-debloat.samples, which makes sizes noisier, or take "
+            "unaligned checkpoints with a timeout.",
         )
 
 
@@ -303,8 +304,8 @@ def skewed_consumers(view: Observation) -> Iterator[Finding]:
             "some consumers are slower than the others",
             f"the subtasks of {vertex.name} are busy for {100 * min(busy):.0f} to {100 * max(busy):.0f} "
             f"% of their time{buffers}{_slowest(vertex)}; {_missed(view)}",
-            "Spread the load (other keys, more parallelism); the slowest consumer decides, "
-            "whatever the target.",
+            "Spread the load, by other keys or more parallelism: the slowest consumer decides, whatever the "
+            "target.",
         )
 
 
@@ -315,11 +316,11 @@ def back_to_back(view: Observation) -> Iterator[Finding]:
             "back-to-back",
             "checkpoints",
             took_ms / interval,
-            "one checkpoint follows the other",
+            "a checkpoint begins as soon as the last one ends",
             f"a checkpoint takes {milliseconds(took_ms)}, every {milliseconds(1e3 * interval)}; "
             "each drains the buffers, and debloating takes blocked channels for empty ones",
-            "Take a longer execution.checkpointing.interval until checkpoints are faster; what is predicted "
-            "of those without a pause is the least sure.",
+            "Set a longer execution.checkpointing.interval until checkpoints are faster. Predictions for "
+            "checkpoints without a pause are the least certain.",
         )
 
 

@@ -72,13 +72,13 @@ _VERDICTS = {
     "network-bound": "network bound, at {}",
     "source-bound": "source bound, at {}",
     "alternating": "bound by turns, at {}",
-    "at-its-limit": "at its limit: {}; whether others wait for it is not told",
+    "at-its-limit": "at its limit: {}; whether others wait for it is not reported",
     "near-its-limit": "operator bound, nearly, at {}",
     "input-bound": "input bound",
 }
 """The limit of the throughput of a job, by the rule that finds it; earlier rules take precedence."""
 
-UNDECIDED = "undecided: no rule says what limits the throughput"
+UNDECIDED = "undecided: no finding limits the throughput"
 
 
 class WindowDiagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +126,24 @@ def diagnose(view: Observation) -> WindowDiagnosis:
     )
 
 
+_NO_TIMES = ("back-to-back", "data-in-flight-stored")
+"""Rules on checkpoints whose findings do not belong in a headline."""
+
+
+def headline(window: WindowDiagnosis) -> list[str]:
+    """Return what limits the throughput in a window, and how its checkpoints are, in a sentence each."""
+    limits = [finding.says for rule in _VERDICTS for finding in window.findings if finding.rule == rule]
+    checkpoints = [
+        finding.says
+        for finding in window.findings
+        if finding.where.startswith("checkpoints") and finding.rule not in _NO_TIMES
+    ]
+    unknown = " Some figures are not reported." if window.not_known else ""
+    if not checkpoints and not window.checkpoints:
+        checkpoints = ["No checkpoint was completed."]
+    return [*(limits[:2] or [f"No finding limits the job.{unknown}"]), *checkpoints[:1]]
+
+
 def _verdict(findings: list[Finding]) -> str:
     for rule, words in _VERDICTS.items():
         places = [finding.where for finding in findings if finding.rule == rule]
@@ -157,15 +175,15 @@ _ESTIMATE = "estimatedTimeToConsumeBuffersMs"
 _READS, _WRITES = Observation.inputs, Observation.outputs
 
 _FIGURES = (
-    _Figure("back-pressured time", "backpressured_ms_per_s", _any, "who waits"),
-    _Figure("busy time", "busy_ms_per_s", _any, "who makes others wait"),
-    _Figure("idle time", "idle_ms_per_s", _READS, "who waits for data"),
-    _Figure("records per second", "records_in_per_s", _READS, "skew, what a record costs"),
-    _Figure("bytes per second", "bytes_in_per_s", _READS, "how long it takes to drain what waits"),
-    _Figure("inPoolUsage", "inPoolUsage", _READS, "on which side data wait"),
-    _Figure("outPoolUsage", "outPoolUsage", _WRITES, "on which side data wait"),
-    _Figure("inputQueueSize", "inputQueueSize", _READS, "how much data wait"),
-    _Figure("outputQueueSize", "outputQueueSize", _WRITES, "how much data wait"),
+    _Figure("back-pressured time", "backpressured_ms_per_s", _any, "which vertex waits"),
+    _Figure("busy time", "busy_ms_per_s", _any, "which vertex makes others wait"),
+    _Figure("idle time", "idle_ms_per_s", _READS, "which vertex waits for data"),
+    _Figure("records per second", "records_in_per_s", _READS, "skew, and the cost of a record"),
+    _Figure("bytes per second", "bytes_in_per_s", _READS, "the time to consume queued data"),
+    _Figure("inPoolUsage", "inPoolUsage", _READS, "on which side data waits"),
+    _Figure("outPoolUsage", "outPoolUsage", _WRITES, "on which side data waits"),
+    _Figure("inputQueueSize", "inputQueueSize", _READS, "how much data waits"),
+    _Figure("outputQueueSize", "outputQueueSize", _WRITES, "how much data waits"),
     _Figure("debloatedBufferSize", "debloatedBufferSize", _debloats, "what debloating does"),
     _Figure(_ESTIMATE, _ESTIMATE, _debloats, "whether debloating keeps to its target"),
 )
@@ -178,11 +196,11 @@ def _gaps(view: Observation) -> Iterator[str]:
         values = [(vertex, getattr(vertex, figure.field)) for vertex in concerned]
         gaps = [_where(vertex, each) for vertex, each in values if complete(each) is None]
         if gaps:
-            yield f"{figure.name} of {', '.join(gaps)}, and so {figure.question}"
+            yield f"{figure.name} of {', '.join(gaps)}; unknown without it: {figure.question}"
     times = checkpoint_rules.phases(view)
     if times is not None and NOT_TOLD in times.phases:
         names = [name for name in PHASES if name not in times.phases]
-        yield f"{', '.join(names)} of checkpoints, and so which phase takes longest"
+        yield f"{', '.join(names)} of checkpoints; unknown without it: which phase takes longest"
 
 
 def _where(vertex: VertexSteady, values: Sequence[float | None]) -> str:

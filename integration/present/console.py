@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -68,6 +68,19 @@ def to_stdout() -> Console:
 def say(line: str) -> None:
     """Print a text to stderr as one line, whatever its length, with control characters shown."""
     to_stderr().print(Text(shown(line)), soft_wrap=True)
+
+
+def print_next(command: str, console: Console) -> None:
+    """Print the command to run next, on one line so that it can be copied."""
+    console.print(Text.assemble(("next: ", "bold"), command), soft_wrap=True)
+
+
+def print_assumptions(notes: Sequence[str], console: Console) -> None:
+    """Print what an import assumed, a line for each note; nothing if there is none."""
+    if notes:
+        console.print(Text("\nAssumptions", style="bold"))
+    for note in notes:
+        console.print(Text(f"  {shown(note)}"), soft_wrap=True)
 
 
 def print_line(line: str) -> None:

@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from ..diagnosis.rule_table import headline
 from ..number_text import counted
+from .console import print_assumptions, print_next
 
 if TYPE_CHECKING:
     from ..diagnosis.observation import Finding
@@ -23,36 +25,46 @@ _FINDING_STYLES = {"problem": "bold red", "notice": "bold yellow", "fine": "bold
 _LINT_STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
-def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
-    """Print the origin of a diagnosis, and for each window the verdict and all findings."""
-    console.print(Text(diagnosis.name, style="bold"))
-    console.print(Text(diagnosis.of), soft_wrap=True)
-    for note in diagnosis.notes:
-        _print_item("note", note, console)
+def print_diagnosis(diagnosis: Diagnosis, console: Console, *, following: str, verbose: bool = False) -> None:
+    """Print for each window the verdict and the problems, and then the next command and the assumptions.
+
+    With `verbose`, all findings and figures are printed, and the origin of the diagnosis.
+    """
+    several = len(diagnosis.windows) > 1
     for window in diagnosis.windows:
+        said = headline(window)
+        if several:
+            console.print(Text(f"{window.from_s:g}-{window.to_s:g} s", style="dim"))
+        for sentence in said:
+            console.print(Text(sentence, style="bold"))
         console.print()
-        checkpoints = counted(window.checkpoints, "checkpoint")
-        head = (f"{window.from_s:g}-{window.to_s:g} s", "bold")
-        console.print(Text.assemble(head, f", {checkpoints}: ", (window.verdict, "bold")))
-        if not window.findings:
-            console.print("No rule has anything to say.")
         for finding in window.findings:
-            console.print()
-            _print_finding(finding, console)
-        if window.not_known:
-            console.print()
-        for line in window.not_known:
-            _print_item("not known", line, console)
+            if verbose or finding.severity == "problem":
+                _print_finding(finding, console, said, verbose=verbose)
+                console.print()
+        if verbose:
+            for line in window.not_known:
+                _print_item("not reported", line, console)
+            checkpoints = counted(window.checkpoints, "checkpoint")
+            console.print(Text(f"Window: {window.from_s:g}-{window.to_s:g} s, {checkpoints}."))
+    if verbose:
+        console.print(Text(f"Source: {diagnosis.name}, {diagnosis.of}"), soft_wrap=True)
+    print_next(following, console)
+    print_assumptions(diagnosis.notes, console)
 
 
-def _print_finding(finding: Finding, console: Console) -> None:
+def _print_finding(finding: Finding, console: Console, said: Sequence[str], *, verbose: bool) -> None:
+    """Print a finding: its first evidence and action, or with `verbose` all of them and the rule's name."""
     severity = (finding.severity, _FINDING_STYLES[finding.severity])
-    console.print(Text.assemble(severity, f"  {finding.where}  ", (f"[{finding.rule}]", "dim")))
-    _print_item("", finding.says, console)
-    for line in finding.evidence:
-        _print_item("by", line, console)
-    for line in finding.next:
-        _print_item("do", line, console)
+    rule = (f"  [{finding.rule}]" if verbose else "", "dim")
+    console.print(Text.assemble(severity, f"  {finding.where}", rule))
+    if verbose or finding.says not in said:
+        _print_item("", finding.says, console)
+    most = None if verbose else 1
+    for line in finding.evidence[:most]:
+        _print_item("evidence", line, console)
+    for line in finding.next[:most]:
+        _print_item("action", line, console)
 
 
 def _print_item(mark: str, line: str, console: Console) -> None:

@@ -417,8 +417,12 @@ def _round(values: Sequence[float]) -> list[float]:
 
 def _said(recommendation: Recommendation, target: str) -> list[str]:
     chosen = {"set": recommendation.chosen, "turn off": OFF}.get(recommendation.verdict)
-    each = ((CHOSEN, chosen), (NOW, recommendation.current), (KNEE, recommendation.knee))
-    return [said for said, which in each if which == target]
+    each = (
+        (CHOSEN, target == chosen),
+        (NOW, recommendation.is_present(target)),
+        (KNEE, target == recommendation.knee),
+    )
+    return [said for said, holds in each if holds]
 
 
 def _said_of(recommendations: Sequence[Recommendation]) -> str:
@@ -428,9 +432,9 @@ def _said_of(recommendations: Sequence[Recommendation]) -> str:
         said = {
             "set": f"recommended is {recommendation.chosen}",
             "turn off": "recommended is no debloating",
-            "keep": "nothing is shown to be better than now",
+            "keep": "no setting is shown to be better than now",
         }
-        text = said.get(recommendation.verdict, "nothing keeps to the constraints")
+        text = said.get(recommendation.verdict, "no setting meets the limits")
         texts.append(f"{text} ({conditions_of(recommendation)})" if len(recommendations) > 1 else text)
     return "; ".join(texts)
 
@@ -440,7 +444,7 @@ def _reached(recommendation: Recommendation) -> str:
     measured = [summary for summary in recommendation.targets if summary.end_to_end_ms is not None]
     ends = measured[:1] + measured[1:][-1:]
     if not ends:
-        return "What a target brings: no checkpoint was completed"
+        return "Times by target: no checkpoint was completed"
     texts = [f"{_end_to_end(summary)} with a target of {summary.target}" for summary in ends]
     return f"A checkpoint takes {', '.join(texts)}"
 

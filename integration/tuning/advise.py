@@ -30,14 +30,23 @@ import msgspec
 from netstack import Scenario
 
 from ..optional_figures import known, quotient
-from .axes import Axis, with_present_target
+from .axes import Axis, with_present
 from .choice import may_be_decided
 from .constraints import Constraints, too_costly
 from .durations import is_expensive, longest_first
 from .measures import Measures
 from .point_rows import PointRow
 from .points import Grid, Point, Probe, Probes, probes_of
-from .recommend import Place, Recommendation, current_target, place_of, recommendations, without
+from .recommend import (
+    Conditions,
+    Place,
+    Recommendation,
+    current_target,
+    own_policy,
+    place_of,
+    recommendations,
+    without,
+)
 from .summaries import OFF, setting_of, target_s
 
 FIRST_SEEDS = 3
@@ -105,7 +114,7 @@ def advise(
     Raises:
         ScenarioError: the scenario makes no sense with some value of an axis.
     """
-    axes = with_present_target(axes, scenario)
+    axes = with_present(axes, scenario)
     rows = _tried(axes, scenario, constraints, run, seeds, at_once)
     costly, expensive = _too_costly(rows, scenario, constraints), _expensive(rows)
     left_out = _left_out(axes, scenario, rows)
@@ -123,13 +132,15 @@ def advise(
         rows += run(longest_first(more, rows), (), why)
     recommended = recommendations(rows, scenario, constraints)
     for total in _totals(seeds, most_seeds):
-        wanted = _open(recommended, rows, seeds, total, most, expensive)
+        wanted = _open(recommended, scenario, rows, seeds, total, most, expensive)
         if more := _further(axes, scenario, _as_many(total), rows, wanted):
             rows += run(longest_first(more, rows), (), f"up to {total} seeds, to decide")
             recommended = recommendations(rows, scenario, constraints)
     probes = _probe_seeds(expensive, seeds)
-    if more := _further(axes, scenario, probes, rows, _compared(recommended), _other_probes):
-        rows += run(longest_first(more, rows), (), "what else there is to say of the advice")
+    if more := _further(axes, scenario, probes, rows, _compared(recommended, scenario), _other_probes):
+        rows += run(
+            longest_first(more, rows), (), "unaligned checkpoints and a step of the load, for the advice"
+        )
         recommended = recommendations(rows, scenario, constraints)
     told = [without(each, left_out.get(_conditions(each), ())) for each in recommended]
     return Advice(_as_long_as_it_ran(scenario, rows), rows, told)
@@ -248,6 +259,7 @@ def _agree(runs: Sequence[Measures]) -> bool:
 
 def _open(
     recommended: Sequence[Recommendation],
+    scenario: Scenario,
     rows: Sequence[PointRow],
     seeds: int,
     total: int,
@@ -263,27 +275,37 @@ def _open(
     places: set[Place] = set()
     for each in recommended:
         conditions = _conditions(each)
-        chosen = each.advised
-        place = chosen.target, conditions
+        compared_with, place = _places(each, scenario)
         enough = 2 * seeds if place in disagreeing else seeds
         enough = min(FIRST_SEEDS, seeds) if place in expensive else enough
-        unconfirmed = bool(each.configuration) and len(chosen.seeds) < min(enough, total)
+        unconfirmed = place != compared_with and len(each.advised.seeds) < min(enough, total)
         decidable = [target for target in each.undecided if _may_be_decided(each, target, most)]
         if decidable or unconfirmed:
-            places |= {(target, conditions) for target in (*decidable, each.current, chosen.target)}
+            places |= {*((target, conditions) for target in decidable), compared_with, place}
     return places
 
 
 def _may_be_decided(recommended: Recommendation, target: str, most: int) -> bool:
     summaries = {setting.target: setting for setting in recommended.settings}
-    return may_be_decided(summaries[target], summaries[recommended.current], recommended.objective, most)
+    return may_be_decided(summaries[target], recommended.now, recommended.objective, most)
 
 
-def _compared(recommended: Sequence[Recommendation]) -> set[Place]:
-    """The present and the advised settings."""
-    return {
-        (target, _conditions(each)) for each in recommended for target in (each.current, each.advised.target)
-    }
+def _places(recommended: Recommendation, scenario: Scenario) -> tuple[Place, Place]:
+    """The setting that others are compared with, and the advised one."""
+    conditions = _conditions(recommended)
+    has_reference = recommended.reference is not msgspec.UNSET
+    compared_with = (
+        recommended.now.target,
+        own_policy(conditions, scenario) if has_reference else conditions,
+    )
+    if recommended.advised is recommended.now:
+        return compared_with, compared_with
+    return compared_with, (recommended.advised.target, conditions)
+
+
+def _compared(recommended: Sequence[Recommendation], scenario: Scenario) -> set[Place]:
+    """The settings that others are compared with, and the advised ones."""
+    return {place for each in recommended for place in _places(each, scenario)}
 
 
 def _further(
@@ -325,7 +347,7 @@ def _as_long_as_it_ran(scenario: Scenario, rows: Sequence[PointRow]) -> Scenario
     return scenario.ending_at(max(scenario.duration_s, longest_s))
 
 
-def _conditions(recommendation: Recommendation) -> tuple[tuple[str, str], ...]:
+def _conditions(recommendation: Recommendation) -> Conditions:
     return tuple(sorted(recommendation.conditions.items()))
 
 

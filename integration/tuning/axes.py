@@ -45,6 +45,9 @@ Change = Callable[[Scenario], Scenario]
 
 TARGET, POLICY, LATENCY = "target", "policy", "latency"
 
+FLINK = NetworkConfig().debloat_policy
+"""The policy that a real Flink has; it has no other."""
+
 DEFAULT_TARGETS = "50ms,100ms,200ms,300ms,500ms,700ms,1s,1500ms,2s"
 """Default targets: small buffers begin to cost below the first, and a wait beyond the last is no gain."""
 
@@ -148,15 +151,22 @@ def _axes_of(all_given: Sequence[_Given], *, targets_vary: bool) -> tuple[Axis, 
     return tuple(axes)
 
 
-def with_present_target(axes: Sequence[Axis], scenario: Scenario) -> tuple[Axis, ...]:
-    """Return the axes with the target that a scenario has set among those of the axis `target`, in its order.
+def with_present(axes: Sequence[Axis], scenario: Scenario) -> tuple[Axis, ...]:
+    """Return the axes with the present target among those of the axis `target`, and so the present policy.
 
-    Without debloating there is no such target, and nothing is added.
+    Without debloating there is no such target, and none is added. Other policies are compared with the
+    present one, which is the first.
     """
-    if not scenario.config.debloat_enabled:
-        return tuple(axes)
-    present = _target_value(scenario.config.debloat_target_s)
-    return tuple(_with_target(axis, present) if axis.name == TARGET else axis for axis in axes)
+    config = scenario.config
+    present = {POLICY: lambda axis: _with_policy(axis, config.debloat_policy)}
+    if config.debloat_enabled:
+        present[TARGET] = lambda axis: _with_target(axis, _target_value(config.debloat_target_s))
+    return tuple(present[axis.name](axis) if axis.name in present else axis for axis in axes)
+
+
+def _with_policy(axis: Axis, present: str) -> Axis:
+    others = [value for value in axis.values if value.text != present]
+    return Axis(axis.name, (_policy(present), *others))
 
 
 def _with_target(axis: Axis, present: AxisValue) -> Axis:

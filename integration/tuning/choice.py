@@ -32,10 +32,10 @@ MOST_OF_GAIN = 0.9
 """Share of what the best setting gains that is as good as all of it: the rest is paid for with throughput."""
 
 RULE = (
-    "Of the settings that keep to the constraints and are better than now (a smaller {objective}, or more "
-    "throughput at the same), as 95 % intervals show, the longest target, which disturbs least, of those "
-    "that bring nine tenths of what the one with the smallest mean {objective} brings, or equal it (within "
-    "10 % or 15 ms)."
+    "Candidates are the settings that meet the limits and are better than the present one, by their 95 % "
+    "intervals: a smaller {objective}, or more throughput at the same. Of the candidates that bring nine "
+    "tenths of the gain of the best one, or are within 10 % or 15 ms of it, the longest target is chosen: it "
+    "changes buffers least."
 )
 
 LEAST_PRICE = 0.005
@@ -175,8 +175,8 @@ def knee(summaries: Sequence[TargetSummary], objective: str) -> tuple[str | None
     ]
     bend, target = max(bends)
     if bend < LEAST_BEND:
-        return None, "the curve is straight: each step costs as much throughput as the one before"
-    return target, f"below it, time costs more throughput: {100 * price:.1f} % over all targets"
+        return None, "the curve is straight: each step costs about the same throughput"
+    return target, f"shorter targets cost more throughput for each ms gained; all of them {100 * price:.1f} %"
 
 
 def _beside_doubt(summaries: Sequence[TargetSummary]) -> set[str]:

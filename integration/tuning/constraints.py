@@ -83,9 +83,9 @@ def judge(
         times = [_longest(run) for run in runs.values()]
         shortfalls += [
             _expiry(list(runs.values())),
-            _time(MAX_CHECKPOINT, "checkpoints, 95th percentile", times, constraints.max_checkpoint_ms),
+            _time(MAX_CHECKPOINT, "95 % of checkpoints", times, constraints.max_checkpoint_ms),
         ]
-    shortfalls.append(_time(MAX_DELAY, "record delay, 95th percentile", delays, constraints.max_delay_ms))
+    shortfalls.append(_time(MAX_DELAY, "95 % of records", delays, constraints.max_delay_ms))
     return [shortfall for shortfall in shortfalls if shortfall is not None and shortfall.kept != "yes"]
 
 
@@ -131,9 +131,9 @@ def _throughput(shares: Mapping[int, float | None] | None, least: float | None) 
         return None
     share = estimate(shares.values(), 4)
     if share is None:
-        text = "throughput could not be compared"
+        text = "throughput was not measured"
         return Shortfall(constraint=MIN_THROUGHPUT, limit=least, value=None, kept="undecided", text=text)
-    text = f"throughput is {share.mean:.3f} of what it is now, less than {least:g}"
+    text = f"throughput is {share.mean:.3f} of the original, below the limit of {least:g}"
     kept = "no" if share.runs == 1 and share.mean < least - CLEARLY else share.at_least(least)
     return Shortfall(constraint=MIN_THROUGHPUT, limit=least, value=share, kept=kept, text=text)
 
@@ -170,10 +170,10 @@ def _time(constraint: str, what: str, values: Sequence[float | None], most: floa
         return None
     figure = estimate(values)
     if figure is None or figure.runs < figure.of:
-        lacking = "could not be measured" if figure is None else f"was measured in {_runs(figure)} only"
-        text = f"{what}: {lacking}, so nothing shows that it is at most {milliseconds(most)}"
+        lacking = "was not measured" if figure is None else f"was measured in {_runs(figure)} only"
+        text = f"the time of {what} {lacking}, so the limit of {milliseconds(most)} is not shown to be met"
         return Shortfall(constraint=constraint, limit=most, value=figure, kept="no", text=text)
-    text = f"{what}: {milliseconds(figure.mean)}, more than {milliseconds(most)}"
+    text = f"{what} take up to {milliseconds(figure.mean)}, more than {milliseconds(most)}"
     return Shortfall(constraint=constraint, limit=most, value=figure, kept=figure.at_most(most), text=text)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -15,18 +15,21 @@ from flowcontrol import readable
 from netstack import OPTIONS, Scenario, Viewed, format_duration, from_json
 
 from ..errors import UsageError
-from .axes import POLICY, TARGET
+from .axes import FLINK, POLICY, TARGET
 from .choice import END_TO_END, OBJECTIVES, RECORD_DELAY, RULE, Choice, choose, knee
 from .constraints import Constraints, binding, judge, nearest
 from .measures import Measures
 from .pitfalls import find_pitfalls
-from .recommendation_text import binding_text, left_out_text, words
+from .recommendation_text import left_out_text, policy_words, words
 from .remedies import Case, Remedy, remedies
-from .summaries import OFF, Setting, TargetSummary, setting_of, settings_of, summarise
+from .summaries import OFF, TargetSummary, setting_of, settings_of, summarise
 
 if TYPE_CHECKING:
     from .point_rows import PointRow
     from .points import Point
+
+Conditions = tuple[tuple[str, str], ...]
+"""The names and values of the axes other than the target, in the order of their names."""
 
 SCHEMA = "netstack.tuning/2"
 """Names the layout of the document."""
@@ -58,6 +61,8 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     """Without debloating; None where no such run was made."""
     targets: list[TargetSummary]
     """The shortest first; the present one is among them, or is the baseline."""
+    reference: TargetSummary | msgspec.UnsetType = msgspec.UNSET
+    """Of a policy other than the scenario's: the advised setting with that one, to compare with."""
     verdict: Literal["set", "turn off", "keep", "none"]
     """Set the chosen target; turn debloating off; nothing is shown to be better than now; no setting keeps to
     the constraints, the present one included."""
@@ -83,9 +88,21 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     """The recommendation in sentences."""
 
     @property
+    def now(self) -> TargetSummary:
+        """The setting that the others are compared with: the present one, or that of another policy."""
+        return self._at(self.current) if self.reference is msgspec.UNSET else self.reference
+
+    @property
     def advised(self) -> TargetSummary:
-        """The setting to have; the present one where nothing is to be changed."""
-        target = {"set": self.chosen, "turn off": OFF}.get(self.verdict) or self.current
+        """The setting to have; the one that the others are compared with where nothing is to be changed."""
+        target = {"set": self.chosen, "turn off": OFF}.get(self.verdict)
+        return self.now if target is None else self._at(target)
+
+    def is_present(self, target: str) -> bool:
+        """Whether a setting is the one that the scenario has."""
+        return target == self.current and (self.reference is msgspec.UNSET or target == OFF)
+
+    def _at(self, target: str) -> TargetSummary:
         return next(setting for setting in self.settings if setting.target == target)
 
     @property
@@ -102,28 +119,63 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
 def recommendations(
     rows: Sequence[PointRow], scenario: Scenario, constraints: Constraints | None = None
 ) -> list[Recommendation]:
-    """Return one recommendation for each combination of the axes other than the target, in their order."""
-    groups: dict[tuple[tuple[str, str], ...], list[PointRow]] = {}
+    """Return one recommendation for each combination of the axes other than the target, in their order.
+
+    Settings of a policy other than the scenario's are compared with what is advised with that one, if it was
+    run.
+    """
+    groups: dict[Conditions, list[PointRow]] = {}
     for row in rows:
-        groups.setdefault(tuple(sorted(conditions_of(row).items())), []).append(row)
-    return [recommend(group, scenario, constraints) for group in groups.values()]
+        groups.setdefault(place_of(row)[1], []).append(row)
+    own = {conditions: own_policy(conditions, scenario) for conditions in groups}
+    found: dict[Conditions, Recommendation] = {}
+    for conditions in sorted(groups, key=lambda each: own[each] != each):
+        reference = None
+        if own[conditions] != conditions and own[conditions] in found:
+            advised = found[own[conditions]].advised
+            reference = Reference(advised, _runs_at(advised.target, groups[own[conditions]]))
+        found[conditions] = recommend(groups[conditions], scenario, constraints, reference)
+    return [found[conditions] for conditions in groups]
+
+
+def own_policy(conditions: Conditions, scenario: Scenario) -> Conditions:
+    """Return conditions with the scenario's policy in place of another one; the same where none is named."""
+    policy = scenario.config.debloat_policy
+    return tuple((name, policy if name == POLICY else text) for name, text in conditions)
+
+
+def _runs_at(target: str, rows: Sequence[PointRow]) -> Mapping[int, Measures]:
+    return next((setting.main for setting in settings_of(rows) if setting.target == target), {})
+
+
+class Reference(NamedTuple):
+    """A setting to compare with, in place of the present one."""
+
+    summary: TargetSummary
+    runs: Mapping[int, Measures]
+    """Its figures by seed."""
 
 
 def recommend(
-    rows: Sequence[PointRow], scenario: Scenario, constraints: Constraints | None = None
+    rows: Sequence[PointRow],
+    scenario: Scenario,
+    constraints: Constraints | None = None,
+    reference: Reference | None = None,
 ) -> Recommendation:
     """Return what to set, by points that differ in nothing but target, seed and probe.
 
     `scenario` is what the sweep was made from; what an axis has changed of it is read off the points. Points
-    that failed are named, and count as runs without figures.
+    that failed are named, and count as runs without figures. Settings are compared with `reference` if there
+    is one, else with the present setting.
 
     Raises:
         UsageError: there are no points, they differ in more than that, or none is of the present setting.
     """
-    sweep = _compared(rows, scenario, constraints or Constraints())
+    sweep = _compared(rows, scenario, constraints or Constraints(), reference)
     choice = choose(sweep.now, sweep.others, sweep.objective)
     binds, closest = _ruled_out(sweep, choice)
     knee_target, knee_why = knee(sweep.targets, sweep.objective)
+    policy = sweep.conditions.get(POLICY, scenario.config.debloat_policy)
     return Recommendation(
         scenario=scenario.name,
         conditions=sweep.conditions,
@@ -132,9 +184,10 @@ def recommend(
         rule=RULE.format(objective=OBJECTIVES[sweep.objective]),
         seeds=sorted({row.seed for row in rows}),
         versions=next((dict(row.versions) for row in rows if row.versions), {}),
-        current=sweep.now.target,
+        current=current_target(scenario),
         baseline=sweep.baseline,
         targets=sweep.targets,
+        reference=msgspec.UNSET if reference is None else reference.summary,
         verdict=choice.kind,
         chosen=choice.setting.target if choice.kind == "set" else None,
         undecided=[setting.target for setting in choice.undecided],
@@ -142,10 +195,10 @@ def recommend(
         knee_why=knee_why,
         binding=binds,
         nearest=closest,
-        remedies=_remedies(sweep, choice, binds),
-        configuration=configuration(choice, sweep.conditions),
+        remedies=[] if reference is not None else _remedies(sweep, choice, binds),
+        configuration=configuration(choice, sweep.conditions) if policy == FLINK else [],
         failures=[_failure(row) for row in rows if row.measures is None],
-        words=_sentences(sweep, choice, binds, closest),
+        words=_sentences(sweep, choice, policy, None if reference is None else scenario),
     )
 
 
@@ -174,8 +227,8 @@ def conditions_of(row: PointRow | Point) -> dict[str, str]:
     return {name: text for name, text in row.labels.items() if name != TARGET}
 
 
-Place = tuple[str, tuple[tuple[str, str], ...]]
-"""A setting: its target, or `OFF`, and the values of the other axes, in the order of their names."""
+Place = tuple[str, Conditions]
+"""A setting: its target, or `OFF`, and the values of the other axes."""
 
 
 def place_of(point: PointRow | Point) -> Place:
@@ -199,11 +252,17 @@ class _Compared:
     targets: list[TargetSummary]
 
 
-def _compared(rows: Sequence[PointRow], scenario: Scenario, asked: Constraints) -> _Compared:
+def _compared(
+    rows: Sequence[PointRow], scenario: Scenario, asked: Constraints, reference: Reference | None
+) -> _Compared:
     conditions = _only_conditions(rows)
     varied = scenario_of(rows, scenario)
-    summaries = _summaries(rows, current_target(scenario), asked, varied.takes_checkpoints)
-    now = _present(summaries, scenario)
+    current = current_target(scenario)
+    runs = _runs_at(current, rows) if reference is None else reference.runs
+    summaries = _summaries(
+        rows, runs, None if reference is not None else current, asked, varied.takes_checkpoints
+    )
+    now = _present(summaries, current) if reference is None else reference.summary
     return _Compared(
         rows=rows,
         conditions=conditions,
@@ -211,7 +270,11 @@ def _compared(rows: Sequence[PointRow], scenario: Scenario, asked: Constraints) 
         asked=asked,
         objective=_objective(rows, varied),
         now=now,
-        others=[setting for setting in summaries if setting is not now],
+        others=[
+            setting
+            for setting in summaries
+            if setting is not now and (reference is None or setting.target != OFF)
+        ],
         baseline=next((setting for setting in summaries if setting.target == OFF), None),
         targets=[setting for setting in summaries if setting.target != OFF],
     )
@@ -228,24 +291,25 @@ def _only_conditions(rows: Sequence[PointRow]) -> dict[str, str]:
 
 
 def _summaries(
-    rows: Sequence[PointRow], current: str, asked: Constraints, checkpoints: bool
+    rows: Sequence[PointRow],
+    now: Mapping[int, Measures],
+    current: str | None,
+    asked: Constraints,
+    checkpoints: bool,
 ) -> list[TargetSummary]:
-    """No debloating, then the targets, the shortest first, each compared with the present setting."""
-    settings = settings_of(rows)
-    now = next((setting.main for setting in settings if setting.target == current), {})
-    return [_summary(setting, now, current, asked, checkpoints) for setting in settings]
+    """No debloating, then the targets, the shortest first, each compared with the runs `now`.
+
+    `current` is the setting of these runs, if it is among them: its throughput is not judged.
+    """
+    summaries = []
+    for setting in settings_of(rows):
+        shares = None if setting.target == current else setting.shares(now, "throughput_per_s")
+        shortfalls = judge(setting.main, setting.failed, shares, asked, takes_checkpoints=checkpoints)
+        summaries.append(summarise(setting, now, shortfalls))
+    return summaries
 
 
-def _summary(
-    setting: Setting, now: Mapping[int, Measures], current: str, asked: Constraints, checkpoints: bool
-) -> TargetSummary:
-    shares = None if setting.target == current else setting.shares(now, "throughput_per_s")
-    shortfalls = judge(setting.main, setting.failed, shares, asked, takes_checkpoints=checkpoints)
-    return summarise(setting, now, shortfalls)
-
-
-def _present(summaries: Sequence[TargetSummary], scenario: Scenario) -> TargetSummary:
-    current = current_target(scenario)
+def _present(summaries: Sequence[TargetSummary], current: str) -> TargetSummary:
     present = next((setting for setting in summaries if setting.target == current), None)
     if present is None:
         raise UsageError([f"there is no point of what is set now ({current}), to compare with"])
@@ -269,11 +333,13 @@ def _ruled_out(sweep: _Compared, choice: Choice) -> tuple[list[str], str | None]
     return binds, nearest(broken) if binds else None
 
 
-def _sentences(sweep: _Compared, choice: Choice, binds: Sequence[str], closest: str | None) -> list[str]:
+def _sentences(sweep: _Compared, choice: Choice, policy: str, own: Scenario | None) -> list[str]:
+    """The recommendation in words; `own` is the scenario if its policy is another one, to compare with."""
+    if own is not None:
+        policies = policy, own.config.debloat_policy
+        return policy_words(choice, sweep.now, sweep.others, sweep.objective, policies)
     at_choice = [row for row in sweep.rows if row.labels.get(TARGET) == choice.setting.target]
-    pitfalls = find_pitfalls(at_choice)  # what is to be warned of there
-    sentences = words(choice, sweep.now, sweep.others, sweep.objective, pitfalls)
-    return sentences if closest is None else [*sentences, binding_text(binds, sweep.others, closest)]
+    return words(choice, sweep.now, sweep.others, sweep.objective, find_pitfalls(at_choice))
 
 
 def _objective(rows: Iterable[PointRow], scenario: Scenario) -> str:

@@ -116,7 +116,7 @@ def _shorter_target(case: Case) -> Iterator[Remedy]:
     yield Remedy(
         name="a shorter target",
         why=f"{shortest.target} is the shortest that was tried and kept the throughput; by proportion "
-        f"{text} might do: try it in a sweep",
+        f"{text} may be enough, which is not tried",
         configuration=[line("debloat_target_s", text)],
     )
 
@@ -131,9 +131,8 @@ def _longer_target(case: Case) -> Iterator[Remedy]:
     text = format_duration(2 * target_s(longest.target))
     yield Remedy(
         name="a longer target",
-        why=f"every buffer costs its reader the same, however small; at {longest.target}, the longest target "
-        f"tried, throughput is {longest.throughput_share.mean:.3f} of what it is now: try "
-        "longer ones",
+        why=f"each buffer costs its reader the same, however small; at {longest.target}, the longest target "
+        f"tried, throughput is {longest.throughput_share.mean:.3f} of what it is now",
         configuration=[line("debloat_target_s", text)],
     )
 
@@ -146,7 +145,7 @@ def _fewer_buffers(case: Case) -> Iterator[Remedy]:
     least, held = format_size(case.scenario.config.min_segment_bytes), shortest.in_flight_bytes
     holding = "" if held is None else f", and still hold {size(held.mean)}"
     name, lines = "fewer channels", list[str]()
-    how = "Flink 2 fixes their number for a channel, so fewer channels hold less"
+    how = "Flink 2 fixes their number for each channel, so fewer channels hold less"
     if case.scenario.preset == _OLD:
         name, how = "fewer buffers", "fewer of them hold less"
         lines = [line("exclusive_buffers_per_channel", "1"), line("floating_buffers_per_gate", "4")]
@@ -171,7 +170,7 @@ def _smaller_segments(case: Case) -> Iterator[Remedy]:
     yield Remedy(
         name="smaller buffers",
         why=f"without debloating the limit is missed by a factor of {digits(excess)}, and what is in flight "
-        f"goes with the size of segments, {format_size(segment)}",
+        f"is proportional to the size of segments, {format_size(segment)}",
         configuration=[line("debloat_enabled", "false"), line("segment_bytes", format_size(wanted))],
     )
 
@@ -239,11 +238,11 @@ def _unaligned(case: Case) -> Iterator[Remedy]:
     persisted, delayed = target.persisted_bytes, target.record_delay_ms
     stored = "" if persisted is None else f" and store {size(persisted.mean)} each"
     delay = "" if delayed is None else f"; records wait {milliseconds(delayed.mean)}"
-    nothing = f", so this does nothing for {MAX_DELAY}" if MAX_DELAY in case.binding else ""
+    nothing = f", so this does not help with {MAX_DELAY}" if MAX_DELAY in case.binding else ""
     yield Remedy(
         name="unaligned checkpoints",
-        why=f"with a target of {target.target} 95 % of them take no more than {milliseconds(time)}{stored}"
-        f"{delay} as before{nothing}",
+        why=f"with a target of {target.target} 95 % of them take at most {milliseconds(time)}{stored}{delay} "
+        f"as with aligned ones{nothing}",
         measured=True,
         configuration=[line("unaligned_enabled", "true")],
     )
@@ -256,8 +255,8 @@ def _aligned_with_timeout(target: str, left_ms: float, overtaking_ms: float) -> 
     timeout = f"{math.floor(left_ms / 10) * 10} ms"
     return Remedy(
         name="aligned checkpoints with a timeout",
-        why=f"they stay aligned and store nothing while queues are short; those not through after "
-        f"{timeout} overtake, which takes another {milliseconds(overtaking_ms)}",
+        why=f"they stay aligned and store no data in flight while queues are short; a barrier that is not "
+        f"aligned after {timeout} overtakes, which takes another {milliseconds(overtaking_ms)}",
         configuration=[line("unaligned_enabled", "true"), line("aligned_checkpoint_timeout_s", timeout)],
         target=target,
     )
@@ -272,10 +271,10 @@ def _parallelism(case: Case) -> Iterator[Remedy]:
         return
     broken = known(case.shortfall(constraint) for constraint in case.binding)
     factors = [shortfall.excess for shortfall in broken if math.isfinite(shortfall.excess)]
-    need = f"; about {digits(max(factors))} times its rate is needed" if factors else ""
+    need = f"; the limit needs about {digits(max(factors))} times its rate" if factors else ""
     yield Remedy(
         name="more parallelism",
-        why=f"{name} is busy for {percent(busy)} of the time, and what is in flight drains at its rate{need}",
+        why=f"{name} is busy {percent(busy)} of the time, and data in flight drains at its rate{need}",
     )
 
 
@@ -294,11 +293,11 @@ def _pauses(case: Case) -> Iterator[Remedy]:
     if share_of_interval(shortest, interval) < NO_PAUSE:
         return
     debloated = target != OFF
-    misled = "; while channels are blocked for alignment, debloating sees no backlog and sizes grow"
+    misled = "; debloating sees no backlog in blocked channels, so their buffers grow"
     yield Remedy(
         name="a longer checkpoint interval",
         why=f"checkpoints take {milliseconds(shortest)} at an interval of {milliseconds(interval * 1e3)}, so "
-        f"one follows the other{misled if debloated else ''}",
+        f"there is no pause between them{misled if debloated else ''}",
         configuration=[line("checkpoint_interval_s", f"{math.ceil(interval * _PAUSE_FACTOR)} s")],
         target=target if debloated else None,
     )
@@ -317,7 +316,7 @@ def _state(case: Case) -> Iterator[Remedy]:
     yield Remedy(
         name="smaller or incremental snapshots",
         why=f"the snapshot of the subtask that acknowledges last takes {milliseconds(state.mean)} of the "
-        f"{milliseconds(whole.mean)} of a checkpoint, which no buffer has a part in",
+        f"{milliseconds(whole.mean)} of a checkpoint, independent of buffers",
         measured=True,
     )
 

@@ -1,8 +1,9 @@
 """Emulations after a recommendation: estimated remedies, and two settings whose series are missing.
 
-What is kept of a promise is to be seen before it is given as advice. A remedy says what to set, so it can be
-run where that takes seconds; one that names nothing to set (more parallelism, another state backend) stays
-reckoned. The two settings are the present one and the recommended one, whose runs a report shows.
+A remedy that names options is emulated before it is given as advice, if that takes seconds; one that names
+none (more parallelism, another state backend) stays an estimate.
+
+The two settings are the present one and the recommended one, whose runs a report shows.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ def _tried(recommendation: Recommendation, scenario: Scenario, remedy: Remedy, s
 def _constrained_figures(recommendation: Recommendation, measures: Measures) -> Iterator[str]:
     """The figures that constraints are about."""
     if measures.end_to_end_p95_ms is not None:
-        yield f"95 % of checkpoints take no more than {milliseconds(measures.end_to_end_p95_ms)}"
+        yield f"95 % of checkpoints take at most {milliseconds(measures.end_to_end_p95_ms)}"
     if measures.record_delay_p95_ms is not None:
-        yield f"records wait no more than {milliseconds(measures.record_delay_p95_ms)} in 95 % of the time"
+        yield f"95 % of records take at most {milliseconds(measures.record_delay_p95_ms)}"
     before = None if recommendation.baseline is None else recommendation.baseline.throughput_per_s
     share = None if before is None else quotient(measures.throughput_per_s, before.mean)
     if share is not None:

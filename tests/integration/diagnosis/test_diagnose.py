@@ -133,10 +133,51 @@ def test_the_text_fits_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[
     file.write_bytes(to_json(emulate(two_by_two(LinkConditions(), 1e-3))))
     assert main(["diagnose", str(file)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "two by two"
-    assert lines[1].startswith("flink-2.3, seed 1, virtual clock, netstack")
-    assert lines[3] == "4-12 s, 4 checkpoints: operator bound, at consumer"
-    assert max(map(len, lines)) <= 80
+    assert lines[0] == "consumer limits the throughput: it is always busy, and upstream tasks wait."
+    assert re.fullmatch(
+        r"Checkpoints take .*, mostly start delay: barriers wait behind queued data\.", lines[1]
+    )
+    assert lines[2:4] == ["", "problem  consumer"]
+    assert lines[4].startswith("  evidence: busy 100 %")
+    assert [line for line in lines if line.startswith("  action: ")]
+    assert lines[-1] == f"next: netstack diagnose {file} --verbose"
+    assert max(map(len, lines[:-1])) <= 80
+    assert "notice" not in "\n".join(lines)
+
+
+def test_verbose_adds_all_findings_the_rules_and_the_origin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "result.json"
+    file.write_bytes(to_json(emulate(two_by_two(LinkConditions(), 1e-3))))
+    assert main(["diagnose", str(file), "--verbose"]) == 0
+    text = capsys.readouterr().out
+    assert "problem  consumer  [operator-bound]" in text
+    assert "notice  consumer  [input-full-output-free]" in text
+    assert "Window: 4-12 s, 4 checkpoints." in text
+    assert re.search(r"Source: two by two, flink-2\.2, seed 1, virtual clock, netstack ", text)
+
+
+def test_a_job_that_nothing_limits_is_said_to_be_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "result.json"
+    file.write_bytes(to_json(emulate(reference("2x2_unsaturated_on100ms", 24.0))))
+    assert main(["diagnose", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "No task limits the throughput: the job is as fast as its input."
+    assert re.fullmatch(r"Checkpoints take \d+ ms, which is short\.", lines[1])
+    assert "problem" not in "\n".join(lines)
+
+
+def test_assumptions_about_a_running_job_come_after_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+    with replayed("flink-2.2.1_2x2_200KBs_on1s") as cluster:
+        assert main(["diagnose", "--from-flink", cluster.url]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = lines.index("Assumptions")
+    assert lines[place - 2] == f"next: netstack tune --from-flink {cluster.url}"
+    latency = "Latency between task managers is not reported; assuming loopback. Set --latency to override."
+    assert f"  {latency}" in lines[place:]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +215,7 @@ def test_an_emulated_result_tells_of_exclusive_and_floating_buffers(diagnosed: D
     window = diagnosed(reference("2x2_200KBs_off", 40.0))
     pools = next(finding for finding in window["findings"] if finding["rule"] == "input-full-output-free")
     assert pools["evidence"][-1] == (
-        "floating buffers used 100 %, exclusive ones 100 %: data waits on all channels, or most"
+        "floating buffers used 100 %, exclusive ones 100 %: data waits on all or most channels"
     )
     assert window["not_known"] == []
 
@@ -219,7 +260,7 @@ def test_a_result_is_read_from_standard_input(
         monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(content)))
         assert main(["diagnose", "-"]) == status
     printed = capsys.readouterr()
-    assert printed.out.startswith("two by two\n")
+    assert printed.out.startswith("consumer limits the throughput")
     assert "/dev/stdin: is no result" in printed.err
     assert printed.err.count("\n") == 1
 
@@ -233,7 +274,7 @@ def test_a_real_flink_job_is_judged_by_the_same_rules(version: str, exclusive: i
     assert window.verdict == "operator bound, at stage1"
     pools = next(finding for finding in window.findings if finding.rule == "input-full-output-free")
     assert pools.evidence[-1] == (
-        f"floating buffers used 100 %, exclusive ones {exclusive} %: data waits on all channels, or most"
+        f"floating buffers used 100 %, exclusive ones {exclusive} %: data waits on all or most channels"
     )
     assert window.not_known == []
 
@@ -251,8 +292,8 @@ def test_what_flinks_web_ui_shows_stands_in_for_metrics_that_are_gone() -> None:
     steps = [step for finding in blind.windows[0].findings for step in finding.next]
     assert not any("no task is back-pressured" in step for step in steps)
     assert blind.windows[0].not_known[:2] == [
-        "back-pressured time of source, stage1, and so who waits",
-        "busy time of source, stage1, and so who makes others wait",
+        "back-pressured time of source, stage1; unknown without it: which vertex waits",
+        "busy time of source, stage1; unknown without it: which vertex makes others wait",
     ]
 
 

@@ -162,7 +162,9 @@ def test_full_writers_and_idle_empty_readers_mean_the_network() -> None:
         "12 buffers of 32.0 KiB in a round trip of 100 ms make 3.75 MiB/s a subtask at most; "
         "it reads 93 % of that"
     )
-    assert "not an operator" in finding.says
+    assert finding.says == (
+        "The network limits the throughput of source -> reader: writers are full and readers wait."
+    )
 
 
 def test_a_full_bandwidth_is_told() -> None:
@@ -252,7 +254,7 @@ def test_an_output_may_be_full_while_the_input_is_free() -> None:
 @pytest.mark.parametrize(
     ("floating", "exclusive", "end"),
     [
-        (1.0, 1.0, "data waits on all channels, or most"),
+        (1.0, 1.0, "data waits on all or most channels"),
         (1.0, 0.25, "data waits on some of the channels only"),
         (0.25, 0.25, "exclusive ones 25 %"),
     ],
@@ -306,10 +308,10 @@ def test_a_shape_that_unaligned_checkpoints_bring_to_a_stand_is_told_of() -> Non
     can, could = only(stands_still, diamond(unaligned_enabled=True)), only(stands_still, diamond())
     assert (can.severity, could.severity, can.where) == ("notice", "notice", "reader")
     assert can.says == (
-        "Unaligned checkpoints can bring the job to a stand: reader does not read slow before it has "
+        "Unaligned checkpoints can deadlock the job: reader does not read slow before it has "
         "barriers that wait for early, whose data wait for slow."
     )
-    assert could.says.startswith("Unaligned checkpoints could bring")
+    assert could.says.startswith("Unaligned checkpoints could deadlock the job")
     expired = CheckpointResult(id=1, t=1.0, status="FAILED", failure="CHECKPOINT_EXPIRED")
     stood = dataclasses.replace(diamond(unaligned_enabled=True), checkpoints=[expired])
     assert only(stands_still, stood).severity == "problem"
@@ -336,13 +338,13 @@ def test_a_shape_that_comes_to_a_stand_after_a_failed_checkpoint(
     )
     found = list(stands_still(row))
     assert len(found) == told
-    assert all("to a stand after one has expired" in each.says for each in found)
+    assert all("deadlock the job after one has expired" in each.says for each in found)
 
 
 def test_nobody_is_sent_to_unaligned_checkpoints_that_bring_the_job_to_a_stand() -> None:
     advice = {forward: next(unequal_writers(diamond(forward=forward))).next[0] for forward in (True, False)}
-    assert advice[True] == "expect long alignments"
-    assert advice[False].endswith("unaligned checkpoints or an aligned timeout avoid them")
+    assert advice[True] == "Expect long alignments."
+    assert advice[False].endswith("Unaligned checkpoints or an aligned timeout avoid them.")
 
 
 def sampled(shares: Sequence[float]) -> list[Series]:
@@ -408,24 +410,24 @@ def bursty(pressed: float = 300.0, busy: float = 740.0, **more: Any) -> Observat
 def test_a_burst_that_few_checkpoints_meet_is_named_before_what_these_wait_for() -> None:
     first, second = [each for each in diagnose(bursty()).findings if each.where.startswith("checkpoints")]
     assert (first.rule, first.severity, second.rule) == ("uneven-checkpoints", "problem", "long-start-delay")
-    assert first.says.endswith("they meet bursts, in which window emits more than sink reads meanwhile.")
+    assert first.says.endswith("they meet bursts in which window emits more than sink reads.")
     assert first.evidence == [
         "2 of 10 checkpoints took 6.01 s to 6.21 s, half of them at most 67 ms",
-        "window is back-pressured 0-30 % of its time, and sink, which it waits for, is busy 74 %",
+        "window is back-pressured 0-30 % of its time, and sink, for which it waits, is busy 74 %",
     ]
     assert second.evidence == [
         "6.11 s from trigger to completion, of the 2 that took long: start delay 6.10 s, alignment 1 ms, "
         "sync 1 ms, async 1 ms, acknowledgement 4 ms"
     ]
-    assert second.next == ["smooth the bursts first: barriers wait until what has come at once is read"]
+    assert second.next == ["Smooth the bursts first: barriers wait until a burst is read."]
 
 
 @pytest.mark.parametrize(
     "view", [bursty(pressed=50.0), bursty(pressed=700.0), bursty(busy=950.0)], ids=["calm", "always", "busy"]
 )
 def test_who_waits_all_the_time_or_for_a_busy_reader_is_not_said_to_meet_bursts(view: Observation) -> None:
-    assert only(uneven, view).says == "Some take far longer than most."
-    assert "let less wait" in str(only(slow_phase, view).next) or view.nobody_waits
+    assert only(uneven, view).says == "Some checkpoints take far longer than most."
+    assert "Turn on buffer debloating" in str(only(slow_phase, view).next) or view.nobody_waits
 
 
 def test_no_phase_is_called_the_longest_where_one_that_was_not_measured_may_be() -> None:
@@ -447,7 +449,7 @@ def test_data_in_flight_is_that_of_the_full_subtasks_where_others_starve() -> No
     view = seen(source(), skewed, history=[checkpoint(5000.0, 0.0)])
     finding = only(slow_phase, view)
     assert finding.evidence[1] == "1,000 KiB wait before reader[1], 60 % at the senders: 5.00 s at 200 KiB/s"
-    assert finding.next[0].startswith("fix the skew first")
+    assert finding.next[0].startswith("Fix the skew first")
 
 
 def test_data_that_waits_now_here_and_now_there_has_no_share_at_the_senders() -> None:
@@ -463,9 +465,9 @@ def test_data_that_waits_now_here_and_now_there_has_no_share_at_the_senders() ->
 @pytest.mark.parametrize(
     ("config", "step"),
     [
-        (NetworkConfig(), "let less wait: buffer debloating;"),
-        (NetworkConfig(debloat_enabled=True), "let less wait: a smaller target than 1.00 s;"),
-        (NetworkConfig(unaligned_enabled=True), "barriers overtake data already"),
+        (NetworkConfig(), "Turn on buffer debloating."),
+        (NetworkConfig(debloat_enabled=True), "Set a debloat target below 1.00 s."),
+        (NetworkConfig(unaligned_enabled=True), "Look for a task that is late to handle its barrier"),
     ],
 )
 def test_what_to_do_depends_on_what_is_on(config: NetworkConfig, step: str) -> None:
@@ -485,7 +487,7 @@ def test_what_goes_wrong_with_checkpoints_is_told() -> None:
     several = NetworkConfig(max_concurrent_checkpoints=5)
     at_once = only(failed, seen(source(), reader(), config=several, history=expired[:1]))
     assert at_once.evidence == ["1 time: CHECKPOINT_EXPIRED", "5 may be under way at once"]
-    assert "execution.checkpointing.max-concurrent-checkpoints: 1" in at_once.next[1]
+    assert "Set execution.checkpointing.max-concurrent-checkpoints to 1:" in at_once.next[1]
     declined = CheckpointResult(id=1, t=1.0, status="FAILED", failure="CHECKPOINT_DECLINED")
     assert len(only(failed, seen(source(), reader(), config=several, history=[declined])).next) == 1
     assert rules(failed, seen(source(), reader(), history=[checkpoint(1.0, 1.0)])) == []
@@ -592,7 +594,9 @@ def test_nobody_is_called_calm_of_whom_nothing_is_known() -> None:
     assert "no task is back-pressured" in " ".join(said["calm"])
     assert "no task is back-pressured" not in " ".join(said["unknown"])
     assert said["unknown"][0] == "find out whether source is back-pressured, which is not known; if so:"
-    assert "back-pressured time of source, and so who waits" in diagnose(unknown).not_known
+    assert (
+        "back-pressured time of source; unknown without it: which vertex waits" in diagnose(unknown).not_known
+    )
     assert diagnose(calm).not_known == diagnose(seen(source(), reader())).not_known
 
 
@@ -602,10 +606,10 @@ def test_a_vertex_at_its_limit_is_named_where_nobody_knows_who_waits_for_it() ->
     slow = [checkpoint(3000.0, 0.0)]
     for levels in ({}, {"source": False}):
         found = diagnose(seen(old, reader(), history=slow, levels=levels))
-        assert found.verdict == "at its limit: reader; whether others wait for it is not told"
+        assert found.verdict == "at its limit: reader; whether others wait for it is not reported"
         first = found.findings[0]
         assert (first.rule, first.where, first.severity) == ("at-its-limit", "reader", "problem")
-        assert first.says == "It is busy all the time, at the limit; whether source waits for it is not told."
+        assert first.says == "reader is busy all the time; whether source waits for it is not reported."
         assert first.evidence == ["busy 100 %", "reads 400 records/s, with 5.00 ms a record"]
         assert "no task is back-pressured" not in str(found.findings)
     assert diagnose(seen(old, reader(), levels={"source": True})).verdict == "operator bound, at reader"
@@ -634,8 +638,8 @@ def test_flinks_word_stands_in_for_a_time_that_is_not_told() -> None:
 def test_what_is_not_known_is_told_with_what_it_leaves_open() -> None:
     partly = reader(inPoolUsage=[1.0, None], busy_ms_per_s=[None, None])
     assert diagnose(seen(source(), partly)).not_known == [
-        "busy time of reader, and so who makes others wait",
-        "inPoolUsage of reader[1], and so on which side data wait",
+        "busy time of reader; unknown without it: which vertex makes others wait",
+        "inPoolUsage of reader[1]; unknown without it: on which side data waits",
     ]
 
 

@@ -75,11 +75,11 @@ def test_what_is_kept_of_a_job_is_told() -> None:
 def test_what_is_not_kept_is_not_known() -> None:
     (window,) = diagnosed(history_server()).windows
     assert window.not_known == [
-        "inPoolUsage of stage1, and so on which side data wait",
-        "outPoolUsage of source, and so on which side data wait",
-        "inputQueueSize of stage1, and so how much data wait",
-        "outputQueueSize of source, and so how much data wait",
-        "debloatedBufferSize of stage1, and so what debloating does",
+        "inPoolUsage of stage1; unknown without it: on which side data waits",
+        "outPoolUsage of source; unknown without it: on which side data waits",
+        "inputQueueSize of stage1; unknown without it: how much data waits",
+        "outputQueueSize of source; unknown without it: how much data waits",
+        "debloatedBufferSize of stage1; unknown without it: what debloating does",
         "estimatedTimeToConsumeBuffersMs of stage1, and so whether debloating keeps to its target",
     ]
 

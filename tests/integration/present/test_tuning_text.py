@@ -91,7 +91,7 @@ def found_in(points: Sequence[PointRow], **constraints: float) -> list[Recommend
     return recommendations(points, SCENARIO, Constraints(**constraints))
 
 
-def printed(found: Sequence[Recommendation]) -> str:
+def printed(found: Sequence[Recommendation], *, verbose: bool = False) -> str:
     console = Console(width=80, record=True, file=StringIO())
     tuning = Tuning(
         command="netstack tune x",
@@ -101,7 +101,7 @@ def printed(found: Sequence[Recommendation]) -> str:
         pitfalls=[],
         points=[],
     )
-    print_tuning(tuning, console)
+    print_tuning(tuning, console, following="netstack diagnose x", verbose=verbose)
     return console.export_text()
 
 
@@ -114,7 +114,7 @@ def test_the_row_of_a_target_says_whether_it_is_set_the_knee_or_what_it_breaks()
         "1 s": "",
     }
     knee = found.targets[1]
-    assert mark_in_words(found, knee).startswith("knee; throughput is 0.960 of what it is now")
+    assert mark_in_words(found, knee).startswith("knee; throughput is 0.960 of the original")
     assert found.baseline is not None
     assert mark(found, found.baseline) == "now"
 
@@ -182,9 +182,15 @@ def test_queues_that_settle_in_some_runs_only_are_shown_as_that() -> None:
         for seed, ms in ((1, 26_000.0), (2, None), (3, None))
     ]
     (found,) = found_in([*rows(), *stepped])
-    assert [line.split()[11] for line in printed([found]).splitlines() if line.startswith("1 s")] == ["1/3"]
+    assert adapts(found) == "1/3"
     (never,) = found_in([*rows(), *stepped[1:]])
-    assert [line.split()[11] for line in printed([never]).splitlines() if line.startswith("1 s")] == ["0/2"]
+    assert adapts(never) == "0/2"
+
+
+def adapts(found: Recommendation) -> str:
+    """The last figure of the longest target, in the table of all figures."""
+    *_, last = [line for line in printed([found], verbose=True).splitlines() if line.startswith("1 s ")]
+    return last.split()[11]
 
 
 def replaced(one: PointRow, *, probe: Probe, seed: int, **measures: float | None) -> PointRow:
@@ -198,8 +204,13 @@ def test_several_conditions_are_curves_of_one_picture() -> None:
     found = found_in([*rows({"skew": "1:1"}), *rows({"skew": "1:4"}, slower=2.0)], min_throughput=0.9)
     (chart,) = tuning_charts(found)
     assert "(skew 1:1); " in chart.title
-    text = printed(found)
-    assert [line for line in text.splitlines() if line.startswith("skew ")] == ["skew 1:1", "skew 1:4"]
+    lines = printed(found).splitlines()
+    assert [line for line in lines if line in ("skew 1:1", "skew 1:4")] == ["skew 1:1", "skew 1:4"]
+    assert sum("\u2500" in line for line in lines) == 1, "one table, of what is advised"
+    assert [line.split()[:4] for line in lines[-4:-2]] == [
+        ["skew", "1:1", "100", "ms"],
+        ["skew", "1:4", "100", "ms"],
+    ]
 
 
 def test_a_legend_has_the_colours_of_its_lines() -> None:
@@ -247,7 +258,9 @@ def rated(one: PointRow) -> Measures:
 
 def test_failed_points_are_named_and_the_first_of_many_only() -> None:
     failed = [failed_row(point_of(SCENARIO, {"target": "50 ms"}, seed), "no room") for seed in range(10, 20)]
-    text = printed(found_in([*rows(), *failed], min_throughput=0.9))
+    found = found_in([*rows(), *failed], min_throughput=0.9)
+    assert "Some runs failed; the first: target 50 ms, seed 10 (main): no room" in printed(found)
+    text = printed(found, verbose=True)
     assert text.count("failed: ") == 7
     assert "failed: target 50 ms, seed 10 (main): no room" in text
     assert "failed: and 4 more points" in text
@@ -255,10 +268,61 @@ def test_failed_points_are_named_and_the_first_of_many_only() -> None:
 
 @pytest.mark.parametrize("least", [0.99, 0.5])
 def test_text_fits_the_terminal_and_names_what_made_it(least: float) -> None:
-    lines = printed(found_in(rows(), min_throughput=least)).splitlines()
-    assert lines[0] == "made-up  flink-2.2, seeds 1-5, virtual clock, netstack 0.1.0; now: off"
+    found = found_in(rows(), min_throughput=least)
+    lines = printed(found, verbose=True).splitlines()
+    assert "made-up  flink-2.2, seeds 1-5, virtual clock, netstack 0.1.0; now: off" in lines
     assert max(map(len, lines)) <= 80
-    assert lines[-1] == "netstack tune x"
+    assert lines[-2:] == ["netstack tune x", "next: netstack diagnose x"]
+    shorter = printed(found).splitlines()
+    assert lines[: len(shorter) - 1] == shorter[:-1], "details come after the result"
+
+
+def test_the_verdict_comes_first_then_the_lines_to_paste_and_one_table() -> None:
+    lines = printed(found_in(rows(), min_throughput=0.99)).splitlines()
+    assert " ".join(" ".join(lines[:2]).split()) == (
+        "Set the debloat target to 500 ms: checkpoints take 523 ms instead of 2.00 s, throughput unchanged."
+    )
+    assert lines[3:5] == [
+        "  taskmanager.network.memory.buffer-debloat.enabled: true",
+        "  taskmanager.network.memory.buffer-debloat.target: 500 ms",
+    ]
+    assert lines[6].split() == ["target", "throughput", "checkpoint", "95", "%"]
+    assert [line.split() for line in lines[8:10]] == [
+        ["off", "100.0", "%", "2.00", "s", "2.20", "s", "now"],
+        ["50", "ms", "80.0", "%", "63", "ms", "66", "ms", "throughput", "too", "low"],
+    ]
+    assert lines[-1] == "next: netstack diagnose x"
+    assert not any(word in " ".join(lines) for word in ("Rule:", "Knee:", "seeds", "Pitfalls"))
+
+
+def test_another_policy_is_compared_with_the_best_of_flinks_in_one_table() -> None:
+    """The policy is faster at each target; the options for it would be in no Flink."""
+    found = found_in([*rows({"policy": "flink"}), *rows({"policy": "my:Policy"}, slower=0.5)])
+    text = printed(found)
+    lines = text.splitlines()
+    assert " ".join(" ".join(lines[:2]).split()) == (
+        "my:Policy is better than flink: with a target of 500 ms checkpoints take 263 ms instead of 523 ms "
+        "with flink at 500 ms, throughput unchanged."
+    )
+    assert "taskmanager." not in text
+    assert "docs/TRY_A_CHANGE.md" in text
+    assert sum("\u2500" in line for line in lines) == 1
+    table = [line.split() for line in lines if line.startswith(("flink ", "my:Policy "))]
+    assert [row[1] for row in table if row[0] == "my:Policy"].count("off") == 0
+    assert [(*row[:2], row[-1]) for row in table if row[-1] in ("now", "set", "better")] == [
+        ("flink", "off", "now"),
+        ("flink", "500", "set"),
+        ("my:Policy", "500", "better"),
+    ]
+
+
+def test_where_another_policy_is_not_better_the_lines_are_flinks() -> None:
+    found = found_in([*rows({"policy": "flink"}), *rows({"policy": "my:Policy"})])
+    lines = printed(found).splitlines()
+    assert lines[0].startswith("my:Policy is not shown to be better than flink: checkpoints take 523 ms")
+    assert "  taskmanager.network.memory.buffer-debloat.target: 500 ms" in lines
+    own, other = found
+    assert (other.configuration, other.reference) == ([], own.advised)
 
 
 def test_figures_stay_whole_beside_many_marks() -> None:

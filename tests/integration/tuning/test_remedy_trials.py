@@ -1,4 +1,4 @@
-"""Remedies that were reckoned, emulated: with the figures of the run, and only where one takes seconds."""
+"""Remedies that were estimated, emulated: with the figures of the run, and only where one takes seconds."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def only(found: Recommendation, name: str) -> Remedy:
     return next(remedy for remedy in found.remedies if remedy.name == name)
 
 
-def test_a_reckoned_remedy_is_emulated_and_says_what_came_of_it(
+def test_a_estimated_remedy_is_emulated_and_says_what_came_of_it(
     job: Scenario, rows: list[PointRow], found: Recommendation
 ) -> None:
-    reckoned, tried = only(found, "smaller buffers"), only(with_trials(found, rows, job), "smaller buffers")
-    changes = changes_of(reckoned)
+    estimated, tried = only(found, "smaller buffers"), only(with_trials(found, rows, job), "smaller buffers")
+    changes = changes_of(estimated)
     measures = measure(emulate(replace(job, config=with_options(job.config, changes)), seed=1))
     assert changes["debloat_enabled"] is False
     assert f"95 % of checkpoints take no more than {milliseconds(measures.end_to_end_p95_ms)}" in tried.why
@@ -52,7 +52,7 @@ def test_a_reckoned_remedy_is_emulated_and_says_what_came_of_it(
     assert f"throughput is {measures.throughput_per_s / 400:.3f} of that without debloating" in tried.why
     assert tried.emulated_s is not None
     assert remedy_text(tried).endswith(f"(emulated in {tried.emulated_s:g} s)")
-    assert remedy_text(reckoned).endswith("(reckoned)")
+    assert remedy_text(estimated).endswith("(estimated)")
 
 
 def test_a_shorter_target_is_emulated_with_debloating(found: Recommendation) -> None:
@@ -62,7 +62,7 @@ def test_a_shorter_target_is_emulated_with_debloating(found: Recommendation) -> 
     }
 
 
-def test_what_is_not_set_by_options_stays_reckoned(
+def test_what_is_not_set_by_options_stays_estimated(
     job: Scenario, rows: list[PointRow], found: Recommendation
 ) -> None:
     plain = Remedy(name="more parallelism", why="it is busy", measured=False)

@@ -122,7 +122,7 @@ def test_where_the_first_seeds_agree_there_are_few_runs() -> None:
         "trying",
         "tuning",
         "up to 5 seeds, to decide",
-        "what else there is to say of the advice",
+        "unaligned checkpoints and a step of the load, for the advice",
     ]
     main = [point for _, points in cluster.calls for point in points if point.probe in ("main", "baseline")]
     assert Counter(map(setting_of, main)) == {"off": SEEDS, "100 ms": SEEDS, "1 s": FIRST_SEEDS}
@@ -275,7 +275,7 @@ def test_probes_have_one_seed_and_those_of_the_advice_more() -> None:
     others = ("unaligned", "step")
     first = [point for point in points_of(cluster, "tuning") if point.probe in others]
     assert places(first) == {(target, probe, 1) for target in ("100 ms", "1 s") for probe in others}
-    last = points_of(cluster, "what else there is to say of the advice")
+    last = points_of(cluster, "unaligned checkpoints and a step of the load, for the advice")
     assert places(last) == {("100 ms", probe, seed) for probe in others for seed in range(2, PROBE_SEEDS + 1)}
 
 
