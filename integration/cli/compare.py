@@ -42,7 +42,8 @@ class Subject(NamedTuple):
     @property
     def sides(self) -> str:
         """The files of both sides."""
-        return f"Flink: {self.reference_file}, ours: {self.file}"
+        other = "reference" if "schema" in self.reference else "Flink"
+        return f"{other}: {self.reference_file}, ours: {self.file}"
 
 
 def compare(

@@ -168,6 +168,13 @@ class Comparison(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     scenario: str
     seeds: list[int]
     rows: list[Row]
+    reference: str | msgspec.UnsetType = msgspec.UNSET
+    """Origin of the other side, if it is a result of the emulator and no measurement of Flink."""
+
+    @property
+    def other_side(self) -> str:
+        """Name of the side that the emulation is compared with."""
+        return "Flink" if self.reference is msgspec.UNSET else "reference"
 
     @property
     def ok(self) -> bool:
@@ -177,11 +184,12 @@ class Comparison(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Return the number of quantities inside their tolerance, in one line."""
         inside = f"{sum(row.ok for row in self.rows)} of {len(self.rows)} numbers are inside the tolerance"
-        return f"<Comparison of {readable(self.scenario)} with Flink, {len(self.seeds)} seeds: {inside}>"
+        sides = f"{readable(self.scenario)} with {self.other_side}"
+        return f"<Comparison of {sides}, {len(self.seeds)} seeds: {inside}>"
 
 
 def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
-    """Compare results of one scenario, one for each seed, with what a real Flink measured.
+    """Compare results of one scenario, one for each seed, with a measurement of Flink, or with a result.
 
     Raises:
         UsageError: there is no result, or the reference is of another job: other windows or vertices.
@@ -205,7 +213,13 @@ def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
         )
         for subject in flinks[0]
     ]
-    return Comparison(scenario=scenario.name, seeds=[result.seed for result in results], rows=rows)
+    emulated = reference.get("schema")
+    return Comparison(
+        scenario=scenario.name,
+        seeds=[result.seed for result in results],
+        rows=rows,
+        reference=msgspec.UNSET if emulated is None else str(emulated),
+    )
 
 
 def _run(result: Result) -> Run:

@@ -241,7 +241,10 @@ def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
         ]
     if calm is None:
         unknown = view.may_wait(view.vertices)
-        steps = [*steps, f"Check whether {unknown} is back-pressured, which is not reported. If it is:"]
+        steps = [
+            *steps,
+            f"Check first whether {unknown} is back-pressured, which is not reported. Only then:",
+        ]
     overtaking = [_overtake(view)] if may_overtake(view.exchanges, view.vertices) else []
     return [*steps, _let_less_wait(view), *overtaking]
 

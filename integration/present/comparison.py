@@ -21,10 +21,19 @@ from .table_style import BEFORE, BOTH, TIGHT, figures
 if TYPE_CHECKING:
     from ..flink.job_watch import Validation
 
-LEGEND = (
-    "Medians, with ranges over Flink's repetitions and over our seeds. ok: within what is allowed. "
-    "seeds: Flink's number lies within our range, widened by 10 %. flink: ours lies within Flink's range."
-)
+FLINK_SIDE = "Flink"
+
+
+def legend(other: str = FLINK_SIDE) -> str:
+    """Return the legend of a comparison with Flink, or with another side of that name."""
+    of = "Flink's" if other == FLINK_SIDE else f"the {other}'s"
+    return (
+        f"Medians, with ranges over {of} repetitions and over our seeds. ok: within what is allowed. "
+        f"seeds: {of} number lies within our range, widened by 10 %. {other.lower()}: ours lies within {of} "
+        "range."
+    )
+
+
 UNITS = "Times in ms, throughput in records/s. "
 
 VALIDATION_LEGEND = (
@@ -41,7 +50,6 @@ DIFFERENCES_LEGEND = (
 _VERDICTS = {
     "tolerance": "ok",
     "our range": "seeds",
-    "Flink's range": "flink",
     "outside": "OUTSIDE",
 }
 
@@ -60,8 +68,12 @@ def print_comparisons(comparisons: Sequence[Comparison], console: Console, sides
             console.print(Text(sides[place], style="dim", overflow="fold"))
         console.print(comparison_table(comparison))
         console.print()
-    console.print(Text(UNITS + LEGEND, style="dim"))
+    console.print(Text(UNITS + _legends(comparisons), style="dim"))
     console.print(verdict(comparisons))
+
+
+def _legends(comparisons: Sequence[Comparison]) -> str:
+    return " ".join(legend(other) for other in dict.fromkeys(each.other_side for each in comparisons))
 
 
 def print_validation(validation: Validation, console: Console) -> None:
@@ -75,13 +87,17 @@ def print_validation(validation: Validation, console: Console) -> None:
 
 def comparison_table(comparison: Comparison) -> Group:
     """Return the table of one scenario: medians, with ranges where there are several runs."""
-    heads = [Column(head) for head in ("", "Flink", "ours")]
+    heads = [Column(head) for head in ("", comparison.other_side, "ours")]
     heads += [Column(head, justify="right") for head in ("ratio", "allowed")]
     table = figures([*heads, Column("")], padding=TIGHT)
     for subject, rows in groupby(comparison.rows, key=lambda row: (row.window, row.vertex)):
         table.add_row(Text(" ".join(subject).strip(), style="bold"))
         for row in rows:
-            table.add_row(f" {row.quantity}", *_cells_with_units(row), style="" if row.ok else "bold red")
+            table.add_row(
+                f" {row.quantity}",
+                *_cells_with_units(row, comparison.other_side),
+                style="" if row.ok else "bold red",
+            )
     seeds = ", ".join(map(str, comparison.seeds))
     title = Text(f"{comparison.scenario}   (seed{'s' * (len(comparison.seeds) > 1)} {seeds})", style="bold")
     return Group(title, table)
@@ -89,16 +105,18 @@ def comparison_table(comparison: Comparison) -> Group:
 
 def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
     """Return one Markdown table of all scenarios, with legend and verdict below."""
-    head = ("scenario", "window", "vertex", "quantity", "Flink", "ours", "ratio", "allowed", "")
+    names = dict.fromkeys(comparison.other_side for comparison in comparisons)
+    sides = " or ".join(names) or FLINK_SIDE, "ours"
+    head = ("scenario", "window", "vertex", "quantity", *sides, "ratio", "allowed", "")
     lines = [_line(head), _line("---" for _ in head)]
     for comparison in comparisons:
         for row in comparison.rows:
             subject = (comparison.scenario, row.window, row.vertex, f"{row.quantity}, {row.unit}")
-            cells = list(cells_of(row))
+            cells = list(cells_of(row, comparison.other_side))
             if not row.ok:
                 cells[-1] = f"**{cells[-1].lower()}**"
             lines.append(_line((*subject, *cells)))
-    return "\n".join([*lines, "", LEGEND, "", verdict(comparisons), ""])
+    return "\n".join([*lines, "", _legends(comparisons), "", verdict(comparisons), ""])
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -115,18 +133,18 @@ def verdict(comparisons: Sequence[Comparison]) -> str:
     return f"{outside} of {len(rows)} numbers of {scenarios} are outside the tolerance."
 
 
-def cells_of(row: Row) -> Iterator[str]:
-    """Yield the texts of a row after its name: Flink's value, ours, ratio, tolerance and verdict."""
+def cells_of(row: Row, other: str = FLINK_SIDE) -> Iterator[str]:
+    """Yield the texts of a row after its name: the other side's value, ours, ratio, tolerance, verdict."""
     yield _spread(row.flink)
     yield "none" if row.ours is None else _spread(row.ours)
     yield "" if row.ratio is None else f"{row.ratio:.2f}"
     yield figure(row.tolerance)
-    yield _VERDICTS[row.why]
+    yield _VERDICTS.get(row.why, other.lower())
 
 
-def _cells_with_units(row: Row) -> Iterator[str]:
+def _cells_with_units(row: Row, other: str) -> Iterator[str]:
     """Yield `cells_of` with units on sizes; the legend has the units of other values."""
-    flink, ours, by, tolerance, why = cells_of(row)
+    flink, ours, by, tolerance, why = cells_of(row, other)
     if row.unit != "bytes":
         yield from (flink, ours, by, tolerance, why)
         return

@@ -201,9 +201,10 @@ def _comparison_charts(comparison: Comparison) -> Sequence[Chart]:
 
 
 def _comparison_grid(comparison: Comparison) -> Grid:
-    head = ("quantity", "vertex", "window", "Flink", "ours", "ratio", "allowed", "")
+    head = ("quantity", "vertex", "window", comparison.other_side, "ours", "ratio", "allowed", "")
     rows = [
-        (f"{row.quantity}, {row.unit}", row.vertex, row.window, *cells_of(row)) for row in comparison.rows
+        (f"{row.quantity}, {row.unit}", row.vertex, row.window, *cells_of(row, comparison.other_side))
+        for row in comparison.rows
     ]
     return Grid(head, rows)
 

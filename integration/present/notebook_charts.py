@@ -21,7 +21,7 @@ _INSIDE, _OUTSIDE = "inside", "outside"
 
 
 def ratios(comparison: Comparison) -> Chart | None:
-    """Draw the ratio of each number to Flink's; None without ratios."""
+    """Draw the ratio of each number to that of the other side; None without ratios."""
     rows: list[Row] = [
         {
             "what": ", ".join(filter(None, (row.quantity, row.vertex, row.window))),
@@ -35,7 +35,7 @@ def ratios(comparison: Comparison) -> Chart | None:
         return None
     names = [row["what"] for row in rows]
     marks = alt.Chart().mark_point(filled=True, size=70).encode(
-        x=alt.X("ratio:Q", title="ours by Flink's", scale=alt.Scale(zero=False)),
+        x=alt.X("ratio:Q", title=f"ours / {comparison.other_side}", scale=alt.Scale(zero=False)),
         y=alt.Y("what:N", sort=names, title=None, axis=alt.Axis(labelLimit=320)),
         color=alt.Color(
             "verdict:N",
@@ -50,7 +50,7 @@ def ratios(comparison: Comparison) -> Chart | None:
     return Chart(
         "ratios",
         f"{inside} of {len(comparison.rows)} numbers are inside the tolerance",
-        "Medians; 1 is Flink's own. What has no ratio is in the table only, as is the tolerance of each.",
+        f"Medians; 1 is equal to {comparison.other_side}. Numbers without a ratio are in the table only.",
         layered.properties(width=_WIDTH, height=_ROW_HEIGHT * len(set(names))).to_dict(),
     )
 

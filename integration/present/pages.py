@@ -34,7 +34,7 @@ from ..tuning.recommend import Recommendation
 from ..tuning.reruns import settings_to_show
 from ..tuning.summaries import OFF, TargetSummary
 from .chart_style import MOST_COLUMNS, VEGA_LITE, Chart, to_png
-from .comparison import DIFFERENCES_LEGEND, LEGEND, UNITS, cells_of, figure_cells, verdict
+from .comparison import DIFFERENCES_LEGEND, UNITS, cells_of, figure_cells, legend, verdict
 from .console import PAGE
 from .graph import NOTE, JobGraph, job_graph
 from .run import (
@@ -217,7 +217,7 @@ def render_validation(
             }
             for row in validation.comparison.rows
         ],
-        legend=UNITS + LEGEND,
+        legend=UNITS + legend(),
         notes=validation.notes,
         obtained=[
             ("Seeds", ", ".join(map(str, validation.comparison.seeds))),

@@ -95,6 +95,7 @@ def run(seed: int = 1, **changes: float) -> Result:
 def reference(*repetitions: Result, **changes: float) -> dict[str, Any]:
     """What a real Flink would have written down."""
     document: dict[str, Any] = json.loads(to_json(run(**changes)))
+    del document["schema"]
     document["repetitions"] = [json.loads(to_json(repetition)) for repetition in repetitions]
     return document
 
@@ -290,6 +291,25 @@ def test_the_table_fits_80_columns_and_says_how_it_went(comparisons):
     assert any("throughput" in line and "1502 (1501-1502)" in line and "OUTSIDE" in line for line in lines)
     assert any(line.startswith("job ") and "seeds 1, 2" in line for line in lines)
     assert lines[-1] == "1 of 10 numbers of 2 scenarios are outside the tolerance."
+
+
+def test_a_result_of_the_emulator_is_not_called_flinks():
+    emulated = json.loads(to_json(run(seed=7)))
+    for document, other, its in (
+        (reference(), "Flink", "Flink's"),
+        (emulated, "reference", "the reference's"),
+    ):
+        compared = compare([run(end_to_end=1e4)], document)
+        assert compared.other_side == other
+        console = Console(width=80)
+        with console.capture() as capture:
+            print_comparisons([compared], console)
+        text = capture.get()
+        assert text.splitlines()[1].split() == [other, "ours", "ratio", "allowed"]
+        assert its in text.replace("\n", " ")
+        assert ("Flink" in text) is (other == "Flink")
+        assert ("Flink" in comparison_markdown([compared])) is (other == "Flink")
+        assert f"with {other}, 1 seeds" in repr(compared)
 
 
 def test_the_markdown_is_one_table_with_a_row_for_each_number(comparisons):

@@ -593,7 +593,10 @@ def test_nobody_is_called_calm_of_whom_nothing_is_known() -> None:
     said = {"calm": only(slow_phase, calm).next, "unknown": only(slow_phase, unknown).next}
     assert "no task is back-pressured" in " ".join(said["calm"])
     assert "no task is back-pressured" not in " ".join(said["unknown"])
-    assert said["unknown"][0] == "find out whether source is back-pressured, which is not known; if so:"
+    assert (
+        said["unknown"][0]
+        == "Check first whether source is back-pressured, which is not reported. Only then:"
+    )
     assert (
         "back-pressured time of source; unknown without it: which vertex waits" in diagnose(unknown).not_known
     )
@@ -614,7 +617,7 @@ def test_a_vertex_at_its_limit_is_named_where_nobody_knows_who_waits_for_it() ->
         assert "no task is back-pressured" not in str(found.findings)
     assert diagnose(seen(old, reader(), levels={"source": True})).verdict == "operator bound, at reader"
     some = only(at_its_limit, seen(old, reader(busy=(500.0, 1000.0))))
-    assert some.says.startswith("Some of its subtasks are busy all the time")
+    assert some.says.startswith("Some subtasks of reader are busy all the time")
     assert rules(at_its_limit, seen(old, reader(busy=(500.0, 500.0)))) == []
 
 

@@ -80,7 +80,8 @@ def test_what_is_not_kept_is_not_known() -> None:
         "inputQueueSize of stage1; unknown without it: how much data waits",
         "outputQueueSize of source; unknown without it: how much data waits",
         "debloatedBufferSize of stage1; unknown without it: what debloating does",
-        "estimatedTimeToConsumeBuffersMs of stage1, and so whether debloating keeps to its target",
+        "estimatedTimeToConsumeBuffersMs of stage1; unknown without it: whether debloating keeps to its "
+        "target",
     ]
 
 
@@ -94,7 +95,7 @@ def test_unknown_is_not_taken_for_zero(name: str) -> None:
     assert any(line.startswith("records per second of ") for line in window.not_known)
     for word in ("nobody", "idle", "busy"):
         assert word not in texts(diagnosis)
-    assert " is back-pressured, which is not known" in texts(diagnosis)
+    assert " is back-pressured, which is not reported" in texts(diagnosis)
     assert any(found.rule == "long-start-delay" for found in window.findings)
     assert not any("means since" in note for note in diagnosis.notes)
 
@@ -146,5 +147,5 @@ def test_the_command_says_it(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(history_server()) as cluster:
         assert main(["diagnose", "--from-flink", cluster.url, "--latency", "1 ms"]) == 0
     shown = capsys.readouterr()
-    assert "note: The job has ended: no metrics are kept" in shown.out
+    assert "  The job has ended: no metrics are kept" in shown.out
     assert shown.err == ""
