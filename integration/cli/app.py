@@ -114,7 +114,7 @@ app = App(
 
 _COMMANDS = {
     "Diagnose and tune": {
-        "diagnose": "Say what limits a job and what its checkpoints wait for.",
+        "diagnose": "Print what limits a job and what its checkpoints wait for.",
         "tune": "Say which debloat target to set, and what it costs.",
         "size": "Compute buffers, memory and drain times without a run.",
         "lint": (

@@ -94,7 +94,7 @@ class AxisOptions:
     latency: str | None = None
     """Times, added to the way of each message between task managers."""
     policy: str | None = None
-    """Names of debloat policies."""
+    """Names of debloat policies, to compare with the scenario's own."""
 
     def axes(self) -> Sequence[Axis]:
         """Return the axes of the sweep.
