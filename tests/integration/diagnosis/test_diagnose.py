@@ -155,7 +155,7 @@ def test_verbose_adds_all_findings_the_rules_and_the_origin(
     assert "problem  consumer  [operator-bound]" in text
     assert "notice  consumer  [input-full-output-free]" in text
     assert "Window: 4-12 s, 4 checkpoints." in text
-    assert re.search(r"Source: two by two, flink-2\.2, seed 1, virtual clock, netstack ", text)
+    assert re.search(r"Source: two by two, flink-2\.3, seed 1, virtual clock, netstack ", text)
 
 
 def test_a_job_that_nothing_limits_is_said_to_be_so(
