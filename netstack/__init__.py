@@ -117,6 +117,7 @@ from .scenarios.config import CostModel, LinkConditions, NetworkConfig
 from .scenarios.config import FailoverStrategy as FailoverStrategy
 from .scenarios.config import RestartStrategy as RestartStrategy
 from .scenarios.config import StateBackendType as StateBackendType
+from .scenarios.config import is_before as is_before
 from .scenarios.config import preset_for as preset_for
 from .scenarios.config import read_options as read_options
 from .scenarios.config import split_assignment as split_assignment

@@ -130,7 +130,8 @@ def _print_verdict(group: Sequence[Recommendation], console: Console) -> None:
         console.print(Text(own.words[0], style="" if others else "bold"))
         if own.remedies:
             names = ", ".join(remedy.name for remedy in own.remedies)
-            console.print(Text(f"What would help instead: {names}."))
+            how = "as well" if own.verdict in ("set", "turn off") else "instead"
+            console.print(Text(f"What would help {how}: {names}."))
         lines = own.configuration
     else:
         lines = []
@@ -155,7 +156,7 @@ def _print_details(recommendation: Recommendation, preset: str, console: Console
     console.print(Text(f"Knee: {recommendation.knee or 'none'}; {recommendation.knee_why}."))
     console.print(Text(f"Rule: {recommendation.rule}", style="dim"))
     if recommendation.remedies:
-        console.print(Text("\nWhat would help instead", style="bold"))
+        console.print(Text("\nWhat else would help", style="bold"))
     for remedy in recommendation.remedies:
         console.print(_indented(f"- {remedy_text(remedy)}"))
         _print_lines(remedy.configuration, 4, console)

@@ -21,7 +21,7 @@ from .constraints import Constraints, binding, judge, nearest
 from .measures import Measures
 from .pitfalls import find_pitfalls
 from .recommendation_text import left_out_text, policy_words, words
-from .remedies import Case, Remedy, remedies
+from .remedies import Case, Remedy, remedies, remedies_beside_a_target
 from .summaries import OFF, TargetSummary, setting_of, settings_of, summarise
 
 if TYPE_CHECKING:
@@ -317,11 +317,10 @@ def _present(summaries: Sequence[TargetSummary], current: str) -> TargetSummary:
 
 
 def _remedies(sweep: _Compared, choice: Choice, binds: Sequence[str]) -> list[Remedy]:
-    if choice.kind in ("set", "turn off") or sweep.baseline is None:
+    if sweep.baseline is None:
         return []
-    return remedies(
-        Case(sweep.scenario, sweep.rows, sweep.baseline, sweep.targets, sweep.asked, binds, sweep.now)
-    )
+    case = Case(sweep.scenario, sweep.rows, sweep.baseline, sweep.targets, sweep.asked, binds, sweep.now)
+    return remedies_beside_a_target(case) if choice.kind in ("set", "turn off") else remedies(case)
 
 
 def _ruled_out(sweep: _Compared, choice: Choice) -> tuple[list[str], str | None]:

@@ -13,15 +13,26 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from netstack import OPTIONS, GeneratorSpec, Scenario, format_duration, format_size, from_json
+from netstack import (
+    OPTIONS,
+    GeneratorSpec,
+    Result,
+    Scenario,
+    format_duration,
+    format_size,
+    from_json,
+    is_before,
+)
 
 from ..comparison.window_figures import consumers
+from ..diagnosis.back_pressure_rules import slow_reader_in_turns
 from ..diagnosis.observation import (
     BUSY,
     NO_PAUSE,
     at_minimum,
     is_larger,
     may_overtake,
+    observations,
     share,
     share_of_interval,
 )
@@ -321,7 +332,22 @@ def _state(case: Case) -> Iterator[Remedy]:
     )
 
 
+def _adaptive(case: Case) -> Iterator[Remedy]:
+    """Adaptive partition selection, where a slow subtask holds back others that get as many records."""
+    result = _first_result(case.rows)
+    findings = [] if result is None else slow_reader_in_turns(observations(result)[-1])
+    for finding in findings:
+        version = " of Flink 2.3" if is_before(case.scenario.preset, "2.3") else ""
+        yield Remedy(
+            name=f"adaptive partition selection{version}",
+            why=f"{finding.where}: {finding.evidence[0]}; records of one sender may then overtake each other",
+            configuration=[line("adaptive_partitioner_enabled", "true")],
+        )
+        return  # the option is one of the job
+
+
 _RULES: tuple[Callable[[Case], Iterator[Remedy]], ...] = (
+    _adaptive,
     _unaligned,
     _shorter_target,
     _longer_target,
@@ -339,13 +365,16 @@ def remedies(case: Case) -> list[Remedy]:
     return [remedy for rule in _RULES for remedy in rule(case)]
 
 
+def remedies_beside_a_target(case: Case) -> list[Remedy]:
+    """Return what helps whatever the target is."""
+    return list(_adaptive(case))
+
+
 def _busiest(rows: Sequence[PointRow]) -> tuple[str, float]:
     """The vertex with input whose subtasks are busiest, and the share of their time, by the first result."""
-    ended = [row for row in rows if row.probe in ("main", "baseline") and row.status == "finished"]
-    texts = [row.result for row in ended if row.result is not None]
-    if not texts:
+    result = _first_result(rows)
+    if result is None:
         return "", 0.0
-    result = from_json(texts[0])
     shares = [
         (busy, vertex.name)
         for vertex in consumers(result, result.steady[-1])
@@ -353,3 +382,10 @@ def _busiest(rows: Sequence[PointRow]) -> tuple[str, float]:
     ]
     most, name = max(shares, default=(0.0, ""))
     return name, most
+
+
+def _first_result(rows: Sequence[PointRow]) -> Result | None:
+    """The result of the first run that has ended and whose result was kept."""
+    ended = [row for row in rows if row.probe in ("main", "baseline") and row.status == "finished"]
+    texts = [row.result for row in ended if row.result is not None]
+    return from_json(texts[0]) if texts else None

@@ -754,6 +754,22 @@ def _busy(job: Scenario) -> str:
     return to_json(msgspec.structs.replace(emulate(short), series=[])).decode()
 
 
+def test_a_slow_subtask_that_gets_as_many_records_as_others_calls_for_adaptive_partition_selection(
+    job: Scenario,
+) -> None:
+    source, stage = job.vertices
+    skewed = replace(job, vertices=(source, replace(stage, service_skew=(1.0, 4.0))))
+    rows = sweep({None: (3500.0, 400.0), "1 s": (1000.0, 400.0)})
+    rows = [msgspec.structs.replace(row, result=_busy(skewed)) for row in rows[:1]] + rows[1:]
+    found = recommend(rows, skewed)
+    assert found.verdict == "set"
+    (remedy,) = found.remedies
+    assert remedy.name == "adaptive partition selection of Flink 2.3"
+    assert remedy.configuration == ["taskmanager.network.adaptive-partitioner.enabled: true"]
+    (of_now,) = recommend(rows, replace(skewed, preset="flink-2.3")).remedies
+    assert of_now.name == "adaptive partition selection"
+
+
 def test_at_the_minimum_size_only_the_number_of_buffers_is_left(job: Scenario) -> None:
     rows = each_seed(
         [
