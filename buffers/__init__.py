@@ -1,8 +1,8 @@
-"""Memory: segments and pools, buffers that are written and read, records to bytes and back.
+"""Memory: segments and pools, buffers and their queues, encoding of records.
 
-Read `segment`, `network_pool` and `local_pool` for where memory comes from, `buffer` and `subpartition`
-for the producing side, `channel_buffers` and `channel_queue` for the receiving one, `records`
-and `record_decoder` for their contents.
+Read `segment`, `network_pool` and `local_pool` for the origin of memory, `buffer` and `subpartition` for the
+producing side, `channel_buffers` and `channel_queue` for the receiving side, `records` and `record_decoder`
+for the contents of buffers.
 """
 
 from .buffer import (

@@ -1,4 +1,4 @@
-"""Buffers: one segment that a writer fills while a reader already takes from it.
+"""Buffers: segments that a writer fills while a reader already reads from them.
 
 A `BufferBuilder` appends, its `BufferConsumer` cuts what was appended since the last `build` into
 `BufferSlice`s, and each slice travels as a network buffer of its own::
@@ -6,13 +6,14 @@ A `BufferBuilder` appends, its `BufferConsumer` cuts what was appended since the
     segment   |aaaaaaaa|bbbbb|cc.............|
                slice 1  s. 2  ^ position      ^ capacity
 
-The segment goes back to its pool when builder, consumer and all slices have let go of it. Events
-need no segment: an `EventConsumer` yields one `EventBuffer`. The rules are those of Flink's
-BufferBuilder and BufferConsumer.
+The segment returns to its pool when the builder, the consumer and all slices have released it. Events need no
+segment: an `EventConsumer` yields one `EventBuffer`. The rules are those of Flink's BufferBuilder and
+BufferConsumer.
 
-A producer that deals out blank records of one length in turns touches a buffer for each of them, and a
-thousand buffers before it returns to the same one. As long as every open buffer has room, no reader can see
-the difference, so a `Deal` only counts the records. The contents of each buffer follow from that count::
+A producer that distributes blank records of equal length round robin writes to another buffer for each
+record. With a thousand subpartitions, that is a thousand buffers before it returns to the first. As long as
+every open buffer has room, no reader can see the difference if a `Deal` only counts the records. The contents
+of each buffer follow from the count::
 
     first 2, dealt 6   subpartition   0   1   2   3
                        records        1   1   2   2
@@ -33,25 +34,25 @@ from .payload import BlankBytes, Content, Payload, content_of
 from .records import RecordBlock
 from .segment import MemorySegment
 
-_DATA: Final = DataType.DATA_BUFFER  # looked up once: each buffer has this as an attribute of its own
+_DATA: Final = DataType.DATA_BUFFER  # looked up once, since every buffer has it as an attribute
 
 
 class Recycler(Protocol):
     """The pool or channel that takes a segment back."""
 
     def recycle(self, segment: MemorySegment, subpartition: int = -1) -> None:
-        """Take `segment` back, which was requested for `subpartition`."""
+        """Take back `segment`, which was requested for `subpartition`."""
         ...
 
 
 class BufferBuilder:
-    """The writing half of a buffer; owner of its segment.
+    """The writing half of a buffer, which owns the segment.
 
-    Whole records are noted by their index in a block and copied together when a reader looks at the
-    bytes. Of blank records only how many bytes there are is noted, as long as nothing else is in the buffer;
-    `blank_stride` is their length then, and 0 otherwise. While a `deal` goes on `position` may be behind: the
-    buffer's `share` of it is brought up to date when the reading half looks. Invariant: ``0 <= position <=
-    capacity <= segment.size``; `position` counts the noted records too and only grows.
+    A complete record is only noted, by its index in a block. Noted records are copied together when a reader
+    needs the bytes. While a buffer holds blank records only, just their number of bytes is noted;
+    `blank_stride` is then their length, otherwise 0. While a `deal` is open, `position` may lag behind; it
+    and the buffer's `share` of the deal are updated when the reading half needs them. Invariant: ``0 <=
+    position <= capacity <= segment.size``; `position` includes noted records and never decreases.
     """
 
     __slots__ = (
@@ -117,7 +118,7 @@ class BufferBuilder:
         return count
 
     def _write_out(self) -> None:
-        """Write blank records as bytes, since something else comes behind them."""
+        """Write the blank records as bytes, because other data follows them."""
         self.segment.memory[: self.position] = bytes(self._blank(0, self.position))
         self.blank_stride = 0
         self._copied = self.position
@@ -126,7 +127,7 @@ class BufferBuilder:
         return BlankBytes((self._phase + start) % self.blank_stride, end - start, self.blank_stride)
 
     def note(self, block: RecordBlock, index: int, size: int) -> None:
-        """Append a whole record of `size` encoded bytes, which the caller knows to fit."""
+        """Append a complete record of `size` encoded bytes; the caller has checked that it fits."""
         if self.blank_stride:
             self._write_out()
         if block is not self.block:
@@ -136,7 +137,7 @@ class BufferBuilder:
         self.position += size
 
     def settle(self) -> None:
-        """Copy the records that were only noted."""
+        """Copy the records that have only been noted."""
         indices, block = self.indices, self.block
         if not indices or block is None:
             return
@@ -145,15 +146,15 @@ class BufferBuilder:
         self.indices = []
 
     def trim(self, size: int) -> None:
-        """Lower the capacity to `size` bytes, but not below what is written nor past the segment."""
+        """Lower the capacity to `size` bytes, but not below `position` nor above the segment's size."""
         self.capacity = min(max(size, self.position), self.segment.size)
 
     def extend(self, size: int) -> None:
-        """Raise the capacity to `size` bytes, but not past the segment."""
+        """Raise the capacity to `size` bytes, but not above the segment's size."""
         self.capacity = max(self.capacity, min(size, self.segment.size))
 
     def finish(self) -> None:
-        """Append nothing more; may be called again."""
+        """Close the buffer for writing; may be called again."""
         if not self.finished:
             self.finished = True
             self.settle()
@@ -161,30 +162,32 @@ class BufferBuilder:
             self.release()
 
     def consumer(self) -> BufferConsumer:
-        """The reading half, to be made once for each reader."""
+        """Return a new reading half; each reader needs its own."""
         self._references += 1
         return BufferConsumer(self)
 
     def slice(self, start: int) -> BufferSlice:
-        """All bytes from `start` to the latest one."""
+        """Return a slice of all bytes from `start` on."""
         if self.indices:
             self.settle()
         self._references += 1
         return BufferSlice(self, start, self.position - start)
 
     def payload(self, start: int, end: int) -> Payload:
-        """The bytes from `start` to `end`, which are settled; a view of them is valid until released."""
+        """Return the bytes from `start` to `end`; noted records must have been copied. A view is valid until
+        released.
+        """
         return self._blank(start, end) if self.blank_stride else self.segment.memory[start:end]
 
     def release(self) -> None:
-        """Let go once; the last one to do so recycles the segment."""
+        """Drop one reference; without any left, the segment is recycled."""
         self._references -= 1
         if self._references == 0:
             self._recycler.recycle(self.segment, self.subpartition)
 
 
 _FEW = 10
-"""Up to here, copying records one by one is quicker than setting numpy up for all of them."""
+"""Up to this number, copying records one by one is faster than numpy."""
 
 
 def _copy_records(block: RecordBlock, indices: list[int], segment: MemorySegment, start: int) -> None:
@@ -214,7 +217,7 @@ def _copy_one_by_one(records: Iterable[memoryview], memory: memoryview, start: i
 
 
 class BufferSlice:
-    """Consecutive bytes of a buffer, on their way to the reader."""
+    """A slice of the bytes of a buffer, passed to the reader."""
 
     __slots__ = ("_builder", "size", "start")
 
@@ -232,15 +235,15 @@ class BufferSlice:
         return self._builder.payload(self.start, self.start + self.size)
 
     def release(self) -> None:
-        """Let go of the segment."""
+        """Drop the reference to the segment."""
         self._builder.release()
 
 
 class BufferConsumer:
     """The reading half of a buffer.
 
-    `finished` is what the reader has seen: a buffer that was finished after the last `build` still
-    looks unfinished, as in Flink, and so is not yet worth a notification.
+    `finished` is the reader's view: a buffer that was finished after the last `build` still counts as
+    unfinished, as in Flink, and does not yet cause a notification.
     """
 
     __slots__ = ("_builder", "_read", "finished")
@@ -262,7 +265,7 @@ class BufferConsumer:
         return builder.position - self._read
 
     def build(self) -> BufferSlice:
-        """Cut a slice of all unread bytes, which may be none."""
+        """Return a slice of all unread bytes, which may be empty."""
         builder = self._builder
         if builder.deal is not None:
             builder.deal.settle(builder)
@@ -272,7 +275,7 @@ class BufferConsumer:
         return piece
 
     def copy_unread(self) -> Content:
-        """Return a copy of what the next `build` yields; it stays unread."""
+        """Return a copy of the bytes that the next `build` will return; they stay unread."""
         builder = self._builder
         if builder.deal is not None:
             builder.deal.settle(builder)
@@ -280,12 +283,12 @@ class BufferConsumer:
         return content_of(builder.payload(self._read, builder.position))
 
     def close(self) -> None:
-        """Read nothing more."""
+        """End reading and drop the reference to the segment."""
         self._builder.release()
 
 
 class EventBuffer:
-    """The bytes of an event; unpooled, as in Flink."""
+    """The bytes of an event; not in pooled memory, as in Flink."""
 
     __slots__ = ("data_type", "payload", "size")
 
@@ -303,7 +306,7 @@ class EventBuffer:
 
 
 class EventConsumer:
-    """An event in a queue of buffers: finished from the start."""
+    """An event in a queue of buffers; always finished."""
 
     __slots__ = ("_buffer", "data_type", "unread")
 
@@ -316,7 +319,7 @@ class EventConsumer:
         self.unread = buffer.size
 
     def build(self) -> EventBuffer:
-        """The whole event."""
+        """Return the complete event."""
         return self._buffer
 
     def close(self) -> None:
@@ -324,7 +327,7 @@ class EventConsumer:
 
 
 class ReceivedBuffer:
-    """A buffer of `size` bytes that arrive, or have arrived, in a segment of the receiver."""
+    """A buffer of `size` bytes in a segment of the receiver; its bytes may still be arriving."""
 
     __slots__ = ("_blank", "_recycler", "segment", "size")
 
@@ -338,7 +341,7 @@ class ReceivedBuffer:
         self.size = size
 
     def fill(self, payload: bytes | memoryview | DescribedBytes) -> None:
-        """Take over all `size` bytes; blank ones are not written to the segment."""
+        """Store all `size` bytes; blank ones are not written to the segment."""
         if isinstance(payload, BlankBytes):
             self._blank = payload
         else:
@@ -351,20 +354,21 @@ class ReceivedBuffer:
         return self.segment.memory[: self.size] if self._blank is None else self._blank
 
     def release(self) -> None:
-        """Give the segment back to where it came from."""
+        """Return the segment to its pool or channel."""
         self._recycler.recycle(self.segment)
 
 
 class Deal:
-    """Records of `stride` bytes for `builders` in turns, beginning at `first`; `left` more may be dealt.
+    """Round-robin distribution of records of `stride` bytes to `builders`, starting at `first`.
 
-    `dealt`: how many were, whether the buffers know it or not.
+    `left`: how many more records may be dealt. `dealt`: records dealt so far; the positions of the buffers
+    may not include all of them yet.
     """
 
     __slots__ = ("_builders", "_first", "_stride", "dealt", "left")
 
     def __init__(self, builders: Sequence[BufferBuilder | None], first: int, stride: int, left: int) -> None:
-        """There is a builder at each place, which is its `subpartition`."""
+        """The builder at index i belongs to subpartition i."""
         self._builders = builders
         self._first = first
         self._stride = stride
@@ -376,11 +380,13 @@ class Deal:
 
     @property
     def next_channel(self) -> int:
-        """The place of the builder whose turn it is."""
+        """Index of the builder that gets the next record."""
         return (self._first + self.dealt) % len(self._builders)
 
     def take(self, count: int, channel: int, stride: int) -> bool:
-        """Deal `count` records of `stride` bytes, the first of them for `channel`; False if it cannot be."""
+        """Deal `count` records of `stride` bytes, the first one to `channel`; returns False if that is not
+        possible.
+        """
         if count > self.left or stride != self._stride or channel != self.next_channel:
             return False
         self.left -= count
@@ -388,7 +394,7 @@ class Deal:
         return True
 
     def settle(self, builder: BufferBuilder) -> None:
-        """Bring the position of `builder` up to date."""
+        """Update the position of `builder`."""
         count = len(self._builders)
         place = (builder.subpartition - self._first) % count
         share = (self.dealt - place + count - 1) // count
@@ -396,7 +402,7 @@ class Deal:
         builder.share = share
 
     def end(self) -> None:
-        """Bring all positions up to date; the buffers are written in other ways from now on."""
+        """Update all positions and end the deal; the buffers can then be written directly again."""
         for builder in self._builders:
             if builder is not None:
                 self.settle(builder)
@@ -404,10 +410,10 @@ class Deal:
 
 
 def room_in_turns(builders: Sequence[BufferBuilder | None], first: int, stride: int) -> tuple[int, bool]:
-    """Return how many blank records of `stride` bytes fit if dealt out in turns, beginning at `first`.
+    """Return how many blank records of `stride` bytes fit if distributed round robin from `first` on.
 
-    As a buffer is closed with the record that fills it, that one does not count. With False the number is
-    only how many there are before the first that does not fit, and less than a whole turn.
+    The record that fills a buffer does not count, because the buffer is then closed. The second value is
+    False if a record does not fit within the first round; the count then covers the records before it.
     """
     count = len(builders)
     least = -1

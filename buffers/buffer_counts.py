@@ -1,4 +1,4 @@
-"""The numbers of segments of gates and partitions: pure arithmetic.
+"""Numbers of segments for gates and partitions: arithmetic only.
 
 ::
 
@@ -6,7 +6,7 @@
                 required_floating .. total_floating         the gate's floating pool
     partition:  subpartitions + 1 .. subpartitions * per_channel + floating
 
-A partition's minimum lets each subpartition keep a partly filled buffer without stopping the others.
+A partition's minimum lets each subpartition hold a partly filled buffer without blocking the others.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def gate_buffers(
 ) -> GateBuffersSpec:
     """Divide a gate's segments into exclusive and floating ones (Flink's InputGateSpecUtils).
 
-    `exclusive` is configured per channel, `floating` per gate. A gate never *requires* more than
-    `max_required` segments (None: no limit, the default of pipelined exchanges; 1000 for blocking
-    ones): beyond it, exclusive segments become floating ones.
+    `exclusive` is the number per channel, `floating` per gate. A gate never *requires* more than
+    `max_required` segments (None: no limit, the default of pipelined exchanges; 1000 for blocking ones).
+    Above this limit, exclusive segments become floating ones.
 
     Raises:
         ValueError: if `channels`, `floating` or `max_required` is below 1, or `exclusive` below 0.
@@ -56,8 +56,8 @@ def gate_buffers(
 def partition_buffers(subpartitions: int, per_channel: int, floating: int) -> tuple[int, int]:
     """The minimum and maximum of the pool of a bounded pipelined partition (Flink's NettyShuffleUtils).
 
-    `per_channel` and `floating` are the same options as for a gate. What Flink 2 calls the expected
-    size of the pool, its weight when memory is scarce, is the minimum.
+    `per_channel` and `floating` are the same options as for a gate. Flink 2 also has an expected size of a
+    pool, its weight when memory is scarce; for a partition it equals the minimum.
 
     Raises:
         ValueError: if `subpartitions` is below 1, or another number below 0.
@@ -72,10 +72,10 @@ def partition_buffers(subpartitions: int, per_channel: int, floating: int) -> tu
 
 
 def gate_segments(spec: GateBuffersSpec, remote_channels: int) -> int:
-    """Segments that a gate can use at most; local channels have no exclusive ones."""
+    """Return the maximum number of segments of a gate; local channels have no exclusive segments."""
     return remote_channels * spec.exclusive_per_channel + spec.total_floating
 
 
 def partition_segments(subpartitions: int, per_channel: int, floating: int, overdraft: int) -> int:
-    """Segments that a partition can use at most, overdraft included."""
+    """Return the maximum number of segments of a partition, overdraft included."""
     return partition_buffers(subpartitions, per_channel, floating)[1] + overdraft

@@ -1,14 +1,14 @@
-"""The buffers of one receiving channel: its exclusive ones and the floating ones it may borrow.
+"""The buffers of one receiving channel: its exclusive ones and borrowed floating ones.
 
-The sender reports its backlog with every buffer. The channel then *requires* backlog + exclusive
-buffers and borrows from the gate's floating pool until it has them, or waits in the pool's line::
+The sender reports its backlog with every buffer. The channel then *requires* backlog + exclusive buffers. It
+borrows from the gate's floating pool until it has them, or waits in the pool's queue::
 
     floating pool [f f f] --- borrow ---> channel: floating [f f]  exclusive [e]
           ^                                  | arriving data takes a floating one first
           +--- recycled floating ones <------+---> a recycled exclusive one comes home; if there are
           +--- one surplus floating one <----+     more than required then, a floating one leaves
 
-Every buffer gained this way becomes credit. The rules are those of Flink's BufferManager.
+Every buffer gained in this way becomes credit. The rules are those of Flink's BufferManager.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ class CreditOwner(Protocol):
     """The owner of a channel's buffers, which announces its credit."""
 
     def credit_gained(self) -> None:
-        """Unannounced credit has risen from 0."""
+        """Announce credit: the unannounced credit has risen from 0."""
         ...
 
 
 class ChannelBuffers:
-    """Exclusive and floating buffers of one channel, and the credit they are worth.
+    """Exclusive and floating buffers of one channel, and the credit for them.
 
     `owner` is notified when unannounced credit rises from 0. Exclusive segments are taken from the network
-    pool when they are first needed, `reserved` of them are still to be. Invariant: a segment lies in
-    `_exclusive` or `_floating`, or holds data; while `waiting`, the channel stands once in the pool's line.
+    pool when first needed; `reserved` of them have not been taken yet. Invariant: each segment is in
+    `_exclusive` or `_floating`, or holds data. While `waiting`, the channel is in the pool's queue exactly
+    once.
     """
 
     __slots__ = (
@@ -60,7 +61,7 @@ class ChannelBuffers:
         *,
         reserved: int = 0,
     ) -> None:
-        # Lists only where there have been some: most channels of a large job are idle.
+        # Lists are created when needed: most channels of a large job are idle.
         self._exclusive: list[MemorySegment] | tuple[()] = list(exclusive) if exclusive else ()
         self._floating: list[MemorySegment] | tuple[()] = ()
         self.reserved = reserved
@@ -89,11 +90,13 @@ class ChannelBuffers:
 
     @property
     def announced_backlog(self) -> int:
-        """Buffers the sender is known to hold for this channel beyond the exclusive ones."""
+        """Number of buffers that the sender is known to hold for this channel beyond the exclusive ones."""
         return max(0, self.required - self.exclusive_total)
 
     def take(self) -> tuple[MemorySegment, ChannelBuffers | LocalBufferPool] | None:
-        """Take a free buffer for arriving data, with whom to recycle it; a floating one first."""
+        """Return a free buffer for arriving data, floating ones first, with the object that recycles it; None
+        if there is none.
+        """
         if self.required > 0:
             self.required -= 1
         if self._floating:
@@ -106,7 +109,7 @@ class ChannelBuffers:
         return None
 
     def report_backlog(self, backlog: int) -> None:
-        """Borrow what a sender with `backlog` waiting data buffers makes necessary."""
+        """Borrow the buffers that a sender with `backlog` waiting data buffers requires."""
         self.required = backlog + self.exclusive_total
         self._gain(self._borrow())
 
@@ -129,7 +132,7 @@ class ChannelBuffers:
             self._floating.append(segment)
 
     def recycle(self, segment: MemorySegment, subpartition: int = -1) -> None:
-        """Take an exclusive segment back; a surplus floating one leaves for it."""
+        """Take back an exclusive segment; a surplus floating one is returned to the pool in exchange."""
         if self.released:
             self.pool.network_pool.recycle_unpooled([segment])
             return
@@ -143,7 +146,7 @@ class ChannelBuffers:
             self._gain(1)
 
     def buffer_available(self, segment: MemorySegment) -> bool:
-        """Take `segment` from the floating pool if it is still needed (its turn in the pool's line)."""
+        """Take `segment` from the floating pool if it is still needed; returns whether it was taken."""
         self.waiting = False
         if self.released or self.available >= self.required:
             return False
@@ -152,13 +155,13 @@ class ChannelBuffers:
         return True
 
     def block(self) -> None:
-        """A blocking event has arrived: with no exclusive buffers, the floating ones go back."""
+        """Handle a blocking event: without exclusive buffers, return the floating ones."""
         if self.exclusive_total == 0:
             self.required = 0
             self._return_floating()
 
     def release(self) -> None:
-        """Give everything back; buffers that still hold data follow when they are recycled."""
+        """Return all free buffers; buffers that hold data return when they are recycled."""
         self.released = True
         self._return_floating()
         if self._exclusive or self.reserved:

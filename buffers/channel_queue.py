@@ -1,15 +1,15 @@
-"""The arrival queue of a receiving channel: what came over the wire, with a priority part in front.
+"""The arrival queue of a receiving channel: items from the wire, with a priority part in front.
 
 ::
 
     poll <- [announcement, unaligned barrier] [data, data, event, data] <- add
                                                          ^ the place of the latest barrier
 
-A barrier that overtook on its way goes to the front. One that may time out keeps its place and an
-announcement of it goes to the front; `prioritize` then moves the barrier itself there. In both cases the
-channel's `ChannelBarrier` keeps the item that came last before the barrier: data up to that one is *in
-flight*, part of the checkpoint. So data needs no sequence numbers here, and their overflow cannot matter.
-The rules are those of Flink's RemoteInputChannel.
+A barrier that has overtaken data upstream goes to the front. A barrier that may time out keeps its place, and
+an announcement of it goes to the front; `prioritize` later moves the barrier itself there. In both cases the
+channel's `ChannelBarrier` remembers the last item before the barrier: data up to this item is *in flight* and
+part of the checkpoint. So data needs no sequence numbers here, and their overflow is no problem. The rules
+are those of Flink's RemoteInputChannel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DATA: Final = DataType.DATA_BUFFER
 
 
 class RecoveredBuffer:
-    """A piece of the data that was in flight when a checkpoint was taken; in heap memory."""
+    """A piece of the in-flight data of a checkpoint, restored to heap memory."""
 
     __slots__ = ("payload", "size")
 
@@ -42,7 +42,7 @@ class RecoveredBuffer:
 
 
 def recovered_buffers(data: bytes, segment_bytes: int) -> Iterator[RecoveredBuffer]:
-    """Cut recovered data into buffers of at most `segment_bytes` bytes; no data, no buffer."""
+    """Split recovered data into buffers of at most `segment_bytes` bytes; yields none for empty data."""
     view = memoryview(data)
     for start in range(0, len(view), segment_bytes):
         yield RecoveredBuffer(view[start : start + segment_bytes])
@@ -53,7 +53,7 @@ Queued = ReceivedBuffer | RecoveredBuffer | EventBuffer
 
 
 class ChannelQueue:
-    """Items of one channel in the order in which they are to be polled.
+    """Items of one channel in the order in which they are polled.
 
     Invariant: the priority part holds events only.
     """
@@ -61,36 +61,36 @@ class ChannelQueue:
     __slots__ = ("_items", "_priority")
 
     def __init__(self) -> None:
-        self._items: list[Queued] = []  # a deque takes 760 bytes, empty or not
-        self._priority: tuple[EventBuffer, ...] = ()  # hardly ever more than one
+        self._items: list[Queued] = []  # a deque takes 760 bytes even if empty
+        self._priority: tuple[EventBuffer, ...] = ()  # rarely more than one
 
     def __len__(self) -> int:
-        """Buffers and events that are queued."""
+        """Number of queued buffers and events."""
         return len(self._items) + len(self._priority)
 
     def add(self, item: Queued) -> None:
-        """Append data, or an event that is no barrier."""
+        """Append data, or an event that is not a barrier."""
         self._items.append(item)
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of all that is queued."""
+        """Bytes of all queued items."""
         if not self._items and not self._priority:
-            return 0  # most are empty, and many are asked
+            return 0  # fast path: most queues are empty
         return sum([item.size for item in chain(self._priority, self._items)])
 
     @property
     def queued_events(self) -> list[EventBuffer]:
-        """The events that are queued, in the order in which they are to be polled."""
+        """Queued events, in the order in which they are polled."""
         return [item for item in chain(self._priority, self._items) if isinstance(item, EventBuffer)]
 
     @property
     def has_priority(self) -> bool:
-        """Whether the next item is one of the priority part."""
+        """Whether the next item belongs to the priority part."""
         return bool(self._priority)
 
     def add_priority(self, event: EventBuffer) -> bool:
-        """Put `event` behind earlier priority events; returns whether it is the only one."""
+        """Append `event` to the priority part; returns whether it is the only one."""
         self._priority = (*self._priority, event)
         return len(self._priority) == 1
 
@@ -100,7 +100,7 @@ class ChannelQueue:
         return self._items[-1] if self._items else None
 
     def in_flight(self, barrier: ChannelBarrier[Queued]) -> list[ReceivedBuffer | RecoveredBuffer]:
-        """Return queued data in front of the barrier, even a polled one; all data if it has not arrived."""
+        """Return the queued data in front of the barrier; all data if the barrier has not arrived."""
         data: list[ReceivedBuffer | RecoveredBuffer] = []
         for item in self._items:
             if not isinstance(item, EventBuffer):
@@ -110,10 +110,10 @@ class ChannelQueue:
         return [] if barrier.arrived else data
 
     def prioritize(self, barrier: ChannelBarrier[Queued], sequence_number: int) -> bool:
-        """Move an announced barrier to the priority part, and drop its announcement if it is still there.
+        """Move an announced barrier to the priority part and drop its announcement if that is still queued.
 
-        The barrier stays what it is, only its type says that it has priority. Returns whether it was still
-        queued behind data.
+        Only the type of the buffer changes, to a priority event. Returns whether the barrier was still queued
+        behind data.
         """
         announced = barrier.take_announced(sequence_number)
         if announced is None or announced[0] not in self._items:
@@ -128,10 +128,10 @@ class ChannelQueue:
         return True
 
     def poll(self) -> tuple[Queued, bool]:
-        """Take the next item; also tells whether more is queued.
+        """Remove and return the next item, and whether more items are queued.
 
         Raises:
-            IndexError: if nothing is.
+            IndexError: if the queue is empty.
         """
         items = self._items
         if self._priority:
@@ -141,7 +141,7 @@ class ChannelQueue:
         return items.pop(0), bool(items)
 
     def clear(self) -> None:
-        """Release all that is queued."""
+        """Release all queued items."""
         self._priority = ()  # events hold no memory
         while self._items:
             self._items.pop(0).release()

@@ -1,17 +1,17 @@
 """Errors of memory and records."""
 
-# ruff: noqa: N818 - the names say what happened, as "Error" after each would not.
+# ruff: noqa: N818 - the names describe the error without the suffix "Error".
 
 
 class PoolDestroyed(RuntimeError):
-    """Something was asked of a pool that is gone: the task is being cancelled (CancelTaskException)."""
+    """The pool has been destroyed: the task is being cancelled (CancelTaskException)."""
 
 
 class InsufficientBuffers(OSError):
-    """The network memory has too few segments for a request (an IOException in Flink); none was taken.
+    """The network memory has too few segments for a request (an IOException in Flink); no segment was taken.
 
-    `required` and `available` count the segments of this request, `total` those of the pool,
-    `segment_size` is in bytes. `task_manager` is the one whose memory it is, where that is known.
+    `required` and `available` count the segments of this request, `total` those of the pool; `segment_size`
+    is in bytes. `task_manager` is the owner of the memory, if known.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class InsufficientBuffers(OSError):
 class CorruptRecord(ValueError):
     """The bytes are not a sequence of records: a length is negative or over the limit.
 
-    `length` is what the header says, in bytes; `position` is where the header begins, in bytes since
-    the start of the stream.
+    `length` is the length in the header, in bytes; `position` is the start of the header, in bytes from the
+    start of the stream.
     """
 
     def __init__(self, length: int, position: int, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""A local buffer pool: the share of the network memory that one partition or one gate may use.
+"""A local buffer pool: the segments of the network memory that one partition or one gate may use.
 
 ::
 
@@ -8,10 +8,10 @@
             +--- more than `size` requested, or destroyed ------+
                                            listeners <----------+   first in line, may refuse
 
-The pool keeps one segment ahead of its user, so that it is *available* exactly while the next request
-would be served without overdraft. Overdraft is whatever was requested beyond `size`: it lets a writer
-finish a record, and never makes the pool available. A subpartition that holds its quota makes the whole
-pool unavailable, without refusing requests. The rules are those of Flink's LocalBufferPool.
+The pool requests one segment ahead of its user, so that it is *available* exactly while the next request
+would succeed without overdraft. Overdraft is the number of segments requested beyond `size`. It lets a writer
+finish a record, and never makes the pool available. A subpartition that holds its quota makes the whole pool
+unavailable, but requests are still served. The rules are those of Flink's LocalBufferPool.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
     from .network_pool import NetworkBufferPool
 
 UNBOUNDED = 2**31 - 1
-"""The maximum of a pool without one, and a quota that is never reached; Java's greatest int."""
+"""Maximum of a pool without a limit, and a quota that is never reached (Java's largest int)."""
 
 
 class BufferListener(Protocol):
-    """A channel that waits in a pool's line."""
+    """A channel that waits in a pool's queue."""
 
     def buffer_available(self, segment: MemorySegment) -> bool:
-        """Take `segment` and return True, or refuse it; either way the place in the line is lost."""
+        """Take `segment` and return True, or refuse it; in both cases the listener leaves the queue."""
         ...
 
 
 class LocalBufferPool:
-    """Hands out segments up to a size that the network pool may change at any time.
+    """Provides segments up to a size that the network pool may change at any time.
 
-    `on_available` is called each time `available` turns from False to True, as the last step of an
-    operation, but not for a pool that starts available. `network_pool` creates pools; one made directly
-    has no guaranteed share.
+    `on_available` is called each time `available` turns from False to True, as the last step of an operation,
+    but not for a pool that starts available. `network_pool` creates pools; a pool created directly has no
+    guaranteed minimum.
 
-    Invariants: the pool is `available` exactly while a segment is free and no subpartition holds its
-    quota. No segment is free while ``requested > size``, and no listener waits while one is free. A pool
-    that has none free and may request more has asked the network pool to call it.
+    Invariants: the pool is `available` exactly while a segment is free and no subpartition holds its quota.
+    No segment is free while ``requested > size``, and no listener waits while one is free. If no segment is
+    free and more may be requested, the pool has registered a callback with the network pool.
     """
 
     __slots__ = (
@@ -119,7 +119,7 @@ class LocalBufferPool:
 
     @property
     def used(self) -> int:
-        """Segments in use, the basis of outPoolUsage; more than `size` with overdraft."""
+        """Segments in use, the basis of outPoolUsage; exceeds `size` during overdraft."""
         return max(0, self.requested - len(self._free))
 
     @property
@@ -128,7 +128,7 @@ class LocalBufferPool:
         return len(self._free)
 
     def request(self, subpartition: int = -1) -> MemorySegment | None:
-        """Take a segment for a subpartition (-1: for none of them); None if there is none.
+        """Return a segment for a subpartition (-1: for no particular one), or None if there is none.
 
         Raises:
             PoolDestroyed: if the pool was destroyed.
@@ -185,7 +185,7 @@ class LocalBufferPool:
         self.network_pool.recycle_pooled(segment)
 
     def _offer(self, segment: MemorySegment) -> bool:
-        """Offer `segment` along the line; returns whether a listener took it."""
+        """Offer `segment` to the listeners in order; returns whether one took it."""
         listeners = self._listeners
         while listeners:
             if listeners.popleft().buffer_available(segment):
@@ -198,14 +198,14 @@ class LocalBufferPool:
             self.on_available()
 
     def add_listener(self, listener: BufferListener) -> bool:
-        """Join the line; False if a segment is free, or the pool destroyed, and there is no line."""
+        """Add a listener to the queue; returns False if a segment is free or the pool is destroyed."""
         if self._free or self.destroyed:
             return False
         self._listeners.append(listener)
         return True
 
     def set_size(self, size: int) -> None:
-        """Let the pool hold `size` segments, at most its maximum; those in use return when recycled.
+        """Set the size to `size` segments, at most the maximum; surplus segments return when recycled.
 
         Raises:
             ValueError: if `size` is below the minimum.
@@ -220,7 +220,7 @@ class LocalBufferPool:
             self._update()
 
     def _update(self) -> None:
-        """Restore the invariants: hold one segment ahead if allowed, and tell whether one is free."""
+        """Restore the invariants: request one segment ahead if allowed, and update `available`."""
         free = self._free
         while not free and self.requested < self.size:
             segment = self._request_from_network_pool()
@@ -229,8 +229,8 @@ class LocalBufferPool:
                     self._waiting = True
                     self.network_pool.call_when_available(self._network_pool_available)
                 break
-            # Flink lets such a segment lie until the next recycle, even if a listener is in the line,
-            # who then may wait for ever.
+            # Flink keeps such a segment until the next recycle, even if a listener waits, which may then wait
+            # for ever.
             if not self._listeners or not self._offer(segment):
                 free.append(segment)
         if not free or self._full_subpartitions:
@@ -244,7 +244,7 @@ class LocalBufferPool:
             self._update()
 
     def lazy_destroy(self) -> None:
-        """Hand out nothing more: free segments return now, those in use when they are recycled."""
+        """Destroy the pool: free segments return now, those in use when they are recycled."""
         if self.destroyed:
             return
         self.destroyed = True
@@ -255,7 +255,7 @@ class LocalBufferPool:
         self.network_pool.destroy_pool(self)
 
     def statistics(self) -> LocalPoolStatistics:
-        """The state at this moment."""
+        """Return a snapshot of the current state."""
         return LocalPoolStatistics(
             size=self.size,
             expected=self.expected,

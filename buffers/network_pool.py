@@ -1,7 +1,7 @@
-"""The network memory of one task manager, and how its local pools share it.
+"""The network memory of one task manager and its division among local pools.
 
-Each local pool is guaranteed its minimum. What is left beyond all guarantees is distributed over the
-pools that may grow, in proportion to what they expect to need::
+Each local pool is guaranteed its minimum. The memory beyond all guarantees is divided among the pools that
+may grow, in proportion to their expected sizes::
 
     total = guaranteed (minima of the pools, exclusive segments) + rest
     resizable pool:  minimum <= size <= maximum,  sum of sizes = rest + their minima, if maxima allow
@@ -22,15 +22,15 @@ from .redistribution import plan_sizes
 from .segment import MemorySegment, MemorySlab
 
 DEFAULT_SEGMENT_SIZE = 32768
-"""taskmanager.memory.segment-size in bytes."""
+"""Default of taskmanager.memory.segment-size in bytes."""
 
 
 class NetworkBufferPool:
     """All segments of a task manager: `segments` of `segment_size` bytes each.
 
-    `available` tells whether a segment is free. Invariants: a segment is free, reserved, or out as pooled or
-    unpooled; ``guaranteed <= total``; the sizes of the local pools, the unpooled and the reserved segments
-    together do not exceed `total`.
+    `available`: whether a segment is free. Invariants: a segment is free, reserved, or taken as a pooled or
+    unpooled one; ``guaranteed <= total``; the sizes of the local pools plus the unpooled and the reserved
+    segments do not exceed `total`.
     """
 
     def __init__(self, segments: int, segment_size: int = DEFAULT_SEGMENT_SIZE) -> None:
@@ -51,12 +51,12 @@ class NetworkBufferPool:
 
     @property
     def free(self) -> int:
-        """Segments that are not in use; less than 0 while some are `owed`."""
+        """Number of free segments; negative while some are `owed`."""
         return self.total - self._made + len(self._returned) - self._reserved
 
     @property
     def owed(self) -> int:
-        """Reserved segments that cannot be taken yet, as their former users have not returned them."""
+        """Reserved segments that cannot be taken yet, because their former users have not returned them."""
         return max(0, -self.free)
 
     @property
@@ -66,7 +66,7 @@ class NetworkBufferPool:
 
     @property
     def peak_used(self) -> int:
-        """The most segments that were out at one time; reserved ones are not yet."""
+        """Maximum number of segments in use at one time, without reserved ones."""
         return self._made
 
     @property
@@ -76,11 +76,11 @@ class NetworkBufferPool:
 
     @property
     def pools(self) -> Sequence[LocalBufferPool]:
-        """The local pools that were not destroyed, oldest first."""
+        """The local pools that have not been destroyed, oldest first."""
         return tuple(self._pools)
 
     def request_pooled(self) -> MemorySegment | None:
-        """Take a segment for a local pool; None if there is none."""
+        """Return a segment for a local pool, or None if there is none."""
         return self._take() if self.free > 0 else None
 
     def _take(self) -> MemorySegment:
@@ -91,7 +91,7 @@ class NetworkBufferPool:
         return self._slab.segment(self._made - 1)
 
     def recycle_pooled(self, segment: MemorySegment) -> None:
-        """Take a segment of a local pool back."""
+        """Take back a segment of a local pool."""
         if self._slab is None:
             return
         self._returned.append(segment)
@@ -99,7 +99,9 @@ class NetworkBufferPool:
             self._wake()
 
     def call_when_available(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, as soon as a segment is free; in the order of asking."""
+        """Call `callback` once, as soon as a segment is free; callbacks are called in the order of
+        registration.
+        """
         self._waiting.append(callback)
 
     def _wake(self) -> None:
@@ -109,19 +111,21 @@ class NetworkBufferPool:
             self._waiting.popleft()()
 
     def request_unpooled(self, count: int) -> list[MemorySegment]:
-        """Take `count` segments for good, as exclusive ones; raises as `reserve_unpooled` does."""
+        """Take `count` exclusive segments permanently; raises as `reserve_unpooled` does."""
         self.reserve_unpooled(count)
         return [self.take_reserved() for _ in range(count)]
 
     def reserve_unpooled(self, count: int, *, owed: bool = False) -> None:
-        """Reserve `count` exclusive segments, each to be taken when it is first needed.
+        """Reserve `count` exclusive segments, which `take_reserved` takes when they are first needed.
 
-        Flink waits for local pools to give back what they hold too much; here this fails at once. With `owed`
-        it does not: no other pool gets a segment before those are back, and none may be taken while `owed`.
+        Flink waits until local pools have returned their surplus segments; this method fails at once. With
+        `owed` it does not fail: no other pool gets a segment before the surplus is back, and no reserved
+        segment may be taken while `owed` is positive.
 
         Raises:
             ValueError: if `count` is negative.
-            InsufficientBuffers: if there are not as many, or with `owed` never can be; nothing was reserved.
+            InsufficientBuffers: if there are too few segments, or with `owed` if there always will be; none
+                was reserved.
         """
         if count < 0:
             raise ValueError(f"the number of segments must not be negative, got {count}")
@@ -137,13 +141,13 @@ class NetworkBufferPool:
         self._reserved += count
 
     def take_reserved(self) -> MemorySegment:
-        """Take a segment that was reserved."""
+        """Return a reserved segment."""
         assert self._reserved > 0, "nothing is reserved"
         self._reserved -= 1
         return self._take()
 
     def recycle_unpooled(self, segments: Sequence[MemorySegment], reserved: int = 0) -> None:
-        """Take exclusive segments back, and as many that were `reserved` and never taken."""
+        """Take back exclusive segments, and release `reserved` segments that were never taken."""
         if self._slab is None:
             return
         for segment in segments:
@@ -175,11 +179,11 @@ class NetworkBufferPool:
         max_overdraft: int = 0,
         on_available: Callable[[], None] | None = None,
     ) -> LocalBufferPool:
-        """Make a local pool of `minimum` to `maximum` (None: unbounded) segments, and size all pools anew.
+        """Create a local pool of `minimum` to `maximum` (None: unlimited) segments, and resize all pools.
 
-        `max_buffers_per_channel`: how many segments one of the `subpartitions` may hold before the pool
-        counts as unavailable (None: any number). `max_overdraft`: segments beyond its size that the
-        pool may take when it has none left.
+        `max_buffers_per_channel`: segments that one of the `subpartitions` may hold before the pool counts as
+        unavailable (None: any number). `max_overdraft`: segments that the pool may take beyond its size when
+        none is free.
 
         Raises:
             InsufficientBuffers: if the minimum cannot be guaranteed.
@@ -204,7 +208,7 @@ class NetworkBufferPool:
         return pool
 
     def destroy_pool(self, pool: LocalBufferPool) -> None:
-        """Destroy a local pool (again without effect); its share goes to the others."""
+        """Destroy a local pool and divide its share among the others; without effect if already destroyed."""
         if pool not in self._pools:
             return
         del self._pools[pool]
@@ -219,9 +223,9 @@ class NetworkBufferPool:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Create or destroy many pools inside; they are sized once, at the end.
+        """Defer resizing while many pools are created or destroyed; they are resized once, at the end.
 
-        Only needed where memory is scarce: with plenty of it, a new pool changes no other.
+        This only matters if memory is scarce: otherwise a new pool does not change the others.
         """
         if self._deferred is not None:
             yield
@@ -235,14 +239,14 @@ class NetworkBufferPool:
                 self._redistribute()
 
     def redistribute(self) -> None:
-        """Size all pools by `plan_sizes`."""
+        """Resize all pools according to `plan_sizes`."""
         rest = self.total - self.guaranteed
         self._all_at_maximum = rest + self._minima >= self._demand
         for pool, size in plan_sizes(list(self._pools), rest):
             pool.set_size(size)
 
     def _redistribute(self, created: LocalBufferPool | None = None) -> None:
-        """Redistribute; or know that it would change nothing but the pool `created`."""
+        """Resize all pools, or only `created` if it is known that no other size would change."""
         if self._deferred is not None:
             self._deferred = True
             self._all_at_maximum = False
@@ -253,7 +257,7 @@ class NetworkBufferPool:
             self.redistribute()
 
     def destroy(self) -> None:
-        """Release the memory: `total`, `free` and `used` are 0 from now on, and no pool can be made."""
+        """Release the memory: `total`, `free` and `used` become 0, and no more pools can be created."""
         with self.batch():
             for pool in list(self._pools):
                 self.destroy_pool(pool)
@@ -264,11 +268,11 @@ class NetworkBufferPool:
 
     @property
     def requested(self) -> int:
-        """Segments that the pools would take if they could."""
+        """Number of segments that the pools would take if there were enough."""
         return sum([pool.expected if pool.maximum == UNBOUNDED else pool.maximum for pool in self._pools])
 
     def check_usage(self) -> UsageNotice | None:
-        """Return a message for the user: a warning at 100 % or more, or its end; None if nothing is new."""
+        """Return a message for the user when usage reaches or leaves 100 %; None if nothing has changed."""
         usage = self.statistics().usage_percent
         before, self._last_usage = self._last_usage, usage
         if usage == before or (usage < 100 and before < 100):
@@ -283,7 +287,7 @@ class NetworkBufferPool:
         )
 
     def statistics(self) -> NetworkPoolStatistics:
-        """The state at this moment."""
+        """Return a snapshot of the current state."""
         requested = self.requested
         return NetworkPoolStatistics(
             total=self.total,

@@ -1,12 +1,12 @@
-"""Contents of buffers: bytes, or three numbers in place of bytes that no operator reads.
+"""Contents of buffers: bytes, or a description of blank bytes by three numbers.
 
-An emulation moves buffers whose contents, mostly, no operator reads: what counts is how many bytes a buffer
-has, and where its records begin. If all records are of one length, three numbers say all of it::
+In an emulation, operators do not read the contents of most buffers. Only the number of bytes and the starts
+of records matter. If all records have the same length, three numbers describe the bytes::
 
     records      |0009.........|0009.........|0009.........|      stride 13: 4 bytes of length, 9 of payload
     a buffer              |....|0009.........|0009...|             BlankBytes(phase=8, size=25, stride=13)
 
-Every payload byte is 0, so the bytes are as definite as any, and a caller can have them.
+Every payload byte is 0, so the actual bytes can be created when a caller needs them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _HEADER_BYTES = 4
 
 
 class BlankBytes:
-    """`size` bytes out of a row of encoded records that are `stride` bytes long each, header included.
+    """Description of `size` bytes from a sequence of encoded records of `stride` bytes each, header included.
 
-    They begin `phase` bytes behind the beginning of a record. Invariant: ``0 <= phase < stride``.
+    The first byte is at offset `phase` of its record. Invariant: ``0 <= phase < stride``.
     """
 
     __slots__ = ("phase", "size", "stride")
@@ -38,37 +38,37 @@ class BlankBytes:
         return f"BlankBytes(phase={self.phase}, size={self.size}, stride={self.stride})"
 
     def __getitem__(self, part: slice) -> BlankBytes:
-        """The bytes of a slice of step 1."""
+        """Return the bytes of a slice of step 1."""
         start, stop, _ = part.indices(self.size)
         return BlankBytes((self.phase + start) % self.stride, max(0, stop - start), self.stride)
 
     def __bytes__(self) -> bytes:
-        """The bytes themselves."""
+        """Return the actual bytes."""
         record = _pack_length(self.stride - _HEADER_BYTES).ljust(self.stride, b"\0")
         count = (self.phase + self.size) // self.stride + 1
         return (record * count)[self.phase : self.phase + self.size]
 
     def followed_by(self, other: BlankBytes) -> bool:
-        """Whether `other` goes on where these end."""
+        """Whether `other` continues exactly where these bytes end."""
         return self.stride == other.stride and (self.phase + self.size) % self.stride == other.phase
 
 
 Payload = memoryview | BlankBytes
-"""Content of a buffer: a view of its memory, or blank bytes. Both can be cut and turned into bytes."""
+"""Content of a buffer: a view of its memory, or blank bytes. Both can be sliced and converted to bytes."""
 
 Content = bytes | BlankBytes
-"""A copy of a payload, which outlives its buffer."""
+"""A copy of a payload that stays valid after its buffer is released."""
 
 
 def content_of(payload: Payload) -> Content:
-    """Return a copy of a payload, which outlives its buffer."""
+    """Return a copy of a payload that stays valid after its buffer is released."""
     return payload if isinstance(payload, BlankBytes) else bytes(payload)
 
 
 class Pieces:
-    """Bytes in pieces, of which blank ones stay as they are; `len` is how many bytes there are.
+    """Bytes in pieces, where blank pieces stay blank; `len` is the total number of bytes.
 
-    Blank neighbours, the second of which goes on the first, are one: mostly a channel has a single piece.
+    Adjacent blank pieces are merged if the second continues the first, so most channels have a single piece.
     """
 
     __slots__ = ("_pieces", "_size")
@@ -82,17 +82,17 @@ class Pieces:
         return self._size
 
     def __bytes__(self) -> bytes:
-        """The bytes themselves."""
+        """Return the actual bytes."""
         return b"".join([bytes(piece) for piece in self._pieces])
 
     @property
     def blank(self) -> bool:
-        """Whether some of them are not there as bytes."""
+        """Whether some pieces are blank."""
         return any(isinstance(piece, BlankBytes) for piece in self._pieces)
 
     @property
     def description(self) -> bytes:
-        """Description of the bytes; the same only for the same bytes."""
+        """Description that is equal for two objects only if their bytes are equal."""
         return b"".join(
             [
                 b"%d blank in %d from %d;" % (piece.size, piece.stride, piece.phase)
@@ -103,7 +103,7 @@ class Pieces:
         )
 
     def extend(self, pieces: Iterable[Content]) -> None:
-        """Put other pieces behind these."""
+        """Append other pieces."""
         own = self._pieces
         for piece in pieces:
             if not len(piece):

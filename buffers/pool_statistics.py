@@ -14,14 +14,14 @@ class LocalPoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     minimum: int
     maximum: int
     requested: int
-    """Taken from the network pool: in use or free here."""
+    """Segments taken from the network pool, in use or free."""
     free: int
     """Held but not in use."""
     used: int
     overdraft: int
-    """Requested beyond `size`: real overdraft, or not yet returned after the pool shrank."""
+    """Segments requested beyond `size`: overdraft, or not yet returned after the pool shrank."""
     listeners: int
-    """Waiting in the line."""
+    """Listeners that wait in the queue."""
     full_subpartitions: int
     """Subpartitions that hold their quota."""
     available: bool
@@ -34,15 +34,15 @@ class NetworkPoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     free: int
     used: int
-    """Taken by local pools (in use there or not) and as exclusive segments."""
+    """Segments taken by local pools (in use there or not) and as exclusive segments."""
     guaranteed: int
-    """Minima of all local pools, and exclusive segments."""
+    """Minima of all local pools, plus exclusive segments."""
     requested: int
-    """Demand of the local pools: their maximum, or what an unbounded one expects."""
+    """Demand of the local pools: the maximum of each, or the expected size if it is unlimited."""
     usage_percent: int
-    """`requested` in percent of `total`, rounded down; 0 without segments."""
+    """`requested` in percent of `total`, rounded down; 0 if there are no segments."""
     pools: int
-    """Local pools, not segments."""
+    """Number of local pools."""
     segment_size: int
     """Bytes."""
 
@@ -58,24 +58,24 @@ class NetworkPoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def used_bytes(self) -> int:
-        """Size of the segments taken."""
+        """Size of the segments in use or reserved."""
         return self.used * self.segment_size
 
     @property
     def requested_bytes(self) -> int:
-        """Size of what the pools would take."""
+        """Size of the requested segments."""
         return self.requested * self.segment_size
 
 
 class UsageNotice(msgspec.Struct, frozen=True, kw_only=True):
-    """A message for the user about how much of the network memory the pools would like to have."""
+    """A message for the user about the demand for network memory."""
 
     warning: bool
-    """True: more than there is; False: back to normal."""
+    """True: the demand exceeds the memory; False: it no longer does."""
     requested: int
-    """Segments that the pools would take if they could."""
+    """Segments that the pools would take if there were enough."""
     total: int
-    """Segments that there are."""
+    """Segments of the task manager."""
     usage_percent: int
     missing_bytes: int
-    """0 when back to normal."""
+    """Memory that is missing; 0 if `warning` is False."""

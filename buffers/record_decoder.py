@@ -1,10 +1,12 @@
 """Finds the records in a stream of buffers.
 
-Where a record begins is known only once all lengths before it were read. Three ways, cheapest first:
+The start of a record is known only after the lengths of all earlier records have been read. There are three
+methods, fastest first:
 
-1. all records of a buffer are as long as the first: one strided comparison of all headers;
-2. all are shorter than 256 bytes: follow the last byte of each header, then check the others at once;
-3. anything else, and all that comes after it: follow the lengths one by one.
+1. all records of a buffer have the length of the first one: one strided comparison of all headers;
+2. all records are shorter than 256 bytes: follow the last byte of each header, then check the other bytes at
+once;
+3. otherwise: follow the lengths one by one.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ from .records import HEADER_BYTES, WATERMARK_BYTES, WATERMARK_LENGTH, Offsets, R
 from .segment import Bytes
 
 DEFAULT_MAX_RECORD_BYTES = 256 * 1024 * 1024
-"""A longer record is taken for a corrupt length."""
+"""Limit of a record; a larger length is treated as corrupt."""
 
 _LONG_BYTES = 64 * 1024
-"""A record of at least this length is collected in one place, rather than joined from parts in the end."""
+"""A record of at least this length is collected in one array instead of joined from parts at the end."""
 
 _SLACK_BYTES = 64 * 1024  # for the bytes that follow the end of such a record
 
@@ -33,11 +35,11 @@ _read_length = struct.Struct(">I").unpack_from
 
 
 class RecordDecoder:
-    """Turns the bytes of one channel, in any portions, into blocks of records.
+    """Decodes the bytes of one channel, in portions of any size, into blocks of records.
 
-    Keeps the begun record between calls. Invariant: bytes fed = bytes of all blocks + `pending_bytes`;
-    after an error, the decoder is as it was before the call. With `watermarks`, these are elements of the
-    blocks, too.
+    An incomplete record is kept between calls. Invariant: bytes fed = bytes of all blocks + `pending_bytes`.
+    After an error, the decoder is as it was before the call. With `watermarks`, the blocks contain watermarks
+    too.
     """
 
     __slots__ = (
@@ -58,22 +60,22 @@ class RecordDecoder:
         self._parts: list[bytes] = []
         self._long: memoryview | None = None  # begins with the pending bytes, if the record is a long one
         self._needed = HEADER_BYTES
-        self._blank_stride = 0  # the length of the begun record if that is a blank one
+        self._blank_stride = 0  # length of the incomplete record if it is a blank one, else 0
         self._decoded = 0
         self._short = True
         self.pending_bytes = 0
 
     @property
     def pending(self) -> Content:
-        """The bytes of the begun record, of which there are `pending_bytes`."""
+        """The `pending_bytes` bytes of the incomplete record."""
         if self._blank_stride:
             return BlankBytes(0, self.pending_bytes, self._blank_stride)
         return b"".join(self._parts) if self._long is None else bytes(self._long[: self.pending_bytes])
 
     def feed(self, data: Bytes | memoryview | bytes | BlankBytes) -> RecordBlock:
-        """Take the next bytes, 1-D and contiguous; returns copies of all records that are now complete.
+        """Decode the next bytes, 1-D and contiguous; returns copies of all records that are now complete.
 
-        Of blank bytes the block is blank too.
+        For blank bytes, the block is blank too.
 
         Raises:
             CorruptRecord: if a length is negative or over the limit.
@@ -112,13 +114,13 @@ class RecordDecoder:
         return RecordBlock.blank(count, stride) if count else _NOTHING
 
     def _write_out(self) -> None:
-        """Take the begun record as bytes, since others come behind it."""
+        """Convert the incomplete record to bytes, because other data follows it."""
         self._parts = [bytes(self.pending)]
         self._needed = HEADER_BYTES if self.pending_bytes < HEADER_BYTES else self._blank_stride
         self._blank_stride = 0
 
     def _keep(self, data: Bytes | memoryview | bytes, size: int) -> None:
-        """Add bytes to the begun record, which is then `size` bytes long and not complete."""
+        """Add bytes to the incomplete record, which then has `size` bytes and is still incomplete."""
         if self._needed < _LONG_BYTES:
             self._parts.append(bytes(data))
         else:
@@ -129,7 +131,7 @@ class RecordDecoder:
         self.pending_bytes = size
 
     def _stream(self, data: memoryview | bytes, size: int) -> memoryview | bytes:
-        """The begun record and, behind it, the bytes that complete it."""
+        """Return the incomplete record followed by the bytes that complete it."""
         begun = self._long
         if begun is None:
             return b"".join((*self._parts, data))
@@ -139,7 +141,9 @@ class RecordDecoder:
         return begun[:size].toreadonly()
 
     def _decode(self, stream: memoryview | bytes, size: int) -> tuple[RecordBlock, int]:
-        """The whole records of `stream`, and how many bytes the one behind them needs to be complete."""
+        """Return the complete records of `stream`, and the bytes that the record after them needs to be
+        complete.
+        """
         stride = self._length(stream, 0) + HEADER_BYTES
         count = size // stride
         if _uniform(stream, count, stride):
@@ -154,7 +158,7 @@ class RecordDecoder:
         return block, self._needed_at(stream, end, size)
 
     def _needed_at(self, stream: memoryview | bytes, start: int, size: int) -> int:
-        """Bytes that the record at `start` needs to be complete, or at least to tell its length."""
+        """Return the bytes that the record at `start` needs to be complete, or to show its length."""
         return HEADER_BYTES if size - start < HEADER_BYTES else self._length(stream, start) + HEADER_BYTES
 
     def _length(self, stream: memoryview | bytes, start: int) -> int:
@@ -170,7 +174,7 @@ class RecordDecoder:
         raise CorruptRecord(signed, self._decoded + start, self._max_record_bytes)
 
     def _offsets(self, stream: memoryview | bytes, size: int) -> Offsets:
-        """Return the start of each whole record, and the end of the last one."""
+        """Return the start of each complete record, and the end of the last one."""
         offsets = np.zeros(1, dtype=np.int64)
         if self._short and self._length(stream, 0) < _SHORT:
             offsets = _follow_short(stream, size)
@@ -183,7 +187,7 @@ class RecordDecoder:
         if lengths.max() > self._max_record_bytes:
             first = int(np.argmax(lengths > self._max_record_bytes))
             self._refuse(int(lengths[first]), int(offsets[first]))
-        # The last record may go on beyond what has arrived.
+        # The last record may extend beyond the bytes that have arrived.
         return offsets if offsets[-1] <= size else offsets[:-1]
 
 
@@ -194,7 +198,7 @@ def _uniform(stream: memoryview | bytes, count: int, stride: int) -> bool:
 
 
 def _follow(stream: memoryview | bytes, size: int, position: int) -> list[int]:
-    """The ends of all records from `position` on whose headers are complete."""
+    """Return the ends of all records from `position` on whose headers are complete."""
     ends: list[int] = []
     append = ends.append
     read = _read_length
@@ -206,7 +210,7 @@ def _follow(stream: memoryview | bytes, size: int, position: int) -> list[int]:
 
 
 def _follow_with_watermarks(stream: memoryview | bytes, size: int, position: int) -> list[int]:
-    """The same where some elements may be watermarks."""
+    """Do the same as `_follow` if some elements may be watermarks."""
     ends: list[int] = []
     read = _read_length
     while position <= size - HEADER_BYTES:
@@ -217,7 +221,7 @@ def _follow_with_watermarks(stream: memoryview | bytes, size: int, position: int
 
 
 def _follow_short(stream: memoryview | bytes, size: int) -> Offsets:
-    """0 and the ends of all records before the first one of 256 bytes or more."""
+    """Return 0 and the ends of all records before the first one of 256 bytes or more."""
     ends: list[int] = []
     append = ends.append
     position = HEADER_BYTES - 1

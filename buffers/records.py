@@ -1,17 +1,17 @@
-"""Records to bytes and back, and the watermarks among them.
+"""Encoding of records, and of the watermarks among them.
 
-A record is a 4-byte big-endian length followed by that many bytes. Records lie back to back, take no
-notice of buffers, and may span any number of them::
+A record is a 4-byte big-endian length followed by that many bytes. Records lie back to back, independently of
+buffer boundaries, and may span any number of buffers::
 
     buffers   |0003abc0005def|gh0002|xy...
     records   [0003abc][0005defgh][0002xy]
 
-A `RecordBlock` is a run of whole records, handled in one piece; a `RecordDecoder` makes blocks of what
-arrives in buffers. The encoding is that of Flink's SpanningRecordSerializer.
+A `RecordBlock` is a sequence of complete records that is processed together; a `RecordDecoder` creates blocks
+from arriving buffers. The encoding is that of Flink's SpanningRecordSerializer.
 
-Flink sends everything as stream elements: a 4-byte length, a byte that tells records from watermarks, and the
-element; a watermark is an 8-byte timestamp. Here a record has no such byte, so a watermark is told by the
-sign bit of its length, which no record has. It takes the 13 bytes that it takes in Flink::
+Flink sends stream elements: a 4-byte length, a byte that distinguishes records from watermarks, and the
+element. A watermark is an 8-byte timestamp. In this project a record has no such byte. A watermark is marked
+by the sign bit of its length, which no record has. It takes 13 bytes, as in Flink::
 
     record      | length | payload ...               |
     watermark   | 1 . 9  | tag | timestamp, 64 bits  |
@@ -31,22 +31,22 @@ from .payload import BlankBytes, Content, Payload
 from .segment import Bytes
 
 HEADER_BYTES = 4
-"""Bytes of a record beside its payload."""
+"""Bytes of a record's header, the length."""
 
 Offsets = npt.NDArray[np.int64]
 """Positions in a block, in bytes."""
 
 _pack_length = struct.Struct(">i").pack
-_LONG_RECORD = 256  # from here on, a copy for each record is cheaper than a mask over all bytes
+_LONG_RECORD = 256  # from this length on, copying records one by one is faster than a mask over all bytes
 
 
 class RecordBlock:
-    """An immutable run of encoded records that lie back to back.
+    """An immutable sequence of encoded records that lie back to back.
 
-    `memory`: begins with the records; there may be more behind them. `nbytes`: bytes of all records.
-    `stride`: the length of each record in bytes if they are known to be equal; else 0, and 0 for an empty
-    block. Both, and all sizes and positions, count the headers. A `blank` block has no memory until somebody
-    asks for it.
+    `memory`: begins with the records; other bytes may follow. `nbytes`: bytes of all records. `stride`: the
+    length of each record in bytes if all are known to be equal, otherwise (and for an empty block) 0. All
+    lengths, sizes and positions include the headers. A `blank` block has no memory until a caller reads its
+    bytes.
     """
 
     __slots__ = ("_bounds", "_count", "_data", "_memory", "_offsets", "nbytes", "stride")
@@ -59,7 +59,7 @@ class RecordBlock:
         stride: int,
         offsets: Offsets | None = None,
     ) -> None:
-        """`memory` begins with the records and never changes; `offsets` may be left out with a stride."""
+        """`memory` begins with the records and never changes; `offsets` is optional if `stride` is given."""
         self.nbytes = nbytes
         self.stride = stride
         self._count = count
@@ -70,10 +70,10 @@ class RecordBlock:
 
     @classmethod
     def blank(cls, count: int, stride: int) -> RecordBlock:
-        """Records of `stride` bytes each, header included, whose payloads no operator reads: all 0.
+        """Return a block of `count` records of `stride` bytes each, header included; all payload bytes are 0.
 
         Raises:
-            ValueError: a record is shorter than its header.
+            ValueError: if `stride` is shorter than the header.
         """
         if stride < HEADER_BYTES:
             raise ValueError(f"a record has {HEADER_BYTES} bytes or more, not {stride}")
@@ -81,12 +81,12 @@ class RecordBlock:
 
     @property
     def is_blank(self) -> bool:
-        """Whether there are records, and no caller has read their bytes."""
+        """Whether the block has records whose bytes no caller has read, so that they do not exist yet."""
         return self._memory is None and self._count > 0
 
     @property
     def memory(self) -> memoryview:
-        """The records, back to back, and perhaps more."""
+        """The memory: the records back to back, possibly followed by other bytes."""
         if self._memory is None:
             self._memory = memoryview(bytes(BlankBytes(0, self.nbytes, max(self.stride, HEADER_BYTES))))
         return self._memory
@@ -123,7 +123,7 @@ class RecordBlock:
         if count:
             _column(data, count, stride, 0, ">i4")[:] = length
         if count and length:
-            # One opaque item a row: numpy copies those whole, not byte by byte.
+            # Each row is one opaque item, which numpy copies as a whole.
             rows = np.ascontiguousarray(payloads).view(f"V{length}").reshape(count)
             _column(data, count, stride, HEADER_BYTES, f"V{length}")[:] = rows
         return cls._over(data, count, stride if count else 0)
@@ -160,7 +160,7 @@ class RecordBlock:
 
     @classmethod
     def concat(cls, blocks: Sequence[RecordBlock]) -> RecordBlock:
-        """All records of `blocks` in one block."""
+        """Return one block with all records of `blocks`."""
         filled = [block for block in blocks if block._count]
         if len(filled) == 1:
             return filled[0]
@@ -191,12 +191,12 @@ class RecordBlock:
 
     @property
     def content(self) -> Content:
-        """The encoded records, copied; of a blank block what says which bytes they would be."""
+        """A copy of the encoded records; for a blank block, their description."""
         return BlankBytes(0, self.nbytes, self.stride) if self.is_blank else self.data.tobytes()
 
     @property
     def offsets(self) -> Offsets:
-        """Start of each record, and at last the end of the block."""
+        """Start of each record, followed by the end of the block."""
         if self._offsets is None:
             self._offsets = np.arange(self._count + 1, dtype=np.int64) * self.stride
         return self._offsets
@@ -212,7 +212,7 @@ class RecordBlock:
         return self.offsets[1:]
 
     def sizes(self) -> Offsets:
-        """Bytes of each record, header included."""
+        """Return the bytes of each record, header included."""
         if self.stride:
             return np.full(self._count, self.stride, dtype=np.int64)
         return np.diff(self.offsets)
@@ -232,37 +232,39 @@ class RecordBlock:
         return bounds[index], bounds[index + 1]
 
     def encoded(self, index: int) -> memoryview:
-        """Record `index` with its header."""
+        """Return record `index` with its header."""
         start, end = self._range(index)
         return self.memory[start:end]
 
     def unread(self, index: int) -> Payload:
-        """Record `index` with its header, for readers that do not look at its bytes: blank with a stride."""
+        """Return record `index` with its header, for readers that do not read its bytes: blank if `stride` is
+        set.
+        """
         return BlankBytes(0, self.stride, self.stride) if self.stride else self.encoded(index)
 
     def payload(self, index: int) -> memoryview:
-        """Record `index` without its header."""
+        """Return record `index` without its header."""
         start, end = self._range(index)
         return self.memory[start + HEADER_BYTES : end]
 
     def payloads(self) -> Iterator[memoryview]:
-        """All records without their headers."""
+        """Return all records without their headers."""
         memory = self.memory
         return (memory[start + HEADER_BYTES : end] for start, end in pairwise(self.offsets.tolist()))
 
     def size(self, index: int) -> int:
-        """Bytes of record `index`, header included."""
+        """Return the bytes of record `index`, header included."""
         start, end = self._range(index)
         return end - start
 
     def span(self, start: int, stop: int) -> int:
-        """Bytes of the records ``start..stop-1``, headers included; ``0 <= start <= stop <= len``."""
+        """Return the bytes of records ``start..stop-1``, headers included; ``0 <= start <= stop <= len``."""
         if self.stride or start == stop:
             return (stop - start) * self.stride
         return self._range(stop - 1)[1] - self._range(start)[0]
 
     def __getitem__(self, part: slice) -> RecordBlock:
-        """The records of a slice of step 1, over the same memory."""
+        """Return the records of a slice of step 1, over the same memory."""
         start, stop, step = part.indices(self._count)
         if step != 1:
             raise ValueError(f"a block can only be sliced with step 1, got {step}; use take")
@@ -281,7 +283,7 @@ class RecordBlock:
         return RecordBlock(self.memory[first:], end - first, stop - start, 0, offsets - first)
 
     def take(self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]) -> RecordBlock:
-        """A block of copies of the records `indices`, in that order."""
+        """Return a block with copies of the records `indices`, in this order."""
         chosen = np.asarray(indices, dtype=np.int64)
         count = len(chosen)
         if count == 0:
@@ -297,7 +299,9 @@ class RecordBlock:
         return RecordBlock._over(self.data[np.arange(len(shift)) + shift], count, 0, offsets)
 
     def resized(self, payload_bytes: int, filler: int) -> RecordBlock:
-        """Copies of the records with payloads of that many bytes: cut off, or filled up."""
+        """Return copies of the records with payloads of `payload_bytes` bytes, cut off or padded with
+        `filler`.
+        """
         count = self._count
         if not count:
             return self
@@ -316,27 +320,27 @@ class RecordBlock:
 
 
 def _offsets_of(lengths: Offsets, header: int = HEADER_BYTES) -> Offsets:
-    """Return the starts of records of these lengths, and the end of the last one."""
+    """Return the starts of records with these payload lengths, and the end of the last one."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths + header, out=offsets[1:])
     return offsets
 
 
 def _column(data: Bytes, count: int, stride: int, offset: int, dtype: str) -> npt.NDArray[Any]:
-    """The items at `offset` in each of `count` records of `stride` bytes."""
+    """Return the item at `offset` of each of `count` records of `stride` bytes."""
     return np.ndarray((count,), dtype, data, offset, (stride,))
 
 
 def _anywhere(data: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
-    """The 4-byte items that begin at each byte of `data`."""
+    """Return the 4-byte items that begin at each byte of `data`."""
     return np.ndarray((len(data) - 3,), dtype, data, 0, (1,))
 
 
 WATERMARK_LENGTH = 0x80000009
-"""The length of a watermark as it is sent: its 9 bytes, with the sign bit set."""
+"""Length field of a watermark: its 9 bytes, with the sign bit set."""
 
 WATERMARK_BYTES = 13
-"""Bytes of a watermark in a buffer."""
+"""Size of a watermark in a buffer."""
 
 _TAG = 2
 _SIGN = 0x80
@@ -353,7 +357,7 @@ def encode_watermark(timestamp: int) -> bytes:
 
 
 def watermark_places(block: RecordBlock) -> list[int]:
-    """Return which elements of a block are watermarks, by their place, ascending."""
+    """Return the indices of the watermarks among the elements of a block, ascending."""
     if not len(block) or block.stride not in (0, WATERMARK_BYTES):
         return []
     places: list[int] = np.flatnonzero(block.data[block.starts] & _SIGN).tolist()
@@ -361,13 +365,13 @@ def watermark_places(block: RecordBlock) -> list[int]:
 
 
 def watermark_at(block: RecordBlock, place: int) -> int:
-    """Return the timestamp of the watermark at a place of a block, in milliseconds."""
+    """Return the timestamp of the watermark at an index of a block, in milliseconds."""
     timestamp: int = _LAYOUT.unpack(block.encoded(place))[2]
     return timestamp
 
 
 def split_at_watermarks(block: RecordBlock) -> list[tuple[RecordBlock, int | None]]:
-    """Return the records in front of each watermark with its timestamp, then those behind the last one."""
+    """Return the records before each watermark with its timestamp, then the records after the last one."""
     parts: list[tuple[RecordBlock, int | None]] = []
     start = 0
     for place in watermark_places(block):
@@ -378,7 +382,7 @@ def split_at_watermarks(block: RecordBlock) -> list[tuple[RecordBlock, int | Non
 
 
 def encode_behind(parts: Sequence[tuple[RecordBlock, int | None]]) -> bytes:
-    """Return the bytes of all that stands behind the records of the first part."""
+    """Return the encoded elements that follow the records of the first part."""
     encoded: list[bytes] = []
     for number, (records, watermark) in enumerate(parts):
         if number:

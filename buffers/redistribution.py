@@ -1,4 +1,4 @@
-"""The division of the rest of the network memory among local pools: a pure plan.
+"""Division of the remaining network memory among local pools: arithmetic only.
 
 The rules are those of redistributeBuffers in Flink's NetworkBufferPool (2.x).
 """
@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 
 class Resizable(Protocol):
-    """A pool as the plan sees it, in segments."""
+    """A pool with the numbers that the division needs, in segments."""
 
     @property
     def minimum(self) -> int:
@@ -20,7 +20,7 @@ class Resizable(Protocol):
 
     @property
     def maximum(self) -> int:
-        """The most segments of the pool; at least the minimum."""
+        """Maximum number of segments, at least the minimum."""
         ...
 
     @property
@@ -33,11 +33,11 @@ Pool = TypeVar("Pool", bound=Resizable)
 
 
 def plan_sizes(pools: Iterable[Pool], available: int) -> list[tuple[Pool, int]]:
-    """Divide `available` segments beyond all minima among those of `pools` that may grow.
+    """Divide `available` segments, those beyond all minima, among the `pools` that may grow.
 
-    Returns the size of each of them: between its minimum and its maximum, and in sum what is
-    available and their minima, or less if all are at their maximum. Shares are in proportion to what
-    the pools expect; of pools with equal claims the earlier ones get the odd segments.
+    Returns the size of each pool that may grow, between its minimum and its maximum. The sum of the sizes is
+    `available` plus their minima, or less if all are at their maximum. Shares are proportional to the
+    expected sizes; among equal pools, the earlier ones get the odd segments.
     """
     growing = [pool for pool in pools if pool.minimum < pool.maximum]
     if not growing:
@@ -61,13 +61,13 @@ def plan_sizes(pools: Iterable[Pool], available: int) -> list[tuple[Pool, int]]:
 
 
 def _hand_out(pools: Sequence[Resizable], sizes: list[int], amount: int) -> int:
-    """Add `amount` segments to the pools below their maximum; returns what they did not take."""
+    """Add `amount` segments to the pools below their maximum; returns the segments left over."""
     below = [index for index, pool in enumerate(pools) if sizes[index] < pool.maximum]
     return _divide(amount, below, pools, sizes, 1)
 
 
 def _take_away(pools: Sequence[Resizable], sizes: list[int], amount: int) -> int:
-    """Take `amount` segments from the pools above their minimum; returns what they did not give."""
+    """Take `amount` segments from the pools above their minimum; returns the segments still to be taken."""
     above = [index for index, pool in enumerate(pools) if sizes[index] > pool.minimum]
     return _divide(amount, above, pools, sizes, -1)
 

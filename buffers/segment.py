@@ -1,7 +1,7 @@
-"""Network memory: one slab of bytes, cut into equal segments.
+"""Network memory: one contiguous slab, divided into equal segments.
 
-The slab is an anonymous mapping, so memory is committed page by page when it is first written; huge
-pages are refused, because one touched byte would commit 2 MiB. Segments are handles into the slab::
+The slab is an anonymous mapping, so the kernel commits memory page by page when it is first written. Huge
+pages are disabled, because one written byte would commit 2 MiB. Segments are handles to parts of the slab::
 
     MemorySlab  |..... 0 .....|..... 1 .....|..... 2 .....|  segment_size bytes each
                                ^ MemorySegment(slab, 1): `memory` and `array` view these bytes
@@ -19,8 +19,8 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 """Bytes as numpy sees them."""
 
-# Linux; the mmap module names it only from Python 3.13 on. Without it the kernel may refuse a slab larger
-# than the machine's memory although most of it will never be written.
+# MAP_NORESERVE of Linux, which the mmap module defines from Python 3.13 on. Without it the kernel may refuse
+# a slab larger than the machine's memory although most of it will never be written.
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 
 
@@ -43,7 +43,7 @@ class MemorySlab:
         self.array: Bytes = np.frombuffer(self.memory, dtype=np.uint8)
 
     def segment(self, index: int) -> MemorySegment:
-        """A handle for segment `index`.
+        """Return a handle for segment `index`.
 
         Raises:
             IndexError: if there is no such segment.
@@ -56,8 +56,8 @@ class MemorySlab:
 class MemorySegment:
     """One segment of a slab: `size` bytes that one owner at a time may use.
 
-    `memory` (a memoryview) and `array` (numpy, uint8) view the bytes. Both are made when first asked
-    for and then kept, so that a segment that was never used costs only its handle.
+    `memory` (a memoryview) and `array` (numpy, uint8) view the bytes. Both are created on first use and then
+    kept, so that an unused segment costs only its handle.
     """
 
     __slots__ = ("_array", "_memory", "_slab", "index", "size")
@@ -74,7 +74,7 @@ class MemorySegment:
 
     @property
     def memory(self) -> memoryview:
-        """The bytes, to be read and written."""
+        """View of the bytes, readable and writable."""
         view = self._memory
         if view is None:
             start = self.index * self.size
@@ -83,7 +83,7 @@ class MemorySegment:
 
     @property
     def array(self) -> Bytes:
-        """The bytes as numbers of numpy's."""
+        """The bytes as a numpy array."""
         view = self._array
         if view is None:
             start = self.index * self.size
@@ -96,6 +96,6 @@ def _anonymous_mapping(size: int) -> mmap.mmap:
         return mmap.mmap(-1, size)
     mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        with suppress(OSError):  # a kernel without huge pages has nothing to refuse
+        with suppress(OSError):  # a kernel without huge pages need not disable them
             mapping.madvise(mmap.MADV_NOHUGEPAGE)
     return mapping

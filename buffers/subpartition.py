@@ -1,23 +1,23 @@
-"""The queue of one subpartition: buffers and events that the writer added and the reader has not taken yet.
+"""The queue of one subpartition: buffers and events between writer and reader.
 
-Only the last buffer may still be open. It stays with the writer until it is finished and followed by
-another one, or until it is flushed::
+Only the last buffer may still be open. It stays with the writer until it is finished and followed by another
+item, or until it is flushed::
 
     add ->  [open] [finished] [finished] -> poll      backlog 2: the open one does not count,
                                                       unless flushed, finished or behind an event
 
-A barrier that blocks upstream stops the queue the moment it is handed out; nothing more leaves, and
-the backlog is 0, until the reader resumes.
+A barrier that blocks upstream stops the queue when the reader takes it. Until the reader resumes, no item is
+handed out and the backlog is 0.
 
-An unaligned barrier goes into a *priority part* in front of all data, and its writer gets copies of the data
+An unaligned barrier goes into a *priority part* in front of all data. Its writer gets copies of the data
 behind it, which become part of the checkpoint::
 
     [priority events] [data, events, ...] <- ordinary additions
                      ^ overtake             copies of the data from here on
 
-A barrier with a timeout waits in its turn. If it is still queued when the timeout comes, it leaves its
-place for the priority part, and the data that stood before it is what was overtaken. The rules are those
-of Flink's PipelinedSubpartition.
+A barrier with a timeout waits in its turn. If it is still queued when the timeout expires, it moves to the
+priority part; the data that was queued before it counts as overtaken. The rules are those of Flink's
+PipelinedSubpartition.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from .buffer import BufferConsumer, BufferSlice, EventBuffer, EventConsumer
 from .payload import Content
 
 UNLIMITED_SIZE = 2**31 - 1
-"""The wanted buffer size before the first announcement, in bytes."""
+"""The requested buffer size before the first announcement, in bytes."""
 
 ADD_REFUSED = -1
 """The result of `add` when the subpartition is finished or released."""
 
 
 Settled = Callable[[list[Content] | None], None]
-"""Takes the data that a barrier with a timeout has overtaken, if any; None: that will never be known."""
+"""Receives the data that a barrier with a timeout has overtaken, if any; None if that will never be known."""
 
 
 class _Timeoutable(NamedTuple):
@@ -53,11 +53,12 @@ class _Timeoutable(NamedTuple):
 class PolledBuffer:
     """One item taken from a subpartition.
 
-    `backlog`: data buffers left. `more_available`: whether another item can follow at once, and
-    `next_is_event` of which kind it is. `sequence_number`: counts the items, events included.
+    `backlog`: data buffers left. `more_available`: whether another item can be polled at once;
+    `next_is_event`: whether that is an event. `sequence_number`: position in the subpartition, events
+    included.
     """
 
-    # No NamedTuple, which Python would make by an interpreted call of its own, once a buffer.
+    # No NamedTuple, whose constructor is an interpreted call; this object is created once for each buffer.
     __slots__ = ("backlog", "buffer", "more_available", "next_is_event", "sequence_number")
 
     def __init__(
@@ -78,13 +79,12 @@ class PolledBuffer:
 class PipelinedSubpartition:
     """A queue of buffers and events between one writer and one reader.
 
-    `on_data` is called when the reader should look again; it is None while there is no reader.
-    `on_priority` is called instead when something has come to the front; without it, `on_data` is.
-    `on_acknowledged` is called when the reader's task has processed all records, which `acknowledged` then
-    tells.
-    Invariant: all but the last queued buffer are finished; `data_buffers` counts the queued ones
-    that hold data; the first `in_front` items are the priority part, all of them events. There is at most one
-    barrier that may still time out, as unaligned checkpoints do not overlap.
+    `on_data` notifies the reader that it can poll again; None while there is no reader. `on_priority` is
+    called instead for a priority event, if set. `on_acknowledged` is called when the reader's task has
+    processed all records; `acknowledged` is then True.
+    Invariants: all queued buffers except the last are finished. `data_buffers` is the number of queued
+    buffers that hold data. The first `in_front` items are the priority part, all of them events. At most one
+    queued barrier may still time out, since unaligned checkpoints do not overlap.
     """
 
     __slots__ = (
@@ -126,17 +126,17 @@ class PipelinedSubpartition:
         self.total_bytes = 0
         self.in_front = 0
         self._timeoutable: _Timeoutable | None = None
-        # No list until something is queued, and no deque, which takes 760 bytes, empty or not.
+        # Created when the first item is queued. Not a deque, which takes 760 bytes even if empty.
         self._queue: list[BufferConsumer | EventConsumer] | tuple[()] = ()
         self._flush_requested = False
         self._sequence = 0
 
     def __len__(self) -> int:
-        """Buffers and events that are queued."""
+        """Number of queued buffers and events."""
         return len(self._queue)
 
     def add(self, consumer: BufferConsumer | EventConsumer) -> int:
-        """Append a buffer or an event; returns the wanted size of buffers in bytes, or -1 if refused."""
+        """Append a buffer or an event; returns the requested buffer size in bytes, or -1 if refused."""
         if self.finished or self.released:
             consumer.close()
             return ADD_REFUSED
@@ -152,9 +152,10 @@ class PipelinedSubpartition:
         return self.buffer_size
 
     def overtake(self, barrier: EventConsumer) -> list[Content]:
-        """Put an unaligned barrier before all data; returns the unread bytes of each data buffer behind it.
+        """Put an unaligned barrier in front of all data; returns the unread bytes of each data buffer behind
+        it.
 
-        Nothing, if the subpartition is finished or released and refuses the barrier.
+        Returns an empty list if the subpartition is finished or released; the barrier is then dropped.
 
         Raises:
             ValueError: if the barrier's type has no priority.
@@ -172,11 +173,11 @@ class PipelinedSubpartition:
         return overtaken
 
     def add_timeoutable(self, consumer: EventConsumer, checkpoint_id: int, settled: Settled) -> int:
-        """Append an aligned barrier that `alignment_timeout` may let overtake; returns what `add` does.
+        """Append an aligned barrier that `alignment_timeout` can turn unaligned; returns the result of `add`.
 
-        `settled` is called once: with the data that was overtaken, as `overtake` returns it; with nothing as
-        soon as the barrier has been polled, was refused or dropped; or with None if another one is added,
-        which fails the channel state of the first.
+        `settled` is called once. It gets the overtaken data, as `overtake` returns it, if the barrier times
+        out. It gets an empty list when the barrier has been polled, refused or dropped. It gets None if
+        another barrier is added, which fails the channel state of the first one.
         """
         self._settle(None)
         self._timeoutable = _Timeoutable(checkpoint_id, consumer, settled)
@@ -186,7 +187,8 @@ class PipelinedSubpartition:
         return wanted
 
     def alignment_timeout(self, checkpoint_id: int, unaligned: EventConsumer) -> bool:
-        """Let the barrier of a checkpoint overtake, as `unaligned`; returns whether it was still queued.
+        """Replace the queued barrier of a checkpoint by `unaligned`, in front of all data; returns whether it
+        was still queued.
 
         Raises:
             ValueError: if the type of `unaligned` has no priority.
@@ -204,7 +206,7 @@ class PipelinedSubpartition:
         return True
 
     def _put_in_front(self, event: EventConsumer) -> None:
-        """Put an event before all data, behind earlier priority events."""
+        """Put an event in front of all data, behind earlier priority events."""
         if event.data_type not in PRIORITY_TYPES:
             raise ValueError(f"{event.data_type.name} may not overtake data")
         queue = self._queue
@@ -214,24 +216,26 @@ class PipelinedSubpartition:
         self.in_front += 1
 
     def _data_behind(self, stop: int) -> list[Content]:
-        """Unread bytes of each data buffer behind the priority part, up to item `stop`; no empty ones."""
+        """Return the unread bytes of each data buffer from the priority part up to item `stop`; no empty
+        ones.
+        """
         items = islice(self._queue, self.in_front, stop)
         return [item.copy_unread() for item in items if isinstance(item, BufferConsumer) and item.unread]
 
     def _settle(self, overtaken: list[Content] | None) -> None:
-        """The barrier that could time out, if there is one, cannot any more."""
+        """Report `overtaken` to the barrier that can still time out, if any; it no longer can."""
         waiting = self._timeoutable
         if waiting is not None:
             self._timeoutable = None
             waiting.settled(overtaken)
 
     def finish(self) -> None:
-        """Add nothing more; whatever is queued counts as finished."""
+        """Close the queue for writing; all queued buffers then count as finished."""
         self.finished = True
         self._notify()
 
     def flush(self) -> None:
-        """Make what is queued available to the reader, the open buffer included."""
+        """Make all queued items available to the reader, including the open buffer."""
         queue = self._queue
         if not queue or self._flush_requested:
             return
@@ -241,10 +245,10 @@ class PipelinedSubpartition:
             self._notify()
 
     def poll(self) -> PolledBuffer | None:
-        """Take the next item; None if there is none or the queue is blocked.
+        """Remove and return the next item; None if there is none or the queue is blocked.
 
         Raises:
-            RuntimeError: if an open buffer is followed by another one: the writer broke the rules.
+            RuntimeError: if an open buffer is followed by another one; this is a bug of the writer.
         """
         if self.blocked:
             return None
@@ -279,7 +283,7 @@ class PipelinedSubpartition:
                 elif self.in_front:
                     self.in_front -= 1
                 head.close()
-            # With no exclusive buffers the receiver needs even an empty buffer, to get its credit back.
+            # Without exclusive buffers the receiver needs even an empty buffer, to get its credit back.
             if piece.size or (self.receiver_exclusive == 0 and head.finished):
                 return piece
             piece.release()
@@ -288,7 +292,7 @@ class PipelinedSubpartition:
         return None
 
     def can_send(self, credit: int) -> bool:
-        """Whether a reader with `credit` can take the next item: without credit, only an event."""
+        """Whether a reader with `credit` can take the next item; an event needs no credit."""
         if credit > 0:
             return not self.blocked and (self._flush_requested or self._finished_buffers() > 0)
         return not self.blocked and self._event_is_next
@@ -300,12 +304,12 @@ class PipelinedSubpartition:
 
     @property
     def has_priority(self) -> bool:
-        """Whether the next item that a reader can take is a priority event."""
+        """Whether the next item that the reader can take is a priority event."""
         return self.in_front > 0 and not self.blocked
 
     @property
     def backlog(self) -> int:
-        """Data buffers that wait for the reader, as told to it."""
+        """Number of queued data buffers as reported to the reader."""
         queue = self._queue
         if self.blocked or not queue:
             return 0
@@ -315,7 +319,7 @@ class PipelinedSubpartition:
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes in the queue that the reader has not taken, the open buffer included."""
+        """Queued bytes that the reader has not taken, including the open buffer."""
         size = 0
         for item in self._queue:
             size += item.unread
@@ -323,13 +327,13 @@ class PipelinedSubpartition:
 
     @property
     def queued_events(self) -> list[EventBuffer]:
-        """The events that are queued, in their order."""
+        """Queued events, in order."""
         if len(self._queue) == self.data_buffers:
             return []
         return [item.build() for item in self._queue if isinstance(item, EventConsumer)]
 
     def resume(self) -> None:
-        """Let the reader go on after a barrier.
+        """Unblock the queue after a barrier.
 
         Raises:
             RuntimeError: if the queue is not blocked.
@@ -339,13 +343,13 @@ class PipelinedSubpartition:
         self.blocked = False
 
     def acknowledge_all_records(self) -> None:
-        """The reader's task has processed all records before the end of data."""
+        """Note that the reader's task has processed all records before the end of data."""
         self.acknowledged = True
         if self.on_acknowledged is not None:
             self.on_acknowledged()
 
     def set_buffer_size(self, size: int) -> None:
-        """Cap the size in bytes of buffers that are added from now on.
+        """Limit the size in bytes of buffers that are added from now on.
 
         Raises:
             ValueError: if `size` is negative.
@@ -355,7 +359,7 @@ class PipelinedSubpartition:
         self.buffer_size = size
 
     def release(self) -> None:
-        """Drop all that is queued; later additions are refused."""
+        """Drop all queued items and refuse later ones."""
         if self.released:
             return
         self.released = True

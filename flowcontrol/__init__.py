@@ -1,9 +1,10 @@
 """The protocol of the network layer as pure state machines: no I/O, no clock, no randomness.
 
-Time comes in as an argument, in seconds; what to do comes out as return values. Read in this order:
-`messages`, `frames`, `frame_size`, `frame_reader`, `handshake`, `events`, `credit`, `sender`, `receiver`,
-`barrier_handler`, `alignment`, `alternating`, `tracker`, `channel_barrier`, `throughput`, `debloat`,
-`debloat_policy`, `policies`, `partition_requests`, `watermark_valve`.
+Time is passed in as an argument, in seconds; each method returns the actions that its caller has to carry
+out. Read the modules in this order: `messages`, `frames`, `wire_size`, `frame_reader`, `handshake`, `events`,
+`credit`, `sender`, `receiver`, `barrier_handler`, `barrier_aligner`, `alternating_aligner`,
+`barrier_tracker`, `channel_barrier`, `throughput`, `debloat`, `debloat_policy`, `debloat_policies`,
+`partition_requests`, `watermark_valve`.
 """
 
 from .alternating_aligner import AlternatingAligner, AlternatingState

@@ -6,9 +6,10 @@ queued in front of it, so a timeout can fetch the barrier to the front::
     channel 0  --|A|--data----data--|1|             A: announcement, polled at once
                   ^ begins          ^ Prioritize on timeout: the data becomes part of the checkpoint
 
-The pending checkpoint is in one of four states: WAITING for its first barrier (W), COLLECTING the others
-(C), and both again when it has turned unaligned (WU, CU). *Overtake*: Trigger, unaligned and without
-metrics; CU. *Time out*: Prioritize what was remembered; from W to WU, from C Overtake.
+The pending checkpoint is in one of four states. It waits for its first barrier (W) or collects the others (C)
+while it is still aligned, and does the same after it has turned unaligned (WU, CU). The table uses two
+actions. *Overtake*: emit a Trigger that is unaligned and has no metrics; the state becomes CU. *Time out*:
+emit Prioritize for each announced barrier; W becomes WU, and in C the checkpoint overtakes.
 
 | | W | C | WU | CU |
 |---|---|---|---|---|
@@ -21,12 +22,13 @@ metrics; CU. *Time out*: Prioritize what was remembered; from W to WU, from C Ov
 | the last channel to count | instead: Trigger | instead: Trigger | overtake, AlignmentEnd | AlignmentEnd |
 
 An unaligned barrier turns a checkpoint unaligned even if it is the last one. After the last channel, and
-after an abort, all blocked channels are resumed: W. A checkpoint that starts unaligned is simply one
-whose first barrier is.
+after an abort, all blocked channels are resumed and the state is W. A checkpoint starts unaligned if its
+first barrier is unaligned.
 
-The rest is the table of `alignment`. An announcement begins a checkpoint as a barrier does, but counts no
-channel. The states are Flink's AlternatingWaitingForFirstBarrier, AlternatingCollectingBarriers, and those
-two with Unaligned at the end of their names.
+All other inputs are handled as in the table of `barrier_aligner`. An announcement begins a checkpoint like a
+barrier, but does not count its channel. The states correspond to Flink's AlternatingWaitingForFirstBarrier,
+AlternatingCollectingBarriers, AlternatingWaitingForFirstBarrierUnaligned and
+AlternatingCollectingBarriersUnaligned.
 """
 
 from __future__ import annotations
@@ -60,9 +62,9 @@ class AlternatingState(Enum):
 class AlternatingAligner(SingleCheckpointHandler):
     """Unaligned checkpoints and aligned ones with a timeout (Flink's alternating barrier handler).
 
-    Invariant, besides those of its base: an unaligned Trigger has no metrics and is followed by one
-    AlignmentEnd or one Abort of its checkpoint; any other Trigger comes with the last channel. A channel
-    is blocked by each barrier that did not overtake, however the checkpoint ends.
+    Invariants, besides those of the base class: an unaligned Trigger has no metrics and is followed by one
+    AlignmentEnd or one Abort of its checkpoint; any other Trigger is emitted with the barrier of the last
+    channel. Each barrier that did not overtake blocks its channel, however the checkpoint ends.
     """
 
     __slots__ = ("_announced", "_forced", "_state")
@@ -74,7 +76,7 @@ class AlternatingAligner(SingleCheckpointHandler):
         self._forced: CheckpointBarrier | None = None
 
     def take_over(self, aligner: SingleCheckpointHandler) -> None:
-        """Go on where a handler of aligned barriers is, which is not used any more."""
+        """Continue in the state of `aligner`, a handler of aligned barriers that this one replaces."""
         self.current_checkpoint_id = aligner.current_checkpoint_id
         self._ended, self._timer = aligner._ended, aligner._timer
         self._aligned, self._blocked = aligner._aligned, aligner._blocked
@@ -88,11 +90,11 @@ class AlternatingAligner(SingleCheckpointHandler):
         return self._state
 
     def barrier(self, channel: int, barrier: CheckpointBarrier, now: float) -> list[Action]:
-        """Take note of a barrier polled from `channel` at `now`; what to do, in order.
+        """Handle a barrier polled from `channel` at `now`; returns the actions to carry out, in order.
 
         Raises:
-            LocalProtocolError: if the channel has ended or does not exist, or the barrier is an
-                at-least-once one: the gate has the wrong handler. Nothing has changed.
+            LocalProtocolError: if the channel has ended or does not exist, or the barrier is for
+                at-least-once checkpoints, which need another handler. The state is unchanged.
         """
         before = self.current_checkpoint_id
         actions = super().barrier(channel, barrier, now)
@@ -101,7 +103,7 @@ class AlternatingAligner(SingleCheckpointHandler):
     def announcement(
         self, channel: int, barrier: CheckpointBarrier, sequence_number: int, now: float
     ) -> list[Action]:
-        """Take note that `barrier` is queued in `channel` in the buffer of that sequence number.
+        """Handle the announcement that `barrier` is queued in `channel` as the buffer with `sequence_number`.
 
         Raises:
             LocalProtocolError: as for `barrier`.
@@ -119,7 +121,7 @@ class AlternatingAligner(SingleCheckpointHandler):
         return actions + self._set_alarm(before, now)
 
     def alarm(self, checkpoint_id: int, now: float) -> list[Action]:
-        """The delay of the Alarm of this checkpoint is over: it times out if it is still aligning."""
+        """Time the checkpoint out if it is still aligning; called when the delay of its Alarm is over."""
         if checkpoint_id != self.current_checkpoint_id or not self.pending or not self._may_align:
             return []
         return self._time_out()
@@ -151,13 +153,15 @@ class AlternatingAligner(SingleCheckpointHandler):
         return actions
 
     def _is_too_late(self, barrier: CheckpointBarrier | None, now: float) -> bool:
-        """Whether `barrier`, or the end of a channel, finds a checkpoint aligning beyond its timeout."""
+        """Whether the checkpoint has aligned for longer than its timeout; `barrier` is None at the end of a
+        channel.
+        """
         if barrier is None:
             return self._state is AlternatingState.COLLECTING and _time_left(self._barrier, now) < 0
         return self._may_align and _time_left(barrier, now) < 0
 
     def _time_out(self) -> list[Action]:
-        """Turn the checkpoint unaligned, unless it is."""
+        """Turn the checkpoint unaligned, unless it already is."""
         if not self._may_align:
             return []
         actions: list[Action] = [Prioritize(*announced) for announced in self._announced.items()]
@@ -173,7 +177,7 @@ class AlternatingAligner(SingleCheckpointHandler):
         return Trigger(self._barrier.as_unaligned(), None)
 
     def _set_alarm(self, before: int, now: float) -> list[Action]:
-        """The alarm of a checkpoint that has just begun and goes on aligning."""
+        """Return an Alarm if a new checkpoint has begun since `before` and is still aligning."""
         current = self.current_checkpoint_id
         if current == before or not self.pending or not self._may_align:
             return []
@@ -186,7 +190,7 @@ class AlternatingAligner(SingleCheckpointHandler):
         triggered = self._state is AlternatingState.COLLECTING_UNALIGNED
         actions = super()._abort(checkpoint_id, reason)
         if triggered and checkpoint_id != current:
-            # Its state would wait for data in flight that never comes.
+            # The state of this checkpoint would wait for in-flight data that never arrives.
             actions.insert(-1, Abort(current, AbortReason.SUBSUMED))
         return actions
 
@@ -198,7 +202,7 @@ class AlternatingAligner(SingleCheckpointHandler):
 
 
 def _time_left(barrier: CheckpointBarrier, now: float) -> float:
-    """Seconds until the checkpoint is to turn unaligned; endless if it never does by itself."""
+    """Return the seconds until the checkpoint turns unaligned; infinite if it has no timeout."""
     options = barrier.options
     if options.timeout_s is None or not options.timeoutable:
         return float("inf")

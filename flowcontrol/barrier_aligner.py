@@ -1,4 +1,4 @@
-"""Barriers over the channels of a task: when does a checkpoint begin, and who has to wait for it.
+"""Aligned checkpoints: decides when a checkpoint begins and which channels are blocked until then.
 
 Three channels, one checkpoint; a subpartition blocks itself behind the barrier it has sent::
 
@@ -11,17 +11,17 @@ Three channels, one checkpoint; a subpartition blocks itself behind the barrier 
 
 | | nothing pending | a checkpoint pending |
 |---|---|---|
-| barrier of an older or a finished checkpoint | Resume its channel | Resume its channel |
-| barrier of the current checkpoint | (is finished) | block, count |
-| barrier of a newer one | start, block, count | Resume all, Abort the current one; then as if nothing were |
+| barrier of an older or a completed checkpoint | Resume its channel | Resume its channel |
+| barrier of the current checkpoint | (is completed) | block, count |
+| barrier of a newer one | start, block, count | Resume all, Abort the current one; then start, block, count |
 | cancel of an older one | | |
 | cancel of the current one | | Resume all, Abort it |
-| cancel of a newer one | Abort it | Resume all, Abort it; the current one ends untold |
-| end of a channel | | count, or Resume all, Abort where finished tasks take no checkpoints |
+| cancel of a newer one | Abort it | Resume all, Abort the newer one; drop the current one without an Abort |
+| end of a channel | | count; or Resume all and Abort, if checkpoints after tasks finish are disabled |
 
-*count*: when every channel that was open at the start has counted, Trigger and Resume all: nothing is
-pending again. The table is that of one checkpoint at a time; `alternating` changes what a barrier does
-in it.
+*count*: when every channel that was open at the start has been counted, Trigger and Resume all; no checkpoint
+is pending any more. The table covers one checkpoint at a time. `alternating_aligner` changes how barriers are
+handled.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from .errors import LocalProtocolError
 from .events import CheckpointBarrier
 
 NO_BARRIER = CheckpointBarrier(NO_CHECKPOINT, 0.0)
-"""Stands where no checkpoint has begun."""
+"""The barrier that is stored before the first checkpoint begins."""
 
 
 class SingleCheckpointHandler(BarrierHandler):
     """Exactly-once checkpoints, one at a time (Flink's SingleBarrierHandler).
 
-    Invariant: at most one checkpoint is pending, and only while it is are channels blocked; ids that
-    are triggered strictly increase; every blocked channel is resumed once, unless it ends before.
+    Invariants: at most one checkpoint is pending, and channels are blocked only while one is; triggered ids
+    strictly increase; every blocked channel is resumed once, unless it ends before.
     """
 
     __slots__ = ("_aligned", "_barrier", "_blocked", "_start", "_target")
@@ -61,25 +61,25 @@ class SingleCheckpointHandler(BarrierHandler):
         self._aligned: set[int] = set()
         self._blocked: set[int] = set()
         self._barrier = NO_BARRIER
-        self._target = 0  # channels to count for the pending checkpoint; 0 while there is none
+        self._target = 0  # channels to count for the pending checkpoint; 0 if none is pending
         self._start: AlignmentStart | None = None
 
     @property
     def pending(self) -> bool:
-        """Whether a checkpoint waits for barriers."""
+        """Whether a checkpoint has begun and waits for more barriers."""
         return self._target > 0
 
     @property
     def blocked(self) -> Sequence[int]:
-        """The channels that wait behind their barrier, in order."""
+        """Return the channels that are blocked behind their barrier, in ascending order."""
         return sorted(self._blocked)
 
     def barrier(self, channel: int, barrier: CheckpointBarrier, now: float) -> list[Action]:
-        """Take note of a barrier polled from `channel` at `now`; what to do, in order.
+        """Handle a barrier polled from `channel` at `now`; returns the actions to carry out, in order.
 
         Raises:
-            LocalProtocolError: if the channel has ended or does not exist, or the barrier is not one
-                for this handler. Nothing has changed.
+            LocalProtocolError: if the channel has ended or does not exist, or the barrier needs another
+                handler. The state is unchanged.
         """
         self._require_open(channel)
         self._require_mine(barrier)
@@ -91,7 +91,7 @@ class SingleCheckpointHandler(BarrierHandler):
         return actions + self._count(channel, barrier, now)
 
     def cancel(self, channel: int, checkpoint_id: int, now: float) -> list[Action]:
-        """Take note of a cancel marker polled from `channel`; what to do, in order.
+        """Handle a cancel marker polled from `channel`; returns the actions to carry out, in order.
 
         Raises:
             LocalProtocolError: if the channel has ended or does not exist.
@@ -104,7 +104,7 @@ class SingleCheckpointHandler(BarrierHandler):
         return []
 
     def end_of_partition(self, channel: int, now: float) -> list[Action]:
-        """Take note that `channel` has ended; what to do, in order.
+        """Handle the end of `channel`; returns the actions to carry out, in order.
 
         Raises:
             LocalProtocolError: if it had ended before or does not exist.
@@ -120,15 +120,15 @@ class SingleCheckpointHandler(BarrierHandler):
 
     @abstractmethod
     def _require_mine(self, barrier: CheckpointBarrier) -> None:
-        """Raise LocalProtocolError if the task has the wrong handler for `barrier`."""
+        """Raise LocalProtocolError if `barrier` needs another handler."""
 
     @abstractmethod
     def _counted(
         self, channel: int, barrier: CheckpointBarrier | None, metrics: AlignmentMetrics | None, now: float
     ) -> list[Action]:
-        """Act on a channel that was counted for its `barrier`, or None for its end.
+        """Return the actions after a channel was counted for `barrier`, or for its end if `barrier` is None.
 
-        `metrics` are given with the last channel; all blocked channels are resumed afterwards.
+        `metrics` is given for the last channel only; the caller resumes all blocked channels afterwards.
         """
 
     def _is_obsolete(self, barrier: CheckpointBarrier) -> bool:
@@ -136,7 +136,7 @@ class SingleCheckpointHandler(BarrierHandler):
         return barrier.checkpoint_id < current or (barrier.checkpoint_id == current and not self.pending)
 
     def _begin(self, barrier: CheckpointBarrier) -> list[Action]:
-        """Make `barrier` that of the pending checkpoint, if it is a newer one."""
+        """Start the checkpoint of `barrier` if it is newer than the current one."""
         if barrier.checkpoint_id == self.current_checkpoint_id:
             return []
         actions = self._abort(self.current_checkpoint_id, AbortReason.SUBSUMED) if self.pending else []
@@ -146,7 +146,7 @@ class SingleCheckpointHandler(BarrierHandler):
         return actions
 
     def _count(self, channel: int, barrier: CheckpointBarrier | None, now: float) -> list[Action]:
-        """Count `channel`, once; the alignment has ended before anything is triggered."""
+        """Count `channel` once; with the last channel, the alignment ends before the Trigger is emitted."""
         if self._start is None:
             self._start = self._timer.start(self._barrier.timestamp, now)
         self._aligned.add(channel)
@@ -162,7 +162,7 @@ class SingleCheckpointHandler(BarrierHandler):
         return [*self._finish(), Abort(checkpoint_id, reason)]
 
     def _finish(self) -> list[Action]:
-        """Leave nothing pending, and resume all blocked channels."""
+        """Reset to no pending checkpoint; returns a Resume for each blocked channel."""
         resumes: list[Action] = [Resume(channel) for channel in self.blocked]
         self._blocked.clear()
         self._aligned.clear()
@@ -172,7 +172,7 @@ class SingleCheckpointHandler(BarrierHandler):
 
 
 class BarrierAligner(SingleCheckpointHandler):
-    """Aligned exactly-once checkpoints: triggered with the last barrier, never before."""
+    """Aligned exactly-once checkpoints: triggered by the last barrier, never earlier."""
 
     __slots__ = ()
 

@@ -4,9 +4,9 @@ A task has one handler for all its input channels. It passes each polled event o
 with actions; it knows neither queues nor clocks. Three handlers exist, one for each way to checkpoint::
 
     BarrierAligner      aligned              no record behind a barrier is read before the checkpoint
-    AlternatingAligner  unaligned, or        the barrier overtakes; what it overtook belongs to the
-                        after a timeout      checkpoint
-    BarrierTracker      at least once        records behind a barrier are read early, so some twice
+    AlternatingAligner  unaligned, or        the barrier overtakes data, and this data
+                        after a timeout      becomes part of the checkpoint
+    BarrierTracker      at least once        records behind a barrier are read early, so some are read twice
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ class AlignmentMetrics(msgspec.Struct, frozen=True):
 
 
 class Abort(msgspec.Struct, frozen=True):
-    """Abort the checkpoint and notify the tasks downstream; nothing of it is persisted any more."""
+    """Abort the checkpoint, persist no more of its data, and notify the tasks downstream."""
 
     checkpoint_id: int
     reason: AbortReason
 
 
 class Trigger(msgspec.Struct, frozen=True):
-    """Take the checkpoint of this task now, before anything else is read.
+    """Take the checkpoint of this task now, before the next item is read.
 
-    The options of `barrier` are those to take it and to pass it on with. If they are unaligned, begin to
-    persist the data in flight on every input channel; `metrics` is None then, and an AlignmentEnd or an
-    Abort follows. Otherwise `metrics` is final.
+    Use the options of `barrier` for the checkpoint and for the barrier sent downstream. If they are
+    unaligned, start to persist the in-flight data of every input channel; `metrics` is then None, and an
+    AlignmentEnd or an Abort follows. Otherwise `metrics` is final.
     """
 
     barrier: CheckpointBarrier
@@ -63,38 +63,38 @@ class Trigger(msgspec.Struct, frozen=True):
 
 
 class AlignmentEnd(msgspec.Struct, frozen=True):
-    """The last barrier of an unaligned checkpoint is here: the state of the input channels is complete."""
+    """The last barrier of an unaligned checkpoint has arrived: its input channel state is complete."""
 
     checkpoint_id: int
     metrics: AlignmentMetrics
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Let the channel send again."""
+    """Let a blocked channel send again."""
 
     channel: int
 
 
 class Prioritize(msgspec.Struct, frozen=True):
-    """Move the barrier with this sequence number, if it is queued in `channel`, in front of its data."""
+    """Move the barrier with this sequence number in front of the data, if it is still queued in `channel`."""
 
     channel: int
     sequence_number: int
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """Call the handler's `alarm` in `delay_s` seconds, between two records."""
+    """Call the handler's `alarm` after `delay_s` seconds, between two records."""
 
     checkpoint_id: int
     delay_s: float
 
 
 Action = Abort | Trigger | AlignmentEnd | Resume | Prioritize | Alarm
-"""Something the task has to do; a list of actions is to be done in its order."""
+"""An action for the task; a list of actions is carried out in its order."""
 
 
 class AlignmentStart(msgspec.Struct, frozen=True):
-    """The beginning of one alignment: when, and how many bytes had been polled before."""
+    """Start of one alignment: its time, and the bytes polled before it."""
 
     start_delay_s: float
     started_at: float
@@ -104,8 +104,9 @@ class AlignmentStart(msgspec.Struct, frozen=True):
 class AlignmentTimer:
     """Measures alignments (Flink's CheckpointBarrierHandler).
 
-    Several may be open where checkpoints overlap; the one that began last is the `running` one, which
-    `start_delay_s` and `alignment_s` are about. `latest`: metrics of the latest one to end regularly.
+    Several alignments may be open when checkpoints overlap. `running` is the one that began last;
+    `start_delay_s` and `alignment_s` refer to it. `latest`: metrics of the last alignment that ended without
+    an abort.
     """
 
     __slots__ = ("_ended_s", "latest", "running", "start_delay_s", "total_bytes")
@@ -118,13 +119,13 @@ class AlignmentTimer:
         self._ended_s = 0.0
 
     def start(self, triggered_at: float, now: float) -> AlignmentStart:
-        """The first barrier of a checkpoint triggered at `triggered_at` is here."""
+        """Start the alignment of a checkpoint triggered at `triggered_at`; called at its first barrier."""
         self.start_delay_s = max(0.0, now - triggered_at)
         self.running = AlignmentStart(self.start_delay_s, now, self.total_bytes)
         return self.running
 
     def end(self, start: AlignmentStart, now: float) -> AlignmentMetrics:
-        """The last barrier of the checkpoint that began with `start` is here."""
+        """End the alignment that began with `start`; called at the last barrier of its checkpoint."""
         duration = now - start.started_at
         if start is self.running:
             self.running = None
@@ -134,21 +135,21 @@ class AlignmentTimer:
         return self.latest
 
     def reset(self) -> None:
-        """The running one was given up."""
+        """Drop the running alignment: its checkpoint was aborted."""
         self.running = None
         self._ended_s = 0.0
 
     def alignment_s(self, now: float) -> float:
-        """Duration of the running alignment so far, else of the latest one; 0 after an abort."""
+        """Return the duration of the running alignment so far, else of the last one; 0 after an abort."""
         return self._ended_s if self.running is None else now - self.running.started_at
 
 
 class BarrierHandler(ABC):
     """Handler of the barriers of one task; a subclass implements one checkpoint mode.
 
-    Times are in seconds. `current_checkpoint_id`: the newest checkpoint that the handler knows of;
-    NO_CHECKPOINT before the first. A method with a channel as argument raises LocalProtocolError, and changes
-    nothing, if the channel has ended or does not exist. (Flink: CheckpointBarrierHandler.)
+    Times are in seconds. `current_checkpoint_id`: the newest checkpoint that the handler has seen;
+    NO_CHECKPOINT before the first. Methods that take a channel raise LocalProtocolError, and leave the state
+    unchanged, if the channel has ended or does not exist. (Flink: CheckpointBarrierHandler.)
     """
 
     __slots__ = ("_channels", "_count_ends", "_ended", "_timer", "current_checkpoint_id")
@@ -167,29 +168,29 @@ class BarrierHandler(ABC):
 
     @property
     def start_delay_s(self) -> float:
-        """Trigger to first barrier of the latest checkpoint to begin, in seconds."""
+        """Time from trigger to first barrier of the checkpoint that began last, in seconds."""
         return self._timer.start_delay_s
 
     @property
     def latest_metrics(self) -> AlignmentMetrics | None:
-        """Metrics of the latest checkpoint whose alignment has ended."""
+        """Metrics of the last checkpoint whose alignment has ended."""
         return self._timer.latest
 
     def alignment_s(self, now: float) -> float:
-        """Duration of the running alignment so far, else of the latest one; 0 after an abort."""
+        """Return the duration of the running alignment so far, else of the last one; 0 after an abort."""
         return self._timer.alignment_s(now)
 
     @abstractmethod
     def barrier(self, channel: int, barrier: CheckpointBarrier, now: float) -> list[Action]:
-        """A barrier was polled from `channel`."""
+        """Handle a barrier polled from `channel`; returns the actions to carry out."""
 
     @abstractmethod
     def cancel(self, channel: int, checkpoint_id: int, now: float) -> list[Action]:
-        """A cancel marker was polled from `channel`."""
+        """Handle a cancel marker polled from `channel`; returns the actions to carry out."""
 
     @abstractmethod
     def end_of_partition(self, channel: int, now: float) -> list[Action]:
-        """`channel` has ended."""
+        """Handle the end of `channel`; returns the actions to carry out."""
 
     def bytes_processed(self, count: int) -> None:
         """Count a polled data buffer of `count` bytes."""
@@ -198,7 +199,7 @@ class BarrierHandler(ABC):
     def announcement(
         self, channel: int, barrier: CheckpointBarrier, sequence_number: int, now: float
     ) -> list[Action]:
-        """The announcement of a barrier was polled; of use only where barriers may overtake.
+        """Handle the announcement of a barrier; only `AlternatingAligner` acts on it.
 
         Raises:
             LocalProtocolError: if the channel has ended or does not exist.
@@ -207,7 +208,7 @@ class BarrierHandler(ABC):
         return []
 
     def alarm(self, checkpoint_id: int, now: float) -> list[Action]:
-        """The delay of an Alarm is over; only a handler with a timeout sets alarms."""
+        """Handle the end of the delay of an Alarm; only a handler with a timeout sets alarms."""
         return []
 
     def _require_open(self, channel: int) -> None:

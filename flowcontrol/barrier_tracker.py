@@ -1,7 +1,7 @@
 """Barriers that block no channel: at-least-once checkpoints.
 
-No channel is blocked, so a fast channel may be several checkpoints ahead of a slow one, and what it sends
-meanwhile is processed before the snapshot and again after a restart::
+Since no channel is blocked, a fast channel may be several checkpoints ahead of a slow one. Records that it
+sends meanwhile are processed before the snapshot, and again after a restart::
 
     channel 0  --|1|--data--|2|--data--|3|--data          pending: 1, 2, 3
     channel 1  --data----data----data--|1|--data--|2|     |1| triggers 1, |2| triggers 2
@@ -12,11 +12,12 @@ Each pending checkpoint counts channels by itself:
 |---|---|---|---|
 | barrier | count | track it, count | |
 | cancel | *drop* older ones; Abort it, count | *drop* all; track it, Abort it, count | *drop* older ones |
-| end of a channel | count, from the newest on | | |
+| end of a channel | count, newest checkpoint first | | |
 
-*count*: when every channel that was open at the start has counted, it and the older ones are forgotten,
-and it is triggered if it was not aborted; older ones go silently. *drop*: Abort and forget. Nothing is
-aborted twice. With one open channel, a barrier is tracked and triggered at once.
+*count*: when every channel that was open at the start has been counted, the checkpoint is triggered, unless
+it was aborted, and it and all older ones are forgotten; the older ones are not reported as aborted. *drop*:
+Abort and forget. No checkpoint is aborted twice. With one open channel, a barrier is tracked and triggered at
+once.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from .errors import LocalProtocolError
 from .events import Alignment, CheckpointBarrier
 
 MAX_TRACKED = 50
-"""Checkpoints that are tracked at a time; the oldest is forgotten for another."""
+"""Maximum number of tracked checkpoints; beyond it the oldest is forgotten."""
 
 
 @dataclass(slots=True)
 class _Count:
-    """The channels counted for one checkpoint; `barrier` and `start` are None if it began with a cancel."""
+    """The channels counted for one checkpoint; `barrier` and `start` are None after a cancel marker."""
 
     target: int
     barrier: CheckpointBarrier | None = None
@@ -45,10 +46,10 @@ class _Count:
 class BarrierTracker(BarrierHandler):
     """Barrier handler of at-least-once checkpoints (Flink's CheckpointBarrierTracker).
 
-    The metrics of a Trigger are those of its own checkpoint; `start_delay_s` and `alignment_s` are about
-    the one that began last, as in Flink. Invariant: ids that are triggered strictly increase, and none of
-    them is aborted. Where one channel is left, a newer barrier also ends older checkpoints, which in
-    Flink could still be triggered by the end of the channel.
+    The metrics of a Trigger belong to its own checkpoint; `start_delay_s` and `alignment_s` refer to the
+    checkpoint that began last, as in Flink. Invariant: triggered ids strictly increase, and no triggered
+    checkpoint is aborted. With one channel left, a newer barrier also ends older checkpoints; in Flink the
+    end of the channel could still trigger them.
     """
 
     __slots__ = ("_pending",)
@@ -59,15 +60,16 @@ class BarrierTracker(BarrierHandler):
 
     @property
     def pending(self) -> tuple[int, ...]:
-        """The checkpoints that wait for barriers, the oldest first; aborted ones too."""
+        """The checkpoints that wait for barriers, oldest first, including aborted ones."""
         return tuple(self._pending)
 
     def barrier(self, channel: int, barrier: CheckpointBarrier, now: float) -> list[Action]:
-        """Take note of a barrier polled from `channel` at `now`; what to do, in order.
+        """Handle a barrier polled from `channel` at `now`; returns the actions to carry out, in order.
 
         Raises:
-            LocalProtocolError: if the channel has ended or does not exist, or the barrier is not an
-                at-least-once one: its sender would wait for ever. Nothing has changed.
+            LocalProtocolError: if the channel has ended or does not exist, or the barrier is not for
+                at-least-once checkpoints: it blocks its sender, which this handler never resumes. The state
+                is unchanged.
         """
         self._require_open(channel)
         if barrier.options.alignment is not Alignment.AT_LEAST_ONCE:
@@ -81,7 +83,7 @@ class BarrierTracker(BarrierHandler):
         return self._count(channel, checkpoint_id, now)
 
     def cancel(self, channel: int, checkpoint_id: int, now: float) -> list[Action]:
-        """Take note of a cancel marker polled from `channel`; what to do, in order.
+        """Handle a cancel marker polled from `channel`; returns the actions to carry out, in order.
 
         Raises:
             LocalProtocolError: if the channel has ended or does not exist.
@@ -98,7 +100,7 @@ class BarrierTracker(BarrierHandler):
         return actions + self._count(channel, checkpoint_id, now)
 
     def end_of_partition(self, channel: int, now: float) -> list[Action]:
-        """Take note that `channel` has ended; what to do, in order.
+        """Handle the end of `channel`; returns the actions to carry out, in order.
 
         Raises:
             LocalProtocolError: if it had ended before or does not exist.
@@ -107,7 +109,7 @@ class BarrierTracker(BarrierHandler):
         self._ended.add(channel)
         pending = list(self._pending)
         if self._count_ends:
-            # The newest one that is complete now makes the older ones useless.
+            # The newest checkpoint that is now complete makes the older ones useless.
             return [
                 action for checkpoint in reversed(pending) for action in self._count(channel, checkpoint, now)
             ]
@@ -124,7 +126,7 @@ class BarrierTracker(BarrierHandler):
             del self._pending[next(iter(self._pending))]
 
     def _count(self, channel: int, checkpoint_id: int, now: float) -> list[Action]:
-        """Count `channel`, once, if the checkpoint is tracked; trigger if it was the last."""
+        """Count `channel` once, if the checkpoint is tracked; trigger it with the last channel."""
         count = self._pending.get(checkpoint_id)
         if count is None:
             return []
@@ -138,7 +140,9 @@ class BarrierTracker(BarrierHandler):
         return [Trigger(count.barrier, self._timer.end(count.start, now))]
 
     def _abort(self, checkpoint_id: int, reason: AbortReason) -> list[Action]:
-        """Abort a tracked checkpoint, unless it was; its barriers are counted on."""
+        """Abort a tracked checkpoint unless it already is; it stays tracked and its barriers are still
+        counted.
+        """
         count = self._pending[checkpoint_id]
         if count.aborted:
             return []

@@ -1,13 +1,13 @@
-"""The newest checkpoint of one input channel: whether its barrier is here, and which data belongs to it.
+"""State of one input channel in its newest checkpoint: has the barrier arrived, which data belongs to it.
 
-Once the task has begun an unaligned checkpoint, everything in front of its barrier in this channel was sent
-before the barrier but is processed after the snapshot, so it is part of the checkpoint::
+After the task has begun an unaligned checkpoint, all data in front of the barrier in this channel was sent
+before the barrier but is processed after the snapshot. So this data is part of the checkpoint::
 
     processed | queued at start(7)  |  arrives later  | barrier 7 | ...
               |<-- persist at once->|<-- as it comes->|   done
 
-A channel is in one of three states with its newest checkpoint: OVER, PERSISTING (begun, barrier not here),
-ARRIVED (barrier here). Older checkpoints change nothing:
+A channel is in one of three states in its newest checkpoint: OVER, PERSISTING (begun, barrier not arrived),
+ARRIVED (barrier arrived). Older checkpoints are ignored:
 
 | | start(id) | arrive(id) | stop(id) |
 |---|---|---|---|
@@ -28,12 +28,12 @@ ItemT = TypeVar("ItemT")
 
 
 class ChannelBarrier(Generic[ItemT]):
-    """State of one input channel in its newest checkpoint (Flink's ChannelStatePersister, and more).
+    """State of one input channel in its newest checkpoint (extends Flink's ChannelStatePersister).
 
-    `persisting`: the checkpoint that arriving data belongs to; None: no checkpoint. `arrived`: the newest
-    checkpoint's barrier is here; `last_before` is the queued item in front of it then, or None where the
-    queue was empty. A barrier of a checkpoint that was aborted before this task began it does not keep later
-    ones from persisting, which it does in Flink.
+    `persisting`: the checkpoint that arriving data belongs to, or None. `arrived`: whether the barrier of the
+    newest checkpoint has arrived. `last_before`: the item that was queued directly in front of that barrier,
+    or None if the queue was empty. If a checkpoint is aborted before this task begins it, its barrier does
+    not prevent later checkpoints from persisting data; in Flink it does.
     """
 
     __slots__ = ("_announced", "_newest", "arrived", "last_before", "persisting")
@@ -47,14 +47,14 @@ class ChannelBarrier(Generic[ItemT]):
 
     @property
     def arrived_id(self) -> int:
-        """Checkpoint of the barrier that has arrived; NO_CHECKPOINT where none has."""
+        """Checkpoint of the barrier that has arrived; NO_CHECKPOINT if none has."""
         return self._newest if self.arrived else NO_CHECKPOINT
 
     def start(self, checkpoint_id: int) -> bool:
         """Begin a checkpoint; returns whether queued data in front of its barrier belongs to it.
 
-        That is all queued data while the barrier is not here. False: the checkpoint is over, or a newer one
-        has come in between.
+        While the barrier has not arrived, this is all queued data. Returns False if the checkpoint is over,
+        or if a newer one has begun.
         """
         if checkpoint_id > self._newest:
             self._newest, self.persisting = checkpoint_id, checkpoint_id
@@ -62,19 +62,19 @@ class ChannelBarrier(Generic[ItemT]):
         return checkpoint_id == self._newest and (self.arrived or self.persisting is not None)
 
     def arrive(self, checkpoint_id: int, last_before: ItemT | None) -> None:
-        """Note the barrier of a checkpoint, and the item that is queued in front of it."""
+        """Record the arrival of the barrier of a checkpoint, and the item queued directly in front of it."""
         if checkpoint_id > self._newest or checkpoint_id == self.persisting:
             self._newest, self.persisting = checkpoint_id, None
             self.arrived, self.last_before = True, last_before
 
     def stop(self, checkpoint_id: int) -> None:
-        """End a checkpoint, complete or aborted, and all older ones."""
+        """End a checkpoint, completed or aborted, and all older ones."""
         if checkpoint_id >= self._newest:
             self._newest, self.persisting = checkpoint_id, None
             self.arrived, self.last_before = False, None
 
     def announce(self, sequence_number: int, barrier: ItemT, announcement: ItemT) -> None:
-        """Note that `announcement` of the barrier with this sequence number is queued in front of data."""
+        """Record the `announcement` of the barrier with this sequence number."""
         self._announced = sequence_number, barrier, announcement
 
     def take_announced(self, sequence_number: int) -> tuple[ItemT, ItemT] | None:

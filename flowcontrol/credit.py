@@ -1,6 +1,6 @@
 """Credit at both ends of a channel, counted in buffers.
 
-One credit lets the sender put one data buffer on the wire; events travel without. A round trip::
+One credit lets the sender put one data buffer on the wire; events need no credit. A round trip::
 
     receiver                                     sender
     has 2 exclusive buffers --- initial 2 ---->  available 2
@@ -8,7 +8,7 @@ One credit lets the sender put one data buffer on the wire; events travel withou
     takes 3 floating buffers --- AddCredit 3 ->  available 4
     recycles the first one --- AddCredit 1 --->  available 5
 
-Both ledgers only count; who holds which buffer is the business of `buffers`.
+Both classes only count; `buffers` manages the buffers themselves.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .errors import CreditExceeded, LocalProtocolError
 
 
 class CreditLedger:
-    """The sender's side: what was granted and what of it is left.
+    """Credit on the sender's side: the total granted and the credit that is left.
 
-    Invariant: ``granted == spent + available + revoked`` and ``available >= 0``, in buffers.
-    The counters of Flink's CreditBasedSequenceNumberingViewReader.
+    Invariant: ``granted == spent + available + revoked`` and ``available >= 0``, in buffers. The counters
+    correspond to those of Flink's CreditBasedSequenceNumberingViewReader.
     """
 
     __slots__ = ("available", "granted", "initial", "revoked")
@@ -54,17 +54,17 @@ class CreditLedger:
         self.available -= 1
 
     def revoke(self) -> None:
-        """Forget the unspent credit: the receiver has released the buffers behind it."""
+        """Drop the unspent credit: the receiver has released its buffers."""
         self.revoked += self.available
         self.available = 0
 
 
 class CreditAnnouncer:
-    """The receiver's side: buffers gained but not yet announced, and credit the sender may still use.
+    """Credit on the receiver's side: buffers not yet announced, and credit that the sender may still use.
 
     Invariant: ``announced == received + outstanding + revoked`` and ``unannounced >= 0``, in buffers.
-    Several gains merge into one AddCredit: `gain` says when one has to be queued, `take` empties
-    the count when it is written (Flink's RemoteInputChannel).
+    Several gained buffers share one AddCredit. `gain` returns whether an AddCredit has to be queued; `take`
+    returns the credit to announce when it is written, and resets it (Flink's RemoteInputChannel).
     """
 
     __slots__ = ("initial", "outstanding", "unannounced")
@@ -75,13 +75,13 @@ class CreditAnnouncer:
         self.unannounced = 0
 
     def gain(self, buffers: int) -> bool:
-        """Count `buffers` new free ones; True if an AddCredit has to be queued for them."""
+        """Count newly freed `buffers`; returns True if an AddCredit has to be queued for them."""
         rises_from_zero = self.unannounced == 0 and buffers > 0
         self.unannounced += buffers
         return rises_from_zero
 
     def take(self) -> int:
-        """Return all unannounced credit, which is announced from now on."""
+        """Return all unannounced credit and count it as announced."""
         credit = self.unannounced
         self.unannounced = 0
         self.outstanding += credit
@@ -98,6 +98,6 @@ class CreditAnnouncer:
         self.outstanding -= 1
 
     def revoke(self) -> None:
-        """Forget all credit, as a channel without exclusive buffers does when it resumes."""
+        """Drop all credit; a channel without exclusive buffers does so when it resumes."""
         self.unannounced = 0
         self.outstanding = 0

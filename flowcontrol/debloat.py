@@ -1,4 +1,4 @@
-"""Buffer debloating (FLIP-183): make buffers so small that what waits is consumed in a target time.
+"""Buffer debloating (FLIP-183): shrink buffers until all queued data can be consumed in a target time.
 
 Every period, for each gate::
 
@@ -7,10 +7,10 @@ Every period, for each gate::
     size       [B]   = size + alpha * (desired - size), alpha = 2 / (samples + 1), within [min, max]
     estimated  [ms]  = size * n * 1000 / throughput                            time to consume them
 
-The new size is announced upstream if it differs from the announced one by the threshold, or is the
-smallest or largest possible. Only buffers requested from then on take it. The cap of 2 * size makes
-growing as slow as shrinking. Rounding follows Flink's ThroughputCalculator, BufferSizeEMA and
-BufferDebloater step by step: whole milliseconds, whole bytes a second, a size that stays a fraction.
+The new size is announced upstream if it differs from the announced size by the threshold, or equals the
+minimum or maximum. Only buffers requested after that use the new size. The cap of 2 * size makes growing as
+slow as shrinking. Rounding follows Flink's ThroughputCalculator, BufferSizeEMA and BufferDebloater step by
+step: whole milliseconds, whole bytes per second, and a size that keeps its fraction.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .throughput import MILLIS_PER_SECOND
 class BufferSizeEMA:
     """Exponential moving average of the buffer size, in bytes.
 
-    Invariant: after a calculation ``min_size <= size <= max_size``; a step grows by at most the
-    factor 1 + alpha. Bounds that contradict each other are the caller's to refuse, as in Flink.
+    Invariant: after a calculation ``min_size <= size <= max_size``; one step grows the size by at most the
+    factor 1 + alpha. The caller checks that the bounds do not contradict each other, as in Flink.
     """
 
     __slots__ = ("_size", "alpha", "max_size", "min_size")
@@ -38,7 +38,7 @@ class BufferSizeEMA:
         self._size = float(starting_size)
 
     def calculate(self, total_bytes: int, buffers: int) -> int:
-        """Take one step towards `buffers` buffers that hold `total_bytes`; the new size, rounded half up.
+        """Move the size one step towards ``total_bytes / buffers``; returns the new size, rounded half up.
 
         Raises:
             ValueError: if `total_bytes` is negative or `buffers` is not positive.
@@ -55,11 +55,11 @@ class BufferSizeEMA:
 
 
 class BufferDebloater:
-    """The buffer size of one gate.
+    """Flink's calculation of the buffer size of one gate.
 
-    `last_announced`: bytes, the starting size before the first announcement. `estimated_time_s`: how
-    long what is in use takes to be consumed, as of the latest calculation, in whole milliseconds. `average`
-    is Flink's for Flink's policy.
+    `last_announced`: bytes; the starting size before the first announcement. `estimated_time_s`: the time to
+    consume the buffers in use, as of the last calculation, in whole milliseconds. `average`: the class of the
+    moving average; Flink's policy uses the default.
     """
 
     __slots__ = ("_ema", "_target_ms", "_threshold", "estimated_time_s", "last_announced")
@@ -89,9 +89,10 @@ class BufferDebloater:
         self.estimated_time_s = 0.0
 
     def recalculate(self, throughput: int, buffers_in_use: int) -> int | None:
-        """Take one step; the size to announce upstream in bytes, or None if it is not worth telling.
+        """Take one step; returns the size to announce upstream, or None if the change is below the threshold.
 
-        `throughput`: bytes a second. `buffers_in_use`: queued and announced ones of all channels.
+        `throughput`: bytes per second. `buffers_in_use`: buffers queued here or announced as backlog, over
+        all channels.
 
         Raises:
             ValueError: if `throughput` is negative.

@@ -1,19 +1,20 @@
 """Debloating policies: Flink's own (FLIP-183), and others to compare it with.
 
-All but `PerChannelPolicy` divide the bytes of a target time by a count of buffers, and differ in the count:
+All policies except `PerChannelPolicy` divide the bytes of a target time by a count of buffers. They differ in
+this count:
 
 | policy | count |
 |---|---|
 | `FlinkPolicy` | the buffers in use of all channels |
 | `FrozenWhileBlockedPolicy` | the same, not lowered while a channel is blocked for alignment |
-| `BurstPolicy` | the same, falling slowly from its peak; sizes that are much too large fall at once |
-| `LongestChannelPolicy` | channels with data, times the longest one |
-| `LongestWhenUnblockedPolicy` | the same; no step while a channel is blocked |
+| `BurstPolicy` | the same, falling slowly from its peak; a size that is much too large drops at once |
+| `LongestChannelPolicy` | the number of channels with data, times the count of the longest channel |
+| `LongestWhenUnblockedPolicy` | as `LongestChannelPolicy`; no recalculation while a channel is blocked |
 
 **Blocked channels.** A subpartition that is blocked for alignment reports a backlog of 0 and sends nothing.
-So the buffers in use fall towards 0 while as many as before wait behind the barrier, and throughput is that
-of the channels that have not had their barrier yet. Flink takes its steps all the same, and lets buffers
-grow during every aligned checkpoint::
+So the count of buffers in use falls towards 0 although just as many buffers wait behind the barrier. The
+measured throughput is only that of the channels whose barrier has not arrived yet. Flink recalculates
+nevertheless, so buffers grow during every aligned checkpoint::
 
     in use           21 21 21 | 15 9 4 1 | 21 21      blocked between the bars
     Flink            21 21 21 | 15 9 4 1 | 21 21
@@ -21,18 +22,18 @@ grow during every aligned checkpoint::
     when unblocked   21 21 21 |          | 21 21
 
 **The longest channel.** A gate polls its channels in turns, one buffer each. So a barrier behind n buffers of
-its channel comes after n rounds, and a round takes as many buffers as there are channels with data, k. It is
-the longest channel that a checkpoint waits for, and before its barrier k * max(n) buffers are polled if the
-others are refilled meanwhile, which is more than the sum where the channels' queues differ::
+its channel is polled after n rounds. A round takes one buffer from each of the k channels with data. A
+checkpoint waits for the longest channel. If the other channels are refilled meanwhile, k * max(n) buffers are
+polled before its barrier. That is more than the sum of the buffers in use if the queues differ in length::
 
     ch0 [########]     8 rounds of 3 buffers = 24, where the sum is 8 + 2 + 2 = 12
     ch1 [##]
     ch2 [##]
 
-**Bursts.** A moving average over 20 periods of 200 ms takes some two seconds to halve a size, while a burst
-fills all buffers within milliseconds. And Flink divides by the buffers in use *now*, so while queues are
-empty buffers grow to whole segments, and the next burst fills those. Growing stays as slow as in Flink: a
-buffer that is too small for a while costs little.
+**Bursts.** A moving average over 20 periods of 200 ms takes about two seconds to halve a size, while a burst
+fills all buffers within milliseconds. Flink also divides by the buffers that are in use *now*: while queues
+are empty, buffers grow to whole segments, and the next burst fills these. Growing stays as slow as in Flink,
+since a buffer that is too small for a while costs little.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ from .throughput import MILLIS_PER_SECOND
 
 
 class FlinkPolicy(DebloatPolicy):
-    """FLIP-183 as Flink does it (BufferDebloater), described in the module `flowcontrol.debloat`.
+    """FLIP-183 as in Flink (BufferDebloater), described in the module `flowcontrol.debloat`.
 
-    A policy that only counts otherwise overrides `buffers_in_use`.
+    A policy that only differs in the count of buffers overrides `buffers_in_use`.
     """
 
     __slots__ = ("_debloater",)
@@ -60,7 +61,7 @@ class FlinkPolicy(DebloatPolicy):
     def recalculate(
         self, throughput: int, channels: Sequence[DebloatedChannel], now: float
     ) -> Iterable[Announcement]:
-        """One step of the moving average; one size for all channels if it has changed enough."""
+        """Take one step of the moving average; announce one size to all channels if it changed enough."""
         debloater = self._debloater
         size = debloater.recalculate(throughput, self.buffers_in_use(channels))
         self.last_announced = debloater.last_announced
@@ -68,7 +69,7 @@ class FlinkPolicy(DebloatPolicy):
         return () if size is None else to_all(size, channels)
 
     def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
-        """The buffers that the bytes of a target time are divided by."""
+        """Return the count of buffers that the bytes of the target time are divided by."""
         in_use = 0
         for channel in channels:
             in_use += channel.buffers_in_use
@@ -85,7 +86,7 @@ class FrozenWhileBlockedPolicy(FlinkPolicy):
         self._before = 0
 
     def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
-        """Return Flink's count; while a channel is blocked, at least the one before."""
+        """Return Flink's count; while a channel is blocked, at least the count from before it was blocked."""
         in_use = super().buffers_in_use(channels)
         if any(channel.blocked for channel in channels):
             return max(in_use, self._before)
@@ -94,14 +95,14 @@ class FrozenWhileBlockedPolicy(FlinkPolicy):
 
 
 PEAK_HALF_LIFE_S = 30.0
-"""Time in which a count that is not reached again halves."""
+"""Time in which the remembered peak of the count falls to half."""
 
 JUMP = 0.25
-"""Part of itself by which a size must be too large to jump: Flink's default threshold for announcements."""
+"""Fraction by which a size must be too large to drop at once; Flink's default threshold for announcements."""
 
 
 class BurstPolicy(FrozenWhileBlockedPolicy):
-    """FLIP-183 with a count that remembers its peak, and with sizes that fall at once.
+    """FLIP-183 with a count that remembers its peak, and with sizes that drop at once if much too large.
 
     Like `FrozenWhileBlockedPolicy` it does not lower the count while a channel is blocked.
     """
@@ -118,7 +119,7 @@ class BurstPolicy(FrozenWhileBlockedPolicy):
     def recalculate(
         self, throughput: int, channels: Sequence[DebloatedChannel], now: float
     ) -> Iterable[Announcement]:
-        """One step; the estimated time is that of the buffers which are really in use."""
+        """Take one step; the estimated time uses the current count of buffers in use, not the peak."""
         announced = super().recalculate(throughput, channels, now)
         in_use = max(1, self._in_use)
         milliseconds = self.last_announced * in_use * MILLIS_PER_SECOND // max(1, throughput)
@@ -126,14 +127,14 @@ class BurstPolicy(FrozenWhileBlockedPolicy):
         return announced
 
     def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
-        """The buffers in use, or what is left of their peak."""
+        """Return the buffers in use, or their decayed peak if that is higher."""
         self._in_use = super().buffers_in_use(channels)
         self._peak = max(self._in_use, self._peak * self._kept)
         return round(self._peak)
 
 
 class _JumpingEMA(BufferSizeEMA):
-    """An average that a size which is much too large does not wait for."""
+    """Moving average that drops to the desired size at once if the size is too large by more than `JUMP`."""
 
     __slots__ = ("_average_alpha",)
 
@@ -148,9 +149,10 @@ class _JumpingEMA(BufferSizeEMA):
 
 
 def frozen_counts(channels: Sequence[DebloatedChannel], before: dict[int, int]) -> list[int]:
-    """The buffers in use of each channel; of a blocked one at least as many as it had `before`.
+    """Return the buffers in use of each channel; a blocked channel has at least its count from `before`.
 
-    `before` has the latest count of each channel, by its place, from when it was not blocked; it is updated.
+    `before` maps the index of each channel to its last count while it was not blocked; this function updates
+    it.
     """
     counts = []
     for place, channel in enumerate(channels):
@@ -164,7 +166,7 @@ def frozen_counts(channels: Sequence[DebloatedChannel], before: dict[int, int]) 
 
 
 class LongestChannelPolicy(FlinkPolicy):
-    """FLIP-183, but all channels with data count as if they were as long as the longest.
+    """FLIP-183, but each channel with data counts as many buffers as the longest channel.
 
     The count of a channel is not lowered while it is blocked for alignment.
     """
@@ -176,15 +178,15 @@ class LongestChannelPolicy(FlinkPolicy):
         self._before: dict[int, int] = {}
 
     def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
-        """Channels with data times the longest one."""
+        """Return the number of channels with data, times the count of the longest one."""
         counts = frozen_counts(channels, self._before)
         return sum(count > 0 for count in counts) * max(counts, default=0)
 
 
 class LongestWhenUnblockedPolicy(FlinkPolicy):
-    """FLIP-183 that takes no step while a channel is blocked, and counts all channels as the longest one.
+    """FLIP-183 without recalculation while a channel is blocked; each channel counts as the longest one.
 
-    A step that is not taken announces nothing, and leaves the average and the gauges as they are.
+    A skipped recalculation announces nothing and leaves the average and the gauges unchanged.
     """
 
     __slots__ = ()
@@ -192,24 +194,24 @@ class LongestWhenUnblockedPolicy(FlinkPolicy):
     def recalculate(
         self, throughput: int, channels: Sequence[DebloatedChannel], now: float
     ) -> Iterable[Announcement]:
-        """One step of the moving average, if no channel is blocked."""
+        """Take one step of the moving average, if no channel is blocked."""
         if any(channel.blocked for channel in channels):
             return ()
         return super().recalculate(throughput, channels, now)
 
     def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
-        """Channels with data times the longest one."""
+        """Return the number of channels with data, times the count of the longest one."""
         counts = [channel.buffers_in_use for channel in channels]
         return sum(count > 0 for count in counts) * max(counts, default=0)
 
 
 class PerChannelPolicy(DebloatPolicy):
-    """FLIP-183 for each channel by itself: a moving average, a threshold and a size for each.
+    """FLIP-183 for each channel separately: each has its own moving average, threshold and size.
 
     A fast channel with a long queue gets smaller buffers than a slow one. A channel's share of the gate's
-    throughput is its share of the *buffers* polled. By bytes, as Little's law would have it, sizes would feed
-    back on themselves: channels are polled in turns, so one with larger buffers gets more of the throughput,
-    and with it still larger buffers.
+    throughput is its share of the *buffers* polled. A share by bytes, as in Little's law, would feed back on
+    itself: channels are polled in turns, so a channel with larger buffers would get more of the throughput,
+    and then still larger buffers.
 
     A channel's size stays as it is while nothing is polled from it. The count of a channel is not lowered
     while it is blocked for alignment.
@@ -221,19 +223,19 @@ class PerChannelPolicy(DebloatPolicy):
 
     def __init__(self, settings: DebloatSettings) -> None:
         super().__init__(settings)
-        settings.debloater()  # settings that contradict each other are refused now
+        settings.debloater()  # raises now if the settings contradict each other
         self._debloaters: dict[int, BufferDebloater] = {}
         self._polled: dict[int, int] = {}
         self._before: dict[int, int] = {}
 
     def polled(self, channel: int, size: int) -> None:
-        """Count a turn of that channel."""
+        """Count one buffer polled from `channel`."""
         self._polled[channel] = self._polled.get(channel, 0) + 1
 
     def recalculate(
         self, throughput: int, channels: Sequence[DebloatedChannel], now: float
     ) -> Iterable[Announcement]:
-        """One step of each channel that was polled since the last one."""
+        """Take one step for each channel that was polled since the last recalculation."""
         polled, self._polled = self._polled, {}
         total = sum(polled.values())
         announced = []
@@ -267,15 +269,15 @@ _policies: dict[str, type[DebloatPolicy]] = {
 }
 
 POLICIES: Mapping[str, type[DebloatPolicy]] = MappingProxyType(_policies)
-"""Every policy that is known, by its name; "flink" is the default."""
+"""All registered policies by name; "flink" is the default."""
 
 
 def register_policy(name: str, policy: type[DebloatPolicy]) -> None:
-    """Make a policy known by `name` in this process.
+    """Register a policy under `name` in this process.
 
     Raises:
-        ValueError: if the name is taken by another one, or has a ":", which stands for an import path.
-        TypeError: if `policy` is no class derived from `DebloatPolicy`.
+        ValueError: if another policy has the name, or it contains ":", which is reserved for import paths.
+        TypeError: if `policy` is not a class derived from `DebloatPolicy`.
     """
     if not (isinstance(policy, type) and issubclass(policy, DebloatPolicy)):
         raise TypeError(f"{policy!r} is no class derived from DebloatPolicy")

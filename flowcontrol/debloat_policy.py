@@ -7,9 +7,9 @@ A gate asks its policy once a period (``taskmanager.network.memory.buffer-debloa
     buffers in use, blocked, ... of each channel --/
 
 FLIP-183, Flink's own policy, sums the buffers in use over all channels and announces one size to all.
-Another one may count otherwise, average otherwise, or give each channel a size of its own. To write one,
-derive a class from `DebloatPolicy` and name it to `register_policy`, or name it where it is wanted as
-"package.module:Class". A policy decides from its arguments alone: no clock, no randomness.
+Other policies may count or average differently, or give each channel its own size. To write one, derive a
+class from `DebloatPolicy`. Pass it to `register_policy`, or refer to it in a scenario as
+"package.module:Class". A policy decides from its arguments alone, without a clock or randomness.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from .debloat import BufferDebloater, BufferSizeEMA
 from .errors import AnnouncementError
 
 Announcement = tuple[int, int]
-"""Place of a channel in its gate, and the size in bytes that its producer is to be asked for."""
+"""Index of a channel in its gate, and the buffer size in bytes to request from its producer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebloatSettings:
-    """Flink's options of debloating and of segments, as a policy gets them."""
+    """Flink's options for debloating and segments, as passed to a policy."""
 
     target_s: float = 1.0
-    """Target time for the consumption of all waiting data."""
+    """Target time to consume all in-flight data."""
     period_s: float = 0.2
     """Time between two recalculations."""
     max_size: int = 32 << 10
@@ -41,12 +41,12 @@ class DebloatSettings:
     starting_size: int = 1024
     """Bytes of a buffer until the first announcement."""
     threshold_percent: int = 25
-    """Least change of a size that is announced, in percent."""
+    """Smallest change of a size that is announced, in percent."""
     samples: int = 20
-    """Number of sizes in the average."""
+    """Number of samples in the moving average."""
 
     def debloater(self, average: type[BufferSizeEMA] = BufferSizeEMA) -> BufferDebloater:
-        """Flink's arithmetic with these settings: average, or another one, bounds and threshold.
+        """Return Flink's calculation with these settings; `average` is the class of the moving average.
 
         Raises:
             ValueError: if the settings contradict each other.
@@ -63,44 +63,44 @@ class DebloatSettings:
 
 
 class DebloatedChannel(Protocol):
-    """A channel as a policy sees it; each value is of this moment."""
+    """A channel as a policy sees it; all values are current."""
 
     @property
     def buffers_in_use(self) -> int:
-        """Buffers that wait here, and at the producer as far as is known (Flink's getBuffersInUseCount)."""
+        """Buffers queued here, plus the producer's reported backlog (Flink's getBuffersInUseCount)."""
         ...
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that wait here; those at the producer are not known."""
+        """Bytes queued here; bytes queued at the producer are not known."""
         ...
 
     @property
     def blocked(self) -> bool:
-        """Whether a barrier has come on it and the producer stays silent until alignment is over.
+        """Whether a barrier has arrived and the producer sends nothing until the alignment is over.
 
-        A blocked producer reports a backlog of 0, whatever waits there.
+        The producer of a blocked channel reports a backlog of 0, however many buffers wait there.
         """
         ...
 
     @property
     def released(self) -> bool:
-        """Whether it has ended; what is announced to it is dropped."""
+        """Whether the channel has ended; announcements to it are dropped."""
         ...
 
 
 class DebloatPolicy(ABC):
     """Sizes the buffers of one gate; each gate has a policy object of its own.
 
-    `last_announced`: bytes, the smallest size in force, shown as debloatedBufferSize. `estimated_time_s`:
-    how long what waits takes to be consumed, shown as estimatedTimeToConsumeBuffersMs. Both are gauges that
-    `recalculate` keeps up to date.
+    `last_announced`: the smallest size in force, in bytes; shown as debloatedBufferSize. `estimated_time_s`:
+    the time to consume the queued data; shown as estimatedTimeToConsumeBuffersMs. `recalculate` updates both
+    gauges.
     """
 
     __slots__ = ("estimated_time_s", "last_announced", "settings")
 
     watches_polls: ClassVar[bool] = False
-    """Whether the gate is to call `polled`, which costs a little for each buffer."""
+    """Whether the gate calls `polled`, which adds a small cost for each buffer."""
 
     def __init__(self, settings: DebloatSettings) -> None:
         self.settings = settings
@@ -111,29 +111,29 @@ class DebloatPolicy(ABC):
     def recalculate(
         self, throughput: int, channels: Sequence[DebloatedChannel], now: float
     ) -> Iterable[Announcement]:
-        """Take one step; returns what is worth announcing, in the order in which it is to be announced.
+        """Take one step; returns the sizes to announce, in the order in which the gate announces them.
 
-        A size is a whole number from `settings.min_size` to `settings.max_size`; others fail the job.
-
-        `throughput`: bytes a second polled from the gate since the last step, over the time in which there
-        was something to poll. `channels`: all of the gate, in order. `now`: seconds.
+        A size is an integer from `settings.min_size` to `settings.max_size`; any other value fails the job.
+        `throughput`: bytes per second polled from the gate since the last step, counting only the time in
+        which there was data to poll. `channels`: all channels of the gate, in order. `now`: seconds.
         """
 
-    def polled(self, channel: int, size: int) -> None:  # noqa: B027 - few policies want to know
-        """A buffer or event of `size` bytes was polled from the channel in that place, in its turn.
+    def polled(self, channel: int, size: int) -> None:  # noqa: B027 - few policies need it
+        """Note that a buffer or event of `size` bytes was polled from the channel with this index, in its
+        turn.
 
-        Barriers that overtake have no turn, and may be left out.
+        Barriers that overtake are polled out of turn and may be left out.
         """
 
 
 def announcements(
     policy: DebloatPolicy, throughput: int, channels: Sequence[DebloatedChannel], now: float
 ) -> list[Announcement]:
-    """Let `policy` take a step; returns what it announces, if that can be announced.
+    """Let `policy` take a step; returns its announcements after checking them.
 
     Raises:
-        AnnouncementError: if it returns something else, such as None or sizes that are no whole numbers; if
-            there is no channel in a place, or a size is not between those of its settings.
+        AnnouncementError: if the policy returns something else, such as None or sizes that are not integers; if
+            a channel index does not exist, or a size is outside the limits of the settings.
     """
     name = type(policy).__qualname__
     answer = policy.recalculate(throughput, channels, now)

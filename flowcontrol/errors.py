@@ -1,11 +1,11 @@
-"""Violations of the protocol, sorted by whose fault they are.
+"""Violations of the protocol, by the side that caused them.
 
 `LocalProtocolError`: this program asked for something illegal, so the caller has a bug.
 `RemoteProtocolError`: the peer sent something illegal, so the connection to it must be closed.
-An operation that raises one of them has changed nothing.
+An operation that raises one of them has left the state unchanged.
 """
 
-# ruff: noqa: N818 - the names say what happened, as "Error" after each would not.
+# ruff: noqa: N818 - the names describe the violation without the suffix "Error".
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class ProtocolError(Exception):
 
 
 class LocalProtocolError(ProtocolError):
-    """This end tried something illegal: a bug in the caller, nothing was sent."""
+    """This end tried something illegal: the caller has a bug. Nothing was sent."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The other end sent something illegal: close the connection, its later bytes mean nothing."""
+    """The other end sent something illegal: close the connection; its later bytes cannot be interpreted."""
 
 
 class BadMagic(RemoteProtocolError):
-    """A frame of the peer does not carry the magic number: it speaks another protocol or lost its place."""
+    """The peer sent a frame without the magic number: it uses another protocol or is out of step."""
 
 
 class UnknownMessage(RemoteProtocolError):
@@ -31,15 +31,15 @@ class UnknownMessage(RemoteProtocolError):
 
 
 class FrameTooLong(RemoteProtocolError):
-    """A frame of the peer claims more bytes than this end is ready to collect."""
+    """The peer sent a frame that claims more bytes than this end accepts."""
 
 
 class MalformedFrame(RemoteProtocolError):
-    """A frame of the peer has a length that does not fit its message, or an illegal value in a field."""
+    """The peer sent a frame whose length does not fit its message, or a field with an illegal value."""
 
 
 class MalformedEvent(RemoteProtocolError):
-    """The payload of an event buffer of the peer is no event."""
+    """The peer sent an event buffer whose payload is not an event."""
 
 
 class SequenceGap(RemoteProtocolError):
@@ -51,8 +51,8 @@ class CreditExceeded(RemoteProtocolError):
 
 
 class HandshakeRefused(RemoteProtocolError):
-    """The peer did not prove that it belongs here, or said something else before it did."""
+    """The peer did not prove that it belongs to this job, or sent something else before the proof."""
 
 
 class AnnouncementError(ValueError):
-    """A debloating policy returns what cannot be announced; the message names the policy."""
+    """A debloating policy returned an invalid announcement; the message names the policy."""

@@ -1,10 +1,10 @@
 """Events that travel between records, and the types of network buffers that hold them or data.
 
-An event (barrier, cancel marker, end) has a buffer of its own. Its bytes begin with a 4-byte kind; sizes are
-those of Flink's EventSerializer: 34 for a barrier (one more for a savepoint, and its location), 12 for a
-cancel marker, 5 for the end of data, 4 for the end of a partition. Times are IEEE doubles in seconds here,
-where Flink has whole milliseconds. An announcement never leaves its receiver; the end of recovered state is
-one kind with a byte for whose state it was.
+An event (barrier, cancel marker, end) has a buffer of its own. Its bytes begin with a 4-byte kind. The sizes
+are the same as in Flink's EventSerializer: 34 for a barrier (one more for a savepoint, plus its location), 12
+for a cancel marker, 5 for the end of data, 4 for the end of a partition. Times are IEEE doubles in seconds;
+Flink has whole milliseconds. An announcement is used inside its receiver only. One kind serves for the end of
+recovered input state and of recovered output state; a byte distinguishes them.
 
 The type of a buffer decides how the network layer treats it:
 
@@ -63,7 +63,7 @@ PRIORITY_TYPES = frozenset({DataType.PRIORITIZED_EVENT_BUFFER})
 """Types that overtake the data queued before them."""
 
 ANNOUNCED_TYPES = frozenset({DataType.TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER})
-"""Types whose arrival a receiver tells ahead of their turn."""
+"""Types whose arrival a receiver announces before their turn."""
 
 
 class Alignment(IntEnum):
@@ -79,26 +79,26 @@ class SavepointFormat(IntEnum):
     """Layout of the state of a savepoint; the value is its byte (Flink's SavepointFormatType)."""
 
     CANONICAL = 0
-    """The same for all state backends."""
+    """One format for all state backends."""
     NATIVE = 1
-    """The format of the state backend's checkpoints, which is faster."""
+    """The format of the state backend's own checkpoints, which is faster to write."""
 
 
 class PostCheckpointAction(IntEnum):
-    """Action of a job once a savepoint is complete; the value is the byte of the barrier's type."""
+    """Action of a job after a savepoint is complete; the value is the byte of the barrier's type."""
 
     NONE = 1
-    """Goes on."""
+    """The job continues."""
     SUSPEND = 2
-    """Stops where it is."""
+    """The job stops without draining its sources."""
     TERMINATE = 3
-    """Has ended: its sources have, before the barrier."""
+    """The job has ended: its sources ended before the barrier."""
 
 
 class Savepoint(msgspec.Struct, frozen=True):
     """Properties that a savepoint has beyond a checkpoint (Flink's SavepointType).
 
-    `location` says where its files go, in the words of the checkpoint storage.
+    `location`: the folder for its files, in the notation of the checkpoint storage.
     """
 
     location: str
@@ -107,15 +107,15 @@ class Savepoint(msgspec.Struct, frozen=True):
 
     @property
     def stops(self) -> bool:
-        """Whether the job ends with it."""
+        """Whether the job stops after this savepoint."""
         return self.action is not PostCheckpointAction.NONE
 
 
 class CheckpointOptions(msgspec.Struct, frozen=True):
     """Options of one checkpoint (Flink's CheckpointOptions).
 
-    `timeout_s`: an aligned checkpoint older than this many seconds turns unaligned; None = never.
-    `savepoint`: it is one, and so never unaligned; None: it is a checkpoint.
+    `timeout_s`: an aligned checkpoint older than this many seconds turns unaligned; None: never. `savepoint`:
+    set if this is a savepoint, which is never unaligned; None for a checkpoint.
     """
 
     alignment: Alignment = Alignment.ALIGNED
@@ -129,7 +129,7 @@ class CheckpointOptions(msgspec.Struct, frozen=True):
 
     @property
     def timeoutable(self) -> bool:
-        """Whether the checkpoint may turn unaligned on its way."""
+        """Whether the checkpoint may turn unaligned after it has begun."""
         return self.alignment is Alignment.ALIGNED and self._limited
 
     @property
@@ -138,13 +138,15 @@ class CheckpointOptions(msgspec.Struct, frozen=True):
         return self.alignment is Alignment.UNALIGNED
 
     def with_unaligned_unsupported(self) -> CheckpointOptions:
-        """These options on an exchange where no barrier may overtake; a timeout is kept."""
+        """Return these options for an exchange where barriers cannot overtake data; a timeout is kept."""
         if self.is_unaligned:
             return CheckpointOptions(Alignment.FORCED_ALIGNED)
         return CheckpointOptions(Alignment.FORCED_ALIGNED, self.timeout_s) if self.timeoutable else self
 
     def with_unaligned_supported(self) -> CheckpointOptions:
-        """These options behind such an exchange: unaligned, or aligned with its timeout, as before."""
+        """Return these options for an exchange where barriers can overtake data again: unaligned, or aligned
+        with the timeout.
+        """
         if self.alignment is not Alignment.FORCED_ALIGNED:
             return self
         if self._limited:
@@ -157,9 +159,9 @@ class CheckpointOptions(msgspec.Struct, frozen=True):
 
 
 class CheckpointBarrier(msgspec.Struct, frozen=True):
-    """Separates what belongs to a checkpoint from what comes later.
+    """Separates the data of a checkpoint from later data.
 
-    `timestamp`: when the coordinator triggered it, in seconds.
+    `timestamp`: time at which the coordinator triggered the checkpoint, in seconds.
     """
 
     checkpoint_id: int
@@ -167,7 +169,7 @@ class CheckpointBarrier(msgspec.Struct, frozen=True):
     options: CheckpointOptions = CheckpointOptions()
 
     def as_unaligned(self) -> CheckpointBarrier:
-        """This barrier, allowed to overtake; its timeout has no meaning any more and is gone."""
+        """Return this barrier as an unaligned one, without its timeout."""
         if self.options.is_unaligned:
             return self
         return CheckpointBarrier(self.checkpoint_id, self.timestamp, CheckpointOptions(Alignment.UNALIGNED))
@@ -180,7 +182,7 @@ class CancelCheckpointMarker(msgspec.Struct, frozen=True):
 
 
 class EndOfData(msgspec.Struct, frozen=True):
-    """No records follow; checkpoints may."""
+    """No records follow; checkpoint barriers may still follow."""
 
 
 class EndOfPartition(msgspec.Struct, frozen=True):
@@ -188,17 +190,19 @@ class EndOfPartition(msgspec.Struct, frozen=True):
 
 
 class EndOfInputChannelState(msgspec.Struct, frozen=True):
-    """All data that a receiver restored for this channel has been polled; only its own queue has it."""
+    """End of the data that a receiver restored for this channel; stays in the receiver's own queue."""
 
 
 class EndOfOutputChannelState(msgspec.Struct, frozen=True):
-    """All data that the producer restored for this channel has been sent; it waits to be resumed."""
+    """End of the data that the producer restored for this channel; the channel is blocked until it is
+    resumed.
+    """
 
 
 class EventAnnouncement(msgspec.Struct, frozen=True):
-    """A barrier has arrived that stands further back; only made and read by a receiver.
+    """Announces a barrier that is queued behind data; created and read inside a receiver only.
 
-    `sequence_number`: that of the barrier's buffer, by which it can be moved to the front.
+    `sequence_number`: sequence number of the barrier's buffer, used to move it to the front.
     """
 
     barrier: CheckpointBarrier
@@ -246,7 +250,7 @@ _ANNOUNCEMENT_BYTES = struct.Struct(">ii")
 
 
 def encode_event(event: Event) -> bytes:
-    """Write `event` as the payload of an event buffer.
+    """Encode `event` as the payload of an event buffer.
 
     Raises:
         LocalProtocolError: if a checkpoint id does not fit 64 bits, a sequence number does not fit 32, a time
@@ -274,12 +278,12 @@ def encode_event(event: Event) -> bytes:
 
 
 def is_barrier(payload: bytes) -> bool:
-    """Whether an event that was written by `encode_event` is a CheckpointBarrier."""
+    """Whether `payload`, written by `encode_event`, is a CheckpointBarrier."""
     return payload.startswith(_BARRIER_KIND)
 
 
 def decode_event(payload: bytes | memoryview) -> Event:
-    """Read the event that `payload` holds, all of it.
+    """Decode the event in `payload`, which must hold nothing else.
 
     Raises:
         MalformedEvent: if the peer wrote something else.
@@ -305,7 +309,7 @@ def decode_event(payload: bytes | memoryview) -> Event:
 
 
 def data_type_of(event: Event, *, priority: bool = False) -> DataType:
-    """The type of the buffer that carries `event`; `priority` if it is to overtake data."""
+    """Return the type of the buffer that carries `event`; `priority` if it overtakes data."""
     if priority or isinstance(event, EventAnnouncement):
         return DataType.PRIORITIZED_EVENT_BUFFER
     if isinstance(event, EndOfOutputChannelState):

@@ -1,13 +1,13 @@
-"""Frames from a socket, with the payload of a buffer put straight where it belongs.
+"""Reads frames from a socket and places payloads directly in their final memory.
 
-Before each read, `buffers` says where the next bytes go: the rest of the payload that is arriving, then the
-*lookahead*, which collects headers and short messages::
+Before each read, `buffers` returns the memory for the next bytes: the rest of the payload that is arriving,
+then the *lookahead*, which collects headers and short messages::
 
     socket --> [ rest of the payload, in the segment that the credit stands for ][ lookahead ]
                                                                                   header of the next frame
 
-So a stream of full buffers is received with one read each, and never copied but for the few bytes that reach
-the lookahead together with their header. The frames are those of `frames`.
+So a stream of full buffers needs one read for each, and only the few payload bytes that reach the lookahead
+together with their header are copied. The module `frames` describes the frames.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .message_layouts import HEADER, ResponseLayout
 from .messages import BufferHeader, Message
 
 LOOKAHEAD_BYTES = 1024
-"""Room for headers and short messages; what of a payload lands there has to be copied."""
+"""Size of the lookahead for headers and short messages; payload bytes that land there have to be copied."""
 
 
 _RESPONSE = ResponseLayout()
@@ -37,23 +37,23 @@ class FrameSink(Protocol):
         ...
 
     def landed(self, header: BufferHeader) -> None:
-        """The payload that was placed last is complete."""
+        """Note that the payload that was placed last is complete."""
         ...
 
     def receive(self, message: Message) -> None:
-        """Take any other message.
+        """Handle a message that is not a BufferResponse.
 
         Raises:
-            RemoteProtocolError: if the peer may not send it.
+            RemoteProtocolError: if the peer may not send this message.
         """
         ...
 
 
 class FrameReader:
-    """Tells where to read the next bytes to, and hands on the messages in them.
+    """Provides the memory for the next bytes, and passes the messages in them to the sink.
 
-    Invariant: what has been read = what was handed on, plus the begun payload or frame, plus the
-    lookahead. After an error the stream means nothing any more, and the reader must not be used again.
+    Invariant: bytes read = bytes passed on + bytes of the incomplete payload or frame + bytes in the
+    lookahead. After an error the reader must not be used again, since the stream is out of step.
     """
 
     __slots__ = (
@@ -78,16 +78,16 @@ class FrameReader:
 
     @property
     def between_frames(self) -> bool:
-        """Whether the stream may end here."""
+        """Whether no frame is incomplete, so the stream may end here."""
         return self._rest is None and self._start == self._end
 
     def buffers(self) -> list[memoryview]:
-        """Return the memory for the next bytes, in this order."""
+        """Return the memory for the next bytes, in the order in which to fill it."""
         free = self._lookahead[self._end :]
         return [free] if self._rest is None else [self._rest, free]
 
     def advance(self, count: int) -> None:
-        """Take note that `count` bytes were read to where `buffers` said, at least 1.
+        """Process `count` bytes, at least 1, that were read into the memory of `buffers`.
 
         Raises:
             RemoteProtocolError: if the peer broke the protocol; see `frames.check_header` and the sink.
@@ -105,7 +105,7 @@ class FrameReader:
         self._compact()
 
     def _complete(self) -> None:
-        """Hand on the payload or frame that has been filled."""
+        """Pass on the payload or frame that is now complete."""
         self._rest = None
         header, begun = self._header, self._begun
         self._header = self._begun = None
@@ -116,7 +116,7 @@ class FrameReader:
             self._sink.receive(layout.unpack(frame))
 
     def _next_frame(self) -> bool:
-        """Begin the next frame of the lookahead; False if too little of it is there."""
+        """Begin the next frame in the lookahead; returns False if its header is incomplete."""
         start, end = self._start, self._end
         available = end - start
         if available < HEADER.size:
@@ -138,7 +138,7 @@ class FrameReader:
         return True
 
     def _begin_buffer(self, header: BufferHeader, start: int) -> None:
-        """Put what has arrived of a payload, from `start` on in the lookahead, to its place."""
+        """Copy the payload bytes that have arrived, from `start` on in the lookahead, to their place."""
         size, here = header.size, self._end - start
         target = self._sink.place(header)
         if here < size:
@@ -160,7 +160,7 @@ class FrameReader:
         self._rest = frame[len(arrived) :]
 
     def _compact(self) -> None:
-        """Move what is left of the lookahead to its front."""
+        """Move the unread bytes of the lookahead to its front."""
         start, end = self._start, self._end
         if start == end:
             self._start = self._end = 0

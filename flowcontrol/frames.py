@@ -4,9 +4,9 @@ Every frame is a header of 9 bytes and a body whose layout is a row of `_LAYOUTS
 
     | total length 4 (itself included) | magic 0xBADC0FFE 4 | message id 1 | body ... |
 
-A BufferResponse ends with its payload, as many bytes as its last field says. The only others whose length
-varies are ErrorResponse (the cause as text, a flag, and the channel if the flag is set) and ControlPayload.
-Ids above 100 are ours, the others Flink's.
+A BufferResponse ends with its payload, whose length is in its last field. Two other messages have a variable
+length: ErrorResponse (the cause as text, a flag, and the channel if the flag is set) and ControlPayload. Ids
+above 100 are specific to this project, all others are Flink's.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .messages import (
 )
 
 DEFAULT_MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""The longest frame that a decoder accepts unless told otherwise, header included."""
+"""Default of the longest frame that a decoder accepts, header included."""
 
 
 class NeedData(Enum):
@@ -52,11 +52,11 @@ class NeedData(Enum):
 
 
 NEED_DATA: Final = NeedData.NEED_DATA
-"""Says that no whole frame has been fed yet."""
+"""Returned when no complete frame has arrived yet."""
 
 
 AnyLayout = Layout | ResponseLayout | ErrorLayout | ControlLayout
-"""Layout of one kind of message."""
+"""Layout of one type of message."""
 
 _LAYOUTS: tuple[AnyLayout, ...] = (
     ResponseLayout(),
@@ -84,43 +84,43 @@ _LAYOUTS: tuple[AnyLayout, ...] = (
 _BY_TYPE: dict[type, Any] = {layout.message_type: layout for layout in _LAYOUTS}
 _BY_ID: dict[int, Any] = {layout.message_id: layout for layout in _LAYOUTS}
 FRAME_BYTES = {layout.message_type: layout.frame_bytes for layout in _LAYOUTS}
-"""Bytes of the frame of each kind of message, without what varies in length."""
+"""Frame size of each type of message, without its variable part."""
 
 
 def encode(message: Message) -> bytes:
-    """Write `message` as one frame; a payload is copied once.
+    """Encode `message` as one frame; a payload is copied once.
 
     Raises:
-        LocalProtocolError: if a value is outside what the message allows.
+        LocalProtocolError: if a field of the message has an illegal value.
     """
     head = encode_header(message)
     return b"".join((head, payload_bytes(message))) if type(message) is BufferResponse else head
 
 
 def payload_bytes(response: BufferResponse) -> bytes | memoryview:
-    """The payload as it is sent; it is copied only if it is not there as bytes."""
+    """Return the payload to send; copies only blank bytes, which have to be created."""
     payload = response.payload
     return payload if isinstance(payload, bytes | memoryview) else bytes(payload)
 
 
 def encode_header(message: Message) -> bytes:
-    """Write all of `message` but its payload, so that the payload can be sent without a copy.
+    """Encode all of `message` except its payload, so that the payload can be sent without a copy.
 
     Raises:
-        LocalProtocolError: if a value is outside what the message allows.
+        LocalProtocolError: if a field of the message has an illegal value.
     """
     packed: bytes = _BY_TYPE[type(message)].pack(message)
     return packed
 
 
 def check_header(length: int, magic: int, message_id: int, max_frame_bytes: int) -> AnyLayout:
-    """The layout of a frame that begins so.
+    """Return the layout of a frame with this header.
 
     Raises:
-        BadMagic: if the peer lost its place.
-        FrameTooLong: if the peer wants to send more than `max_frame_bytes` at once.
-        UnknownMessage: if the peer sends a message that does not exist.
-        MalformedFrame: if the message cannot have that length.
+        BadMagic: if the magic number is wrong.
+        FrameTooLong: if the frame is longer than `max_frame_bytes`.
+        UnknownMessage: if no message has this id.
+        MalformedFrame: if this message cannot have this length.
     """
     if magic != MAGIC:
         raise BadMagic(f"the peer sent a frame with magic {magic:#010x}, not {MAGIC:#010x}")
@@ -135,11 +135,11 @@ def check_header(length: int, magic: int, message_id: int, max_frame_bytes: int)
 
 
 class FrameDecoder:
-    """Collects bytes as they come and gives the messages in them.
+    """Collects bytes as they arrive and returns the messages in them.
 
-    Bytes that are fed are kept, not copied, unless a frame lies across several pieces; then it is
-    copied once or twice. The payload of a BufferResponse is a view into them. Invariant: an error
-    leaves the decoder where it was, so asking again raises the same error again.
+    Bytes that are fed are kept without a copy, unless a frame spans several pieces; then they are copied once
+    or twice. The payload of a BufferResponse is a view of these bytes. Invariant: an error leaves the decoder
+    unchanged, so the next call raises the same error again.
     """
 
     __slots__ = ("_frame_bytes", "_piece", "_pieces", "buffered_bytes", "max_frame_bytes")
@@ -159,13 +159,13 @@ class FrameDecoder:
             self.buffered_bytes += len(piece)
 
     def next_message(self) -> Message | Literal[NeedData.NEED_DATA]:
-        """Take the next message, or NEED_DATA if its frame is not complete.
+        """Remove and return the next message, or NEED_DATA if its frame is incomplete.
 
         Raises:
-            BadMagic: if the peer lost its place; nothing is taken, as with the others.
-            FrameTooLong: if the peer wants to send more than `max_frame_bytes` at once.
-            UnknownMessage: if the peer sends a message that does not exist.
-            MalformedFrame: if the peer sends a message that makes no sense.
+            BadMagic: if the magic number is wrong. After this and the other errors, the decoder is unchanged.
+            FrameTooLong: if the frame is longer than `max_frame_bytes`.
+            UnknownMessage: if no message has this id.
+            MalformedFrame: if the content of the frame is invalid.
         """
         if self.buffered_bytes < self._frame_bytes:
             return NEED_DATA
@@ -182,7 +182,7 @@ class FrameDecoder:
         return message
 
     def _gather(self, count: int) -> memoryview:
-        """The unread bytes from the first one on, at least `count` of them in one piece."""
+        """Return the unread bytes, at least the first `count` of them in one piece."""
         piece, pieces = self._piece, self._pieces
         if len(piece) < count:
             parts: list[bytes | memoryview] = [piece] if len(piece) else []

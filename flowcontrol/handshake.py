@@ -1,7 +1,7 @@
-"""The proof, by both ends of a new connection, that they belong to the same job; and sealed messages.
+"""Handshake in which both ends of a new connection prove that they belong to the same job; sealed messages.
 
-Both know a secret, neither sends it. Each proves with an HMAC over all that has been said that it knows it,
-and the one that was dialled, which strangers can reach, answers a proof with a proof only::
+Both ends know a secret and neither sends it. Each proves its knowledge by an HMAC over all messages of the
+handshake so far. The listener, which strangers can reach, sends its own proof only after a valid one::
 
     dialler                                                                listener
        | -- hello 54: magic, version, size, listener's index, own index, nonce --> |
@@ -10,19 +10,20 @@ and the one that was dialled, which strangers can reach, answers a proof with a 
        | <-- proof 32: HMAC(secret, "listener", hello, challenge) --------------- |
     the listener is proven
 
-A listener that refuses a proof says so in its place. One that just leaves has refused nothing: it may have
-put out whoever had not proven itself yet, for want of room, and be there for the next attempt.
+A listener that refuses a proof sends a refusal instead of its own proof. A listener that only closes the
+connection has not refused: it may have dropped connections that had not proven themselves yet, because it had
+too many, and may accept the next attempt.
 
-A proof is worth nothing anywhere else: the nonces make it one of this connection, the label one of this end,
-the indices one of this pair. A wrong byte is refused as soon as it is there, and a peer that proves nothing
-has made the listener keep 128 bytes and compute one HMAC.
+A proof cannot be reused elsewhere: the nonces bind it to this connection, the label to this end, the indices
+to this pair of processes. Each byte is checked as it arrives. A peer that proves nothing costs the listener
+128 bytes of memory and one HMAC.
 
-This keeps strangers out, but not an attacker who can change bytes on the wire: only the proofs are authentic
-and not what follows them: that takes TLS.
+The handshake keeps strangers out, but not an attacker who can change bytes on the wire: it authenticates the
+proofs, not the messages after them. That takes TLS.
 
-A *seal* signs a short message with the same secret. It shows who may have written the message, for which
-purpose, and that it is unchanged. It hides nothing, and it does not show that the message is new: the purpose
-of an answer has to name the question.
+A *seal* signs a short message with the same secret. It proves that the writer knows the secret, the purpose
+of the message, and that it is unchanged. It does not encrypt, and it does not prove that the message is new:
+the purpose of an answer has to identify its question.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ NONCE_BYTES = 32
 """Length of the random number that each end contributes."""
 
 MIN_SECRET_BYTES = 16
-"""The shortest secret; a proof can be guessed as easily as the secret."""
+"""Minimum length of a secret; a shorter one is easier to guess."""
 
 _VERSION = 1
 _DIALLER_MAGIC, _LISTENER_MAGIC = b"netsdial", b"netshear"
@@ -54,16 +55,16 @@ _DIALLER_AT = _HELLO.size - NONCE_BYTES - _INDEX.size
 _MAX_SIZE = 2**32 - 1
 
 _Prefix = Sequence[tuple[bytes, str]]
-"""The known first bytes of a message, field by field, and what to say of a peer that sends others."""
+"""The expected first bytes of a message, field by field, each with the error text for other bytes."""
 
 _NO_PROTOCOL = "does not speak this protocol"
 _VERSION_FIELD = (struct.pack(">H", _VERSION), f"speaks another version of the handshake than {_VERSION}")
 
 
 class Secret:
-    """Secret that the processes of a job share; no way of printing shows it.
+    """Secret shared by the processes of a job; its repr does not show it.
 
-    It can be pickled, and then its bytes are in the pickle.
+    A pickle of it contains its bytes.
 
     Raises:
         ValueError: if it is shorter than 16 bytes.
@@ -79,7 +80,7 @@ class Secret:
         self._key = key
 
     def sign(self, message: bytes) -> bytes:
-        """The HMAC-SHA256 of `message`, 32 bytes."""
+        """Return the HMAC-SHA256 of `message`, 32 bytes."""
         return hmac.digest(self._key, message, "sha256")
 
     def __repr__(self) -> str:
@@ -90,10 +91,11 @@ class Secret:
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Identity of a connection in a mesh of `size` processes: index `dialler` dials the lower `listener`.
+    """The two ends of a connection in a mesh of `size` processes: `dialler` connects to the lower index
+    `listener`.
 
     Raises:
-        ValueError: if a mesh of that size has no such connection.
+        ValueError: if a mesh of this size has no such connection.
     """
 
     dialler: int
@@ -108,10 +110,11 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Handshake(ABC):
-    """The common part of both ends: they read messages of fixed size and check each byte as it comes.
+    """Base of both ends: reads messages of fixed size and checks each byte as it arrives.
 
-    `wanted`: how many bytes the peer still owes before this end can go on, 0 when it is `proven`; whoever
-    reads no more than that leaves what follows the handshake where it is. A refusal is final.
+    `wanted`: bytes that the peer must still send before this end can continue; 0 once it is `proven`. A
+    caller that reads at most `wanted` bytes leaves the data after the handshake in the socket. After a
+    refusal, the handshake cannot continue.
     """
 
     def __init__(self, secret: Secret, nonce: bytes) -> None:
@@ -133,19 +136,19 @@ class Handshake(ABC):
 
     @property
     def refusal(self) -> bytes:
-        """What to send to a peer before it is let go for what it has said; only a proof is answered."""
+        """Bytes to send before closing a refused connection; only a listener that refuses a proof has any."""
         return b""
 
     def begin(self) -> bytes:
-        """Return the bytes to send before anything has arrived; none at the end that was dialled."""
+        """Return the bytes to send first; empty for the listener."""
         return b""
 
     def receive(self, data: bytes) -> bytes:
-        """Take bytes of the peer, and give those to send to it.
+        """Process bytes of the peer; returns the bytes to send to it.
 
         Raises:
-            HandshakeRefused: if it says something wrong: close the connection.
-            LocalProtocolError: if these are more bytes than `wanted`.
+            HandshakeRefused: if the peer sends something wrong; the caller closes the connection.
+            LocalProtocolError: if there are more bytes than `wanted`.
         """
         if self._refusal:
             raise HandshakeRefused(self._refusal)
@@ -168,7 +171,7 @@ class Handshake(ABC):
         self._received = b""
 
     def _check(self) -> None:
-        """Refuse what has arrived of a message if it cannot become a right one."""
+        """Raise HandshakeRefused if the bytes that have arrived cannot begin a valid message."""
         start = 0
         for expected, problem in self._prefix:
             arrived = self._received[start : start + len(expected)]
@@ -178,7 +181,7 @@ class Handshake(ABC):
 
     @abstractmethod
     def _answer(self) -> bytes:
-        """Go on after a whole message."""
+        """Process a complete message; returns the answer."""
 
     def _check_proof(self, label: bytes) -> None:
         if not hmac.compare_digest(self._received, self._secret.sign(label + self._said)):
@@ -188,7 +191,7 @@ class Handshake(ABC):
 
 
 class ClientHandshake(Handshake):
-    """The end that dialled: says first who it is, is proven first, and is the first to send afterwards.
+    """The dialling end: identifies itself, proves itself first, and sends first after the handshake.
 
     Raises:
         ValueError: if the nonce, which must be random and used once, does not have 32 bytes.
@@ -208,7 +211,7 @@ class ClientHandshake(Handshake):
         return "the peer left without an answer"
 
     def begin(self) -> bytes:
-        """The hello."""
+        """Return the hello message."""
         return self._said[: _HELLO.size]
 
     def _answer(self) -> bytes:
@@ -226,13 +229,13 @@ class ClientHandshake(Handshake):
 
 
 class ServerHandshake(Handshake):
-    """The end that was dialled; `identity` says by whom, once that is proven, and is None before.
+    """The listening end; `identity` is the peer's identity, None until the peer has proven it.
 
-    What `receive` gives last is the own proof.
+    The last answer of `receive` is this end's own proof.
 
     Raises:
-        ValueError: if no higher index exists that could dial `listener`, or the nonce, which must be
-            random and used once, does not have 32 bytes.
+        ValueError: if `listener` is the highest index, to which no process connects, or the nonce, which must
+            be random and used once, does not have 32 bytes.
     """
 
     def __init__(self, secret: Secret, listener: int, size: int, nonce: bytes) -> None:
@@ -249,7 +252,7 @@ class ServerHandshake(Handshake):
 
     @property
     def refusal(self) -> bytes:
-        """Return the bytes for a dialler whose proof is wrong, or is one too many."""
+        """Return the refusal to send to a dialler whose proof is wrong or which is already connected."""
         return _REFUSAL if self._said else b""
 
     def _check(self) -> None:
@@ -279,7 +282,7 @@ _LABEL = b"netstack sealed message: "
 
 
 def seal(secret: Secret, purpose: bytes, body: bytes) -> bytes:
-    """Return `body` behind an HMAC-SHA256 over the purpose and the body."""
+    """Return `body` with an HMAC-SHA256 over purpose and body in front of it."""
     return _sign(secret, purpose, body) + body
 
 
@@ -287,7 +290,7 @@ def unseal(secret: Secret, purpose: bytes, sealed: bytes) -> bytes:
     """Return the body of a message that `seal` made with the same secret for the same purpose.
 
     Raises:
-        HandshakeRefused: It was not made so.
+        HandshakeRefused: The signature does not match.
     """
     found, body = sealed[:SEAL_BYTES], sealed[SEAL_BYTES:]
     if not hmac.compare_digest(found, _sign(secret, purpose, body)):

@@ -1,7 +1,7 @@
-"""The layouts of messages: fields to bytes and back, with checks in either direction.
+"""Layouts of messages: encoding and decoding of fields, with checks in both directions.
 
-A row of the table in `frames` is a `Layout` of `Field`s. The messages of varying length have a class of their
-own: BufferResponse, which is also the only one worth writing out for speed, ErrorResponse and ControlPayload.
+A row of the table in `frames` is a `Layout` of `Field`s. Messages of variable length have their own classes:
+BufferResponse, whose code is written out for speed, ErrorResponse and ControlPayload.
 All numbers are big-endian.
 """
 
@@ -18,19 +18,19 @@ from .events import DataType
 from .messages import MAX_PEER_TEXT, BufferHeader, BufferResponse, ControlPayload, ErrorResponse, Message
 
 MAGIC = 0xBADC0FFE
-"""The second four bytes of every frame."""
+"""The magic number: second four bytes of every frame."""
 
 HEADER = struct.Struct(">IIB")
-"""Total length, magic, message id: what every frame begins with."""
+"""Header of every frame: total length, magic, message id."""
 
 MAX_CAUSE_BYTES = 4 * MAX_PEER_TEXT
-"""The longest cause of an ErrorResponse, in UTF-8."""
+"""Maximum length of the cause of an ErrorResponse, in UTF-8."""
 
 _DATA_TYPES = {int(data_type): data_type for data_type in DataType}
 
 
 class Field(NamedTuple):
-    """One field of a body: name in the message, struct format, smallest legal value, conversions."""
+    """One field of a message: name, struct format, smallest legal value, conversions."""
 
     name: str
     format: str
@@ -40,21 +40,21 @@ class Field(NamedTuple):
 
 
 def wide_id(name: str, size: int) -> Field:
-    """An id: a number in `size` bytes."""
+    """Return a field for an id that is a number of `size` bytes."""
     return Field(name, f"{size}s", None, lambda number: number.to_bytes(size), int.from_bytes)
 
 
 def int32(name: str, minimum: int | None = None) -> Field:
-    """A signed number in 4 bytes."""
+    """Return a field for a signed number of 4 bytes."""
     return Field(name, "i", minimum)
 
 
 CHANNEL = wide_id("channel", 16)
-"""The field that names a channel."""
+"""The field for the id of a channel."""
 
 
 class Layout:
-    """Layout of a message of fixed length: its id, its fields in the order of the wire."""
+    """Layout of a message of fixed length: its id, and its fields in wire order."""
 
     __slots__ = (
         "_minimums",
@@ -80,7 +80,7 @@ class Layout:
         self._read = [(i, field.from_wire) for i, field in enumerate(fields) if field.from_wire]
 
     def pack(self, message: Message) -> bytes:
-        """The frame of `message`.
+        """Return the frame of `message`.
 
         Raises:
             LocalProtocolError: if a value is not legal.
@@ -97,7 +97,7 @@ class Layout:
             raise LocalProtocolError(f"{message} cannot be sent: {error}") from None
 
     def unpack(self, frame: memoryview) -> Message:
-        """The message of a whole frame whose header has been checked.
+        """Decode a complete frame whose header has been checked.
 
         Raises:
             MalformedFrame: if a value is not legal.
@@ -130,7 +130,7 @@ class ResponseLayout:
     frame_bytes = _struct.size
 
     def pack(self, message: BufferResponse) -> bytes:
-        """The frame of `message` up to its payload.
+        """Return the frame of `message` up to its payload.
 
         Raises:
             LocalProtocolError: if a value is not legal.
@@ -156,7 +156,7 @@ class ResponseLayout:
             raise LocalProtocolError(f"BufferResponse {fields} cannot be sent: {error}") from None
 
     def unpack(self, frame: memoryview) -> BufferResponse:
-        """The message of a whole frame whose header has been checked; its payload is a view of `frame`.
+        """Decode a complete frame whose header has been checked; the payload is a view of `frame`.
 
         Raises:
             MalformedFrame: if a value is not legal.
@@ -173,7 +173,7 @@ class ResponseLayout:
         )
 
     def unpack_header(self, data: memoryview, start: int = 0) -> BufferHeader:
-        """All but the payload, from the first `frame_bytes` bytes of a frame that begins at `start`.
+        """Decode all but the payload, from the first `frame_bytes` bytes of the frame at `start`.
 
         Raises:
             MalformedFrame: if a value is not legal.
@@ -196,10 +196,10 @@ class ResponseLayout:
 
 
 class ErrorLayout:
-    """Layout of an ErrorResponse; `frame_bytes` is without cause and channel.
+    """Layout of an ErrorResponse; `frame_bytes` excludes cause and channel.
 
-    Length of the cause 4, the cause in UTF-8, flag 1, channel 16 if the flag is 1. A longer cause than
-    `MAX_CAUSE_BYTES` is refused before it is collected.
+    Length of the cause 4, the cause in UTF-8, flag 1, channel 16 if the flag is 1. A frame with a cause
+    longer than `MAX_CAUSE_BYTES` is refused when its header arrives.
     """
 
     message_id = 1
@@ -208,7 +208,7 @@ class ErrorLayout:
     _longest_frame = frame_bytes + MAX_CAUSE_BYTES + 16
 
     def pack(self, message: ErrorResponse) -> bytes:
-        """The whole frame of `message`.
+        """Return the complete frame of `message`.
 
         Raises:
             LocalProtocolError: if a value is not legal.
@@ -227,7 +227,7 @@ class ErrorLayout:
         return b"".join((head, cause, bytes((bool(channel),)), channel))
 
     def unpack(self, frame: memoryview) -> ErrorResponse:
-        """The message of a whole frame whose header has been checked.
+        """Decode a complete frame whose header has been checked.
 
         Raises:
             MalformedFrame: if a value is not legal.
@@ -248,14 +248,14 @@ class ErrorLayout:
 
 
 class ControlLayout:
-    """Layout of a ControlPayload: all of the body is its payload."""
+    """Layout of a ControlPayload: the whole body is the payload."""
 
     message_id = 113
     message_type = ControlPayload
     frame_bytes = HEADER.size
 
     def pack(self, message: ControlPayload) -> bytes:
-        """The whole frame of `message`.
+        """Return the complete frame of `message`.
 
         Raises:
             LocalProtocolError: if it is too long.
@@ -267,7 +267,7 @@ class ControlLayout:
         return head + message.payload
 
     def unpack(self, frame: memoryview) -> ControlPayload:
-        """The message of a whole frame whose header has been checked."""
+        """Decode a complete frame whose header has been checked."""
         return ControlPayload(bytes(frame[self.frame_bytes :]))
 
     def accepts_length(self, length: int) -> bool:

@@ -2,8 +2,8 @@
 
 Towards the consumer: BufferResponse, BacklogAnnouncement, ErrorResponse. Both ways: KeepAlive,
 ControlPayload. Towards the producer: the others. A channel is a number below 2**128 that both ends agree on.
-Names and meaning are those of Flink's NettyMessage; its TaskEventRequest and SegmentId are not part of this
-protocol, and Flink has other connections for what KeepAlive and ControlPayload do here.
+Names and meaning are those of Flink's NettyMessage. Its TaskEventRequest and SegmentId are not part of this
+protocol. Flink has no KeepAlive and ControlPayload: it uses separate connections for these purposes.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import msgspec
 from .events import DataType
 
 MAX_PEER_TEXT = 4096
-"""The most characters of a peer's text that are shown, or sent as one."""
+"""Maximum number of characters of a peer's text that are shown or sent."""
 
 _CUT = "..."
 
 
 def readable(text: str) -> str:
-    """Return `text` with each character that is not printed written as an escape, and cut if it is long.
+    """Return `text` with unprintable characters escaped, shortened to at most `MAX_PEER_TEXT` characters.
 
-    At most `MAX_PEER_TEXT` characters come back, of at most 4 bytes each. What is readable already stays as
-    it is, so a text may be passed on from peer to peer.
+    Each character of the result has at most 4 bytes. Text that is already readable is unchanged, so it may be
+    passed on from peer to peer.
     """
     text = text[: MAX_PEER_TEXT + 1]
     if not text.isprintable():
@@ -33,16 +33,18 @@ def readable(text: str) -> str:
 
 
 def _visible(character: str) -> str:
-    """A control character, a change of direction, half a surrogate pair or the like as its escape."""
+    """Return `character`, or its escape if it is a control character, a bidirectional mark, a lone surrogate
+    or the like.
+    """
     return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 PARTITION_NOT_FOUND = "PartitionNotFoundException"
-"""The cause of an ErrorResponse when the requested partition does not exist, or does not exist yet."""
+"""Cause of an ErrorResponse if the requested partition does not exist (yet)."""
 
 
 class DescribedBytes(Protocol):
-    """Bytes that are made when a caller needs them."""
+    """Bytes that are created when a caller needs them."""
 
     def __len__(self) -> int: ...
 
@@ -53,8 +55,8 @@ class BufferResponse(msgspec.Struct, frozen=True, gc=False):
     """One buffer, data or event, with the number of data buffers that wait behind it.
 
     `sequence_number`: counts the buffers of a channel from 0, signed 32 bits, wraps around.
-    `backlog`: in buffers, not negative. `payload`: a view must be one of single bytes; in place of bytes
-    there may be what says which they would be.
+    `backlog`: in buffers, not negative. `payload`: a view must have an item size of 1 byte; `DescribedBytes`
+    may stand in for bytes that have not been created.
     """
 
     channel: int
@@ -67,7 +69,7 @@ class BufferResponse(msgspec.Struct, frozen=True, gc=False):
 
 
 class BufferHeader(msgspec.Struct, frozen=True, gc=False):
-    """A BufferResponse whose payload of `size` bytes has yet to arrive."""
+    """Header of a BufferResponse whose payload of `size` bytes has yet to arrive."""
 
     channel: int
     subpartition: int
@@ -79,7 +81,7 @@ class BufferHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 class ErrorResponse(msgspec.Struct, frozen=True, gc=False):
-    """The producer failed, for one channel or (None) for all channels of the connection.
+    """The producer failed, for one channel, or for all channels of the connection if `channel` is None.
 
     A cause of `PARTITION_NOT_FOUND` means that the channel may be requested again.
     """
@@ -110,7 +112,7 @@ class CancelPartitionRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class CloseRequest(msgspec.Struct, frozen=True, gc=False):
-    """Closes the connection; nothing more will be asked."""
+    """Closes the connection: the consumer will send no more requests."""
 
 
 class AddCredit(msgspec.Struct, frozen=True, gc=False):
@@ -121,7 +123,7 @@ class AddCredit(msgspec.Struct, frozen=True, gc=False):
 
 
 class ResumeConsumption(msgspec.Struct, frozen=True, gc=False):
-    """Lets a channel go on that a barrier has blocked."""
+    """Lets a channel that a barrier has blocked send again."""
 
     channel: int
 
@@ -140,18 +142,18 @@ class BacklogAnnouncement(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewBufferSize(msgspec.Struct, frozen=True, gc=False):
-    """Asks for buffers of at most `size` bytes from now on, at least 1."""
+    """Requests buffers of at most `size` bytes from now on; `size` is at least 1."""
 
     channel: int
     size: int
 
 
 class KeepAlive(msgspec.Struct, frozen=True, gc=False):
-    """Says that this end is alive when it has nothing else to say."""
+    """Shows that this end is alive; sent when it has sent nothing else for a while."""
 
 
 class ControlPayload(msgspec.Struct, frozen=True, gc=False):
-    """Carries a message of the control plane, which the network layer does not look into."""
+    """Carries a message of the control plane; the network layer does not interpret it."""
 
     payload: bytes
 

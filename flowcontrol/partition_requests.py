@@ -1,4 +1,4 @@
-"""Requests for a partition that is not there yet: how long either end waits for it.
+"""Requests for a partition that does not exist yet: waiting at the producer, retries of the consumer.
 
 ::
 
@@ -9,9 +9,9 @@
     waited + T < twice the maximum? <-------------  ErrorResponse of the channel: partition not found
       yes: PartitionRequest ... or the channel fails
 
-The wait is the listener's, so the consumer asks again at once. Other channels do not notice. The rules are
-those of Flink's RemoteInputChannel and PartitionRequestListener; in older versions, the producer answers at
-once and the consumer waits, longer each time.
+The producer has already waited, so the consumer asks again at once. Other channels are not affected. The
+rules are those of Flink's RemoteInputChannel and PartitionRequestListener; in older versions, the producer
+answers at once and the consumer waits between retries, longer each time.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MAX_BACKOFF_S = 10.0
 
 
 class RequestBackoff:
-    """Retries of a consumer: `waited_s` is what the producer's listeners have waited, in seconds.
+    """Retries of a consumer; `waited_s`: seconds that the producer's listeners have waited so far.
 
-    Without a listener, which is a timeout of 0, it never does.
+    With a timeout of 0 the producer has no listeners, and the consumer does not retry.
     """
 
     __slots__ = ("_listener_timeout_s", "_max_s", "waited_s")
@@ -40,15 +40,15 @@ class RequestBackoff:
         self.waited_s = 0.0
 
     def increase(self) -> bool:
-        """Take note that a listener has waited in vain; returns whether to ask again."""
+        """Record that a listener timed out; returns whether to send the request again."""
         self.waited_s += self._listener_timeout_s
         return self._listener_timeout_s > 0 and self.waited_s < 2 * self._max_s
 
 
 class RequestListeners:
-    """The requests that wait at a producer, in the order of their coming.
+    """The requests that wait at a producer, in the order of arrival.
 
-    Invariant: all wait equally long, so the first is the first to be dropped.
+    Invariant: all have the same timeout, so the first request is the first to time out.
     """
 
     __slots__ = ("_timeout_s", "_waiting")
@@ -62,31 +62,31 @@ class RequestListeners:
 
     @property
     def deadline(self) -> float | None:
-        """Time at which the first request times out, in seconds; None: none waits."""
+        """Time at which the first request times out, in seconds; None if no request waits."""
         return next((deadline for deadline, _ in self._waiting.values()), None)
 
     def wait(self, request: PartitionRequest, now: float) -> None:
-        """Let `request` wait for its partition.
+        """Add `request` to the waiting ones.
 
         Raises:
-            RemoteProtocolError: if the channel waits already.
+            RemoteProtocolError: if a request of this channel waits already.
         """
         if request.channel in self._waiting:
             raise RemoteProtocolError(f"channel {request.channel} was requested twice")
         self._waiting[request.channel] = now + self._timeout_s, request
 
     def take(self, channel: int) -> PartitionRequest | None:
-        """Return the request of `channel`, if it waits, which it does no more."""
+        """Remove and return the waiting request of `channel`, or None."""
         _, request = self._waiting.pop(channel, (0.0, None))
         return request
 
     def expire(self, now: float) -> list[ErrorResponse]:
-        """Drop those that have waited long enough; returns what to tell their consumers."""
+        """Drop the requests that have timed out; returns the error responses for their consumers."""
         late = [channel for channel, (deadline, _) in self._waiting.items() if deadline <= now]
         for channel in late:
             del self._waiting[channel]
         return [ErrorResponse(PARTITION_NOT_FOUND, channel) for channel in late]
 
     def clear(self) -> None:
-        """Forget all of them: the connection is over."""
+        """Drop all requests: the connection is closed."""
         self._waiting.clear()

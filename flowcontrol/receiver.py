@@ -1,6 +1,6 @@
-"""The receiving end of one channel: is the message that has arrived legal, and what does it change.
+"""The receiving end of one channel: checks whether each message is legal, and updates the channel's state.
 
-The table below is the whole life of a channel; an input without an entry breaks the protocol::
+The table shows all states of a channel; any input without an entry violates the protocol::
 
     OPEN     -- data, event --> OPEN       sequence number + 1, data costs a credit
     OPEN     -- blocking event --> BLOCKED the sender stays silent until it is resumed
@@ -8,7 +8,7 @@ The table below is the whole life of a channel; an input without an entry breaks
     OPEN     -- end --> ENDED              the last event has arrived, nothing is accepted behind it
     any      -- release --> RELEASED       nothing is accepted any more
 
-Who provides the buffers is the business of `buffers`; the rules are those of Flink's RemoteInputChannel.
+`buffers` provides the memory; the rules are those of Flink's RemoteInputChannel.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ class ChannelReceiver:
         self.state = ReceiverState.OPEN
 
     def accept(self, sequence_number: int, backlog: int, data_type: DataType) -> None:
-        """Take note of an arrived buffer or event.
+        """Check an arrived buffer or event and update the state.
 
         Raises:
-            SequenceGap: if it is not the next one.
+            SequenceGap: if it does not have the next sequence number.
             CreditExceeded: if it is data and the sender had no credit.
             RemoteProtocolError: if the channel is blocked, or a blocking event reports a backlog.
         """
@@ -99,7 +99,7 @@ class ChannelReceiver:
             and self.state is ReceiverState.OPEN
             and sequence_number == self.expected_sequence
             and sequence_number != _INT_MAX
-        ):  # the same as below, for the type of nearly every message
+        ):  # fast path with the same result as below; nearly every message takes it
             self.credit.receive()
             self.expected_sequence = sequence_number + 1
             return
@@ -119,7 +119,7 @@ class ChannelReceiver:
         self.expected_sequence = _next_sequence(sequence_number)
 
     def resume(self) -> None:
-        """Allow the sender to go on after a blocking event.
+        """Unblock the channel after a blocking event.
 
         Raises:
             LocalProtocolError: if the channel is not blocked.
@@ -129,7 +129,7 @@ class ChannelReceiver:
             self.credit.revoke()
 
     def end(self) -> None:
-        """Expect nothing more: the event that has just been accepted is the sender's last one.
+        """End the channel: the event that was just accepted is the sender's last one.
 
         Raises:
             LocalProtocolError: if the channel is not open.
@@ -137,8 +137,8 @@ class ChannelReceiver:
         self._move(Input.END)
 
     def release(self) -> None:
-        """Close the channel: no credit is announced any more, and what arrives is the caller's to drop."""
-        self.state = ReceiverState.RELEASED  # as the table says, whatever it was
+        """Close the channel and announce no more credit; the caller drops buffers that still arrive."""
+        self.state = ReceiverState.RELEASED  # allowed from every state of the table
         self.credit.unannounced = 0
 
     def _move(self, what: Input) -> None:
@@ -149,5 +149,5 @@ class ChannelReceiver:
 
 
 def _next_sequence(number: int) -> int:
-    """The successor as a signed 32-bit integer, which wraps around as Java's does."""
+    """Return the next sequence number, a signed 32-bit integer that wraps around as in Java."""
     return (number + 1 + _INT_MIDDLE) % _INT_RANGE - _INT_MIDDLE

@@ -1,4 +1,4 @@
-"""The sending end of a connection: which channel may send its next buffer.
+"""The sending end of a connection: decides which channel sends its next buffer.
 
 Channels that have something to send stand in one queue, each at most once. The first one sends a
 single message and goes to the tail if it can send more, so the wire is shared buffer by buffer::
@@ -10,9 +10,9 @@ single message and goes to the tail if it can send more, so the wire is shared b
                   ^                                          |
                   +---------- more to send? ----------------+
 
-A channel is *sendable* with credit as soon as data is available, without credit only if an event is
-next. A channel that was opened with no initial credit tells its backlog instead (BacklogAnnouncement),
-or its receiver would never know that floating buffers are wanted. The rules are those of Flink's
+A channel is *sendable* if data is available and it has credit, or if its next item is an event. A channel
+that was opened with an initial credit of 0 sends its backlog first (BacklogAnnouncement). Otherwise its
+receiver would not know that it has to request floating buffers. The rules are those of Flink's
 CreditBasedSequenceNumberingViewReader and PartitionRequestQueue.
 """
 
@@ -43,11 +43,11 @@ _ReceiverMessage = (
 
 
 class SendBuffer(Protocol):
-    """Bytes on their way out, and the duty to release them once they have left."""
+    """A buffer to send; the sender releases it after it has been sent."""
 
     @property
     def data_type(self) -> DataType:
-        """Kind of data or event."""
+        """Type of the data or event."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class SendBuffer(Protocol):
         ...
 
     def release(self) -> None:
-        """Give the memory back."""
+        """Return the memory."""
         ...
 
 
@@ -75,46 +75,46 @@ class Polled(Protocol):
 
     @property
     def backlog(self) -> int:
-        """Data buffers left."""
+        """Data buffers left in the subpartition."""
         ...
 
     @property
     def more_available(self) -> bool:
-        """Whether another item can follow at once."""
+        """Whether another item can be polled at once."""
         ...
 
     @property
     def next_is_event(self) -> bool:
-        """Whether that item is an event."""
+        """Whether the next item is an event."""
         ...
 
     @property
     def sequence_number(self) -> int:
-        """Counts the items of the subpartition, events included."""
+        """Position of the item in the subpartition, events included."""
         ...
 
 
 class SubpartitionView(Protocol):
-    """The queue that a channel sends from."""
+    """The subpartition that a channel sends from."""
 
     index: int
 
     def poll(self) -> Polled | None:
-        """Take the next item, or None."""
+        """Remove and return the next item, or None."""
         ...
 
     def can_send(self, credit: int) -> bool:
-        """Whether something can leave with that much credit."""
+        """Whether the next item may be sent with this credit."""
         ...
 
     @property
     def backlog(self) -> int:
-        """Data buffers that wait."""
+        """Number of queued data buffers."""
         ...
 
     @property
     def blocked(self) -> bool:
-        """Whether a barrier has left and nothing may follow until `resume`."""
+        """Whether a blocking barrier was sent, so that no item may follow until `resume`."""
         ...
 
     def resume(self) -> None:
@@ -126,16 +126,16 @@ class SubpartitionView(Protocol):
         ...
 
     def acknowledge_all_records(self) -> None:
-        """The consumer has processed all records before the end of data."""
+        """Note that the consumer has processed all records before the end of data."""
         ...
 
     def release(self) -> None:
-        """Drop all that is queued."""
+        """Drop all queued items."""
         ...
 
 
 class ChannelSender:
-    """The sending end of one channel: a subpartition and the credit to drain it."""
+    """The sending end of one channel: its subpartition and its credit."""
 
     __slots__ = ("channel", "credit", "queued", "view")
 
@@ -147,18 +147,18 @@ class ChannelSender:
 
     @property
     def sendable(self) -> bool:
-        """Whether the next item may leave now."""
+        """Whether the next item may be sent now."""
         return self.view.can_send(self.credit.available)
 
     @property
     def announces_backlog(self) -> bool:
-        """Whether the receiver can learn of the backlog only by an announcement."""
+        """Whether only an announcement can inform the receiver of the backlog."""
         credit = self.credit
         return credit.initial == 0 and credit.available == 0 and self.view.backlog > 0
 
 
 class SendQueue:
-    """All channels that one connection sends for, and the order in which they do."""
+    """All channels of one connection, and the order in which they send."""
 
     def __init__(self) -> None:
         self._senders: dict[int, ChannelSender] = {}
@@ -166,7 +166,7 @@ class SendQueue:
         self._announcements: deque[BacklogAnnouncement] = deque()
 
     def open(self, request: PartitionRequest, view: SubpartitionView) -> ChannelSender:
-        """Serve `request` from `view` and queue it if something waits already.
+        """Open the channel of `request` for `view`, and queue it if data is available.
 
         Raises:
             RemoteProtocolError: if the channel is open already.
@@ -179,11 +179,13 @@ class SendQueue:
         return sender
 
     def sender(self, channel: int) -> ChannelSender | None:
-        """The sending end of `channel`, if it is open."""
+        """Return the sending end of `channel`, or None if it is not open."""
         return self._senders.get(channel)
 
     def data_available(self, sender: ChannelSender) -> None:
-        """Queue `sender` if it can send, or announce its backlog where that is the only way."""
+        """Queue `sender` if it is sendable; otherwise announce its backlog if the receiver cannot learn it
+        otherwise.
+        """
         if sender.queued:
             return
         if sender.sendable:
@@ -193,11 +195,11 @@ class SendQueue:
             self._announcements.append(BacklogAnnouncement(sender.channel, sender.view.backlog))
 
     def handle(self, message: Message) -> None:
-        """Apply a message of the receiving end.
+        """Apply a message of the receiver.
 
         Raises:
-            RemoteProtocolError: if the message is for a channel that is not open, resumes one that is not
-                blocked, or is none that a receiver sends; nothing has changed.
+            RemoteProtocolError: if the channel is not open, if the message resumes a channel that is not
+                blocked, or if receivers do not send this message. The state is unchanged.
         """
         if not isinstance(message, _ReceiverMessage):
             raise RemoteProtocolError(f"a receiver does not send {type(message).__name__}")
@@ -205,11 +207,11 @@ class SendQueue:
         if sender is not None:
             self._apply(sender, message)
         elif not isinstance(message, (NewBufferSize, CancelPartitionRequest)):
-            # A size may come before the request was served, and a channel may be cancelled twice.
+            # A NewBufferSize may arrive before the request is served, and a channel may be cancelled twice.
             raise RemoteProtocolError(f"{type(message).__name__} for a channel that is not open")
 
     def next_message(self) -> tuple[BacklogAnnouncement | BufferResponse, SendBuffer | None] | None:
-        """Take the next message to write, with the buffer to release when it has left; None if idle."""
+        """Return the next message to write, and the buffer to release after writing; None if idle."""
         if self._announcements:
             return self._announcements.popleft(), None
         ready = self._ready
@@ -260,10 +262,10 @@ class SendQueue:
                 self.cancel(sender)
 
     def cancel(self, sender: ChannelSender) -> None:
-        """Close `sender` and release what it would have sent."""
+        """Close the channel of `sender` and release its queued buffers."""
         if self._senders.pop(sender.channel, None) is None:
             raise LocalProtocolError(f"channel {sender.channel} is not open")
-        sender.queued = False  # `next_message` passes it over; to take it out of the line would take long
+        sender.queued = False  # `next_message` skips it; removing it from the queue would be slow
         if self._announcements:
             stale = [pending for pending in self._announcements if pending.channel == sender.channel]
             for announcement in stale:

@@ -1,4 +1,4 @@
-"""The throughput of one gate, by which its buffers are resized: Flink's ThroughputCalculator."""
+"""Measures the throughput of one gate, which determines its buffer size (Flink's ThroughputCalculator)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _CLOCK_GUARD_MS = 1e-6
 
 
 class ThroughputCalculator:
-    """Bytes a second while there was something to do; the time between `pause` and `resume` is left out.
+    """Bytes per second of the time with data to poll; the time between `pause` and `resume` does not count.
 
-    `now` is in seconds, not negative, and counted in whole milliseconds. Time in which the task is
-    back-pressured counts: it does not poll then, so the gate does not pause.
+    `now` is in seconds, not negative, and rounded down to whole milliseconds. Time in which the task is
+    back-pressured counts: the task does not poll then, so the gate does not pause.
     """
 
     __slots__ = ("_bytes", "_elapsed_ms", "_running_since_ms", "_throughput")
@@ -24,7 +24,7 @@ class ThroughputCalculator:
         self._throughput = 0
 
     def add(self, size: int, now: float) -> None:
-        """Count `size` bytes polled from the gate, events included; resumes if paused.
+        """Count `size` bytes polled from the gate, events included; resumes the clock if it is paused.
 
         Raises:
             ValueError: if `size` is negative.
@@ -36,18 +36,19 @@ class ThroughputCalculator:
         self._bytes += size
 
     def pause(self, now: float) -> None:
-        """Stop the clock: nothing is left to poll; may be called again."""
+        """Stop the clock because no data is left to poll; without effect if stopped."""
         if self._running_since_ms is not None:
             self._elapsed_ms += _whole_ms(now) - self._running_since_ms
             self._running_since_ms = None
 
     def resume(self, now: float) -> None:
-        """There is something to poll again; may be called again."""
+        """Start the clock because there is data to poll; without effect if running."""
         if self._running_since_ms is None:
             self._running_since_ms = _whole_ms(now)
 
     def calculate(self, now: float) -> int:
-        """Throughput since the last calculation, in bytes a second; the last one if no time has passed.
+        """Return the throughput since the last call, in bytes per second; if no time has passed, the last
+        result.
 
         Raises:
             ValueError: if time has gone backwards.

@@ -1,19 +1,19 @@
-"""The event time of a task: the least of the watermarks of its channels.
+"""The event time of a task: the minimum of the watermarks of its channels.
 
-A watermark says that no record of an earlier event time follows in its channel. A task that reads several
-may count on the least of them only::
+A watermark says that no earlier record follows in its channel. A task with several channels can rely only on
+the minimum over all of them::
 
-    channel 0   ... 4 s ... 9 s           least 2 s -> 4 s    when channel 1 brings 6 s
+    channel 0   ... 4 s ... 9 s           minimum 2 s -> 4 s    when 6 s arrives in channel 1
     channel 1   ... 2 s ...      6 s
 
-The rules are those of Flink's StatusWatermarkValve, for channels none of which is idle. The minimum over
-several inputs of a task is the minimum over all their channels, so one valve serves them all.
+The rules are those of Flink's StatusWatermarkValve, without idle channels. The minimum over several inputs of
+a task is the minimum over all their channels, so one valve serves all inputs.
 """
 
 from __future__ import annotations
 
 NO_WATERMARK = -(1 << 63)
-"""Before the first watermark: event times may be as early as they like (Java's least long)."""
+"""The event time before the first watermark (Java's smallest long)."""
 
 MAX_WATERMARK = (1 << 63) - 1
 """The last watermark of a channel: no record follows (Flink's Watermark.MAX_WATERMARK)."""
@@ -22,7 +22,7 @@ MAX_WATERMARK = (1 << 63) - 1
 class WatermarkValve:
     """Keeps the watermark of each of `channels` channels, in milliseconds of event time.
 
-    Invariant: `lowest` is the least of them; it never falls, and neither does that of a channel.
+    Invariant: `lowest` is the minimum of all channels. Neither it nor a channel's watermark ever decreases.
     """
 
     __slots__ = ("_at_lowest", "_of_channels", "lowest")
@@ -33,13 +33,13 @@ class WatermarkValve:
         self._at_lowest = channels
 
     def of_channel(self, channel: int) -> int:
-        """The latest watermark of a channel, `NO_WATERMARK` before the first one."""
+        """Return the last watermark of a channel, or `NO_WATERMARK`."""
         return self._of_channels[channel]
 
     def advance(self, channel: int, watermark: int) -> int | None:
-        """Take a watermark that a channel brings; returns the new `lowest` if that has risen.
+        """Process a watermark of a channel; returns the new `lowest` if it has risen, else None.
 
-        One that is not later than the channel's own changes nothing.
+        A watermark that is not later than the last one of its channel is ignored.
         """
         before = self._of_channels[channel]
         if watermark <= before:

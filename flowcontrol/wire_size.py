@@ -1,4 +1,4 @@
-"""The size of a message on the wire, which an emulated link needs of each."""
+"""The size of a message on the wire, which emulated links need for every message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _RESPONSE_BYTES = FRAME_BYTES[BufferResponse]
 
 
 def wire_size(message: Message) -> int:
-    """Bytes of the frame of `message`, header and payload included; does not encode it."""
+    """Return the frame size of `message` in bytes, header and payload included, without encoding it."""
     if type(message) is BufferResponse:
         return _RESPONSE_BYTES + len(message.payload)
     if type(message) is ErrorResponse or type(message) is ControlPayload:

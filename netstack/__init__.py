@@ -1,8 +1,8 @@
 """The network: jobs of subtasks that exchange records in buffers under credit-based flow control.
 
-``emulate(scenario)`` runs a job; `integration.load_scenario` reads one from a file. What most programs need
-is listed below. All else that others may use is imported from here as well, ``from netstack import CutLink``,
-and described where it is defined, ``help("netstack.scenarios.faults")``:
+``emulate(scenario)`` runs a job; `integration.load_scenario` reads a scenario from a file. The table lists
+what most programs need. Everything else that is public is imported from here too, ``from netstack import
+CutLink``, and documented where it is defined, ``help("netstack.scenarios.faults")``:
 
 =====================  ==================================================================================
 netstack.errors        errors, by cause

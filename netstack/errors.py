@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class InputError(ValueError):
-    """Something that the caller gave is wrong.
+    """The caller passed wrong input.
 
     Attributes:
-        problems: One line for each mistake: where it is, what is wrong, and what would be right. A character
-            that cannot be shown in a line, such as a line feed in a name, is escaped.
+        problems: One line for each mistake: its place, the mistake, and a correct value. Unprintable
+        characters, such as a line feed in a name, are escaped.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -31,19 +31,19 @@ class InputError(ValueError):
         super().__init__("\n".join(self.problems))
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
-        return type(self), (self.problems,)  # to another process, by its problems and not by their text
+        return type(self), (self.problems,)  # pickled by its problems, not by their text
 
 
 class ScenarioError(InputError):
-    """A scenario is wrong, or needs what this version cannot run."""
+    """A scenario is wrong, or needs a feature that this version does not have."""
 
 
 class PolicyError(ValueError):
-    """A name stands for no debloat policy; the message gives the reason."""
+    """The name of a debloating policy is unknown; the message gives the reason."""
 
 
 class QuantityError(ValueError):
-    """A text or number is not the quantity that is wanted.
+    """A text or number is not a valid quantity.
 
     Attributes:
         wrong: The mistake.
@@ -87,7 +87,7 @@ class SourceError(Exception):
 
 
 class JobFailedError(Exception):
-    """A job has failed for good. The message is the cause.
+    """A job has failed permanently. The message is the cause.
 
     Attributes:
         result: The figures measured until then.
@@ -98,11 +98,11 @@ class JobFailedError(Exception):
         self.result = result
 
     def __reduce__(self) -> tuple[type[JobFailedError], tuple[Result]]:
-        return type(self), (self.result,)  # not from the message, as exceptions are otherwise pickled
+        return type(self), (self.result,)  # not from the message, as exceptions are by default
 
 
 class LaunchError(Exception):
-    """The processes of an attempt have ended without a report. The message is the cause, on one line.
+    """The processes of an attempt ended without a report. The message is the cause, on one line.
 
     Attributes:
         again: Whether another attempt may succeed, as after the loss of a process.
@@ -131,18 +131,18 @@ class TransportError(Exception):
 
 
 class ConnectionLostError(TransportError):
-    """The connection was reset, or ended before both sides were done."""
+    """The connection was reset, or closed before both sides had finished."""
 
 
 class PeerSilentError(TransportError):
-    """The peer has sent nothing, not even a keep-alive message, for the time that is allowed."""
+    """The peer has sent nothing, not even a keep-alive message, within the timeout."""
 
 
 class PeerFailedError(TransportError):
-    """The peer has failed, and has sent the cause.
+    """The peer has failed and has sent the cause.
 
-    A process that was stopped by the failure of another passes on `problem` unchanged: the first cause
-    is reported.
+    A process that stops because another one failed passes on `problem` unchanged, so the first cause is
+    reported.
     """
 
     def __str__(self) -> str:
@@ -154,11 +154,11 @@ class PartitionNotFoundError(TransportError):
 
 
 class HandshakeError(TransportError):
-    """The peer could not be reached, did not prove that it knows the secret, or refused ours."""
+    """The peer could not be reached, did not prove that it knows the secret, or refused our proof."""
 
 
 class LinkClosedError(TransportError):
-    """A message was sent after the last one, or read after the connection was closed."""
+    """A message was sent after the final one, or read after the connection was closed."""
 
 
 class UnprovenError(Exception):
@@ -174,4 +174,4 @@ class UnprovenError(Exception):
 
 
 class AgendaStuckError(RuntimeError):
-    """Routines wait, and the agenda has no entry left: a defect of netstack or of the routines."""
+    """Routines wait, but the agenda has no entry left: a bug in netstack or in the routines."""

@@ -1,21 +1,21 @@
-"""The completed checkpoints that a job can go back to, and the files that they share.
+"""Store of the completed checkpoints that a job can restart from, and registry of their shared files.
 
-The store keeps the newest ones. An older one is deleted only after a newer one is complete, so there always
-is one from the first on. A completed checkpoint registers its shared files, by keys that their writers know.
-While a key is known, its first file stays: a task that has stored the same content again, before it heard
-that the first checkpoint is complete, gets that file instead of its own. A checkpoint that falls out of
-retention is unregistered, and a file is deleted with its last user. A failed checkpoint was never registered.
+The store keeps the newest checkpoints. It deletes an older one only after a newer one is complete, so one is
+always left. A completed checkpoint registers its shared files under keys that the writing tasks choose. While
+a key is registered, its first file stays. A task may store the same content again before it learns that the
+first checkpoint is complete; the new checkpoint then refers to the first file. When a checkpoint is no longer
+retained, it is unregistered; a file is deleted after its last user. Failed checkpoints are never registered.
 
 ::
 
     two retained    1   2   3   4   (1,2,3)   5   (4,5,6)     uses of each table file
     checkpoint 1    1   1
     checkpoint 2    2   2   1   1
-    checkpoint 3    1   1   1   2      1      1               checkpoint 1 goes
-    checkpoint 4    -   -   -   1      2      1      1        checkpoint 2 goes, with 1, 2 and 3
+    checkpoint 3    1   1   1   2      1      1               checkpoint 1 is deleted
+    checkpoint 4    -   -   -   1      2      1      1        checkpoint 2 is deleted, with 1, 2 and 3
 
-Checkpoints come and go in the order of their ids, so a file has no user left exactly if the last one that
-used it is older than the oldest that is retained. The rules are those of Flink's CompletedCheckpointStore and
+Checkpoints are added and deleted in the order of their ids, so a file has no user left exactly if its last
+user is older than the oldest retained checkpoint. The rules are those of Flink's CompletedCheckpointStore and
 SharedStateRegistry.
 """
 
@@ -34,11 +34,11 @@ from .storage import CheckpointStorage
 
 
 class CompletedCheckpointStore:
-    """Keeps the newest `retained` completed checkpoints in `storage`; outlives restarts of the job.
+    """Keeps the newest `retained` completed checkpoints in `storage`; survives restarts of the job.
 
-    It begins with the checkpoints in `stored`, oldest first. The checkpoint `initial` of an earlier run
-    counts as the oldest one, and is forgotten in its turn, or deleted if this run has claimed it. What cannot
-    be deleted is left where it is: it belongs to no checkpoint any more and harms none.
+    It starts with the checkpoints in `stored`, oldest first. The checkpoint `initial` of an earlier run
+    counts as the oldest one. When it is no longer retained, it is forgotten, or deleted if this run has
+    claimed it. Files that cannot be deleted are left behind; they belong to no checkpoint and do no harm.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class CompletedCheckpointStore:
         for metadata in earlier:
             self._registry.register(metadata.checkpoint_id, shared_files(metadata))
         if initial is not None and initial.shares_files:
-            # Beside it, there may be others of the earlier run; their files are theirs for good.
+            # The storage may hold other checkpoints of the earlier run, which keep their files.
             for number in initial.storage.checkpoints():
                 if number < initial.next_id:
                     self._registry.register(number, shared_files(initial.storage.load(number)))
@@ -73,12 +73,13 @@ class CompletedCheckpointStore:
         return self._checkpoints[-1] if self._checkpoints else None
 
     def add(self, metadata: CheckpointMetadata) -> None:
-        """Complete a checkpoint, then delete the oldest one if there are too many now.
+        """Store a completed checkpoint, then delete the oldest one if there are too many.
 
-        Where one before has a shared file of the same content, it is completed with that one instead.
+        If an earlier checkpoint has a shared file with the same content, the new one refers to that file
+        instead.
 
         Raises:
-            StorageError: if it cannot be completed. Nothing has changed.
+            StorageError: if the metadata cannot be stored. The store is unchanged.
         """
         number = metadata.checkpoint_id
         kept = self._registry.register(number, shared_files(metadata))
@@ -100,7 +101,7 @@ class CompletedCheckpointStore:
                 self._delete_claimed(self._initial)
 
     def _delete_claimed(self, initial: InitialCheckpoint) -> None:
-        """Delete the checkpoint of another run, and its shared files that no other checkpoint names."""
+        """Delete the checkpoint of another run, and its shared files that no other checkpoint uses."""
         number, storage = initial.metadata.checkpoint_id, initial.storage
         if initial.in_place:
             self.discard(number, self._registry.unregister(number))
@@ -112,7 +113,7 @@ class CompletedCheckpointStore:
             storage.delete([file for path, file in files if file.shared and path not in named])
 
     def forget(self, metadata: CheckpointMetadata) -> None:
-        """Never go back to a checkpoint that cannot be restored; its files stay for inspection."""
+        """Remove a checkpoint that cannot be restored; its files stay for inspection."""
         self._checkpoints.remove(metadata)
 
     def discard(self, checkpoint_id: int, shared: Iterable[StoredFile]) -> None:
@@ -122,7 +123,7 @@ class CompletedCheckpointStore:
         self._delete(file for file in shared if not self._registry.has(file))
 
     def delete_unused(self, files: Iterable[StoredFile]) -> None:
-        """Delete those of the files, shared or not, that no retained checkpoint has."""
+        """Delete the given files, shared or not, that no retained checkpoint uses."""
         kept = [checkpoint.files for checkpoint in self._checkpoints]
         self._delete(
             file
@@ -138,7 +139,7 @@ class CompletedCheckpointStore:
 
 
 def _with(kept: Mapping[str, StoredFile], metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """Return the metadata with the files of `kept` in place of those with its paths."""
+    """Return the metadata with each file whose path is a key of `kept` replaced by the file there."""
 
     def with_kept(handle: StateHandle) -> StateHandle:
         file = None if handle.file is None else kept.get(handle.file.path)
@@ -151,7 +152,7 @@ def _with(kept: Mapping[str, StoredFile], metadata: CheckpointMetadata) -> Check
 
 
 SharedKey = str
-"""The writer's name of a shared file: two files of one key have the same content."""
+"""The writer's name of a shared file; two files with the same key have the same content."""
 
 
 @dataclass(slots=True)
@@ -170,10 +171,10 @@ class SharedStateRegistry:
     def register(
         self, checkpoint_id: int, files: Iterable[tuple[SharedKey, StoredFile]]
     ) -> dict[str, StoredFile]:
-        """Let a checkpoint use files.
+        """Register the shared files of a checkpoint.
 
-        Returns by path, of files that are duplicates of others, those that are to be used in their place;
-        the duplicates may be deleted once the checkpoint is complete.
+        Returns the replacement of each duplicate file, by the duplicate's path. The caller may delete the
+        duplicates when the checkpoint is complete.
         """
         kept = {}
         for key, file in files:
@@ -185,7 +186,7 @@ class SharedStateRegistry:
         return kept
 
     def unregister(self, checkpoint_id: int) -> list[StoredFile]:
-        """Remove a checkpoint; returns the files that no checkpoint uses any more."""
+        """Unregister a checkpoint; returns the files that no checkpoint uses any more."""
         unused = []
         for key, entry in list(self._entries.items()):
             entry.users.discard(checkpoint_id)
@@ -200,7 +201,7 @@ class SharedStateRegistry:
         return file.path in self._paths
 
     def users(self, key: SharedKey) -> set[int]:
-        """Return the ids of the checkpoints that use the file of a key."""
+        """Return the ids of the checkpoints that use the file with this key."""
         return set(self._entries[key].users) if key in self._entries else set()
 
 

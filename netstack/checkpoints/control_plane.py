@@ -1,4 +1,4 @@
-"""Messages between the checkpoint coordinator and the tasks, beside the network of the job.
+"""Messages between the checkpoint coordinator and the tasks, outside the job's network.
 
 ::
 
@@ -6,8 +6,8 @@
                  <- acknowledge, decline ------ any task
                  -- completed, aborted -------> any task
 
-Each message takes a time that its sender says. Nothing is lost by itself; who wants to see messages delayed
-or lost adds an interference. In Flink these are RPCs between the job manager and the task managers
+The sender sets the delay of each message. No message is lost unless a caller adds an interference that delays
+or drops messages. In Flink these are RPCs between the job manager and the task managers
 (CheckpointCoordinatorGateway, TaskExecutorGateway).
 """
 
@@ -35,13 +35,13 @@ class ControlMessage(StrEnum):
 
 
 Interference = Callable[[ControlMessage, TaskKey], float | None]
-"""Called once for each message when it is sent: seconds to add to its way, at least 0; None loses it."""
+"""Returns the seconds, at least 0, by which to delay a message that is being sent; None drops it."""
 
 
 class ControlPlane:
     """Carries messages between the coordinator and the tasks.
 
-    All of `interference` are asked about each message, in order; their delays add up.
+    Every function in `interference` is called for each message, in order; their delays add up.
     """
 
     def __init__(self, agenda: Agenda) -> None:
@@ -68,7 +68,7 @@ class ControlPlane:
         self._under_way[task].after(delay_s, deliver, *args)
 
     def reset(self, tasks: Iterable[TaskKey] | None = None) -> None:
-        """Lose all that is under way from or for some tasks, which are gone; None: from or for all."""
+        """Drop all messages in transit from or to the given tasks, which are gone; None: all messages."""
         for task in list(self._under_way) if tasks is None else tasks:
             if task in self._under_way:
                 self._under_way.pop(task).cancel()

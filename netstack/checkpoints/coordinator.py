@@ -1,4 +1,4 @@
-"""The checkpoint coordinator: triggers checkpoints, gathers the acknowledgements, keeps what is complete.
+"""The checkpoint coordinator: triggers checkpoints, collects acknowledgements, keeps completed checkpoints.
 
 ::
 
@@ -7,9 +7,9 @@
         |                                                                              |
         \\---------------------------------------------------- tasks are told <---------/
 
-The control plane takes its time: a trigger reaches the first source after milliseconds and each further one
-later still, an acknowledgement comes back after some more. A checkpoint waits for every subtask that ran
-when it was triggered. The rules are those of Flink's CheckpointCoordinator.
+Control messages take time: a trigger reaches the first source after milliseconds and each further source a
+little later; an acknowledgement takes some more. A checkpoint waits for every subtask that was running when
+it was triggered. The rules are those of Flink's CheckpointCoordinator.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from .scheduler import CheckpointRequest, CheckpointScheduler, RequestKind
 from .storage import CheckpointStorage
 
 REQUESTS_EVERY_S = 0.5
-"""Time between two checks for requests of users, in seconds."""
+"""Time between two checks for savepoint requests of users, in seconds."""
 
 
 def options_of_barriers(config: NetworkConfig) -> CheckpointOptions:
-    """Return the options of the barriers of a job (Flink's CheckpointOptions.forConfig)."""
+    """Return the options for the barriers of a job (Flink's CheckpointOptions.forConfig)."""
     if config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
         return CheckpointOptions(Alignment.AT_LEAST_ONCE)
     if not config.takes_unaligned_checkpoints:
@@ -56,17 +56,17 @@ def options_of_barriers(config: NetworkConfig) -> CheckpointOptions:
 
 
 class CheckpointCoordinator:
-    """Takes the checkpoints of one job, over all its attempts; ids increase over them.
+    """Takes the checkpoints of one job, over all its attempts; checkpoint ids increase across attempts.
 
-    `on_end` is called with each checkpoint that has been completed or has failed, `fail_job` (last, so it may
-    call `stop`) why too many have failed in a row. `fail_task` is told of a task that cannot go on, and why;
-    None: `fail_job` is. The first checkpoint is number `first_id`. `store` has those that are complete: to
-    begin with, `stored`, which an earlier coordinator of the job has left, or the checkpoint `initial`, which
-    another run has left.
+    `on_end` is called with each checkpoint that was completed or has failed. `fail_job` is called with the
+    cause when too many checkpoints have failed in a row; it is the last call, so it may call `stop`.
+    `fail_task` is called with a task that cannot continue and the cause; if it is None, `fail_job` is called
+    instead. The first checkpoint has the id `first_id`. `store` holds the completed checkpoints. It starts
+    with `stored`, left by an earlier coordinator of the job, or with the checkpoint `initial` of another run.
 
-    A savepoint is none of them: the job never goes back to it, and tasks hear of it only if they stop with
-    it. `stopped_with` is where such a one is, once it is complete; None before. The next one of either kind
-    will have the id `next_id`.
+    Savepoints are not in the store: the job never restarts from them, and tasks are notified only if they
+    stop with the savepoint. `stopped_with`: location of the completed savepoint that the job stops with, or
+    None. `next_id`: id of the next checkpoint or savepoint.
     """
 
     def __init__(
@@ -105,14 +105,14 @@ class CheckpointCoordinator:
         self._failures = FailureCounter(config.tolerable_failed_checkpoints)
         self._subtasks: list[CheckpointedTask] = []
         self.next_id = first_id
-        self._stopping: SavepointRequest | None = None  # with which the job is about to stop
-        self._timeout: Timer | None = None  # of the first pending checkpoint that expires
-        # Shared files of the reports, delivered or not, on checkpoints that are not complete.
+        self._stopping: SavepointRequest | None = None  # the savepoint that the job is about to stop with
+        self._timeout: Timer | None = None  # expiry of the oldest pending checkpoint
+        # Shared files named in reports on incomplete checkpoints, including reports in transit.
         self._reported: dict[tuple[int, TaskKey], list[StoredFile]] = {}
 
     @property
     def pending(self) -> list[Checkpoint]:
-        """The checkpoints that go on, oldest first."""
+        """The pending checkpoints, oldest first."""
         return list(self._pending.values())
 
     @property
@@ -121,29 +121,29 @@ class CheckpointCoordinator:
         return self.store.latest
 
     def start(self, subtasks: Sequence[CheckpointedTask]) -> None:
-        """Begin an attempt, with a first trigger after a random part of the interval."""
+        """Begin an attempt; the first trigger follows after a random part of the interval."""
         self._subtasks = list(subtasks)
         self._scheduler.start()
 
     def change(self, config: NetworkConfig) -> None:
-        """Take checkpoints as other settings say; of those that go on, only the timeout changes."""
+        """Apply new settings; for pending checkpoints only the timeout changes."""
         self._config, self._options = config, options_of_barriers(config)
         self._scheduler.change(config)
         self._stop_timeout()
         self._watch_timeout()
 
     def stop(self, reason: FailureReason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND) -> None:
-        """End an attempt: its tasks are gone. Pending checkpoints fail for `reason`, without messages."""
+        """End an attempt: its tasks are gone. Pending checkpoints fail for `reason`; no messages are sent."""
         for checkpoint in self._drop_all():
             checkpoint.failure, checkpoint.ended_at = reason, self._agenda.now
             self._say(f"checkpoint {checkpoint.checkpoint_id} failed: {reason}", checkpoint.checkpoint_id)
             self._on_end(checkpoint)
 
     def suspend(self, gone: Collection[TaskKey]) -> None:
-        """Some tasks are gone, and the others go on: all pending checkpoints fail, and none begin for now.
+        """Suspend checkpoints while some tasks are gone: all pending ones fail, and no new ones begin.
 
-        `start` is to be called when all tasks run again. Messages of the tasks that are gone, and for them,
-        are lost.
+        The caller calls `start` when all tasks run again. Messages from and to the tasks that are gone are
+        dropped.
         """
         self._subtasks = [subtask for subtask in self._subtasks if key_of(subtask) not in gone]
         self._refuse(self._scheduler.stop())
@@ -153,22 +153,23 @@ class CheckpointCoordinator:
         self._discard_reports([each for each in self._reported if each[1] in gone])
 
     def release(self) -> None:
-        """End for good: delete what was stored for pending checkpoints, which stay IN_PROGRESS."""
+        """End permanently: delete the files of pending checkpoints, which stay IN_PROGRESS."""
         self._drop_all()
 
     def request_checkpoint(self) -> None:
-        """A user wants a checkpoint: it is triggered as soon as the number of pending ones allows.
+        """Request a checkpoint for a user: it is triggered when the number of pending checkpoints allows.
 
-        Between two attempts, and among too many others, it is refused.
+        The request is refused between two attempts and when too many requests are queued.
         """
         refused = self._scheduler.request(RequestKind.USER)
         if refused is not None:
             self._say(f"a request for a checkpoint is refused: {refused}")
 
     def request_savepoint(self, request: SavepointRequest) -> None:
-        """A user wants a savepoint, with which the job may stop: then there are no checkpoints meanwhile.
+        """Request a savepoint for a user; if the job stops with it, no other checkpoints are taken meanwhile.
 
-        It comes before other requests, and is refused between two attempts, and while the job stops.
+        Savepoints have priority over other requests. The request is refused between two attempts and while
+        the job stops.
         """
         refused: str | None = None
         drains = request.action is PostCheckpointAction.TERMINATE
@@ -185,7 +186,7 @@ class CheckpointCoordinator:
             self._no_savepoint(request, refused)
 
     def take_requests(self, requests: SavepointRequests) -> None:
-        """Take the savepoints that users request, now and every half second."""
+        """Process the savepoint requests of users, now and every half second."""
         for request in requests():
             self.request_savepoint(request)
         self._agenda.keep(self._agenda.now + REQUESTS_EVERY_S, self.take_requests, requests)
@@ -199,7 +200,7 @@ class CheckpointCoordinator:
                 self._say(f"a request for a checkpoint is refused: {reason}")
 
     def _no_savepoint(self, request: SavepointRequest, problem: str) -> None:
-        """Report a failed request to its user; a job that was to stop with it goes on."""
+        """Report a failed request to its user; a job that was to stop with the savepoint continues."""
         self._say(f"there is no savepoint: {problem}")
         if self._stopping is request:
             self._stopping = None
@@ -207,7 +208,9 @@ class CheckpointCoordinator:
         request.told(SavepointEnd(problem=problem))
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
-        """A subtask has taken its snapshot; the coordinator learns of it a little later."""
+        """Send the report of a subtask that has taken its snapshot; it arrives after the delay of the control
+        plane.
+        """
         in_flight = report.unaligned or report.snapshot.persisted_bytes
         costs = self._costs.ack_unaligned_s if in_flight else self._costs.ack_s
         delay, send = self._randomness.uniform(*costs), self.control_plane.send
@@ -218,10 +221,10 @@ class CheckpointCoordinator:
         send(ControlMessage.ACKNOWLEDGE, key_of(subtask), delay, self._acknowledged, subtask, report)
 
     def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
-        """A subtask has given a checkpoint up; the coordinator learns of it a little later and fails it.
+        """Report that a subtask has declined a checkpoint; the checkpoint fails when the message arrives.
 
         Raises:
-            ValueError: if `reason` is no name of a FailureReason.
+            ValueError: if `reason` is not the name of a FailureReason.
         """
         cause = FailureReason(reason)
         delay, send = self._randomness.uniform(*self._costs.ack_s), self.control_plane.send
@@ -229,11 +232,11 @@ class CheckpointCoordinator:
         send(ControlMessage.DECLINE, key_of(subtask), delay, self._declined, checkpoint_id, cause, who)
 
     def discard_unused(self, files: Iterable[StoredFile]) -> None:
-        """Delete those of some shared files that no completed checkpoint needs."""
+        """Delete the given shared files that no completed checkpoint needs."""
         self.store.delete_unused(files)
 
     def fail_task(self, subtask: CheckpointedTask, cause: str) -> None:
-        """A subtask cannot go on: it fails, and with it what it is connected with."""
+        """Fail a subtask that cannot continue, and the tasks connected with it."""
         text = f"{self._name(subtask)}: {cause}"
         if self._fail_task is None:
             self._fail_job(text)
@@ -241,9 +244,10 @@ class CheckpointCoordinator:
             self._fail_task(key_of(subtask), text)
 
     def finished(self, subtask: CheckpointedTask) -> None:
-        """A subtask has ended. Checkpoints that it should have begun and did not cannot be completed.
+        """Note that a subtask has ended: checkpoints that it should have begun but did not cannot be
+        completed.
 
-        One that it has begun goes on waiting for its acknowledgement, which is under way.
+        A checkpoint that it has begun keeps waiting for its acknowledgement, which is in transit.
         """
         for checkpoint in self.pending:
             never_began = subtask.last_checkpoint < checkpoint.checkpoint_id
@@ -268,7 +272,7 @@ class CheckpointCoordinator:
             assert request.savepoint is not None
             self._no_savepoint(request.savepoint, str(error))
             return
-        # The sources, and later all tasks without an upstream task that could send a barrier.
+        # The sources, and later all tasks without a running upstream task that could send a barrier.
         first = [subtask for subtask in running if all(task.ended for task in subtask.upstream)]
         checkpoint = Checkpoint(
             self.next_id,
@@ -297,7 +301,7 @@ class CheckpointCoordinator:
         return checkpoint.triggered_at + self._config.checkpoint_timeout_s
 
     def _watch_timeout(self) -> None:
-        """Start the timer for the oldest pending checkpoint, which expires first, unless it runs."""
+        """Start the timer of the oldest pending checkpoint, which expires first, unless it is running."""
         if self._timeout is None and self._pending:
             first = next(iter(self._pending.values()))
             self._timeout = self._agenda.cancellable_at(self._deadline(first), self._expire)
@@ -310,7 +314,7 @@ class CheckpointCoordinator:
     def _expire(self) -> None:
         self._timeout = None
         for checkpoint in self.pending:
-            # The failure of one may have ended others.
+            # The failure of one checkpoint may have ended others.
             if checkpoint.checkpoint_id in self._pending and self._deadline(checkpoint) <= self._agenda.now:
                 missing = f"acknowledgements missing: {len(checkpoint.awaited)}"
                 self._fail(checkpoint, FailureReason.CHECKPOINT_EXPIRED, missing)
@@ -329,7 +333,7 @@ class CheckpointCoordinator:
             self._complete(checkpoint)
 
     def _complete(self, checkpoint: Checkpoint) -> None:
-        """Complete a checkpoint that all have acknowledged, and give up those that are older."""
+        """Complete a checkpoint that all tasks have acknowledged, and abort older ones."""
         now, number = self._agenda.now, checkpoint.checkpoint_id
         metadata, savepoint = checkpoint.metadata(self._job, now), checkpoint.options.savepoint
         try:
@@ -391,12 +395,14 @@ class CheckpointCoordinator:
                 self.control_plane.send(kind, key_of(subtask), delay, deliver, checkpoint_id)
 
     def _reports_on(self, number: int) -> list[StoredFile]:
-        """Forget the reports on a checkpoint; returns the shared files that they name, used before or new."""
+        """Remove the reports on a checkpoint; returns the shared files, new and reused, that they name."""
         reports = [each for each in self._reported if each[0] == number]
         return [file for each in reports for file in self._reported.pop(each)]
 
     def _drop_all(self) -> list[Checkpoint]:
-        """Forget timers, messages, requests and pending checkpoints; returns the latter."""
+        """Cancel timers, messages and requests, and remove the pending checkpoints; returns these
+        checkpoints.
+        """
         self._stop_timeout()
         self._subtasks = []
         self._refuse(self._scheduler.stop())
@@ -405,7 +411,7 @@ class CheckpointCoordinator:
         self.control_plane.reset()
         dropped = self.pending
         self._pending.clear()
-        # Reports on failed ones that are under way do not come any more, so their files are deleted here.
+        # Reports on failed checkpoints that are in transit will not arrive, so their files are deleted here.
         for checkpoint in dropped:
             self._discard(checkpoint)
             if checkpoint.request is not None:
@@ -414,14 +420,14 @@ class CheckpointCoordinator:
         return dropped
 
     def _discard_reports(self, reports: Iterable[tuple[int, TaskKey]]) -> None:
-        """Delete the files in reports on failed checkpoints that will not arrive any more."""
+        """Delete the files named in reports on failed checkpoints that will not arrive any more."""
         for number in sorted({each[0] for each in reports}):
             shared = self._reports_on(number)
             if not self._savepoints.delete_since(number):
                 self.store.discard(number, shared)
 
     def _discard(self, checkpoint: Checkpoint) -> None:
-        """Delete what was stored for a checkpoint that will not be complete."""
+        """Delete the files of a checkpoint that will not be completed."""
         number, savepoint = checkpoint.checkpoint_id, checkpoint.options.savepoint
         if savepoint is None:
             self.store.discard(number, self._reports_on(number))

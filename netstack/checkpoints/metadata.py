@@ -1,15 +1,15 @@
-"""The metadata of a checkpoint as bytes, and the checks that it makes sense.
+"""Encoding and validation of the metadata of a checkpoint.
 
 It is two lines of JSON, the first with the checksum of the second::
 
     {"schema":"netstack.checkpoint/2","size":512,"sha256":"9f86d0..."}
     {"schema":"netstack.checkpoint/2","checkpoint_id":17,"job":"demo", ...}
 
-JSON, so that people can read it with any tool; inlined state is in base64. The checksum detects a file that
-was cut short or changed. The same metadata has the same bytes.
+JSON, so that people can read it with any tool; inlined state is in base64. The checksum detects a truncated
+or changed file. Equal metadata has equal bytes.
 
-Numbers have to fit together, as key groups are distributed by them and lists are as long as they say. That
-files are as long as handles say is checked when they are read.
+The validation checks that the numbers are consistent: key groups, parallelism, the lengths of lists. Whether
+files are as long as their handles say is checked when they are read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..state.snapshots import (
 )
 
 LONGEST_HEADER = 1 << 10
-"""Bytes of the first line at most."""
+"""Maximum length of the first line in bytes."""
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -46,17 +46,18 @@ def checksum(data: bytes | memoryview) -> str:
 
 
 def encode_metadata(metadata: CheckpointMetadata) -> bytes:
-    """Return the bytes of a completed checkpoint's metadata."""
+    """Encode the metadata of a completed checkpoint."""
     body = msgspec.json.encode(metadata, order="deterministic") + b"\n"
     header = _Header(metadata.schema, len(body), checksum(body))
     return msgspec.json.encode(header) + b"\n" + body
 
 
 def decode_metadata(data: bytes) -> CheckpointMetadata:
-    """Return the metadata in these bytes.
+    """Decode and check the metadata of a checkpoint.
 
     Raises:
-        ValueError: They are cut short, changed, of another layout, or no metadata at all; says which.
+        ValueError: if the bytes are truncated, changed, of another schema, or not metadata; the message says
+            which.
     """
     end = data.find(b"\n", 0, LONGEST_HEADER)
     try:
@@ -65,7 +66,7 @@ def decode_metadata(data: bytes) -> CheckpointMetadata:
         raise ValueError("it does not begin like checkpoint metadata") from None
     if header.schema not in READABLE:
         raise ValueError(f"its layout is {header.schema!r}, and only {SCHEMA!r} and older ones can be read")
-    body = memoryview(data)[end + 1 :]  # no copy: there may be much of it
+    body = memoryview(data)[end + 1 :]  # no copy, since it may be large
     if len(body) != header.size:
         raise ValueError(f"it has {len(body)} bytes after its first line instead of {header.size}")
     if checksum(body) != header.sha256:
@@ -83,7 +84,7 @@ def decode_metadata(data: bytes) -> CheckpointMetadata:
 
 
 MOST_BYTES = (1 << 63) - 1
-"""Limit of all state together, of a file system and of 64-bit numbers."""
+"""Maximum size of all state together; the limit of file systems and of 64-bit numbers."""
 
 
 def _problems(metadata: CheckpointMetadata) -> Iterator[str]:
@@ -120,7 +121,7 @@ def _about_subtasks(metadata: CheckpointMetadata) -> Iterator[str]:
 
 
 def _about_handle(handle: StateHandle) -> str | None:
-    """Return the problem with the numbers of a handle, None if there is none."""
+    """Return the error in the numbers of a handle, or None."""
     numbers = [handle.size, handle.offset] + ([] if handle.file is None else [handle.file.size])
     if not all(0 <= number <= MOST_BYTES for number in numbers):
         return f"is at {handle.offset} and has {handle.size} bytes"
@@ -132,7 +133,7 @@ def _about_handle(handle: StateHandle) -> str | None:
 
 
 def _about_place(metadata: CheckpointMetadata, snapshot: SubtaskSnapshot, handle: StateHandle) -> str | None:
-    """Return the problem with the channel of data in flight, None if there is none."""
+    """Return the error in the channel of in-flight data, or None."""
     if handle.kind not in CHANNEL_STATE:
         return None
     right = handle.exchange >= 0 and handle.channel >= 0

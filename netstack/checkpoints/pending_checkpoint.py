@@ -1,8 +1,8 @@
-"""One checkpoint from its trigger to its end: its tasks, their acknowledgements, and why it failed.
+"""One checkpoint from trigger to end: its tasks, their acknowledgements, the reason of a failure.
 
-A failure counts if something is wrong with the state or its storage, or if it took too long. That a task has
-ended, or has aborted a checkpoint for a newer one, is normal and does not count. The rules are those of
-Flink's PendingCheckpoint and CheckpointFailureManager.
+A failure counts against the limit if the state or its storage failed, or if the checkpoint expired. It does
+not count if a task has ended or has aborted the checkpoint for a newer one, which is normal. The rules are
+those of Flink's PendingCheckpoint and CheckpointFailureManager.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .savepoints import SavepointRequest
 
 
 class FailureReason(StrEnum):
-    """Why a checkpoint was not completed, or not begun (Flink's CheckpointFailureReason)."""
+    """Reason why a checkpoint was not completed, or not begun (Flink's CheckpointFailureReason)."""
 
     TOO_MANY_CHECKPOINT_REQUESTS = "TOO_MANY_CHECKPOINT_REQUESTS"
     MINIMUM_TIME_BETWEEN_CHECKPOINTS = "MINIMUM_TIME_BETWEEN_CHECKPOINTS"
@@ -50,11 +50,11 @@ COUNTED = frozenset(
         FailureReason.FINALIZE_CHECKPOINT_FAILURE,
     }
 )
-"""Failures of which a job tolerates a limited number in a row."""
+"""Failures that count against the number of failures in a row that a job tolerates."""
 
 
 class FailureCounter:
-    """Counts failures in a row; more than `tolerable` are too many, and the count begins anew."""
+    """Counts failures in a row; when they exceed `tolerable`, the job fails and the count is reset."""
 
     def __init__(self, tolerable: int) -> None:
         self.tolerable = tolerable
@@ -62,12 +62,12 @@ class FailureCounter:
         self._last_success = 0
 
     def succeeded(self, checkpoint_id: int) -> None:
-        """Note that a checkpoint is complete: failures of earlier ones do not count any more."""
+        """Record a completed checkpoint: failures of earlier checkpoints no longer count."""
         self._last_success = max(self._last_success, checkpoint_id)
         self.in_a_row = 0
 
     def failed(self, checkpoint_id: int, reason: FailureReason) -> bool:
-        """Note that a checkpoint has failed; returns whether the job has to fail too."""
+        """Record a failed checkpoint; returns whether the job has to fail."""
         if reason not in COUNTED or checkpoint_id <= self._last_success:
             return False
         self.in_a_row += 1
@@ -78,9 +78,9 @@ class FailureCounter:
 
 
 class Acknowledgement(NamedTuple):
-    """The report of one subtask on its part in a checkpoint; times in seconds.
+    """The report of one subtask on its part of a checkpoint; times in seconds.
 
-    `unaligned`: whether its barrier had overtaken data when the snapshot was taken.
+    `unaligned`: whether its barrier had overtaken data before the snapshot was taken.
     """
 
     checkpoint_id: int
@@ -92,11 +92,11 @@ class Acknowledgement(NamedTuple):
 
 
 class UpstreamTask(Protocol):
-    """A subtask as its readers see it; as text, its name and index."""
+    """An upstream subtask; `str` returns its name and index."""
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended."""
+        """Whether the subtask has ended."""
         ...
 
 
@@ -105,27 +105,27 @@ class CheckpointedTask(Protocol):
 
     @property
     def vertex(self) -> int:
-        """The number of its vertex."""
+        """Number of the subtask's vertex."""
         ...
 
     @property
     def index(self) -> int:
-        """Its index in the vertex."""
+        """Index of the subtask in its vertex."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether it has nothing to do any more."""
+        """Whether the subtask has ended."""
         ...
 
     @property
     def upstream(self) -> Sequence[UpstreamTask]:
-        """The subtasks that it reads from."""
+        """The subtasks that this one reads from."""
         ...
 
     @property
     def last_checkpoint(self) -> int:
-        """The latest checkpoint that it has begun."""
+        """Id of the last checkpoint that the subtask has begun."""
         ...
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
@@ -133,38 +133,38 @@ class CheckpointedTask(Protocol):
         ...
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """A checkpoint is complete everywhere: what it has sealed may be made visible."""
+        """Handle the completion of a checkpoint: output that belongs to it may be committed."""
         ...
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """A checkpoint has failed: what is kept for it may go."""
+        """Handle the failure of a checkpoint: data kept for it may be deleted."""
         ...
 
 
 class CheckpointType(StrEnum):
-    """The type of a checkpoint, as it turned out."""
+    """The type of a checkpoint when it ended; an aligned one may have turned unaligned."""
 
     CHECKPOINT = "CHECKPOINT"
     UNALIGNED_CHECKPOINT = "UNALIGNED_CHECKPOINT"
     AT_LEAST_ONCE_CHECKPOINT = "AT_LEAST_ONCE_CHECKPOINT"
     SAVEPOINT = "SAVEPOINT"
     SYNC_SAVEPOINT = "SYNC_SAVEPOINT"
-    """A savepoint with which the job stops."""
+    """A savepoint after which the job stops."""
 
 
 def key_of(task: CheckpointedTask) -> TaskKey:
-    """Vertex and index of a subtask."""
+    """Return the vertex number and the index of a subtask."""
     return task.vertex, task.index
 
 
 class Checkpoint:
     """A checkpoint and its progress (Flink's PendingCheckpoint).
 
-    The coordinator triggers it at `first`, barriers at the others; `awaited` have not acknowledged it yet;
-    `finished` had ended before and are no part of it. `parts` and `snapshots` are those of
-    the subtasks that have acknowledged. `failure` says why it has failed; None: it has not. `ended_at` is
-    when it was completed or has failed. Times are in seconds of the run. One that is a savepoint answers a
-    `request`.
+    The coordinator sends triggers to the subtasks in `first`; barriers reach the others. The subtasks in
+    `awaited` have not acknowledged yet; those in `finished` had ended before and do not take part. `parts`
+    and `snapshots` belong to the subtasks that have acknowledged. `failure`: the reason of the failure, or
+    None. `ended_at`: time of the completion or failure. Times are in seconds of the run. `request`: the
+    user's request, if this is a savepoint.
     """
 
     def __init__(
@@ -193,13 +193,13 @@ class Checkpoint:
 
     @property
     def name(self) -> str:
-        """Its name for people."""
+        """Name in messages, such as "checkpoint 3"."""
         kind = "checkpoint" if self.options.savepoint is None else "savepoint"
         return f"{kind} {self.checkpoint_id}"
 
     @property
     def failed(self) -> bool:
-        """Whether it will never be complete."""
+        """Whether the checkpoint has failed."""
         return self.failure is not None
 
     @property
@@ -211,12 +211,14 @@ class Checkpoint:
 
     @property
     def duration_s(self) -> float | None:
-        """Time from trigger to completion in seconds; None if it is not complete."""
+        """Time from trigger to completion in seconds; None if not completed."""
         return None if self.completed_at is None else self.completed_at - self.triggered_at
 
     @property
     def checkpoint_type(self) -> CheckpointType:
-        """Unaligned as soon as one subtask's part is, as an aligned one may turn unaligned on its way."""
+        """Type of the checkpoint; unaligned if one subtask's part is, since an aligned one may turn
+        unaligned.
+        """
         if (savepoint := self.options.savepoint) is not None:
             return CheckpointType.SYNC_SAVEPOINT if savepoint.stops else CheckpointType.SAVEPOINT
         if self.options.alignment is Alignment.AT_LEAST_ONCE:
@@ -228,16 +230,16 @@ class Checkpoint:
 
     @property
     def size(self) -> int:
-        """Bytes of the state that has been acknowledged."""
+        """Bytes of the acknowledged state."""
         return sum(snapshot.size for snapshot in self.snapshots.values())
 
     @property
     def checkpointed_bytes(self) -> int:
-        """Bytes of that state that were stored for this checkpoint."""
+        """Bytes of the acknowledged state that were newly stored for this checkpoint."""
         return sum(snapshot.checkpointed_bytes for snapshot in self.snapshots.values())
 
     def acknowledge(self, task: TaskKey, report: Acknowledgement, now: float) -> bool:
-        """Take a subtask's part; False if none was expected of it."""
+        """Add the report of a subtask; returns False if none was expected."""
         if task not in self.awaited:
             return False
         self.awaited.remove(task)
@@ -255,7 +257,7 @@ class Checkpoint:
         return True
 
     def metadata(self, job: JobShape, now: float) -> CheckpointMetadata:
-        """Return the metadata of all that has been acknowledged."""
+        """Return the metadata of the acknowledged state."""
         names = list(job.parallelism)
         snapshots = dict(self.snapshots)
         for vertex, index in self.finished:
@@ -277,7 +279,7 @@ class Checkpoint:
 
 
 def record_checkpoint(recorder: Recorder, checkpoint: Checkpoint) -> None:
-    """Record a checkpoint of which nothing changes any more."""
+    """Record a checkpoint that has ended."""
     recorder.checkpoint(
         checkpoint.checkpoint_id,
         checkpoint.triggered_at,

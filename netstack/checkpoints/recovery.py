@@ -1,19 +1,20 @@
-"""Recovery from a checkpoint: of this run, or one of an earlier run that a new one goes on from.
+"""Recovery from a checkpoint of this run, or from one of an earlier run.
 
-`RecoverySource` finds the state of each subtask in the metadata and the storage. An `InitialCheckpoint` is
-claimed as the user says; ids go on behind it, and the clock of the new run begins at 0. Vertices may have
-another parallelism than they had in it (`rescaling`), and chains may have been split or joined since.
+`RecoverySource` finds the state of each subtask in the metadata and the storage. An `InitialCheckpoint` comes
+from an earlier run; the user chooses how it is claimed. Ids of new checkpoints follow its id, and the clock
+of the new run begins at 0. The parallelism of vertices may have changed since (see `rescaling`), and chains
+may have been split or joined.
 
-A vertex whose name is that of several, such as "count -> sink", is a chain of them (Flink's operator chains).
-Where the job has the members as vertices of their own, or the other way round, state goes with the member
+A vertex with a name such as "count -> sink" is a chain of several vertices (Flink's operator chains). If the
+job has the members of a chain as separate vertices, or the reverse, each piece of state goes to the member
 that it belongs to::
 
     checkpoint   numbers --hash--> "count -> sink"         keyed state of count, transactions of sink
     job          numbers --hash--> count --forward--> sink
 
-Keyed state, and what a task has held back, belongs to the member that the exchange leads to, the first one;
-positions belong to a source, which is the first one, too; transactions to the last one. Lists of users'
-functions go to all members, since each function reads its own by name.
+Keyed state and held-back records belong to the first member, to which the exchange leads. Positions belong to
+the source, which is also the first member. Transactions belong to the last member. Operator state of user
+functions goes to all members, since each function reads its own lists by name.
 """
 
 from __future__ import annotations
@@ -48,19 +49,19 @@ from .rescaling import StateAssignment, carried_over, is_hashed, rescaling_misfi
 from .storage import CheckpointStorage, HandleReader
 
 UNUSABLE = (StorageError, StateError, RecoveryError)
-"""Errors raised where a checkpoint cannot be restored."""
+"""Errors raised if a checkpoint cannot be restored."""
 
 
 def unusable_text(checkpoint_id: int, error: Exception, *, last: bool) -> str:
-    """Return in one line that and why a checkpoint cannot be restored; `last`: nor can any other one."""
+    """Return a one-line message that a checkpoint cannot be restored; `last`: no other one is left."""
     end = "; no other checkpoint is left" if last else ""
     return f"checkpoint {checkpoint_id} cannot be restored: {' '.join(str(error).split())}{end}"
 
 
 class SubtaskRecovery:
-    """The state that one subtask had in a checkpoint; without `snapshot` it had none.
+    """The state of one subtask in a checkpoint; empty if `snapshot` is None.
 
-    `bytes` is the size of all of it, `persisted_bytes` that of the data that was in flight.
+    `bytes` is the size of its state, `persisted_bytes` the size of its in-flight data.
     """
 
     def __init__(self, source: RecoverySource, snapshot: SubtaskSnapshot | None) -> None:
@@ -74,25 +75,25 @@ class SubtaskRecovery:
 
     @property
     def state_handles(self) -> list[StateHandle]:
-        """Handles of keyed and operator state; files of another's checkpoint are not shared with it."""
+        """Handles of keyed and operator state; not shared if the checkpoint belongs to another run."""
         handles = [handle for handle in self._handles if handle.kind not in CHANNEL_STATE]
         return handles if self._source.owned else [_not_shared(handle) for handle in handles]
 
     def of(self, kind: StateKind) -> list[StateHandle]:
-        """Handles of one kind, in the order in which they were stored."""
+        """Return the handles of one kind, in the order in which they were stored."""
         return [handle for handle in self._handles if handle.kind is kind]
 
     def read(self, handle: StateHandle) -> bytes:
-        """The bytes of a handle.
+        """Return the bytes of a handle.
 
         Raises:
-            StorageError: if they cannot be read, or are not those that were written.
+            StorageError: if they cannot be read or have changed.
         """
         return self._source.read(handle)
 
 
 class Rescaling(NamedTuple):
-    """A job whose parallelism is not that of a checkpoint; the others as in `StateAssignment`."""
+    """A job with another parallelism than the checkpoint; see `StateAssignment` for the other fields."""
 
     job: JobShape
     hashes: Mapping[int, KeyHash]
@@ -100,9 +101,9 @@ class Rescaling(NamedTuple):
 
 
 class RecoverySource:
-    """A checkpoint and the storage that holds its files; `owned` where they may be shared with it.
+    """A checkpoint and its storage; `owned`: whether this run's checkpoints may share its files.
 
-    With `rescaling` its state is dealt out to the subtasks of that job.
+    With `rescaling`, the state is redistributed to the subtasks of the given job.
     """
 
     def __init__(
@@ -129,11 +130,11 @@ class RecoverySource:
         )
 
     def of(self, vertex: str, subtask: int) -> SubtaskRecovery:
-        """The state of one subtask.
+        """Return the state of one subtask.
 
         Raises:
-            StorageError: if what is to be dealt out anew cannot be read.
-            StateError: if it is not what it should be.
+            StorageError: if state to redistribute cannot be read.
+            StateError: if that state is invalid.
         """
         if self._assignment is not None:
             return SubtaskRecovery(self, self._assignment.of(vertex, subtask))
@@ -150,13 +151,13 @@ def _not_shared(handle: StateHandle) -> StateHandle:
 
 
 def restore_partitions(partitions: Sequence[ResultPartition], recovery: SubtaskRecovery) -> Iterator[None]:
-    """Put the data that was in flight in the outputs of a subtask back; what it writes later comes behind.
+    """Restore the in-flight data of a subtask's outputs; records written later follow it.
 
-    Each subpartition waits behind its recovered data, also where there is none, until its reader resumes.
-    Yields where it cannot go on before a pool has segments again.
+    Each subpartition blocks after its recovered data, even if that is empty, until its reader resumes. Yields
+    when a pool has no segment; the caller continues when one is free.
 
     Raises:
-        StorageError: at first, if it cannot be read.
+        StorageError: at the first step, if the data cannot be read.
     """
     data = [(handle, recovery.read(handle)) for handle in recovery.of(StateKind.OUTPUT_CHANNEL)]
     for handle, in_flight in data:
@@ -169,9 +170,9 @@ def restore_partitions(partitions: Sequence[ResultPartition], recovery: SubtaskR
 def restore_subpartition(
     pool: LocalBufferPool, subpartition: PipelinedSubpartition, data: bytes
 ) -> Iterator[None]:
-    """Put recovered data back into a subpartition, before anything else is written.
+    """Restore the data of one subpartition, before anything else is written to it.
 
-    Yields where `pool` has no segment: as Flink's, the task waits until readers have given some back.
+    Yields while `pool` has no segment: as in Flink, the task waits until readers have returned some.
     """
     rest = memoryview(data)
     while len(rest):
@@ -186,22 +187,23 @@ def restore_subpartition(
 
 
 class ClaimMode(StrEnum):
-    """Ownership of a checkpoint that a run goes on from (Flink's RecoveryClaimMode)."""
+    """Ownership of the checkpoint that a run starts from (Flink's RecoveryClaimMode)."""
 
     NO_CLAIM = "no-claim"
-    """Not the run's: the run reads it, and none of its own checkpoints needs its files."""
+    """The run does not own the checkpoint, and its own checkpoints do not use its files."""
     CLAIM = "claim"
-    """The run's: it is deleted as one of its own checkpoints would be."""
+    """The run owns the checkpoint and deletes it when it is no longer retained."""
     LEGACY = "legacy"
-    """Not the run's, but the run's checkpoints may need its files: it must stay (Flink 1)."""
+    """The run does not own the checkpoint, but may use its files, so it must be kept (Flink 1)."""
 
 
 class InitialCheckpoint(NamedTuple):
-    """A checkpoint, or savepoint, to begin with, the storage that has its files, and its name for people.
+    """The checkpoint or savepoint that a run starts from, the storage of its files, and its path for
+    messages.
 
-    No checkpoint of the new run has an id below `next_id`, so that none can be taken for one that lies
-    beside this. `in_place`: the new run stores its checkpoints in the same storage. `leaves_state_out`: state
-    of vertices that the job does not have is not needed (Flink's allowNonRestoredState).
+    New checkpoints have ids from `next_id` on, so that none is confused with another checkpoint in the same
+    storage. `in_place`: the new run stores its checkpoints in the same storage. `leaves_state_out`: ignore
+    state of vertices that the job does not have (Flink's allowNonRestoredState).
     """
 
     metadata: CheckpointMetadata
@@ -214,14 +216,14 @@ class InitialCheckpoint(NamedTuple):
 
     @property
     def shares_files(self) -> bool:
-        """Whether checkpoints of the new run may name its files."""
+        """Whether checkpoints of the new run may refer to its files."""
         return self.in_place and self.claim_mode is not ClaimMode.NO_CLAIM
 
     def claim(self) -> None:
-        """Note in the storage that this run owns the checkpoint; without effect unless the mode is CLAIM.
+        """Record in the storage that this run owns the checkpoint; without effect unless the mode is CLAIM.
 
         Raises:
-            StorageError: another run has claimed it, or that cannot be noted.
+            StorageError: if another run has claimed it, or the claim cannot be stored.
         """
         if self.claim_mode is ClaimMode.CLAIM:
             try:
@@ -230,20 +232,20 @@ class InitialCheckpoint(NamedTuple):
                 raise StorageError(f"{self.path}: {error}") from error
 
     def misfits(self, job: JobShape) -> list[str]:
-        """Return why it is no checkpoint of this job, a line for each reason; none where it is one.
+        """Return the reasons why the job cannot start from this checkpoint, one line each; empty if it can.
 
         Raises:
-            StorageError: what has to be read to tell cannot be.
+            StorageError: if state that has to be checked cannot be read.
         """
         metadata = rechained(self.metadata, job, self.storage)
         reasons = _misfits(metadata, job, leaves_state_out=self.leaves_state_out)
         return [f"{self.path}: {reason}" for reason in reasons]
 
     def fitted(self, job: JobShape) -> InitialCheckpoint:
-        """Return it as one of this job, which it fits: without vertices that are gone, with new ones.
+        """Return this checkpoint adapted to the job: without vertices that are gone, with new ones.
 
         Raises:
-            StorageError: as `misfits`.
+            StorageError: see `misfits`.
         """
         return self._replace(metadata=fitted(self.metadata, job, self.storage))
 
@@ -252,7 +254,7 @@ def fitted(metadata: CheckpointMetadata, job: JobShape, storage: CheckpointStora
     """Return a checkpoint with the vertices, chains and edges of a job; new vertices have no state.
 
     Raises:
-        StorageError: what chains have to take over cannot be read.
+        StorageError: if state that chains take over cannot be read.
     """
     return _with_edges(rechained(metadata, job, storage), job)
 
@@ -302,7 +304,7 @@ def _misfits(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out: b
 
 
 def _looked_at_too_late(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
-    """Name the exchanges whose records lie in it without their bytes, which the job reads."""
+    """Yield an error for each exchange with blank in-flight records that the job now reads."""
     if metadata.has_records:
         for source, target, _ in sorted({*metadata.blank_exchanges} - {*job.unread}):
             yield (
@@ -316,16 +318,16 @@ def _shown(exchanges: Iterable[Exchange]) -> str:
 
 
 LINK = " -> "
-"""Between the names of a chain's members."""
+"""Separator between the names of a chain's members."""
 
 
 def rechained(metadata: CheckpointMetadata, job: JobShape, storage: CheckpointStorage) -> CheckpointMetadata:
-    """Return a checkpoint with the chains of a job, of vertices that have only been chained in another way.
+    """Return a checkpoint with the chains of a job, for vertices that are only chained in another way.
 
-    One that has records in flight is returned as it is: they belong to exchanges that are others now.
+    A checkpoint with in-flight records is returned unchanged: its exchanges do not exist any more.
 
     Raises:
-        StorageError: Transactions that have to keep their names cannot be read from `storage`.
+        StorageError: if transactions, which keep their names, cannot be read from `storage`.
     """
     apart, together = _changes(metadata, job)
     in_flight = any(handle.kind in CHANNEL_STATE for each in metadata.subtasks for handle in each.handles)
@@ -347,11 +349,11 @@ def rechained(metadata: CheckpointMetadata, job: JobShape, storage: CheckpointSt
 
 
 Chains = Mapping[str, Sequence[str]]
-"""Members, or shorter chains of them, by the name of a chain."""
+"""Members of each chain, by the chain's name; a member may be a shorter chain."""
 
 
 def _changes(metadata: CheckpointMetadata, job: JobShape) -> tuple[Chains, Chains]:
-    """The chains of the checkpoint that the job has in parts, and those of the job that it has in parts."""
+    """Return the chains of the checkpoint that the job has split, and the chains that the job has joined."""
     gone = [name for name in metadata.parallelism if name not in job.parallelism]
     new = [name for name in job.parallelism if name not in metadata.parallelism]
     apart = {chain: parts for chain in gone if (parts := _cover(chain, new))}
@@ -364,7 +366,7 @@ def _changes(metadata: CheckpointMetadata, job: JobShape) -> tuple[Chains, Chain
 
 
 def _cover(chain: str, names: Sequence[str]) -> list[str]:
-    """The names that, one behind the other, make up a chain; none if they do not."""
+    """Return the names that form a chain when joined in order; empty if they do not."""
     rest, parts = chain, []
     while rest:
         part = next((name for name in names if f"{rest}{LINK}".startswith(f"{name}{LINK}")), None)
@@ -376,7 +378,7 @@ def _cover(chain: str, names: Sequence[str]) -> list[str]:
 
 
 def _parts(snapshot: SubtaskSnapshot, members: Sequence[str] | None) -> Iterator[SubtaskSnapshot]:
-    """Yield the part of each member in the state of a chain."""
+    """Yield each member's part of the state of a chain."""
     for member in members or (snapshot.vertex,):
         handles = tuple(
             handle for handle in snapshot.handles if members is None or _is_of(handle, member, members)
@@ -385,7 +387,7 @@ def _parts(snapshot: SubtaskSnapshot, members: Sequence[str] | None) -> Iterator
 
 
 def _is_of(handle: StateHandle, member: str, members: Sequence[str]) -> bool:
-    """Whether a member of a chain is given a piece of its state."""
+    """Whether a piece of a chain's state belongs to the given member."""
     if handle.name == PENDING_TRANSACTIONS:
         return member == members[-1]
     if handle.kind is StateKind.KEYED or handle.name in (POSITION, SPLITS, HELD_BACK):
@@ -394,7 +396,7 @@ def _is_of(handle: StateHandle, member: str, members: Sequence[str]) -> bool:
 
 
 def _with_names(snapshot: SubtaskSnapshot, read: HandleReader) -> SubtaskSnapshot:
-    """The state of a subtask, whose transactions keep the name under which they may have been committed."""
+    """Return the state of a subtask whose transactions keep the names under which they may be committed."""
 
     def named(handle: StateHandle) -> StateHandle:
         if handle.name != PENDING_TRANSACTIONS:
@@ -408,7 +410,7 @@ def _with_names(snapshot: SubtaskSnapshot, read: HandleReader) -> SubtaskSnapsho
 
 
 def _joined(snapshots: Sequence[SubtaskSnapshot], wholes: Mapping[str, str]) -> Iterator[SubtaskSnapshot]:
-    """The state of the subtasks of a job, of which those of a chain have what its members had."""
+    """Yield the state of the job's subtasks; members of a joined chain are merged."""
     by_task: dict[tuple[str, int], list[SubtaskSnapshot]] = {}
     for snapshot in snapshots:
         task = wholes.get(snapshot.vertex, snapshot.vertex), snapshot.subtask
@@ -424,7 +426,7 @@ def _joined(snapshots: Sequence[SubtaskSnapshot], wholes: Mapping[str, str]) -> 
 
 
 def _numbers(of_vertices: Mapping[str, int], apart: Chains, wholes: Mapping[str, str]) -> dict[str, int]:
-    """A number of each vertex, for those that there are now."""
+    """Return a number for each current vertex, from the numbers of the former vertices."""
     return {
         wholes.get(part, part): number
         for name, number in of_vertices.items()
@@ -435,7 +437,7 @@ def _numbers(of_vertices: Mapping[str, int], apart: Chains, wholes: Mapping[str,
 def _exchanges(
     exchanges: Sequence[Exchange], heads: Mapping[str, str], tails: Mapping[str, str]
 ) -> tuple[Exchange, ...]:
-    """The exchanges between what there is now, without those that are within a chain."""
+    """Return the exchanges between current vertices, without those inside a chain."""
     moved = [
         (tails.get(source, source), heads.get(target, target), ship) for source, target, ship in exchanges
     ]

@@ -1,4 +1,4 @@
-"""Distributes the state of a checkpoint to the subtasks of a job that has another parallelism now.
+"""Redistributes the state of a checkpoint to a job with another parallelism.
 
 ::
 
@@ -6,28 +6,28 @@
                   |0..42| 43 .. 85 |86 .. 127|        of 3: the second one reads the state of both
 
 Keyed state follows key groups: a subtask gets the handles of all subtasks that had some of its key groups,
-and takes no other entries of them. So the number of key groups, the maximum parallelism, is that of the
-checkpoint. Lists of operator state are split into even parts, or all go to all, or the common content of all
-to each. The rest that a source subtask had to read stays together, as a split that is read on.
+and ignores other entries in them. So the number of key groups, the maximum parallelism, must stay that of the
+checkpoint. A list of operator state is split evenly, or every subtask gets the whole list (union), or every
+subtask gets the common content (broadcast). The unread input of a source subtask stays together as one split.
 
-A subtask whose input had ended has emitted its last records and needs its keys no more. Where others of its
-vertex had not ended, its keyed state is left out, as that of a finished task is in Flink: its last records
-would be emitted again. (At least once they may be.)
+A subtask whose input had ended has emitted its last records and does not need its keys any more. If other
+subtasks of its vertex had not ended, its keyed state is dropped, as Flink does for finished tasks: otherwise
+its last records would be emitted again. (With at-least-once this is allowed.)
 
-Data in flight in a channel lies in two pieces, at its reader and at its writer, and only together do they
-begin and end with whole records. So they are joined, decoded, and distributed record by record::
+The in-flight data of a channel has two parts, one at its reader and one at its writer. Only together do they
+begin and end with complete records. So they are joined, decoded, and distributed record by record::
 
     reader's piece | writer's piece         by key: to the subtask that has its key group now
     [..r1][r2][r3.. | ..r3][r4]    ->       in turns, where the exchange does not go by keys
                                             broadcast: all that one of the readers had still to see
 
-All of it becomes data of input channels, which a subtask reads before anything that is sent to it, each
-record once and those of a channel in their order. In Flink the pieces meet in virtual channels at the reader,
-which drops the records of other key groups; the outcome is the same.
+All of it becomes data of input channels, which a subtask reads before newly sent data: each record once, and
+the records of a channel in order. In Flink the parts meet in virtual channels at the reader, which drops the
+records of other key groups; the result is the same.
 
-Watermarks in flight are left out. A watermark holds for the channel it was in, and behind it there may now be
-records of other channels, and those of a subtask that has taken over the work of several. Event time stands
-still until each of the new channels has a watermark of its own, so it never runs ahead.
+In-flight watermarks are dropped. A watermark is valid for its own channel only, and records of other channels
+may now follow it, if one subtask has taken over the work of several. Event time does not advance until each
+new channel has a watermark of its own, so it never runs ahead.
 
 The rules are otherwise those of Flink's StateAssignmentOperation and RoundRobinOperatorStateRepartitioner.
 """
@@ -74,10 +74,10 @@ from .pending_checkpoint import CheckpointType
 
 
 class StateAssignment:
-    """The state that the subtasks of a job take over from a checkpoint taken at another parallelism.
+    """The state that the subtasks of a job take over from a checkpoint with another parallelism.
 
-    `hashes` has the hash of a record's key, by the number of the exchange, where records go by their key.
-    `at_least_once` is the guarantee of the job, which its savepoints do not contain. State is read on demand.
+    `hashes` maps the number of an exchange to the hash of its records' keys, for exchanges by key.
+    `at_least_once` is the guarantee of the job; savepoints do not record it. State is read on demand.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class StateAssignment:
         self._redistributions: dict[tuple[str, str], Redistribution] = {}  # by vertex and list
 
     def of(self, vertex: str, subtask: int) -> SubtaskSnapshot:
-        """Return what a subtask of the job begins with, as if it had been in the checkpoint.
+        """Return the initial state of a subtask of the job, in the form of a snapshot.
 
         Raises:
-            StorageError: A file could not be read.
-            StateError: The bytes are not those of such state, or data in flight cannot be dealt out.
+            StorageError: if a file could not be read.
+            StateError: if the state is invalid, or in-flight data cannot be redistributed.
         """
         if vertex not in self._of_vertices:
             self._of_vertices[vertex] = list(self._assigned(vertex))
@@ -110,7 +110,7 @@ class StateAssignment:
         return replace(snapshot, handles=(*snapshot.handles, *self._channels.handles(vertex, subtask)))
 
     def _assigned(self, vertex: str) -> Iterator[SubtaskSnapshot]:
-        """Yield the initial state of each subtask of a vertex, but for data in flight."""
+        """Yield the initial state of each subtask of a vertex, without in-flight data."""
         before, subtasks = _subtasks_of(self._metadata, vertex), self._job.parallelism[vertex]
         if subtasks == len(before):
             for snapshot in united(before):
@@ -133,14 +133,14 @@ class StateAssignment:
             )
 
     def _with_keys(self, before: Sequence[SubtaskSnapshot]) -> list[SubtaskSnapshot]:
-        """Those subtasks whose keyed state is still needed."""
+        """Return the subtasks whose keyed state is still needed."""
         going_on = [snapshot for snapshot in before if not _has_ended(snapshot)]
         if not going_on or self._again:
             return list(before)
         return going_on
 
     def _lists(self, before: Sequence[SubtaskSnapshot], subtasks: int) -> list[dict[str, list[Any]]]:
-        """The operator state of the subtasks of a vertex, list by list."""
+        """Return the operator state of the subtasks of a vertex: the values of each list, by name."""
         some_go_on = not all(map(_has_ended, before))
         found: dict[str, list[tuple[int, list[Any]]]] = {}
         for snapshot in before:
@@ -150,7 +150,7 @@ class StateAssignment:
         dealt: list[dict[str, list[Any]]] = [{} for _ in range(subtasks)]
         for name, parts in found.items():
             redistribution = self._redistributions.get((before[0].vertex, name), Redistribution.SPLIT)
-            if redistribution is Redistribution.BROADCAST:  # an empty one is as good, with all yet to come
+            if redistribution is Redistribution.BROADCAST:  # an empty one is valid
                 known = dict(parts)
                 parts = [(snapshot.subtask, known.get(snapshot.subtask, [])) for snapshot in before]
             for own, values in zip(dealt, deal(name, parts, subtasks, redistribution), strict=True):
@@ -159,7 +159,7 @@ class StateAssignment:
         return dealt
 
     def _splits(self, before: Sequence[SubtaskSnapshot], subtasks: int) -> list[dict[str, list[Any]]]:
-        """The state of the subtasks of a source: each reads its share of what was begun, if any is left."""
+        """Return the state of a source's subtasks; each gets a share of the splits that were begun."""
         splits: list[list[int]] = []
         event_time: list[tuple[int, list[Any]]] = []
         for snapshot in before:
@@ -201,7 +201,7 @@ class StateAssignment:
 
 
 def united(before: Sequence[SubtaskSnapshot]) -> list[SubtaskSnapshot]:
-    """Return the snapshots of a vertex, each with the lists of all that are united."""
+    """Return the snapshots of a vertex, where each has the union lists of all subtasks."""
     union = [handle for snapshot in before for handle in snapshot.handles if _is_united(handle)]
     if not union:
         return list(before)
@@ -224,16 +224,16 @@ def deal(
     subtasks: int,
     redistribution: Redistribution = Redistribution.SPLIT,
 ) -> list[list[Any]]:
-    """Return which values of a list of operator state each of so many subtasks is given.
+    """Return the values of an operator state list for each of `subtasks` subtasks.
 
-    `parts` has what each subtask had, with its number. Lists of tasks themselves that mean something for all
-    of them have a way of their own.
+    `parts` holds the number and the values of each former subtask. Internal lists of tasks, recognised by
+    `name`, have rules of their own.
     """
     values = [value for _, part in parts for value in part]
     match name:
         case _ if name == EVENT_TIME:
             return [[max(values)] if values else []] * subtasks
-        case _ if name == PENDING_TRANSACTIONS:  # which keep the names under which they may be committed
+        case _ if name == PENDING_TRANSACTIONS:  # they keep the names used for committing
             named = [[*value[:2], *(value[2:] or [subtask])] for subtask, part in parts for value in part]
             return split(named, subtasks)
         case _ if name == HELD_BACK:
@@ -249,16 +249,18 @@ def deal(
 
 
 def split(values: Sequence[Any], subtasks: int) -> list[list[Any]]:
-    """Return the values in as many parts, in order; the first ones have one more where they do not go up."""
+    """Split the values into `subtasks` parts, in order; the first parts have one more if it does not divide
+    evenly.
+    """
     each, more = divmod(len(values), subtasks)
     bounds = [index * each + min(index, more) for index in range(subtasks + 1)]
     return [list(values[bounds[index] : bounds[index + 1]]) for index in range(subtasks)]
 
 
 def carried_over(metadata: CheckpointMetadata, job: JobShape) -> dict[str, int]:
-    """Return the maximum parallelism of the vertices of which it is not what follows from their parallelism.
+    """Return the maximum parallelism of the vertices for which it is not the default.
 
-    It is that of the checkpoint; a vertex without state may have outgrown that.
+    It is taken from the checkpoint, except for a stateless vertex that has outgrown it.
     """
     kept = {name: metadata.max_parallelism_of(name) for name in job.parallelism}
     return {
@@ -269,7 +271,7 @@ def carried_over(metadata: CheckpointMetadata, job: JobShape) -> dict[str, int]:
 
 
 def rescaling_misfits(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
-    """Say in a line each why a checkpoint cannot be taken over at the parallelism of a job."""
+    """Yield the reasons why a checkpoint cannot be rescaled to a job, one line each."""
     changed = [name for name in job.parallelism if metadata.parallelism[name] != job.parallelism[name]]
     for name in changed:
         before, most = _subtasks_of(metadata, name), metadata.max_parallelism_of(name)
@@ -294,7 +296,7 @@ def rescaling_misfits(metadata: CheckpointMetadata, job: JobShape) -> Iterator[s
 
 
 def is_hashed(vertex: str, exchanges: Iterable[Exchange]) -> bool:
-    """Return whether a hash exchange leads to a vertex, so that its keys are in key groups."""
+    """Whether a hash exchange leads to a vertex, so that its keys belong to key groups."""
     return any(target == vertex and ShipStrategy.of(ship).by_key for _, target, ship in exchanges)
 
 
@@ -320,13 +322,13 @@ def _half_ended(vertex: str, before: Sequence[SubtaskSnapshot]) -> Iterator[str]
 
 
 def _is_of_user(handle: StateHandle) -> bool:
-    """Whether it is operator state that tasks do not know the meaning of."""
+    """Whether a handle is operator state of a user function."""
     known = (EVENT_TIME, PENDING_TRANSACTIONS, POSITION, SPLITS)
     return handle.kind is StateKind.OPERATOR and handle.name not in known and not _is_over(handle.name)
 
 
 def _in_flight(metadata: CheckpointMetadata, job: JobShape, number: int) -> bool:
-    """Whether there is data of an exchange in the checkpoint, at either end of it."""
+    """Whether the checkpoint has in-flight data of an exchange, at either end."""
     source, target, _ = job.exchanges[number]
     ends = {
         (vertex, kind): exchanges_of(job, vertex, kind).index(number)
@@ -340,7 +342,7 @@ def _in_flight(metadata: CheckpointMetadata, job: JobShape, number: int) -> bool
 
 
 def _subtasks_of(metadata: CheckpointMetadata, vertex: str) -> list[SubtaskSnapshot]:
-    """The snapshots of all subtasks of a vertex; one that is not in the checkpoint has nothing."""
+    """Return the snapshots of all subtasks of a vertex; a missing one is empty."""
     found = {snapshot.subtask: snapshot for snapshot in metadata.subtasks if snapshot.vertex == vertex}
     return [
         found.get(index) or SubtaskSnapshot(vertex=vertex, subtask=index)
@@ -353,7 +355,7 @@ def _has_ended(snapshot: SubtaskSnapshot) -> bool:
 
 
 def _is_over(name: str) -> bool:
-    """Whether a list is worth nothing once the last records have been emitted."""
+    """Whether a list is no longer needed after the last records have been emitted."""
     return name == HELD_BACK or name.startswith(OWED)
 
 
@@ -373,7 +375,7 @@ def _has_some_of(handle: StateHandle, groups: range) -> bool:
 
 
 class _Stream(NamedTuple):
-    """The records that were in flight from a subtask to another one, as both were numbered then."""
+    """The in-flight records from one subtask to another, with their former indices."""
 
     producer: int
     consumer: int
@@ -381,11 +383,11 @@ class _Stream(NamedTuple):
 
 
 Dealt = list[dict[int, bytearray]]
-"""The data of each subtask of a consumer, by channel."""
+"""In-flight data by channel, for each subtask of a consumer."""
 
 
 class ChannelAssignment:
-    """The data in flight that each subtask of a job takes over; `hashes` as in `StateAssignment`."""
+    """Redistributes in-flight data to the subtasks of a job; for `hashes` see `StateAssignment`."""
 
     def __init__(
         self, metadata: CheckpointMetadata, job: JobShape, hashes: Mapping[int, KeyHash], read: ReadHandle
@@ -407,11 +409,11 @@ class ChannelAssignment:
         self._dealt: dict[int, Dealt] = {}
 
     def handles(self, vertex: str, subtask: int) -> list[StateHandle]:
-        """Return the data in flight that a subtask begins with.
+        """Return the in-flight data that a subtask begins with.
 
         Raises:
-            StorageError: A file could not be read.
-            StateError: It cannot be dealt out, or is no whole records.
+            StorageError: if a file could not be read.
+            StateError: if the data cannot be redistributed, or does not consist of complete records.
         """
         exchanges = {kind: exchanges_of(self._job, vertex, kind) for kind in CHANNEL_STATE}
         kept = [
@@ -447,12 +449,12 @@ class ChannelAssignment:
         return dealt
 
     def _shares(self, number: int, stream: _Stream, turn: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the part of each subtask in a stream; `turn` counts the records of earlier streams."""
+        """Yield each subtask's part of a stream; `turn` counts the records of earlier streams."""
         target, ship = self._job.exchanges[number][1:]
         before, now, records = self._before[target], self._now[target], stream.records
         if before == now:
             yield stream.consumer, records.data.tobytes()
-        elif ShipStrategy.of(ship).copies:  # a subtask goes on for that one whose broadcast state it is given
+        elif ShipStrategy.of(ship).copies:  # continues the one whose broadcast state it gets
             for consumer in range(stream.consumer, now, before):
                 yield consumer, records.data.tobytes()
         else:
@@ -463,7 +465,7 @@ class ChannelAssignment:
                 yield consumer, b"".join(map(records.encoded, places.tolist()))
 
     def _consumers(self, number: int, records: RecordBlock, turn: int) -> NDArray[np.int64]:
-        """Return the subtask of each record."""
+        """Return the new subtask of each record."""
         target = self._job.exchanges[number][1]
         now, key_hash = self._now[target], self._hashes.get(number)
         if key_hash is None:
@@ -473,7 +475,7 @@ class ChannelAssignment:
         return assign_to_operators(key_hash(records), most, now)
 
     def _streams(self, number: int) -> Iterator[_Stream]:
-        """Yield the data in flight in each channel of an exchange, in the order of its readers."""
+        """Yield the in-flight data of each channel of an exchange, in the order of the readers."""
         source, target, ship = self._job.exchanges[number]
         consumers = self._before[target]
         gate = exchanges_of(self._job, target, StateKind.INPUT_CHANNEL).index(number)
@@ -494,7 +496,7 @@ class ChannelAssignment:
 
 
 def _joined(streams: Sequence[_Stream], channels: int) -> list[_Stream]:
-    """Join the streams that go into one of so many channels now; each record is dealt out by itself."""
+    """Join the streams that now go into the same channel; each record is distributed separately."""
     of_channels: dict[int, list[RecordBlock]] = {}
     for stream in streams:
         of_channels.setdefault(stream.producer % channels, []).append(stream.records)
@@ -504,14 +506,14 @@ def _joined(streams: Sequence[_Stream], channels: int) -> list[_Stream]:
 def exchanges_of(job: JobShape, vertex: str, kind: StateKind) -> list[int]:
     """Return the exchanges that a vertex reads (input channels) or writes, in the order of gates or outputs.
 
-    They are numbers of the job's exchanges.
+    An exchange is an index into the job's exchanges.
     """
     end = 1 if kind is StateKind.INPUT_CHANNEL else 0
     return [number for number, exchange in enumerate(job.exchanges) if exchange[end] == vertex]
 
 
 def _records(data: bytes, where: str) -> RecordBlock:
-    """The records in the data of a channel, without the watermarks among them."""
+    """Return the records in the data of a channel, without watermarks."""
     decoder = RecordDecoder(watermarks=True)
     try:
         block = decoder.feed(data)

@@ -1,4 +1,4 @@
-"""Savepoints: the requests of users, how they are taken, where they lie, and how they are deleted."""
+"""Savepoints: requests of users, options, storage and deletion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .storage import SAVEPOINT_PREFIX, CheckpointStorage, delete_where_possible
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointEnd:
-    """The answer to a request: the `location` of the savepoint, or the `problem` for which there is none."""
+    """The answer to a request: the `location` of the savepoint, or the `problem` that prevented it."""
 
     location: str | None = None
     problem: str | None = None
@@ -27,8 +27,8 @@ class SavepointEnd:
 class SavepointRequest:
     """A request for a savepoint.
 
-    `directory` is where its folder is to be; None: where the job keeps its savepoints. `told` is called once,
-    with the answer.
+    `directory` is the parent of the savepoint's folder; None: the job's savepoint directory. `told` is called
+    once, with the answer.
     """
 
     directory: str | None = None
@@ -38,21 +38,23 @@ class SavepointRequest:
 
     @classmethod
     def of(cls, scheduled: ScheduledSavepoint) -> SavepointRequest:
-        """Return the request of a scenario."""
+        """Return the request for a savepoint in a scenario."""
         return cls(directory=scheduled.directory, format=scheduled.format, action=scheduled.action)
 
     @property
     def stops(self) -> bool:
-        """Whether the job ends with it."""
+        """Whether the job stops with the savepoint."""
         return self.action is not PostCheckpointAction.NONE
 
 
 SavepointRequests = Callable[[], Iterable[SavepointRequest]]
-"""Returns the requests of users, each once."""
+"""Returns the new requests of users; each is returned once."""
 
 
 class Savepoints:
-    """Keeps savepoints apart from checkpoints: each in a place of its own in `storage`, and never deleted."""
+    """Keeps savepoints separate from checkpoints: each in its own place in `storage`, never deleted once
+    complete.
+    """
 
     def __init__(self, storage: CheckpointStorage, config: NetworkConfig) -> None:
         self._storage = storage
@@ -60,10 +62,10 @@ class Savepoints:
         self._given_up: dict[int, str] = {}  # locations by id
 
     def options(self, request: SavepointRequest, checkpoint_id: int) -> CheckpointOptions:
-        """Return how a savepoint is taken, which is never unaligned, and where.
+        """Return the options of a savepoint: its location, and never unaligned.
 
         Raises:
-            StorageError: there is no place for it.
+            StorageError: if there is no location for it.
         """
         directory = self._config.savepoint_dir if request.directory is None else request.directory
         location = self._storage.free_location(directory, f"{SAVEPOINT_PREFIX}{checkpoint_id}")
@@ -82,12 +84,12 @@ class Savepoints:
         self._storage.savepoint(savepoint.location).complete(metadata)
 
     def give_up(self, checkpoint_id: int, savepoint: Savepoint) -> None:
-        """Delete what was stored; what cannot be deleted is no savepoint, since its metadata is missing."""
+        """Delete the files of an aborted savepoint; files that remain are no savepoint without metadata."""
         self._given_up[checkpoint_id] = savepoint.location
         self.delete_since(checkpoint_id)
 
     def delete_since(self, checkpoint_id: int) -> bool:
-        """Delete all that was stored since a savepoint was given up; whether it was one."""
+        """Delete the files of an aborted savepoint; returns whether the id belongs to one."""
         location = self._given_up.get(checkpoint_id)
         if location is None:
             return False
@@ -96,7 +98,7 @@ class Savepoints:
         return True
 
     def delete_late(self, checkpoint_id: int, files: Iterable[StoredFile]) -> bool:
-        """Delete what has come after its savepoint was given up; whether it was one."""
+        """Delete files stored after their savepoint was aborted; returns whether the id belongs to one."""
         location = self._given_up.get(checkpoint_id)
         if location is None:
             return False

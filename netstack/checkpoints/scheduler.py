@@ -1,4 +1,4 @@
-"""Schedule of checkpoints: a timer, requests of users, the pause after each.
+"""Schedule of checkpoints: periodic timer, requests of users, minimum pause.
 
 ::
 
@@ -11,11 +11,10 @@
                             >--> queue: by kind, then by time ----> pause not over: put off (periodic only)
     person ---- by hand ---/     periodic: one at most               else: trigger
 
-A savepoint comes first, and where no barrier overtakes data it does not wait for pending checkpoints.
-
-The rules are those of Flink's CheckpointCoordinator and CheckpointRequestDecider, but for one: further
-periodic requests are dropped while one waits, where Flink would keep a thousand of them and, once checkpoints
-are fast again, trigger one after the other.
+A savepoint has priority. If barriers do not overtake data, it does not wait for pending checkpoints. The
+rules are those of Flink's CheckpointCoordinator and CheckpointRequestDecider, with one exception: while a
+periodic request waits, further ones are dropped. Flink would queue up to a thousand of them and trigger one
+after the other as soon as checkpoints are fast again.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from .pending_checkpoint import FailureReason
 from .savepoints import SavepointRequest
 
 MAX_QUEUED_REQUESTS = 1000
-"""More than these are refused."""
+"""Maximum number of queued requests; more are refused."""
 
 
 class RequestKind(IntEnum):
-    """Origin of a request, the most urgent first."""
+    """Origin of a request, most urgent first."""
 
     SAVEPOINT = 0
     USER = 1
@@ -46,7 +45,7 @@ class RequestKind(IntEnum):
 
 
 class CheckpointRequest(NamedTuple):
-    """A wish for a checkpoint; the time is in seconds. A savepoint has a `savepoint`."""
+    """A request for a checkpoint; the time is in seconds. For a savepoint, `savepoint` is set."""
 
     kind: RequestKind
     requested_at: float
@@ -54,27 +53,27 @@ class CheckpointRequest(NamedTuple):
 
     @property
     def urgency(self) -> tuple[RequestKind, float]:
-        """The least is granted first."""
+        """Sort key: the smallest is granted first."""
         return self.kind, self.requested_at
 
     @property
     def periodic(self) -> bool:
-        """Whether the timer asks, which has to leave the pause and need not ask twice."""
+        """Whether the timer made the request; it then observes the minimum pause and is queued only once."""
         return self.kind is RequestKind.PERIODIC
 
 
 class PutOff(NamedTuple):
-    """The periodic request is dropped; the next one is due at `until`, in seconds."""
+    """A periodic request was dropped; the next one is due at `until`, in seconds."""
 
     until: float
 
 
 class CheckpointRequestDecider:
-    """Keeps requests until they may be granted.
+    """Queues requests until they may be granted.
 
-    `max_concurrent` checkpoints may be pending at once. A periodic one begins `min_pause_s` after the end
-    of the last one at the earliest; one that a user asks for need not wait. With `forces_savepoints` those
-    begin however many are pending.
+    At most `max_concurrent` checkpoints may be pending. A periodic checkpoint begins `min_pause_s` after the
+    end of the last one at the earliest; a checkpoint requested by a user need not wait. With
+    `forces_savepoints`, savepoints begin regardless of the number of pending checkpoints.
     """
 
     def __init__(
@@ -92,14 +91,14 @@ class CheckpointRequestDecider:
         self._queue: list[CheckpointRequest] = []
 
     def __len__(self) -> int:
-        """Requests that wait."""
+        """Number of queued requests."""
         return len(self._queue)
 
     def add(self, request: CheckpointRequest) -> FailureReason | None:
-        """Queue a request; why one, this or a less urgent one, was refused instead, or None."""
+        """Queue a request; returns the reason if this or a less urgent request was refused, else None."""
         waiting = bool(self._queue) and self._queue[-1].periodic
         if request.periodic and waiting:
-            return None  # the one that waits stands for both
+            return None  # the queued one serves for both
         if len(self._queue) >= self._max_queued and not waiting:
             return FailureReason.TOO_MANY_CHECKPOINT_REQUESTS
         insort(self._queue, request, key=lambda each: each.urgency)
@@ -109,9 +108,9 @@ class CheckpointRequestDecider:
         return FailureReason.TOO_MANY_CHECKPOINT_REQUESTS
 
     def choose(self, now: float, pending: int, last_end: float) -> CheckpointRequest | PutOff | None:
-        """Take the request that may be granted now; None if there is none.
+        """Remove and return the request that may be granted now, or None.
 
-        `pending` checkpoints go on; the last one to end did so at `last_end`.
+        `pending`: number of pending checkpoints; `last_end`: time at which the last checkpoint ended.
         """
         if not self._queue:
             return None
@@ -119,16 +118,17 @@ class CheckpointRequestDecider:
         if pending >= self._max_concurrent and not forced:
             return None
         request = self._queue.pop(0)
-        # A sum of the same two numbers each time, so that who comes back at `until` is not too early.
+        # The same sum each time, so that a caller that returns at `until` is not too early by a rounding
+        # error.
         until = last_end + self._min_pause
         return PutOff(until) if request.periodic and now < until else request
 
     def change(self, *, min_pause_s: float, forces_savepoints: bool) -> None:
-        """Grant requests by another pause from now on, and savepoints with or without regard to others."""
+        """Apply another pause and another rule for savepoints from now on."""
         self._min_pause, self._forces_savepoints = min_pause_s, forces_savepoints
 
     def clear(self) -> list[CheckpointRequest]:
-        """Refuse all requests that wait; returns them."""
+        """Refuse all queued requests and return them."""
         refused, self._queue = self._queue, []
         return refused
 
@@ -138,7 +138,7 @@ QUEUED_REQUEST_DELAY_S = 0.002
 
 
 class CheckpointScheduler:
-    """Calls `trigger` with a request whenever it is time for one; `pending` tells how many go on."""
+    """Calls `trigger` with a request when it is due; `pending` returns the number of pending checkpoints."""
 
     def __init__(
         self,
@@ -166,18 +166,18 @@ class CheckpointScheduler:
         self._grants = Timers(agenda)
 
     def start(self) -> None:
-        """Begin, with a first periodic request after a random part of the interval."""
+        """Start; the first periodic request follows after a random part of the interval."""
         self._running = True
         self.go_on()
 
     def go_on(self) -> None:
-        """Request periodic checkpoints, if it runs; the first one after a random part of the interval."""
+        """Resume periodic requests, if running; the first follows after a random part of the interval."""
         if self._running and self._interval is not None:
             first = self._randomness.between((self._min_pause, self._interval))
             self._start_timer(self._agenda.now + first)
 
     def change(self, config: NetworkConfig) -> None:
-        """Go by other settings from now on: with another interval, the next tick comes when that is over."""
+        """Apply new settings; with another interval, the next tick follows after the new interval."""
         before, self._interval = self._interval, _interval_s(config)
         self._min_pause = config.checkpoint_min_pause_s
         self._decider.change(
@@ -188,18 +188,18 @@ class CheckpointScheduler:
             self._start_timer(self._agenda.now + self._interval)
 
     def stop(self) -> list[CheckpointRequest]:
-        """Request nothing any more; what waits is refused, and returned."""
+        """Stop all requests; refuse the queued ones and return them."""
         self._running = False
         self._grants.cancel()
         return self.hold()
 
     def hold(self) -> list[CheckpointRequest]:
-        """Request no periodic checkpoints until told to go on; what waits is refused, and returned."""
+        """Suspend periodic requests until `go_on`; refuse the queued ones and return them."""
         self._cancel_timer()
         return self._decider.clear()
 
     def request(self, kind: RequestKind, savepoint: SavepointRequest | None = None) -> FailureReason | None:
-        """Trigger a checkpoint, or do so as soon as possible; why one is refused, or None."""
+        """Trigger a checkpoint as soon as possible; returns the reason if one is refused, else None."""
         if not self._running:
             return FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
         refused = self._decider.add(CheckpointRequest(kind, self._agenda.now, savepoint))
@@ -207,13 +207,15 @@ class CheckpointScheduler:
         return refused
 
     def ended(self) -> None:
-        """A checkpoint has been completed or has failed: the pause begins, and one that waits may follow."""
+        """Note that a checkpoint was completed or has failed: the pause begins, and a queued request may
+        follow.
+        """
         self._last_end = self._agenda.now
         if len(self._decider):
             self._grants.after(QUEUED_REQUEST_DELAY_S, self._grant)
 
     def _start_timer(self, at: float) -> None:
-        """Tick at a time and from then on periodically, and not as before."""
+        """Restart the timer: tick at the given time and periodically from then on."""
         self._cancel_timer()
         self._timer = self._agenda.cancellable_at(at, self._tick, at)
 
@@ -223,7 +225,7 @@ class CheckpointScheduler:
 
     def _tick(self, due: float) -> None:
         assert self._interval is not None
-        self._start_timer(due + self._interval)  # at a fixed rate, however late a real clock makes this
+        self._start_timer(due + self._interval)  # at a fixed rate, even if a real clock delays the tick
         self.request(RequestKind.PERIODIC)
 
     def _grant(self) -> None:
@@ -235,7 +237,7 @@ class CheckpointScheduler:
 
 
 def _interval_s(config: NetworkConfig) -> float | None:
-    """Return the time between two periodic requests; None: there are none."""
+    """Return the time between two periodic requests, or None if there are none."""
     if config.checkpoint_interval_s is None:
         return None
     return max(config.checkpoint_interval_s, config.checkpoint_min_pause_s)

@@ -1,7 +1,7 @@
 """The content of a checkpoint, entry by entry: a small counterpart of Flink's state processor API.
 
-Each subtask's keyed state is restored into a backend of its own, whatever format it is stored in, and that is
-walked through; so what is read here is what a job would have.
+Each subtask's keyed state is restored into a backend, whatever its format in the checkpoint, and read from
+there. So the entries are the same as in a restored job.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _OF_TABLES = frozenset({StateFormat.TABLE_FILE, StateFormat.CATALOGUE})
 
 
 class StateEntry(NamedTuple):
-    """One entry of keyed state; `key_in_map` is that of map state, and None else.
+    """One entry of keyed state; `key_in_map` is set for map state only.
 
-    `size` is what it takes in a table, in bytes, without the key group.
+    `size` is the size of the entry in a table, in bytes, without the key group.
     """
 
     vertex: str
@@ -53,18 +53,18 @@ def keyed_entries(
     tables: TableStores | None = None,
     state: str | None = None,
 ) -> Iterator[StateEntry]:
-    """Yield the keyed state of one subtask, state by state, by key group and then by key.
+    """Yield the keyed state of one subtask, ordered by state, key group and key.
 
     Args:
         metadata: The checkpoint.
         snapshot: One of its subtasks.
         read: Reads its files.
-        tables: Opens stores for state that is kept in tables.
-        state: Only the state of this name.
+        tables: Opens stores for state in tables.
+        state: If given, only the state with this name.
 
     Raises:
-        StorageError: A file could not be read.
-        StateError: The bytes are not those of such state, or it is in tables and there are no `tables`.
+        StorageError: if a file could not be read.
+        StateError: if the bytes are not keyed state, or the state is in tables and `tables` is None.
     """
     handles = [handle for handle in snapshot.handles if handle.kind is StateKind.KEYED]
     backend = _backend_of(metadata, snapshot, handles, tables)
@@ -100,7 +100,7 @@ def _backend_of(
 
 
 def _without_times(kind: str, stored: Any) -> Any:
-    """Return a stored value without the times of a state that expires."""
+    """Return a stored value without the timestamps of state with a time to live."""
     if not kind.endswith(WITH_TTL):
         return stored
     return [value for value, _ in stored] if kind.startswith("list") else stored[0]
@@ -128,11 +128,11 @@ class StateList(NamedTuple):
 
 
 def operator_lists(snapshot: SubtaskSnapshot, read: ReadHandle) -> Iterator[StateList]:
-    """Yield the operator state of one subtask: positions of sources are among it.
+    """Yield the operator state of one subtask, including positions of sources.
 
     Raises:
-        StorageError: A file could not be read.
-        StateError: The bytes are not those of operator state.
+        StorageError: if a file could not be read.
+        StateError: if the bytes are not operator state.
     """
     for handle in snapshot.handles:
         if handle.kind is StateKind.OPERATOR:

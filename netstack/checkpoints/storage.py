@@ -1,4 +1,4 @@
-"""Storages of checkpoints: their interface, and their layout as files.
+"""Checkpoint storage: its interface and the layout of its files.
 
 Paths are relative to the root of the storage, so a whole directory can be moved::
 
@@ -12,8 +12,8 @@ A savepoint is a folder of its own, by any name, with its metadata and its files
     savepoint-17-5f3a/source-0-...
 
 The names are those of Flink's file-based checkpoint storage (``AbstractFsCheckpointStorageAccess``), below
-one job's directory. The data that an unaligned barrier has overtaken lies in two places, in the queues of the
-input channel and of the subpartition that feeds it; each subtask stores its part, all channels in one file.
+one job's directory. The data that an unaligned barrier has overtaken is in two places: the queue of the input
+channel and that of the subpartition that feeds it. Each subtask stores its part, all channels in one file.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from .metadata import checksum, decode_metadata, encode_metadata
 class CheckpointStorage(Protocol):
     """Keeps the files of checkpoints (Flink: ``CheckpointStorage`` and its ``CheckpointStorageAccess``).
 
-    A checkpoint is complete from the moment `complete` returns; before that, and after a failure in between,
-    no other method takes it for one.
+    A checkpoint is complete when `complete` returns. Before that, and after a failure, no other method treats
+    it as complete.
     """
 
     def write(self, checkpoint_id: int, name: str, data: bytes, *, shared: bool = False) -> StoredFile:
-        """Store a file of a checkpoint that is not complete yet; ``shared`` if later ones may use it too.
+        """Store a file of an incomplete checkpoint; ``shared`` if later checkpoints may use it too.
 
-        ``name`` must be unique within the checkpoint, and that of a shared file within the storage; what may
-        not stand in the name of a file is escaped. A file of the same name that an attempt before has left
-        is replaced.
+        ``name`` must be unique within the checkpoint, and for a shared file within the storage. Characters
+        that are not allowed in file names are escaped. A file of the same name from an earlier attempt is
+        replaced.
 
         Raises:
-            StorageError: It could not be written, the checkpoint is complete, or the shared file exists.
-            ValueError: ``name`` is empty or that of the metadata, or the id is negative.
+            StorageError: if it could not be written, the checkpoint is complete, or the shared file exists.
+            ValueError: if ``name`` is empty or the name of the metadata, or the id is negative.
         """
         ...
 
@@ -63,15 +63,15 @@ class CheckpointStorage(Protocol):
         ...
 
     def complete(self, metadata: CheckpointMetadata) -> None:
-        """Write the metadata, whole or not at all, which makes the checkpoint complete.
+        """Write the metadata atomically, which makes the checkpoint complete.
 
         Raises:
-            StorageError: It could not be written, or the checkpoint is complete already.
+            StorageError: if it could not be written, or the checkpoint is already complete.
         """
         ...
 
     def checkpoints(self) -> list[int]:
-        """Return the ids of the complete checkpoints, ascending; whatever is broken is left out.
+        """Return the ids of the complete checkpoints, ascending; damaged ones are left out.
 
         Raises:
             StorageError: The storage could not be read.
@@ -89,9 +89,9 @@ class CheckpointStorage(Protocol):
         ...
 
     def discard(self, checkpoint_id: int) -> None:
-        """Delete the metadata and then all files that belong to this checkpoint alone, complete or not.
+        """Delete the metadata, then all files that belong only to this checkpoint, complete or not.
 
-        Shared files stay: the caller deletes those that no checkpoint uses. An unknown id is no error.
+        Shared files stay; the caller deletes those that no checkpoint uses. An unknown id is not an error.
 
         Raises:
             StorageError: Something could not be deleted.
@@ -99,7 +99,7 @@ class CheckpointStorage(Protocol):
         ...
 
     def delete(self, files: Iterable[StoredFile]) -> None:
-        """Delete single files, shared ones or those of an unfinished checkpoint; missing ones are fine.
+        """Delete single files, shared ones or those of an incomplete checkpoint; missing files are ignored.
 
         Raises:
             StorageError: One could not be deleted.
@@ -107,38 +107,39 @@ class CheckpointStorage(Protocol):
         ...
 
     def claim(self, checkpoint_id: int, claimant: str) -> None:
-        """Note that a complete checkpoint belongs to another run from now on; no other run may claim it.
+        """Record that a complete checkpoint now belongs to another run; no other run may claim it.
 
         Raises:
-            StorageError: It has been claimed before, which the message tells, or nothing can be noted.
+            StorageError: if another run has claimed it, which the message names, or the claim cannot be
+                stored.
         """
         ...
 
     def free_location(self, directory: str | None, name: str) -> str:
-        """Return a location for a savepoint of about this name, at which there is nothing yet.
+        """Return an unused location for a savepoint, with a name similar to ``name``.
 
-        It is in ``directory``, or beside the checkpoints. No other job is given it: jobs with the same ids
-        may store savepoints in one directory. (Under object stores, that holds once one
-        of them has stored a file.)
+        It is in ``directory``, or beside the checkpoints. No other job gets the same location, even if jobs
+        with the same ids store savepoints in one directory. (In object stores, this holds once a file has
+        been stored there.)
 
         Raises:
-            StorageError: The directory cannot be read or written, or the storage knows none.
+            StorageError: if the directory cannot be read or written, or the storage has no default directory.
         """
         ...
 
     def savepoint(self, location: str) -> CheckpointStorage:
-        """Return the storage of one savepoint, in which nothing else is and which shares no file.
+        """Return the storage of one savepoint, which contains nothing else and shares no file.
 
-        Nothing is made yet.
+        It creates nothing yet.
 
         Raises:
-            StorageError: The storage knows no such location.
+            StorageError: if the storage does not support this location.
         """
         ...
 
 
 class HandleReader:
-    """Reads what handles point to; of several handles to one file in a row, the file is read once."""
+    """Reads the bytes of handles; for consecutive handles to one file, the file is read once."""
 
     def __init__(self, storage: CheckpointStorage) -> None:
         self._storage = storage
@@ -149,9 +150,9 @@ class HandleReader:
         """Return the bytes of a handle.
 
         Raises:
-            MissingFileError: Its file is not there.
-            DamagedFileError: Its file is damaged, or the handle has not as many bytes as it says.
-            StorageError: Its file could not be read.
+            MissingFileError: if its file is missing.
+            DamagedFileError: if its file is damaged, or shorter than the handle says.
+            StorageError: if its file could not be read.
         """
         if handle.file is None:
             data = handle.inline or b""
@@ -169,17 +170,17 @@ class HandleReader:
 
 
 def exclusively(storage: CheckpointStorage | None) -> AbstractContextManager[None]:
-    """Return a context in which no other run has the storage; nothing to do for one that cannot be shared.
+    """Return a context that keeps other runs out of the storage; without effect if it cannot be shared.
 
     Raises:
-        StorageError: another run has it; says which. It is raised on entry.
+        StorageError: if another run uses it, which the message names. It is raised on entry.
     """
     exclusive: Callable[[], AbstractContextManager[None]] | None = getattr(storage, "exclusive", None)
     return nullcontext() if exclusive is None else exclusive()
 
 
 def delete_where_possible(storage: CheckpointStorage, files: Iterable[StoredFile]) -> None:
-    """Delete files that are not needed; a file that cannot be deleted stays, and belongs to no checkpoint."""
+    """Delete unneeded files; a file that cannot be deleted stays, and belongs to no checkpoint."""
     with suppress(StorageError):
         storage.delete(files)
 
@@ -187,10 +188,10 @@ def delete_where_possible(storage: CheckpointStorage, files: Iterable[StoredFile
 def write_pieces(storage: CheckpointStorage, checkpoint_id: int, name: str, data: Pieces) -> StoredFile:
     """Store a file of a checkpoint as `CheckpointStorage.write` does; blank data may stay blank.
 
-    A storage that can keep what is blank as it is has a `write_pieces` of its own; any other one gets bytes.
+    A storage that can keep blank data without its bytes has its own method `write_pieces`; others get bytes.
 
     Raises:
-        StorageError: as `write` does.
+        StorageError: see `CheckpointStorage.write`.
     """
     keep: Callable[[int, str, Pieces], StoredFile] | None = getattr(storage, "write_pieces", None)
     if keep is None or not data.blank:
@@ -199,7 +200,7 @@ def write_pieces(storage: CheckpointStorage, checkpoint_id: int, name: str, data
 
 
 class ChannelPlace(NamedTuple):
-    """One channel of a subtask: the numbers of the gate (or the output), and of the channel within it."""
+    """One channel of a subtask: index of the gate (or output), and of the channel within it."""
 
     kind: StateKind
     exchange: int
@@ -209,7 +210,7 @@ class ChannelPlace(NamedTuple):
 def channel_handles(
     data: Mapping[ChannelPlace, Pieces], write: Callable[[Pieces], StoredFile], inline_up_to: int
 ) -> list[StateHandle]:
-    """Store the data of channels: in one file, or in the handles if it is at most `inline_up_to` bytes.
+    """Store the data of channels: inline in the handles up to `inline_up_to` bytes, otherwise in one file.
 
     Raises:
         StorageError: if it cannot be written.
@@ -234,10 +235,10 @@ def channel_handles(
 
 
 METADATA_NAME = "_metadata"
-"""Name of the file that makes a checkpoint complete."""
+"""Name of the metadata file, whose existence makes a checkpoint complete."""
 
 CLAIM_NAME = "_claimed"
-"""Name of the file that says which run a checkpoint belongs to, if that is not the one that took it."""
+"""Name of the file that names the run which has claimed a checkpoint."""
 
 SAVEPOINT_PREFIX = "savepoint-"
 """Prefix of the names of new savepoints; they may be renamed."""
@@ -246,7 +247,7 @@ SHARED_FOLDER = "shared"
 """Folder of the files that several checkpoints may use."""
 
 LONGEST_NAME = 200
-"""Characters of a file's name at most; file systems allow 255 bytes, and some add to what they are given."""
+"""Maximum length of a file's name; file systems allow 255 bytes, and some append a suffix."""
 
 _CHECKSUM_LENGTH = 16
 _FOLDER = re.compile(r"chk-(0|[1-9][0-9]*)")
@@ -256,12 +257,12 @@ _ESCAPED = re.compile(rb"[^A-Za-z0-9_-]")
 
 
 def file_name(name: str) -> str:
-    """Return a name as one of a file: all but ASCII letters, digits, ``_`` and ``-`` as %XX of their UTF-8.
+    """Convert a name to a file name: escapes all but ASCII letters, digits, ``_`` and ``-`` as %XX of UTF-8.
 
-    The end of a very long one gives way to a checksum.
+    The end of a very long name is replaced by a checksum.
 
     Raises:
-        ValueError: It is empty, or that of the metadata.
+        ValueError: if it is empty, or the name of the metadata or of a claim.
     """
     if name in ("", METADATA_NAME, CLAIM_NAME):
         raise ValueError(f"{name!r} is no name for a file of a checkpoint")
@@ -273,10 +274,10 @@ def file_name(name: str) -> str:
 
 
 def folder_of(checkpoint_id: int) -> str:
-    """Return the folder of a checkpoint's own files.
+    """Return the folder of the files that belong to one checkpoint only.
 
     Raises:
-        ValueError: The id is negative.
+        ValueError: if the id is negative.
     """
     if checkpoint_id < 0:
         raise ValueError(f"{checkpoint_id} is no checkpoint id")
@@ -289,38 +290,38 @@ def metadata_path(checkpoint_id: int) -> str:
 
 
 def claim_path(checkpoint_id: int) -> str:
-    """Return the path of the file that says whose a checkpoint is."""
+    """Return the path of the file that names the run which has claimed a checkpoint."""
     return f"{folder_of(checkpoint_id)}/{CLAIM_NAME}"
 
 
 def checkpoint_id_of(folder: str) -> int | None:
-    """Return the id of the checkpoint whose folder has this name, None if it is none."""
+    """Return the id of the checkpoint with this folder name, or None."""
     match = _FOLDER.fullmatch(folder)
     return int(match[1]) if match else None
 
 
 def is_file_path(path: str) -> bool:
-    """Return whether a path is one of a file that a checkpoint may have, so that it is safe to use."""
+    """Whether a path is a valid path of a checkpoint's file, so that it is safe to use."""
     return _PATH.fullmatch(path) is not None
 
 
 def is_file_name(name: str) -> bool:
-    """Return whether a name is one of a file of a savepoint, which lies in no folder of its own."""
+    """Whether a name is a valid file name of a savepoint, whose files are not in subfolders."""
     return _NAME.fullmatch(name) is not None and name not in (METADATA_NAME, CLAIM_NAME)
 
 
 MAX_METADATA_BYTES = 32 << 20
-"""Size of a checkpoint's metadata at most, to be written or read."""
+"""Maximum size of a checkpoint's metadata, for writing and reading."""
 
 MAX_CLAIMANT_BYTES = 1 << 12
-"""Size of a claim at most."""
+"""Maximum size of a claim file."""
 
 
 class FileLayout(ABC):
-    """A `CheckpointStorage` over anything that keeps files by path, which subclasses implement."""
+    """A `CheckpointStorage` over any storage that keeps files by path; subclasses implement that storage."""
 
     def write(self, checkpoint_id: int, name: str, data: bytes, *, shared: bool = False) -> StoredFile:
-        """Store a file of a checkpoint that is not complete yet; see `CheckpointStorage`."""
+        """Store a file of an incomplete checkpoint; see `CheckpointStorage`."""
         path = self._free_path(checkpoint_id, name, shared=shared)
         file = StoredFile(path=path, size=len(data), checksum=checksum(data), shared=shared)
         self._put(path, data)
@@ -337,7 +338,7 @@ class FileLayout(ABC):
     def read(self, file: StoredFile) -> bytes:
         """Return the bytes of a file; see `CheckpointStorage`."""
         size = self._size(self._checked(file.path))
-        if size is not None and size != file.size:  # before anything is read: it may be any size
+        if size is not None and size != file.size:  # checked before reading, as it may have any size
             raise DamagedFileError(f"{file.path} has {size} bytes instead of {file.size}")
         data = self._get(file.path, file.size)
         if checksum(data) != file.checksum:
@@ -345,7 +346,7 @@ class FileLayout(ABC):
         return data
 
     def verify(self, file: StoredFile) -> None:
-        """Check that a file is as it was written, without keeping its bytes; raises what `read` raises."""
+        """Check that a file is unchanged, without keeping its bytes; raises the same errors as `read`."""
         self.read(file)
 
     def complete(self, metadata: CheckpointMetadata) -> None:
@@ -374,8 +375,8 @@ class FileLayout(ABC):
         return metadata
 
     def discard(self, checkpoint_id: int) -> None:
-        """Delete what belongs to this checkpoint alone; see `CheckpointStorage`."""
-        self._remove(self._metadata_path(checkpoint_id))  # first: it never looks complete and is not
+        """Delete the files that belong only to this checkpoint; see `CheckpointStorage`."""
+        self._remove(self._metadata_path(checkpoint_id))  # first: it must never look complete when it is not
         self._remove_folder(self._folder_of(checkpoint_id))
 
     def delete(self, files: Iterable[StoredFile]) -> None:
@@ -384,11 +385,11 @@ class FileLayout(ABC):
         for path in paths:
             self._remove(path)
         for folder in sorted({path.partition("/")[0] for path in paths} - {SHARED_FOLDER}):
-            if not self._files(folder):  # the folder of a checkpoint that has been discarded before
+            if not self._files(folder):  # the folder of a checkpoint that was discarded before
                 self._remove_folder(folder)
 
     def claim(self, checkpoint_id: int, claimant: str) -> None:
-        """Note that a checkpoint is another run's from now on; see `CheckpointStorage`."""
+        """Record that a checkpoint now belongs to another run; see `CheckpointStorage`."""
         path = self._path_of(checkpoint_id, CLAIM_NAME, shared=False)
         if not self._create(path, claimant.encode()):
             earlier = self._get(path, MAX_CLAIMANT_BYTES).decode("utf-8", "replace")
@@ -398,7 +399,7 @@ class FileLayout(ABC):
             )
 
     def free_location(self, directory: str | None, name: str) -> str:
-        """Return a location for a savepoint, which is reserved; see `CheckpointStorage`."""
+        """Reserve and return an unused location for a savepoint; see `CheckpointStorage`."""
         first = name if directory is None else f"{directory}/{name}"
         numbered = (f"{first}-{number}" for number in count(2))
         return next(place for place in chain([first], numbered) if self.savepoint(place).reserve())
@@ -408,14 +409,14 @@ class FileLayout(ABC):
         return SavepointFolder(self, location)
 
     def present(self) -> list[int]:
-        """Return the ids of all checkpoints that there is anything of, complete or not, ascending."""
+        """Return the ids of all checkpoints that have any files, complete or not, ascending."""
         ids = (checkpoint_id_of(folder) for folder in self._folders())
         return sorted(number for number in ids if number is not None)
 
     def savepoints(self) -> list[SavepointFolder]:
-        """Return the savepoints that lie beside the checkpoints, by name; some may be broken or incomplete.
+        """Return the savepoints beside the checkpoints, by name; some may be damaged or incomplete.
 
-        A folder of another name than savepoints are given is one if it has metadata.
+        A folder with metadata counts as a savepoint whatever its name.
         """
         others = [folder for folder in self._folders() if checkpoint_id_of(folder) is None]
         return [
@@ -426,15 +427,15 @@ class FileLayout(ABC):
         ]
 
     def contents(self, checkpoint_id: int) -> dict[str, int]:
-        """Return the sizes in bytes, by path, of the files in the folder of one checkpoint."""
+        """Return the sizes in bytes of the files in the folder of one checkpoint, by path."""
         return self._files(self._folder_of(checkpoint_id))
 
     def shared_files(self) -> dict[str, int]:
-        """Return the sizes in bytes, by path, of the files that several checkpoints may use."""
+        """Return the sizes in bytes of the files that several checkpoints may use, by path."""
         return self._files(SHARED_FOLDER)
 
     def _folder_of(self, checkpoint_id: int) -> str:
-        """Return the folder of what belongs to a checkpoint alone."""
+        """Return the folder of the files that belong to one checkpoint only."""
         return folder_of(checkpoint_id)
 
     def _path_of(self, checkpoint_id: int, name: str, *, shared: bool) -> str:
@@ -452,7 +453,7 @@ class FileLayout(ABC):
             raise DamagedFileError(f"{path}: {error}") from error
 
     def _checked(self, path: str) -> str:
-        """A path that metadata names; what does not lie in a folder of the layout is never touched."""
+        """Return a path from metadata after checking that it lies in a folder of the layout."""
         if not is_file_path(path):
             raise DamagedFileError(f"{path} is no path of a file of a checkpoint")
         return path
@@ -466,43 +467,43 @@ class FileLayout(ABC):
 
     @abstractmethod
     def _put(self, path: str, data: bytes) -> None:
-        """Store a file; one that exists is replaced. After a failure, part of it may be there."""
+        """Store a file, replacing an existing one. After a failure, part of it may remain."""
 
     def _create(self, path: str, data: bytes) -> bool:
-        """Store a file that is not there yet; whether it was not."""
+        """Store a file if it does not exist; returns whether it was stored."""
         if self._size(path) is not None:
             return False
         self._put(path, data)
         return True
 
     def _create_folder(self, folder: str) -> bool:
-        """Make a folder of which there is nothing yet; whether there was not."""
+        """Create a folder if it has no files yet; returns whether it had none."""
         return not self._files(folder)
 
     @abstractmethod
     def _publish(self, path: str, data: bytes) -> None:
-        """Store a file, whole or not at all."""
+        """Store a file atomically."""
 
     @abstractmethod
     def _get(self, path: str, at_most: int) -> bytes:
-        """Return a regular file of at most so many bytes.
+        """Return the content of a regular file of at most `at_most` bytes.
 
         Raises:
-            MissingFileError: It is not there.
-            StorageError: It is something else, or larger.
+            MissingFileError: if it does not exist.
+            StorageError: if it is not a regular file, or is larger.
         """
 
     @abstractmethod
     def _size(self, path: str) -> int | None:
-        """Return the size of a file, None if there is none."""
+        """Return the size of a file, or None if it does not exist."""
 
     @abstractmethod
     def _remove(self, path: str) -> None:
-        """Delete a file if there is one."""
+        """Delete a file if it exists."""
 
     @abstractmethod
     def _remove_folder(self, folder: str) -> None:
-        """Delete a folder and all in it if there is one."""
+        """Delete a folder and its contents if it exists."""
 
     @abstractmethod
     def _folders(self) -> list[str]:
@@ -510,13 +511,13 @@ class FileLayout(ABC):
 
     @abstractmethod
     def _files(self, folder: str) -> dict[str, int]:
-        """Return the sizes of all files below a folder by path; none if there is no such folder."""
+        """Return the sizes of all files below a folder, by path; empty if the folder does not exist."""
 
 
 class SavepointFolder(FileLayout):
-    """A savepoint in a folder of another storage: its files lie there side by side, and name no other.
+    """A savepoint in a folder of another storage: it uses no files outside this folder.
 
-    So the folder can be moved and renamed as a whole. Nothing in it is shared.
+    So the folder can be moved and renamed as a whole. None of its files is shared.
     """
 
     def __init__(self, storage: FileLayout, folder: str) -> None:
@@ -525,14 +526,14 @@ class SavepointFolder(FileLayout):
 
     @property
     def is_taken(self) -> bool:
-        """Whether there is anything in the folder."""
+        """Whether the folder has any files."""
         return bool(self._files(""))
 
     def reserve(self) -> bool:
-        """Keep the place from all other savepoints, unless it is taken; whether it was not.
+        """Reserve the location for this savepoint; returns False if it is taken.
 
         Raises:
-            StorageError: The storage could not be read, or nothing can be made there.
+            StorageError: if the storage could not be read or written.
         """
         return self._storage._create_folder(self.folder)
 
@@ -541,9 +542,9 @@ class SavepointFolder(FileLayout):
         """The metadata of the savepoint.
 
         Raises:
-            MissingFileError: It is not there, or was never completed.
-            DamagedFileError: Its metadata is broken.
-            StorageError: The storage could not be read.
+            MissingFileError: if the savepoint does not exist or was never completed.
+            DamagedFileError: if its metadata is damaged.
+            StorageError: if the storage could not be read.
         """
         return self._metadata_at(METADATA_NAME)
 
@@ -552,18 +553,18 @@ class SavepointFolder(FileLayout):
         return super().write(checkpoint_id, name, data)
 
     def present(self) -> list[int]:
-        """Return the id of the savepoint, if it is complete."""
+        """Return a list with the id of the savepoint if it is complete, else an empty list."""
         try:
             return [self.metadata.checkpoint_id]
         except (MissingFileError, DamagedFileError):
             return []
 
     def shared_files(self) -> dict[str, int]:
-        """Return nothing."""
+        """Return an empty dictionary: a savepoint shares no files."""
         return {}
 
     def savepoint(self, location: str) -> SavepointFolder:
-        """Refuse: a savepoint has no savepoints."""
+        """Raise StorageError: a savepoint contains no savepoints."""
         raise StorageError(f"{self.folder} is a savepoint, and {location} cannot be in it")
 
     def _folder_of(self, checkpoint_id: int) -> str:
@@ -613,10 +614,10 @@ class SavepointFolder(FileLayout):
 
 
 class MemoryStorage(FileLayout):
-    """Keeps checkpoints in memory, for as long as it is kept itself.
+    """Keeps checkpoints in memory as long as the object exists.
 
-    Flink: ``JobManagerCheckpointStorage``, but with files, so that nothing depends on what keeps them.
-    Data in flight that is blank stays so; the checksum of such a file is that of its description.
+    Corresponds to Flink's ``JobManagerCheckpointStorage``, but stores files. Blank in-flight data stays
+    blank; the checksum of such a file is computed from its description.
     """
 
     def __init__(self) -> None:
@@ -624,7 +625,7 @@ class MemoryStorage(FileLayout):
         """The stored files, by path."""
 
     def write_pieces(self, checkpoint_id: int, name: str, data: Pieces) -> StoredFile:
-        """Store a file as it is described; see the function of that name."""
+        """Store a file without creating blank bytes; see the function `write_pieces`."""
         path = self._free_path(checkpoint_id, name, shared=False)
         self.files[path] = data
         return StoredFile(path=path, size=len(data), checksum=checksum(data.description))

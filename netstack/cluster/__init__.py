@@ -1,1 +1,1 @@
-"""One job over several processes, one for each of its task managers, in real time over TCP."""
+"""One job that runs in several processes, one for each task manager, in real time over TCP."""

@@ -1,8 +1,8 @@
-"""The assignment of an attempt to its processes, and their reports when it is over.
+"""Input and reports of the processes that run one attempt of a job.
 
-Between processes, wires and threads take real time: the costs that stand for them in emulated time would be
-counted twice. The service time of records and the pace of sources remain, which are the job's own. The
-conditions of the link are those of the actual network.
+Between real processes, transfers and threads take real time. The emulated costs for them would count twice,
+so they are set to zero. The service time of records and the rate of sources belong to the job and stay. The
+link conditions are those of the actual network.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from ..scenarios.faults import AtTime, KillSubtask, KillTaskManager
 from ..scenarios.scenario import FROM_SOURCE, Scenario
 
 TURN_S = 1e-9
-"""Cost of a record of a source: it pauses after each batch, so that others in its process have their turn."""
+"""Cost of a source record; a source pauses after each batch so that other tasks in its process can run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """The common input of all processes of an attempt.
+    """The input that all processes of an attempt share.
 
-    `origin` is when the run began on the wall clock and `restore` the checkpoint to go on from; both None
-    for the first attempt, `restore` also where none was complete. `from_initial`: that is the checkpoint of
-    an earlier run, in the storage of that. `retained` are the complete ones of this run, oldest first. The
-    attempt's first checkpoint has the number `first_checkpoint`.
-    `traced`: whether reports tell each step.
+    `origin`: start of the run on the wall clock; None for the first attempt. `restore`: id of the checkpoint
+    to restore; None for the first attempt, or if none was complete. `from_initial`: whether that checkpoint
+    belongs to an earlier run and is in that run's storage. `retained`: complete checkpoints of this run,
+    oldest first. `first_checkpoint`: id of the attempt's first checkpoint. `traced`: whether reports contain
+    trace events.
     """
 
     scenario: Scenario
@@ -64,7 +64,7 @@ def task_managers(scenario: Scenario) -> list[str]:
 
 
 def with_real_costs(scenario: Scenario) -> Scenario:
-    """Return the scenario with no cost but the service time of its records."""
+    """Return the scenario without costs except the service time of its records."""
     nothing: dict[str, object] = {}
     for field in fields(CostModel):
         value = getattr(scenario.costs, field.name)
@@ -77,7 +77,7 @@ def with_real_costs(scenario: Scenario) -> Scenario:
 
 
 def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Yield what of a scenario is not possible over several processes."""
+    """Yield the settings of a scenario that are not supported over several processes."""
     for vertex in scenario.vertices:
         if len(vertex.managers) > 1:
             text = f"is {', '.join(vertex.managers)}; over TCP, a vertex runs in one task manager"
@@ -96,7 +96,7 @@ def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
 
 
 def distribution_notices(scenario: Scenario) -> Iterator[Problem]:
-    """Yield what a user should know of settings that have no effect over several processes."""
+    """Yield a notice for each setting that has no effect over several processes."""
     if scenario.costs != CostModel():
         yield "costs", "are not used over TCP, where all but the service time of records is real"
     if scenario.link != LinkConditions():
@@ -108,11 +108,11 @@ def distribution_notices(scenario: Scenario) -> Iterator[Problem]:
 
 
 COLUMNS = 1 + len(SubtaskSample._fields)
-"""Figures of a subtask in a row of samples: the time comes first."""
+"""Number of figures of a subtask in a row of samples, including the time."""
 
 
 class Blame(IntEnum):
-    """Distance of a failure from its cause: it happened here, a peer is lost, or a peer reported it."""
+    """Distance of a failure from its cause: in this process, loss of a peer, or reported by a peer."""
 
     OWN = 0
     PEER_LOST = 1
@@ -120,7 +120,7 @@ class Blame(IntEnum):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why an attempt failed as one process saw it, and when, in seconds of the run."""
+    """Cause of an attempt's failure as one process saw it, and its time in seconds of the run."""
 
     cause: str
     at: float
@@ -130,21 +130,21 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True):
-    """A checkpoint, and what each subtask did for it, by vertex and index."""
+    """A checkpoint, and the part of each subtask in it, by vertex and index."""
 
     head: CheckpointHead
     parts: list[tuple[int, int, SubtaskCheckpoint]]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt as one process saw it; times in seconds of the run.
+    """One attempt as seen by one process; times in seconds of the run.
 
-    `origin` is when the run began on the wall clock, None if the attempt failed before that was known, and
-    `begins_at` when the tasks opened, None if they did not open.
-    `samples` are rows of figures: the time, once for each subtask of this process, then a sample of each.
-    `behind_s` is how far the process fell behind the clock on the wall, None if its tasks did not open.
-    The leader alone has `checkpoints` and `running_at`, when all subtasks had their state. `leaked_segments`
-    were not given back at the end.
+    `origin`: start of the run on the wall clock; None if the attempt failed before it was known. `begins_at`:
+    time at which the tasks opened; None if they did not.
+    `samples`: rows of figures, each with the time, repeated for each subtask of this process, and a sample of
+    each subtask. `behind_s`: how far the process fell behind the wall clock; None if its tasks did not open.
+    Only the leader reports `checkpoints` and `running_at`, the time at which all subtasks had their state.
+    `leaked_segments`: segments that were not returned by the end.
     """
 
     index: int
@@ -164,12 +164,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> Figures:
-        """The samples, ``rows[row, column, subtask]``, oldest first; the first column is the time."""
+        """The samples as ``rows[row, column, subtask]``, oldest first; column 0 is the time."""
         return np.frombuffer(self.samples, dtype=np.float64).reshape(-1, COLUMNS, self.subtasks)
 
 
 def checkpoint_records(recorder: Recorder) -> list[CheckpointRecord]:
-    """Return the checkpoints that a recorder has kept."""
+    """Return the checkpoints in a recorder."""
     tables = [recorder.parts_of(vertex) for vertex in range(len(recorder.parallelisms))]
     return [
         CheckpointRecord(head, list(_parts(tables, row))) for row, head in enumerate(recorder.checkpoints)
@@ -177,7 +177,7 @@ def checkpoint_records(recorder: Recorder) -> list[CheckpointRecord]:
 
 
 def _parts(tables: list[dict[str, Figures]], row: int) -> Iterator[tuple[int, int, SubtaskCheckpoint]]:
-    """Yield the part of each subtask in the checkpoint of a row of the tables."""
+    """Yield vertex, index and figures of each subtask that took part in the checkpoint of a row."""
     for vertex, table in enumerate(tables):
         for index in np.flatnonzero(~np.isnan(table["end_to_end_s"][row])).tolist():
             figures = {name: column[row][index].item() for name, column in table.items()}
@@ -188,15 +188,15 @@ def _parts(tables: list[dict[str, Figures]], row: int) -> Iterator[tuple[int, in
 
 
 def encode_report(report: Report) -> bytes:
-    """Return the bytes of a report."""
+    """Encode a report."""
     return msgspec.msgpack.encode(report)
 
 
 def decode_report(data: bytes) -> Report:
-    """Return the report in these bytes.
+    """Decode a report.
 
     Raises:
-        ValueError: if they are none.
+        ValueError: if the bytes are not a report.
     """
     try:
         return msgspec.msgpack.decode(data, type=Report)

@@ -1,4 +1,4 @@
-"""A run over several processes, attempt by attempt, as the process that starts them drives it.
+"""A run over several processes, attempt by attempt, from the view of the process that starts them.
 
 ::
 
@@ -32,7 +32,7 @@ from ..state.snapshots import CheckpointMetadata
 from .assignments import Assignment, Failure, Report, distribution_problems, task_managers
 
 Launch = Callable[[Assignment], Sequence[Report]]
-"""Runs one attempt in all its processes and returns what they report; LaunchError if they do not."""
+"""Runs one attempt in all its processes and returns their reports; raises LaunchError if they end without."""
 
 
 def run_distributed(
@@ -43,16 +43,17 @@ def run_distributed(
     from_checkpoint: InitialCheckpoint | None = None,
     trace: Trace | None = None,
 ) -> Result:
-    """Run `scenario` over several processes in real time, and return what was measured.
+    """Run `scenario` over several processes in real time, and return the measured result.
 
-    `storage` is one that all of them reach. After a failure the job is launched again, as its restart
-    strategy says, from the latest checkpoint in `storage`; figures of an attempt that `launch` could not
-    report are lost. The first attempt begins with `from_checkpoint`, one of an earlier run of the same job,
-    whose storage all processes reach too. `trace` is called with the steps of an attempt when that is over.
+    All processes must be able to access `storage`. After a failure, the job is launched again from the latest
+    checkpoint in `storage`, as its restart strategy allows. If `launch` could not report an attempt, its
+    figures are lost. The first attempt begins with `from_checkpoint`, a checkpoint of an earlier run of the
+    same job; all processes must be able to access its storage too. `trace` is called with the events of an
+    attempt after the attempt ends.
 
     Raises:
-        ScenarioError: if the scenario makes no sense, or is not possible over several processes.
-        StorageError: if another run has the directory of `storage`, or has claimed `from_checkpoint`.
+        ScenarioError: if the scenario is invalid, or is not supported over several processes.
+        StorageError: if another run uses `storage`, or has claimed `from_checkpoint`.
         JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
             could be restored.
     """
@@ -97,14 +98,16 @@ class _Run:
         self._first = self._next_checkpoint = max([first, *(number + 1 for number in storage.present())])
 
     def run(self) -> tuple[str | None, RunHistory]:
-        """Launch attempts until one does not fail or none is left; why the job failed for good, if so."""
+        """Launch attempts until one succeeds or no restart is left; returns the cause of a final failure, or
+        None.
+        """
         history, strategy = self._history, self._restart_strategy
         restore = None if self._initial is None else self._initial.metadata
         while True:
             failed = self._attempt(restore)
             if failed is None:
                 return None, history
-            if history.origin is None or self._hopeless:  # it did not come as far as to open its tasks
+            if history.origin is None or self._hopeless:  # it failed before it opened its tasks
                 return failed.cause, history
             if failed.unrestorable and self._latest_checkpoint() is None:
                 return f"{failed.cause}; no other checkpoint is left", history
@@ -120,7 +123,7 @@ class _Run:
             restore = self._latest_checkpoint()
 
     def _attempt(self, restore: CheckpointMetadata | None) -> Failure | None:
-        """Run one attempt; why it failed, and when, in seconds of the run, or None."""
+        """Run one attempt; returns its failure, or None."""
         history = self._history
         launched = time()
         initial = self._initial if self._initial is not None and restore is self._initial.metadata else None
@@ -160,7 +163,7 @@ class _Run:
                 self._trace(*event)
 
     def _clear_away(self) -> None:
-        """Delete what is left of checkpoints of this run that were not complete; their ids are used up."""
+        """Delete the files of this run's incomplete checkpoints; their ids are not used again."""
         complete, present = self._storage.checkpoints(), self._storage.present()
         for number in set(present) - set(complete):
             if number >= self._first:
@@ -168,7 +171,7 @@ class _Run:
         self._next_checkpoint = max([self._next_checkpoint - 1, *present, *self._history.checkpoint_ids]) + 1
 
     def _latest_checkpoint(self) -> CheckpointMetadata | None:
-        """The newest checkpoint to restore: of this run, or the initial one while that is retained."""
+        """Return the newest checkpoint to restore: of this run, or the initial one while it is retained."""
         complete, usable = self._complete, self._usable
         if usable:
             return self._storage.load(usable[-1])
@@ -179,20 +182,21 @@ class _Run:
 
     @property
     def _complete(self) -> list[int]:
-        """The complete checkpoints of this run, oldest first."""
+        """Ids of the complete checkpoints of this run, oldest first."""
         return [number for number in self._storage.checkpoints() if number >= self._first]
 
     @property
     def _usable(self) -> list[int]:
-        """Those of them that no attempt has failed to restore."""
+        """Complete checkpoints of this run, without those that an attempt failed to restore."""
         return [number for number in self._complete if number not in self._unrestorable]
 
 
 class RunHistory:
-    """All attempts of a run, one after the other.
+    """All attempts of a run, in order.
 
-    `origin` is when the run began on the wall clock, None while no attempt has; `ended_at` when the last
-    attempt ended, in seconds of the run. `start`: from which checkpoint of an earlier run, if so.
+    `origin`: start of the run on the wall clock; None until an attempt has begun. `ended_at`: end of the last
+    attempt, in seconds of the run. `start`: the checkpoint of an earlier run that this one starts from, if
+    any.
     """
 
     def __init__(self, scenario: Scenario, start: Start | None = None) -> None:
@@ -207,7 +211,7 @@ class RunHistory:
         self._totals = Totals(sum(self._recorder.parallelisms))
 
     def add(self, reports: Sequence[Report]) -> Failure | None:
-        """An attempt is over, and this is what its processes report; returns why it failed."""
+        """Add an attempt that has ended, from the reports of its processes; returns its failure, or None."""
         reports = sorted(reports, key=lambda report: report.index)
         leader = reports[0]
         failures = [report.failure for report in reports if report.failure is not None]
@@ -219,7 +223,7 @@ class RunHistory:
             names = list(self._behind)
             self._behind.update((names[report.index], report.behind_s) for report in reports)
             self.ended_at = max(report.ended_at for report in reports)
-        elif not failures:  # its time was over before
+        elif not failures:  # its time had ended before
             self.nothing_ran_until(self._scenario.duration_s)
         for record in leader.checkpoints:
             parts = {(vertex, index): part for vertex, index, part in record.parts}
@@ -229,7 +233,7 @@ class RunHistory:
         return min(failures, key=lambda failure: (failure.blame, failure.at), default=None)
 
     def lost(self) -> None:
-        """Forget how far the processes of the last attempt were behind the clock."""
+        """Drop the delays of the last attempt's processes behind the clock."""
         self._behind = dict.fromkeys(self._behind)
 
     def _begun(self, leader: Report, at: float) -> None:
@@ -255,32 +259,32 @@ class RunHistory:
         self._totals.add(last, work)
 
     def failed(self, at: float, cause: str) -> None:
-        """The last attempt has failed at that time of the run, and another one is to follow."""
+        """Record that the last attempt failed at time `at` and that another one follows."""
         self.ended_at = max(self.ended_at, at)
         self.restarts.append(Restart(at, cause))
 
     @property
     def checkpoint_ids(self) -> list[int]:
-        """The numbers of the checkpoints that are known to have begun."""
+        """Ids of the checkpoints that are known to have begun."""
         return [head.checkpoint_id for head in self._recorder.checkpoints]
 
     def began_with(self, metadata: CheckpointMetadata, *, restored: bool) -> None:
-        """The last attempt began with this checkpoint, or could not; the first one is no restart."""
+        """Record the checkpoint that the last attempt restored, or failed to; not for the first one."""
         if self.restarts and restored:
             self.restarts[-1].restored(metadata)
         elif self.restarts:
             self.restarts[-1].unusable_checkpoint_id = metadata.checkpoint_id
 
     def nothing_ran_until(self, time: float) -> None:
-        """There was no attempt from the end of the last one until `time`."""
+        """Record that no attempt ran from the end of the last one until `time`."""
         for second in range(ceil(self.ended_at / SAMPLE_INTERVAL_S), ceil(time / SAMPLE_INTERVAL_S)):
             self._recorder.sample(second * SAMPLE_INTERVAL_S, self._totals.plus([]))
         self.ended_at = max(self.ended_at, time)
 
     def result(self, *, wall_seconds: float, failure: str | None) -> Result:
-        """Return the result of the whole run; `failure` says why it failed for good.
+        """Return the result of the whole run; `failure` is the cause if the job failed permanently.
 
-        It contains how far the processes of the last attempt were behind the clock.
+        It contains the delays of the last attempt's processes behind the clock.
         """
         known = [behind for behind in self._behind.values() if behind is not None]
         return result_of(
@@ -301,9 +305,9 @@ class RunHistory:
 
 
 def _together(scenario: Scenario, reports: Sequence[Report]) -> Figures:
-    """The samples of all processes in one table, with the subtasks in the order of the scenario.
+    """Return the samples of all processes in one table, with the subtasks in the order of the scenario.
 
-    One process may have taken a sample more than another before both took their last one.
+    One process may have one sample more than another, before the last sample that both took.
     """
     tables = [report.rows for report in reports]
     rows = min(len(table) for table in tables)
@@ -316,7 +320,7 @@ def _together(scenario: Scenario, reports: Sequence[Report]) -> Figures:
 
 
 def _flat_places(scenario: Scenario) -> Iterator[int]:
-    """The place, among all subtasks, of each subtask, process by process."""
+    """Yield the position of each subtask in the scenario's order, process by process."""
     first = 0
     places: dict[str, list[int]] = {name: [] for name in task_managers(scenario)}
     for vertex in scenario.vertices:

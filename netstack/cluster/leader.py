@@ -1,7 +1,7 @@
-"""The leader: what process 0 does for the whole job, beside its own part of it.
+"""The leader: the part of process 0 that coordinates the whole job.
 
-It lets all begin together, owns the coordinator of checkpoints, and ends the job when all subtasks have
-ended. It works on messages alone, and treats its own process like any other.
+It starts all processes together, owns the checkpoint coordinator, and ends the job when all subtasks have
+ended. It works only on messages, and treats its own process like any other.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
     from .task_manager import RunClock
 
 LEADER = 0
-"""The number of its process."""
+"""Index of the leader's process."""
 
 NOTICE_S = 0.2
-"""Time between the start message and the start."""
+"""Delay between the start message and the start."""
 
 
 class Leader:
-    """Leads all processes through one attempt.
+    """Coordinates all processes during one attempt.
 
-    `send` takes the number of a process and a message for it, `fail` why the job cannot go on. The job goes
-    on from the checkpoint `restored`, if there is one, which may be the `initial` one of another run, and
-    `clock` has been running then.
+    `send` sends a message to the process with the given index; `fail` is called with the cause if the job
+    cannot continue. The job continues from the checkpoint `restored`, if given; it may be the `initial` one
+    of another run. In that case `clock` is already running.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class Leader:
         )
 
     def receive(self, sender: int, message: ToLeader) -> None:
-        """Take a message from a process.
+        """Process a message from a process.
 
         Raises:
-            RemoteProtocolError: if it is about a subtask that does not exist.
+            RemoteProtocolError: if it names a subtask that does not exist.
         """
         match message:
             case Ready():
@@ -121,11 +121,11 @@ class Leader:
                 self._ended(self._task(task), last_checkpoint)
 
     def _start(self) -> None:
-        """All are ready: let them begin at the same moment, which is a little later."""
+        """Start all processes at the same moment, after a short delay; called when all are ready."""
         origin, begins_at = self._clock.origin, self._clock() + NOTICE_S
         if origin is None:
             origin, begins_at = self._clock.wall_time + NOTICE_S, 0.0
-        if begins_at >= self._scenario.duration_s:  # it took too long to come back
+        if begins_at >= self._scenario.duration_s:  # the restart took too long
             self._send_all(Stop())
             return
         for at in self._scenario.manual_checkpoints_s:
@@ -144,11 +144,11 @@ class Leader:
         task.ended, task.last_checkpoint = True, last_checkpoint
         self._coordinator.finished(task)
         if all(other.ended for other in self._tasks.values()):
-            # Behind what they have said of checkpoints, which the coordinator is about to hear.
+            # After their last messages about checkpoints, which the coordinator is about to receive.
             self._agenda.after(0.0, self._send_all, Stop())
 
     def _send_all(self, message: Start | Stop) -> None:
-        for number in reversed(range(len(self._numbers))):  # its own process last: it may stop
+        for number in reversed(range(len(self._numbers))):  # its own process last, since it may stop
             self._send(number, message)
 
     def _task(self, key: TaskKey) -> DistantTask:
@@ -158,7 +158,7 @@ class Leader:
         return task
 
     def end(self, *, failed: bool) -> list[CheckpointRecord]:
-        """The attempt is over: give up what is pending, and return all its checkpoints."""
+        """End the attempt: drop pending checkpoints, and return all checkpoints of the attempt."""
         if failed:
             self._coordinator.stop()
         for checkpoint in self._coordinator.pending:
@@ -170,9 +170,9 @@ class Leader:
 def _stored(
     assignment: Assignment, restored: CheckpointMetadata | None, storage: CheckpointStorage
 ) -> list[CheckpointMetadata]:
-    """Return the checkpoints of this run that are kept, up to the restored one, oldest first.
+    """Return the retained checkpoints of this run up to the restored one, oldest first.
 
-    One whose metadata cannot be read is left out and stays where it is.
+    A checkpoint whose metadata cannot be read is omitted and stays in the storage.
     """
     if restored is None or assignment.from_initial:
         return []

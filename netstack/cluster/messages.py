@@ -1,4 +1,4 @@
-"""The control plane between the processes of a job: its messages as bytes, and both ends.
+"""The control plane between the processes of a job: its messages, their encoding, and both ends.
 
 ::
 
@@ -36,14 +36,14 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """Open the tasks `begins_at` seconds after `origin`, which is a moment of the wall clock."""
+    """Open the tasks `begins_at` seconds after `origin`, a time of the wall clock."""
 
     origin: float
     begins_at: float
 
 
 class Running(msgspec.Struct, frozen=True, tag=True):
-    """All subtasks of the sender run, with the state that they had to read."""
+    """All subtasks of the sender are running, with their restored state."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):
@@ -51,14 +51,14 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
 
 
 class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
-    """Subtask `task` is to begin a checkpoint."""
+    """Subtask `task` has to begin a checkpoint."""
 
     task: TaskKey
     barrier: CheckpointBarrier
 
 
 class Completed(msgspec.Struct, frozen=True, tag=True):
-    """A checkpoint is complete everywhere."""
+    """A checkpoint has been completed by all subtasks."""
 
     task: TaskKey
     checkpoint_id: int
@@ -79,7 +79,7 @@ class Acknowledge(msgspec.Struct, frozen=True, tag=True):
 
 
 class Decline(msgspec.Struct, frozen=True, tag=True):
-    """Subtask `task` has given a checkpoint up."""
+    """Subtask `task` has declined a checkpoint."""
 
     task: TaskKey
     checkpoint_id: int
@@ -88,7 +88,7 @@ class Decline(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True):
-    """Subtask `task` has nothing to do any more; `last_checkpoint` is the last one that it began."""
+    """Subtask `task` has ended; `last_checkpoint` is the last checkpoint that it has begun."""
 
     task: TaskKey
     last_checkpoint: int
@@ -108,20 +108,20 @@ _decoder: msgspec.msgpack.Decoder[Control] = msgspec.msgpack.Decoder(Control)
 
 
 def encode_control(message: Control) -> bytes:
-    """Return the bytes of a message."""
+    """Encode a message."""
     return _encoder.encode(message)
 
 
 def decode_control(payload: bytes) -> Control:
-    """Return the message in these bytes; what it has of text is readable.
+    """Decode a message; unprintable characters in its text are escaped.
 
     Raises:
-        RemoteProtocolError: if they are none.
+        RemoteProtocolError: if the bytes are not a message.
     """
     try:
         message = _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        problem = readable(str(error))  # it may quote the message
+        problem = readable(str(error))  # the error may quote the message
         raise RemoteProtocolError(f"a control message of {len(payload)} bytes: {problem}") from None
     if isinstance(message, Decline):
         return Decline(
@@ -131,7 +131,7 @@ def decode_control(payload: bytes) -> Control:
 
 
 def deliver(message: ToTask, subtask: Subtask) -> None:
-    """Tell a subtask of this process what the coordinator has for it."""
+    """Pass a message of the coordinator to a subtask of this process."""
     match message:
         case TriggerCheckpoint(_, barrier):
             subtask.trigger_checkpoint(barrier)
@@ -142,7 +142,7 @@ def deliver(message: ToTask, subtask: Subtask) -> None:
 
 
 class DistantTask:
-    """A subtask as the coordinator sees it, a `CheckpointedTask`; `tell` takes messages for it."""
+    """A `CheckpointedTask` in another process, for the coordinator; `tell` sends messages to it."""
 
     def __init__(self, key: TaskKey, tell: Callable[[ToTask], None]) -> None:
         self.vertex, self.index = key
@@ -153,50 +153,50 @@ class DistantTask:
         self._tell = tell
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """Begin a checkpoint."""
+        """Send a trigger for a checkpoint."""
         self._tell(TriggerCheckpoint(self._key, barrier))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """A checkpoint is complete everywhere."""
+        """Report that a checkpoint is complete."""
         self._tell(Completed(self._key, checkpoint_id))
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """A checkpoint has failed."""
+        """Report that a checkpoint has failed."""
         self._tell(Aborted(self._key, checkpoint_id))
 
 
 class DistantCoordinator:
-    """The coordinator as subtasks see it; `tell` takes messages for it."""
+    """The coordinator in the leader's process, for subtasks; `tell` sends messages to it."""
 
     def __init__(self, tell: Callable[[ToLeader], None]) -> None:
         self._tell = tell
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
-        """A subtask has taken its snapshot."""
+        """Report that a subtask has taken its snapshot."""
         self._tell(Acknowledge(key_of(subtask), report))
 
     def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
-        """A subtask has given a checkpoint up."""
+        """Report that a subtask has declined a checkpoint."""
         self._tell(Decline(key_of(subtask), checkpoint_id, reason, detail))
 
     def discard_unused(self, files: Iterable[StoredFile]) -> None:
-        """Leave them: from here it is not known which of them a checkpoint needs."""
+        """Do nothing: this process does not know which files a checkpoint still needs."""
 
     def fail_task(self, subtask: CheckpointedTask, cause: str) -> None:
-        """A subtask cannot go on.
+        """Fail a subtask that cannot continue.
 
         Raises:
-            RuntimeError: always, which fails the process that it runs in, and with it the job.
+            RuntimeError: always; it fails this process, and with it the job.
         """
         raise RuntimeError(cause)
 
     def finished(self, subtask: CheckpointedTask) -> None:
-        """A subtask has ended."""
+        """Report that a subtask has ended."""
         self._tell(Ended(key_of(subtask), subtask.last_checkpoint))
 
 
 def distant_tasks(scenario: Scenario, tell: Callable[[str, ToTask], None]) -> dict[TaskKey, DistantTask]:
-    """Return all subtasks of a scenario, in its order; `tell` takes a task manager and a message for it."""
+    """Return all subtasks of a scenario, in its order; `tell` sends a message to a task manager."""
     tasks = {
         (number, index): DistantTask((number, index), partial(tell, vertex.manager_of(0)))
         for number, vertex in enumerate(scenario.vertices)

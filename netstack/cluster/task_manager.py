@@ -1,4 +1,4 @@
-"""One process of a job: hosts the subtasks of one task manager, from the first connection to the report.
+"""One process of a job: runs the subtasks of one task manager, from the first connection to the report.
 
 ::
 
@@ -6,8 +6,8 @@
                                                     |  the agenda steps them, the links serve the network
     report <- links close in order <----------------+  until the time is over, all have ended, or one fails
 
-A failure of one fails all: a process that fails sends its peers the cause and leaves. The first cause is
-found later among the reports, as each says how near it was.
+One failure ends all processes: a process that fails sends the cause to its peers and stops. Each report says
+how far the failure was from its cause, so the first cause is found by comparing the reports.
 """
 
 from __future__ import annotations
@@ -79,14 +79,15 @@ async def run_task_manager(
     savepoint_requests: SavepointRequests | None = None,
     begun: Callable[[float], None] | None = None,
 ) -> Report:
-    """Run the subtasks of task manager number `index`, with the others at the ends of `streams`.
+    """Run the subtasks of task manager `index`; `streams` are the connections to the others.
 
-    `streams` are what `Mesh.connect` gives, and are closed here. `storage` is one for all processes, as is
-    `initial`, where the checkpoint of an earlier run lies that the job may begin with. It returns when the
-    attempt is over in this process, failed or not; cancelling it leaves nothing behind.
-    Without `limits`, a peer that is silent for longer than ``heartbeat.timeout`` is lost. `tables` opens
-    stores for keyed state. The first process polls `savepoint_requests`. `begun` is called with the start of
-    the run, in seconds of the wall clock.
+    `streams` come from `Mesh.connect`; this function closes them. All processes share `storage` and
+    `initial`; the latter holds the checkpoint of an earlier run that the job may begin with. The function
+    returns when the attempt has ended in this process, failed or not. After a cancellation nothing is left
+    open.
+    Without `limits`, a peer that is silent for longer than ``heartbeat.timeout`` counts as lost. `tables`
+    opens stores for keyed state. The first process polls `savepoint_requests`. `begun` is called with the
+    start of the run, in seconds of the wall clock.
     """
     scenario = assignment.scenario
     names = task_managers(scenario)
@@ -164,7 +165,7 @@ class _Process:
         return self._connections
 
     async def run(self) -> Report:
-        """Take part in the attempt until it is over."""
+        """Take part in the attempt until it ends."""
         try:
             async with trio.open_nursery() as nursery:
                 for peer, link in self._links.items():
@@ -182,7 +183,7 @@ class _Process:
         return replace(report, leaked_segments=self._attempt.leaked_segments)
 
     def _prepare(self) -> None:
-        """Build everything, before anything can arrive for it."""
+        """Build all subtasks and connections before messages can arrive for them."""
         restore, storage = self._assignment.restore, self._restores_from
         try:
             metadata = None
@@ -211,7 +212,7 @@ class _Process:
             self._fail_with(error)
 
     def _initial_of(self, metadata: CheckpointMetadata | None) -> InitialCheckpoint | None:
-        """Return the initial checkpoint of the attempt, if it is one of another run."""
+        """Return the attempt's initial checkpoint if it belongs to another run, else None."""
         terms = self._assignment
         if metadata is None or not terms.from_initial:
             return None
@@ -237,7 +238,7 @@ class _Process:
             self._fail_with(error)
 
     async def _serve(self, link: TcpLink) -> None:
-        """Serve a connection until both sides are done with it."""
+        """Serve a connection until both sides have finished."""
         try:
             await link.run()
         except PeerFailedError as error:
@@ -296,7 +297,7 @@ class _Process:
         return isinstance(fault, KillTaskManager) and fault.task_manager == self._name
 
     def _fire(self, fault: Fault) -> None:
-        """Fail as the fault says; the process survives and reports, as after any other failure."""
+        """Fail with the fault as the cause; the process survives and reports, as after any other failure."""
         self._fired.append(FiredFault(self._agenda.now, fault.kind, str(fault)))
         if not all(each.ended for each in self._attempt.subtasks if self._is_hit(fault, each)):
             self._fail(str(fault))
@@ -325,7 +326,7 @@ class _Process:
             deliver(message, subtask)
 
     def _stop(self) -> None:
-        """The run is over, as far as this process is concerned."""
+        """End the attempt in this process."""
         self._over = True
         if self._behind_s is None:
             self._behind_s = self._behind()
@@ -334,14 +335,14 @@ class _Process:
         self._started.set()
 
     def _behind(self) -> float | None:
-        """Return the delay of this process behind the wall clock: that of its latest task."""
+        """Return the delay of this process behind the wall clock, which is the delay of its latest task."""
         if not self._opened:
             return None
         tasks = [task.behind_s(self._hold_ups.total_s) for task in self._attempt.subtasks]
         return max((behind for behind in tasks if behind is not None), default=None)
 
     def _fail_with(self, error: Exception) -> None:
-        """An error of this process: say so here, with its place in the code, and to all others."""
+        """Handle an error of this process: log it with its traceback, and report it to all others."""
         _log.error("task manager %s failed", self._name, exc_info=error)
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
@@ -349,7 +350,7 @@ class _Process:
         self._fail(f"{type(error).__name__}: {error}{where}")
 
     def _fail(self, cause: str, blame: Blame = Blame.OWN, *, unrestorable: bool = False) -> None:
-        """The job cannot go on; what comes later is only an echo."""
+        """End the attempt as failed; later calls have no effect, since they follow from this failure."""
         if not self._over:
             self._over = True
             self._failure = Failure(cause, self._clock(), blame, unrestorable)
@@ -377,17 +378,17 @@ class _Process:
 
 
 def _process_seed(scenario: Scenario, index: int) -> int:
-    """Return a seed of one process: equal seeds would draw the same numbers in all."""
+    """Return a seed for one process; with equal seeds, all processes would draw the same numbers."""
     return int(np.random.SeedSequence([scenario.seed, index]).generate_state(1, np.uint64)[0])
 
 
 class RunClock:
-    """The clock of a run: called, it returns the seconds since its tasks opened, the same in each process.
+    """The clock of a run: a call returns the seconds since its tasks opened, the same in each process.
 
-    `origin` is the moment on the wall clock, in seconds, at which the run began; None, and the clock at 0,
-    before all have agreed on it. From then on each process follows its own monotonic clock, which no
-    correction of the wall clock touches. On one machine their times agree to microseconds, on several as well
-    as their wall clocks do; a start delay, measured between two of them, is as good as that.
+    `origin`: start of the run on the wall clock, in seconds. It is None, and the clock stays at 0, until all
+    processes have agreed on it. After that, each process follows its own monotonic clock, which corrections
+    of the wall clock do not affect. On one machine the times agree to microseconds; on several, as well as
+    their wall clocks agree. A start delay measured between two machines has the same accuracy.
     """
 
     def __init__(self, origin: float | None = None) -> None:
@@ -397,11 +398,11 @@ class RunClock:
             self.start(origin)
 
     def __call__(self) -> float:
-        """Seconds since the start of the run."""
+        """Return the seconds since the start of the run."""
         return 0.0 if self._began is None else monotonic() - self._began
 
     def start(self, origin: float) -> None:
-        """Let the run begin at this moment of the wall clock, which may be one to come."""
+        """Set the start of the run on the wall clock, which may be in the future."""
         self._began = origin - self._wall_at_zero
 
     @property
@@ -411,22 +412,22 @@ class RunClock:
 
     @property
     def wall_time(self) -> float:
-        """The wall clock at the start, plus the time since then."""
+        """Current time of the wall clock, without its corrections since the process started."""
         return self._wall_at_zero + monotonic()
 
 
 CHECK_EVERY_S = 0.005
-"""Time between two checks for delays: shorter ones may be missed."""
+"""Time between two checks for delays; shorter delays may be missed."""
 
 LEAST_DELAY_S = 0.002
-"""No delay is shorter: a sleeping process is woken a millisecond late, and others may be due first."""
+"""Minimum delay that counts: a sleeping process wakes a millisecond late, and other entries may run first."""
 
 
 class HoldUps:
-    """Delays of the process that `agenda` runs in, when it had no processor; `total_s` is their sum.
+    """Measures the delays of this process while it had no processor; `total_s` is their sum.
 
-    Meanwhile other processes may have had to wait for this one. A small entry is put on the agenda every few
-    milliseconds, to measure how late it runs.
+    During such a delay, other processes may have waited for this one. To measure them, a small entry is put
+    on `agenda` every few milliseconds; its lateness is the delay.
     """
 
     def __init__(self, agenda: Agenda) -> None:
@@ -434,7 +435,7 @@ class HoldUps:
         self._agenda = agenda
 
     def start(self, at: float) -> None:
-        """Measure them from that time of the run on."""
+        """Begin measuring at time `at` of the run."""
         self._agenda.at(at, self._look, at)
 
     def _look(self, due: float) -> None:
@@ -445,14 +446,15 @@ class HoldUps:
 
 
 MOST_SAMPLES = 1 << 15
-"""Rows that a process keeps; from then on every other one (see `statistics.Table`).
+"""Maximum number of rows that a process keeps; beyond it, every second row is dropped (see
+`statistics.Table`).
 
-So all processes drop the same ones, however many subtasks each has.
+The limit does not depend on the number of subtasks, so all processes drop the same rows.
 """
 
 
 class Sampler:
-    """The samples of the subtasks of `attempt`; there are none before `start`."""
+    """Takes samples of the subtasks of `attempt`; there are none before `start`."""
 
     def __init__(self, agenda: Agenda, attempt: Attempt) -> None:
         self.subtasks = 0
@@ -483,5 +485,5 @@ class Sampler:
 
     @property
     def data(self) -> bytes:
-        """All rows, as `Report.samples` wants them."""
+        """All rows, in the format of `Report.samples`."""
         return b"" if self._table is None else self._table.rows.tobytes()

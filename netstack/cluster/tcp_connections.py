@@ -1,7 +1,7 @@
-"""Connections to the other processes, as the builder of a job and its agenda want them.
+"""Connections to the other processes, with the interfaces that the job builder and the agenda need.
 
-A connection is served by trio tasks of its own, beside the one that runs the agenda. Whatever they bring
-about is done on behalf of the agenda, which may sleep and has to know the time.
+A connection is served by its own trio tasks, beside the task that runs the agenda. Their callbacks run
+through `Agenda.external`, because the agenda may sleep and has to update its time.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ..jobs.build import Find
 
 
 class TcpConnections:
-    """Both ends, on this side, of the connections to other task managers; `links` is by their name."""
+    """This process's ends of the connections to other task managers; `links` maps their names to links."""
 
     links: Mapping[tuple[str, str], EmulatedLink] = {}
-    """None of them can be cut."""
+    """Empty: faults cannot cut these connections."""
 
     def __init__(self, links: Mapping[str, TcpLink], agenda: Agenda, find: Find) -> None:
         self._ends: list[_AgendaEnd] = []
@@ -43,17 +43,17 @@ class TcpConnections:
         return list(self._reading.values())
 
     def reading(self, consumer: str, producer: str) -> ConsumerEnd:
-        """The end at which this task manager reads from `producer`."""
+        """Return the end at which this task manager reads from `producer`."""
         return self._reading[producer]
 
     def finish(self) -> None:
-        """Write nothing more; what tasks still want to write is dropped, what arrives is taken."""
+        """Stop writing: later messages of tasks are dropped, arriving ones are still accepted."""
         for end in self._ends:
             end.finish()
 
 
 class _AgendaEnd:
-    """One end of a link, whose callbacks are made on behalf of `agenda`."""
+    """One end of a link, whose callbacks run through `Agenda.external`."""
 
     def __init__(self, end: LinkEnd, agenda: Agenda) -> None:
         self._link_end = end
@@ -71,7 +71,7 @@ class _AgendaEnd:
         return self._agenda.now
 
     def after(self, delay_s: float, work: Callable[[], None]) -> None:
-        """Do `work` in `delay_s` seconds of the run."""
+        """Call `work` after `delay_s` seconds of the run."""
         self._agenda.after(delay_s, work)
 
     def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
@@ -81,7 +81,7 @@ class _AgendaEnd:
             self._link_end.write(size, on_written, message)
 
     def finish(self) -> None:
-        """Write nothing more."""
+        """Stop writing."""
         self._finished = True
         self._link_end.finish()
 
@@ -92,7 +92,7 @@ class _AgendaProducingEnd(_AgendaEnd):
         self._end = end
 
     def listen(self, receiver: Receiver) -> None:
-        """Hand what arrives here to `receiver`."""
+        """Pass arriving messages to `receiver`."""
         self._end.listen(_AgendaReceiver(receiver, self._agenda))
 
 
@@ -102,7 +102,7 @@ class _AgendaConsumingEnd(_AgendaEnd):
         self._end = end
 
     def listen(self, receiver: FrameSink) -> None:
-        """Hand what arrives here to `receiver`."""
+        """Pass arriving messages to `receiver`."""
         self._end.listen(_AgendaSink(receiver, self._agenda))
 
 
@@ -118,7 +118,7 @@ class _AgendaReceiver:
 class _AgendaSink(_AgendaReceiver):
     def __init__(self, receiver: FrameSink, agenda: Agenda) -> None:
         super().__init__(receiver, agenda)
-        self.place = receiver.place  # makes nothing due
+        self.place = receiver.place  # adds no entries to the agenda
         self._landed = receiver.landed
 
     def landed(self, header: BufferHeader) -> None:

@@ -1,1 +1,1 @@
-"""The engine of a run, the same each time: the agenda, its timers, random numbers from the seed."""
+"""The engine of a deterministic run: the agenda, its timers, random numbers from the seed."""

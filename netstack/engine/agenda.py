@@ -1,28 +1,29 @@
-"""The agenda: what happens next, in virtual or in real time.
+"""The agenda: the queue of events of an emulation, in virtual or in real time.
 
-One heap of (time, serial, what): callbacks, and routines that wait. The serial breaks ties, so the order
-of a run depends on nothing but the scenario and its seed. `agenda_loop` beside it takes entry after entry:
-a callback is called, a routine is stepped until it waits again::
+It is one heap of (time, serial, entry); an entry is a callback or a waiting routine. The serial breaks ties,
+so the order of a run depends only on the scenario and its seed. `agenda_loop` takes one entry after the
+other. It calls a callback, and steps a routine until that waits again::
 
     heap   0.0312  17  link: message arrives        -> call it
            0.0312  18  routine of subtask 3         -> step it: ... await agenda.sleep(0.032)
            0.0640  19  flush
 
-Routines are coroutines that wait on the agenda and on nothing else. They are not trio tasks: stepping
-one costs about 1 microsecond here, switching trio tasks 6 to 9. All routines of an emulation share the one
-trio task that runs the agenda; on the real clock it sleeps until the next entry is due, on the virtual
-clock time jumps there.
+Routines are coroutines that wait only on the agenda. They are not trio tasks: stepping one costs about 1
+microsecond, switching trio tasks 6 to 9. All routines of an emulation share the one trio task that runs the
+agenda. With a real clock it sleeps until the next entry is due; with the virtual clock, time jumps to that
+entry.
 
-A million messages may be under way over one wire. They come in order, so they stand in a `Line`, of which
-only the first entry is on the heap: that stays as small as there are wires and tasks. Entries of a line that
-are due one after the other, with nothing of the heap in between, run without a detour over the heap. So does
-each `beat`, by which what works in even steps looks whether there is anything to do for its routine at all.
+A million messages may be in transit on one wire. They arrive in order, so they form a `Line`; only its first
+entry is on the heap. So the heap is only as large as the number of wires and tasks. Entries of a line that
+are due before the next entry of the heap run directly, without passing through the heap. The same holds for
+the callbacks of `beat`, with which periodic work checks whether its routine has anything to do.
 
-What may be taken back is put there with `cancellable_at` or `cancellable_after`, which return a `Timer`. A
-cancelled one keeps its place and does nothing when it is due, so the order of all else stays.
+Entries that may be cancelled are added with `cancellable_at` or `cancellable_after`, which return a `Timer`.
+A cancelled timer stays on the heap and does nothing when it is due, so the order of all other entries is
+unchanged.
 
-An agenda with a `clock` of its own lives beside other trio tasks, which receive what comes from other
-processes and hand it over with `external`: that tells `now`, and wakes whoever runs the agenda.
+An agenda with its own `clock` runs beside other trio tasks. They receive messages from other processes and
+pass them on with `external`, which updates `now` and wakes the task that runs the agenda.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ class Timer:
         return self._callback is not None
 
     def cancel(self) -> None:
-        """Do not call it, and let go of what it was to be called with; nothing if it has been called."""
+        """Cancel the callback and drop the references to its arguments; without effect if already called."""
         self._callback, self._args = None, ()
 
     def __call__(self) -> None:
-        """It is due."""
+        """Call the callback, unless cancelled; the agenda calls this when the timer is due."""
         callback, args = self._callback, self._args
         if callback is not None:
             self.cancel()
@@ -62,7 +63,7 @@ class Timer:
 
 
 class Kept:
-    """A callback that outlives `Agenda.clear`."""
+    """A callback that stays on the agenda after `Agenda.clear`."""
 
     __slots__ = ("_callback",)
 
@@ -70,18 +71,18 @@ class Kept:
         self._callback = callback
 
     def __call__(self, *args: Any) -> None:
-        """It is due."""
+        """Call the callback; the agenda calls this when it is due."""
         self._callback(*args)
 
 
 Routine = Coroutine[Any, None, None]
-"""A coroutine that the agenda steps."""
+"""A coroutine that the agenda runs step by step."""
 
 
 class Waiter:
     """A place where one routine waits until it is woken.
 
-    Waking an empty place does nothing, so a waker need not know whether a task is there.
+    Waking does nothing if no routine waits, so the caller need not check.
     """
 
     __slots__ = ("_agenda", "_routine")
@@ -91,14 +92,14 @@ class Waiter:
         self._routine: Routine | None = None
 
     def wake(self, delay: float = 0.0) -> None:
-        """Let the waiting routine go on `delay` seconds from now."""
+        """Resume the waiting routine `delay` seconds from now."""
         routine = self._routine
         if routine is not None:
             self._routine = None
             self._agenda.resume(routine, delay)
 
     def forget(self) -> None:
-        """Let go of a routine that was closed while it waited; the place is empty then."""
+        """Drop a routine that was closed while it waited."""
         self._routine = None
 
     async def wait(self) -> None:
@@ -108,13 +109,13 @@ class Waiter:
 
 
 _IN_A_ROW = 200
-"""Entries of a line that may run before the runner of the agenda has its turn."""
+"""Maximum number of entries of a line that run before control returns to the agenda loop."""
 
 
 class Line:
-    """Callbacks that come in the order of their times, as the messages of a wire do.
+    """Callbacks with non-decreasing times, such as the messages of a wire.
 
-    They run as if each had been put on the agenda with `Agenda.at`, but only the first is on its heap.
+    They run in the same order as with `Agenda.at`, but only the first is on the heap.
     """
 
     __slots__ = ("_agenda", "_entries")
@@ -127,10 +128,10 @@ class Line:
         return len(self._entries)
 
     def at(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
-        """Call ``callback(*args)`` at `time`, or as soon as possible if that is over.
+        """Call ``callback(*args)`` at `time`, or as soon as possible if that has passed.
 
         Raises:
-            ValueError: if that is before what stands in the line already.
+            ValueError: if `time` is before the last entry of the line.
         """
         entries = self._entries
         if entries and time < entries[-1][0]:
@@ -143,31 +144,31 @@ class Line:
 
     @property
     def last_s(self) -> float:
-        """Time at which the last one is due, in seconds; 0 if there is none."""
+        """Time of the last entry, in seconds; 0 if there is none."""
         return self._entries[-1][0] if self._entries else 0.0
 
     def arguments(self) -> list[tuple[Any, ...]]:
-        """Return the arguments of the callbacks in it, in their order."""
+        """Return the arguments of the callbacks, in order."""
         return [arguments for _, _, _, arguments in self._entries]
 
     def clear(self) -> None:
-        """Forget all that stands in it."""
+        """Remove all entries."""
         self._entries.clear()
 
     def __call__(self) -> None:
-        """The first entry is due, and those behind it that come before all else, a number of them at most."""
+        """Run the first entries, as long as they are due before the heap's next one, up to a limit."""
         agenda, entries = self._agenda, self._entries
         left = _IN_A_ROW if agenda._in_a_row else 1
         while True:
             _, _, callback, args = entries.popleft()
             left -= 1
-            if not left or not entries:  # whatever comes into an empty line goes to the heap as well
+            if not left or not entries:  # a callback added to an empty line goes to the heap too
                 self._back_to_heap()
                 callback(*args)
                 return
             agenda._off_heap = self
             callback(*args)
-            if not agenda._is_off_heap(self):  # all that was due was forgotten
+            if not agenda._is_off_heap(self):  # its entries were dropped
                 return
             agenda._off_heap = None
             time, serial, _, _ = entries[0]
@@ -184,16 +185,16 @@ class Line:
 
 
 class Agenda:
-    """All that is due in one emulation, in the order of (time, serial).
+    """All entries of one emulation, in the order of (time, serial).
 
-    `now` is the time in seconds since the tasks opened, `current` the routine that is being stepped.
-    `real_time` makes the agenda keep pace with the clock on the wall; what is late then runs as soon as
-    possible, and `now` is when it was due. With a `clock`, which says how many seconds the run has lasted,
-    `now` is what that says when an entry runs, never less than before; `on_external` is called when something
-    was put on it from outside. `between`, if it is there, is called after each entry in virtual time,
-    `meanwhile` a few times a second of real time, with `now`.
-    `stopped`: nothing more is to run. `behind_s`: of one that keeps pace with the clock on the wall, by how
-    much the latest entries were late.
+    `now` is the time in seconds since the tasks opened, `current` the routine that is being stepped. With
+    `real_time`, the agenda keeps pace with the wall clock; late entries run as soon as possible, and `now` is
+    the time at which they were due. With a `clock`, which returns the seconds since the start of the run,
+    `now` is the clock's time when an entry runs, and never decreases. `on_external` is called when a trio
+    task has added an entry through `external`. `between`, if set, is called after each entry in virtual time;
+    `meanwhile`, if set, is called a few times per second of real time, with `now`.
+    `stopped`: no more entries run. `behind_s`: how late the latest entries were, if the agenda keeps pace
+    with the wall clock.
     """
 
     def __init__(self, *, real_time: bool = False, clock: Callable[[], float] | None = None) -> None:
@@ -211,26 +212,26 @@ class Agenda:
         self.stopped = False
         self._beats = Line(self)
         self._in_a_row = False  # whether a line may run several of its entries
-        self._off_heap: Line | None = None  # the one that does so now
+        self._off_heap: Line | None = None  # the line that does so now
         self._routines: dict[Routine, tuple[str, Callable[[], None] | None]] = {}
 
     def __len__(self) -> int:
-        """Entries that are due now or later."""
+        """Number of entries, including those of lines."""
         behind = sum([len(line) - 1 for _, _, line, _ in self._heap if isinstance(line, Line)])
         return len(self._heap) + behind
 
     @property
     def next_s(self) -> float:
-        """Time at which the next entry is due, in seconds; infinity if there is none."""
+        """Time of the next entry, in seconds; infinity if there is none."""
         return self._heap[0][0] if self._heap else inf
 
     @property
     def routines(self) -> int:
-        """Routines that have not ended."""
+        """Number of routines that have not ended."""
         return len(self._routines)
 
     def at(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
-        """Call ``callback(*args)`` at `time`, or as soon as possible if that is over."""
+        """Call ``callback(*args)`` at `time`, or as soon as possible if that has passed."""
         self._serial = serial = self._serial + 1
         heapq.heappush(self._heap, (time, serial, callback, args))
 
@@ -248,11 +249,12 @@ class Agenda:
             line.at(time, callback)
 
     def _is_off_heap(self, line: Line) -> bool:
-        # A call, since a type checker, and so a compiled module, takes what was set before for granted.
+        # A method, because a type checker, and so a compiled module, assumes that the attribute keeps its
+        # last value.
         return self._off_heap is line
 
     def _comes_before(self, time: float, serial: int) -> bool:
-        """Whether an entry of the heap comes before that one."""
+        """Whether an entry of the heap is due before an entry with this time and serial."""
         heap = self._heap
         if not heap:
             return False
@@ -260,28 +262,28 @@ class Agenda:
         return first[0] < time or (first[0] == time and first[1] < serial)
 
     def cancellable_at(self, time: float, callback: Callable[..., Any], *args: Any) -> Timer:
-        """Plan a callback as `at` does, and return the handle by which it can be cancelled."""
+        """Add a callback as `at` does, and return a handle to cancel it."""
         timer = Timer(callback, args)
         self.at(time, timer)
         return timer
 
     def cancellable_after(self, delay: float, callback: Callable[..., Any], *args: Any) -> Timer:
-        """Plan a callback as `after` does, and return the handle by which it can be cancelled."""
+        """Add a callback as `after` does, and return a handle to cancel it."""
         return self.cancellable_at(self.now + delay, callback, *args)
 
     def keep(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
-        """Like `at`; the entry outlives `clear`."""
+        """Add a callback as `at` does; it stays after `clear`."""
         self.at(time, Kept(callback), *args)
 
     def keep_foremost(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
-        """Like `keep`, before all other entries that are due at that moment."""
+        """Add a callback as `keep` does, before all other entries of that time."""
         self._foremost = serial = self._foremost - 1
         heapq.heappush(self._heap, (time, serial, Kept(callback), args))
 
     def clear(self) -> None:
-        """Close all routines and forget all that is due, except what was to be kept.
+        """Close all routines and remove all entries, except those added with `keep`.
 
-        Not to be called by a routine, which would have to close itself.
+        A routine must not call this, since it would have to close itself.
         """
         for routine in list(self._routines):
             routine.close()
@@ -292,14 +294,14 @@ class Agenda:
         if self._off_heap is not None:
             self._off_heap.clear()
             self._off_heap = None
-        # In place, as `run` holds on to the list.
+        # In place, since `run` holds a reference to the list.
         self._heap[:] = [entry for entry in self._heap if isinstance(entry[2], Kept)]
         heapq.heapify(self._heap)
 
     def forget(self, owner: Callable[..., Any], routines: Collection[Routine]) -> None:
-        """Close some routines, and forget when they were to go on and what `owner` was to be called for.
+        """Close the given routines, and remove their entries and the entries that call `owner`.
 
-        Not to be called by one of the routines, which would have to close itself.
+        None of these routines may call this, since it would have to close itself.
         """
         for routine in routines:
             if self._routines.pop(routine, None) is not None:
@@ -314,9 +316,9 @@ class Agenda:
     def start(
         self, routine: Routine, name: str = "routine", on_end: Callable[[], None] | None = None
     ) -> None:
-        """Step `routine` as soon as its turn comes, and call `on_end` when it has returned.
+        """Step `routine` as soon as possible, and call `on_end` when it has returned.
 
-        What it raises ends the run, with a note that says by its `name` where it comes from.
+        An exception of the routine ends the run, with a note that names the routine.
         """
         self._routines[routine] = name, on_end
         self.resume(routine)
@@ -327,24 +329,25 @@ class Agenda:
         heapq.heappush(self._heap, (self.now + delay, serial, None, routine))
 
     def stop(self) -> None:
-        """Run nothing more once the current entry is done."""
+        """Run no more entries after the current one."""
         self.stopped = True
 
     async def sleep(self, duration: float) -> None:
-        """Let the calling routine go on in `duration` seconds."""
+        """Suspend the calling routine for `duration` seconds."""
         self.resume(self.current, duration)
         await suspend()
 
     async def sleep_until(self, time: float) -> None:
-        """Let the calling routine go on at `time`."""
+        """Suspend the calling routine until `time`."""
         self._serial = serial = self._serial + 1
         heapq.heappush(self._heap, (time, serial, None, self.current))
         await suspend()
 
     def external(self, callback: Callable[..., Any], *args: Any) -> None:
-        """Do ``callback(*args)`` at once, on behalf of a trio task beside this agenda's, which has a clock.
+        """Call ``callback(*args)`` at once, for another trio task; needs an agenda with a clock.
 
-        What it puts on the agenda is seen to in time, also if whoever runs that sleeps.
+        Updates `now` first. If the task that runs the agenda sleeps, it is woken for entries that the
+        callback adds.
         """
         self._look_at_clock()
         callback(*args)
@@ -352,7 +355,7 @@ class Agenda:
             self.on_external()
 
     def run_due(self, count: int) -> None:
-        """Run up to `count` entries that are due by the clock of its own."""
+        """Run up to `count` entries that are due by the agenda's clock."""
         heap = self._heap
         for _ in range(count):
             self._look_at_clock()
@@ -371,7 +374,7 @@ class Agenda:
             self.now = now
 
     def run_entries(self, count: int) -> None:
-        """Run the next `count` entries, of which there is at least one, and turn the time to each."""
+        """Run the next `count` entries, advancing the time to each; there must be at least one entry."""
         if self.between is not None and count > 1:
             self._run_watched(count)
             return
@@ -407,7 +410,7 @@ class Agenda:
             self.run_entries(1)
 
     def step(self, routine: Routine) -> None:
-        """Let a routine that is due go on until it waits again; not to be called by a routine."""
+        """Resume a routine until it waits again; routines must not call this."""
         self.current = routine
         try:
             foreign = routine.send(None)
@@ -428,7 +431,7 @@ class Agenda:
 
 @types.coroutine
 def suspend() -> Generator[None, None, None]:
-    """Wait until the agenda steps the calling routine again, for which the caller has seen to it."""
+    """Suspend the calling routine; the caller has arranged for the agenda to resume it."""
     yield
 
 
@@ -436,10 +439,10 @@ _ROUNDING = 1e-6
 
 
 class EventClock:
-    """Tells the event time of now, in whole milliseconds: that of the agenda, which begins with the run.
+    """The current event time in whole milliseconds: the agenda's time, which begins with the run.
 
-    A run that goes on from the checkpoint of an earlier one begins behind what that had reached, so that
-    event time does not go back.
+    A run that continues from an earlier run's checkpoint begins after the event time that the earlier run had
+    reached, so that event time does not go back.
     """
 
     def __init__(self, agenda: Agenda) -> None:
@@ -448,11 +451,11 @@ class EventClock:
 
     @property
     def now_ms(self) -> int:
-        """The event time of what is emitted now."""
+        """Event time of records emitted now."""
         return self._passed_ms + self._ahead_ms
 
     def go_on_from(self, reached_ms: int) -> None:
-        """An earlier run had come so far; if this one has not, its event time goes on from there."""
+        """Continue from the event time that an earlier run had reached, if this one is not as far."""
         self._ahead_ms = max(self._ahead_ms, reached_ms - self._passed_ms)
 
     @property

@@ -1,7 +1,7 @@
-"""Runs an agenda on trio: as fast as it goes, by the clock on the wall, or beside other trio tasks.
+"""Runs an agenda on trio: as fast as possible, by the wall clock, or beside other trio tasks.
 
-The agenda itself waits for nothing. Here is what does: for a moment in real time, for what comes from
-other processes, and for trio, which is to find a cancellation or Ctrl-C now and then.
+The agenda itself never waits. This module waits: for real time, for messages of other processes, and for
+trio, which has to check for cancellation and Ctrl-C now and then.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from ..errors import AgendaStuckError
 from .agenda import Agenda
 
 _ENTRIES_PER_CHECKPOINT = 1000
-"""Entries that run before trio checks for a cancellation or Ctrl-C."""
+"""Number of entries that run before trio checks for cancellation or Ctrl-C."""
 
 _MEANWHILE_EVERY_S = 0.2
-"""Time between two progress reports, in seconds of real time."""
+"""Real time between two progress reports, in seconds."""
 
 _ENTRIES_PER_TURN = 50
-"""Number of entries that run in real time before other trio tasks have their turn and the clock is read."""
+"""Number of entries that run in real time before other trio tasks run and the clock is read."""
 
 
-# Ctrl-C is not to hit a routine in the middle of its bookkeeping, but this task where it waits.
+# Ctrl-C must not interrupt a routine while it updates its state, but this task where it waits.
 @trio.lowlevel.enable_ki_protection
 async def run_agenda(agenda: Agenda) -> None:
-    """Work until stopped or cancelled, or until all routines have ended; routines are closed then.
+    """Run the agenda until stopped or cancelled, or until all routines have ended; then close the routines.
 
-    With a clock it works until stopped or cancelled: more may always come from outside.
+    With a clock it runs until stopped or cancelled, since other trio tasks may add entries at any time.
 
     Raises:
-        AgendaStuckError: if routines wait and nothing is left to happen.
+        AgendaStuckError: if routines wait and no entry is left.
     """
     try:
         if agenda.clock is not None:
@@ -59,7 +59,7 @@ async def run_agenda(agenda: Agenda) -> None:
 
 
 async def _follow(agenda: Agenda, clock: Callable[[], float]) -> None:
-    """Run each entry when it is due by `clock`, and let other trio tasks have their turn in between."""
+    """Run each entry when it is due by `clock`, and let other trio tasks run in between."""
     while not agenda.stopped:
         pause = agenda.next_s - clock()
         if pause > 0:

@@ -1,7 +1,7 @@
-"""Whether the core runs compiled, and which compiled modules are older than their sources.
+"""Whether the core runs compiled, and which compiled modules are out of date.
 
-``make fast`` compiles modules in place, beside their sources. Python takes a compiled module first, so a
-source that was changed since does not run until it is compiled again.
+``make fast`` compiles modules in place, beside their sources. Python prefers the compiled module, so changes
+of the source have no effect until it is compiled again.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _ROOT = Path(__file__).parents[2]
 
 
 def core_is_compiled() -> bool:
-    """Return whether the modules that run once a buffer are compiled ones."""
+    """Whether the modules that run once per buffer are compiled."""
     return str(agenda.__file__).endswith(EXTENSION_SUFFIXES[0])
 
 
 def stale_modules(root: Path = _ROOT) -> list[str]:
-    """Return the sources, below `root`, that are newer than what was compiled of them.
+    """Return the sources below `root` that are newer than their compiled modules.
 
-    Only of a checkout: an installation writes both at once, in any order.
+    It checks checkouts only: an installation writes both at once, in any order.
     """
     if not (root / "setup.py").is_file():
         return []
@@ -37,7 +37,7 @@ def stale_modules(root: Path = _ROOT) -> list[str]:
 
 
 def _compiled(root: Path = _ROOT) -> Iterator[tuple[Path, Path]]:
-    """Sources that have a compiled module beside them, and that module."""
+    """Yield each source that has a compiled module beside it, with that module."""
     suffix = EXTENSION_SUFFIXES[0]
     for package in _PACKAGES:
         for library in sorted((root / package).rglob(f"*{suffix}")):

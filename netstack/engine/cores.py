@@ -1,7 +1,7 @@
-"""The cores of a machine, and the routines that share them.
+"""The cores of a machine, shared by routines.
 
-Work goes on at full speed while there is a core for each that works; if there are more, all get an equal
-share, as of an operating system that lets them run in short turns::
+Work proceeds at full speed while each working routine has a core. Otherwise all get an equal share, as under
+an operating system with short time slices::
 
     2 cores, work of 1 s each   A alone: done after 1 s    A, B, C: each at 2/3 of its speed, done after 1.5 s
 """
@@ -16,21 +16,21 @@ _ROUNDING = 1e-12
 
 
 class Cores:
-    """Cores that tasks share; their number need not be whole."""
+    """Cores that tasks share; may be a fractional number."""
 
     def __init__(self, agenda: Agenda, cores: float) -> None:
         self._agenda = agenda
         self._cores = cores
         self._working: list[tuple[float, int, Waiter]] = []
-        """Heap of (virtual finish time, serial, waiter) of those that work now."""
+        """Heap of (virtual finish time, serial, waiter) of the routines that are working."""
         self._serial = 0
         self._got_s = 0.0
-        """Virtual time: the work done by each that has worked all the time."""
+        """Virtual time: the work done by a routine that has been working since the start."""
         self._looked_at = 0.0
         self._timer: Timer | None = None
 
     async def work(self, seconds: float) -> None:
-        """Let the calling routine go on when it has worked for that long."""
+        """Suspend the calling routine until it has received `seconds` of processor time."""
         self._look()
         self._serial += 1
         entry = (self._got_s + seconds, self._serial, Waiter(self._agenda))
@@ -43,7 +43,7 @@ class Cores:
             raise
 
     def _leave(self, entry: tuple[float, int, Waiter]) -> None:
-        """A routine was closed that may have been working: the others get its share."""
+        """Remove a routine that was closed while working; the others get its share."""
         if entry in self._working:
             self._look()
             self._working.remove(entry)
@@ -52,11 +52,11 @@ class Cores:
 
     @property
     def _speed(self) -> float:
-        """The share of a core that each one gets."""
+        """The share of a core that each working routine gets."""
         return min(1.0, self._cores / len(self._working)) if self._working else 1.0
 
     def _look(self) -> None:
-        """Advance the virtual time since the last call; the same waiters worked meanwhile."""
+        """Advance the virtual time since the last call; the same routines were working meanwhile."""
         now = self._agenda.now
         self._got_s += (now - self._looked_at) * self._speed
         self._looked_at = now
@@ -70,7 +70,7 @@ class Cores:
             self._timer = self._agenda.cancellable_after(left_s / self._speed, self._done)
 
     def _done(self) -> None:
-        """The work of one, or of several, is over."""
+        """Wake the routines whose work is finished."""
         self._look()
         self._got_s = max(self._got_s, self._working[0][0])
         while self._working and self._working[0][0] <= self._got_s + _ROUNDING:

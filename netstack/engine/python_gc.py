@@ -1,16 +1,16 @@
-"""The garbage collector of Python beside a large job.
+"""Settings of Python's garbage collector for large jobs.
 
-What a job is made of lives until it ends, and thousands of channels take long to search for garbage that is
-not there: half of the time in which such a job starts. While it is built nothing is searched. What a large
-job is made of is left out until it is over, and what it makes meanwhile, most of which is no garbage either,
-is searched more rarely::
+The objects of a job live until the job ends. With thousands of channels, searching them for garbage takes
+half of the start-up time and finds none. So the collector is disabled while a job is built. The objects of a
+large job are then frozen, which excludes them from searches until the job ends. Objects created while it
+runs, most of which are not garbage either, are searched less often::
 
-    with building():  ...  make everything  ...
-    ...  the job runs: only what has been made since is searched, and that rarely  ...
+    with building():  ...  create the job's objects  ...
+    ...  the job runs: only objects created since are searched, and rarely  ...
     over()
 
-A job that has ended is garbage of the oldest kind, which is hardly ever searched for; so the next one that is
-built begins with a search. A program that has frozen objects of its own keeps them frozen.
+The objects of a job that has ended are in the oldest generation, which is rarely searched. So `building`
+starts with a full search for the next job. Objects that a program has frozen itself stay frozen.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 LARGE_BLOCKS = 40_000
-"""Blocks of memory that a job takes from which on it is left out: some three thousand channels."""
+"""Number of memory blocks from which a job counts as large: about three thousand channels."""
 
 RARELY = (100_000, 50, 100)
-"""Thresholds of the collector beside a large job; Python's own would take a third of its time."""
+"""Thresholds of the collector during a large job; with the defaults it would take a third of the time."""
 
 PART_OF_JOB = 8
-"""Beside a very large job the first threshold is a part of what that is made of, its blocks by this."""
+"""For a very large job, the first threshold is its number of memory blocks divided by this."""
 
 
 class _Left:
-    """The objects that this module has frozen, in the whole process."""
+    """State of this module for the whole process: which objects it has frozen."""
 
     frozen = False
-    """A job that runs."""
+    """Whether a running job is frozen."""
     unsearched = False
-    """A job that has ended."""
+    """Whether a job has ended that has not been searched yet."""
     thresholds = gc.get_threshold()
-    """Those of before."""
+    """Thresholds before the job."""
     rarely = RARELY
-    """Thresholds that were set, as Python reports them; it may not report that of the oldest generation."""
+    """Thresholds that were set, as Python reports them; that of the oldest generation may be missing."""
 
 
 @contextmanager
 def building() -> Iterator[None]:
-    """Search for no garbage meanwhile, and not in a large job afterwards."""
+    """Disable the collector while a job is built, and freeze the job afterwards if it is large."""
     over()
     if _Left.unsearched:
         _Left.unsearched = False
@@ -69,10 +69,10 @@ def building() -> Iterator[None]:
 
 
 def over() -> None:
-    """Search everything again."""
+    """Search all objects again; called when a job has ended."""
     if _Left.frozen:
-        gc.freeze()  # what it has made meanwhile becomes as old as the rest, or it would be searched at once
+        gc.freeze()  # its new objects count as old, or they would be searched at once
         gc.unfreeze()
-        if gc.get_threshold() == _Left.rarely:  # no other code has set them meanwhile
+        if gc.get_threshold() == _Left.rarely:  # no other code has changed them
             gc.set_threshold(*_Left.thresholds)
         _Left.frozen, _Left.unsearched = False, True

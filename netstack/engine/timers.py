@@ -1,9 +1,9 @@
-"""Entries of the agenda that one owner may drop together, while all else goes on.
+"""Groups of entries on the agenda that can be cancelled together.
 
-`Timers` are cancelled together, as messages under way. A `Scope` has all that the tasks of a region put on
-the agenda. Its callbacks are on the agenda as any other, in the same order; the scope is called for them and
-calls them, unless it is closed. Nothing else changes, so the tasks of a job with one region cost what they
-always did: an action that runs once a buffer waits as a routine, or in the line of a wire, without a scope.
+`Timers` is a group such as the messages in transit. A `Scope` holds all entries of the tasks of one region.
+Its callbacks are on the agenda like any others, in the same order; the agenda calls the scope, which calls
+the callback unless it is closed. Actions that run once per buffer wait as routines, or in the line of a wire,
+and need no scope. So jobs with one region have no extra cost.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Timers:
         self._timers: deque[Timer] = deque()
 
     def after(self, delay: float, callback: Callable[..., Any], *args: Any) -> None:
-        """Call ``callback(*args)`` in `delay` seconds, unless all are cancelled before."""
+        """Call ``callback(*args)`` in `delay` seconds, unless `cancel` is called before."""
         timers = self._timers
-        while timers and not timers[0].pending:  # those of about equal delays end in about their order
+        while timers and not timers[0].pending:  # with similar delays they are due in about this order
             timers.popleft()
         timers.append(self._agenda.cancellable_after(delay, callback, *args))
 
     def cancel(self) -> None:
-        """Call none of those that are still to come."""
+        """Cancel all callbacks that have not been called."""
         while self._timers:
             self._timers.popleft().cancel()
 
@@ -44,30 +44,30 @@ class Scope:
         self._open = True
 
     def at(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
-        """Call ``callback(*args)`` at `time`, unless it is closed before."""
+        """Call ``callback(*args)`` at `time`, unless the scope is closed before."""
         if self._open:
             self._agenda.at(time, self, callback, args)
 
     def after(self, delay: float, callback: Callable[..., Any], *args: Any) -> None:
-        """Call ``callback(*args)`` in `delay` seconds, unless it is closed before."""
+        """Call ``callback(*args)`` in `delay` seconds, unless the scope is closed before."""
         self.at(self._agenda.now + delay, callback, *args)
 
     def start(
         self, routine: Routine, name: str = "routine", on_end: Callable[[], None] | None = None
     ) -> None:
-        """Step `routine` as `Agenda.start` does, until it is closed."""
+        """Run `routine` as `Agenda.start` does, until the scope is closed."""
         self._routines.add(routine)
         self._agenda.start(routine, name, on_end)
 
     def close(self) -> None:
-        """Close all routines and call nothing any more; not to be called by one of them.
+        """Close all routines and cancel all callbacks; the scope's own routines must not call this.
 
-        Whatever else holds one of the routines has to let go of it: it must not be resumed.
+        Other objects that refer to one of the routines must drop it: it must not be resumed.
         """
         self._open = False
         self._agenda.forget(self, self._routines)
         self._routines = set()
 
     def __call__(self, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        """A callback is due."""
+        """Call a callback that is due."""
         callback(*args)

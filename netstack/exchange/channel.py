@@ -1,6 +1,6 @@
-"""The common part of the channels of an input gate, over a connection or within one task manager.
+"""Base of the channels of an input gate, over a connection or within one task manager.
 
-Both kinds take part in two things besides handing out what they receive::
+Both kinds of channels have two modes besides normal reading::
 
     persisting   the task has begun an unaligned checkpoint, and the barrier of this channel is not here:
                  data that is queued, and data that comes until then, goes to the checkpoint as well
@@ -44,21 +44,20 @@ InputBuffer = ReceivedBuffer | BufferSlice | RecoveredBuffer
 """A data buffer as a task reads it."""
 
 Item = InputBuffer | EventBuffer
-"""An item that a channel hands out."""
+"""An item that a channel returns when polled."""
 
 
 _END_OF_STATE = EventBuffer(encode_event(EndOfInputChannelState()), data_type_of(EndOfInputChannelState()))
-"""Stands behind the recovered data of each channel."""
+"""Event queued behind the recovered data of each channel."""
 
 
 class InputChannel:
     """One channel of a gate (Flink's InputChannel).
 
-    `queued`: it stands in the gate's line, and if `urgent` in the front part of it; the gate sets both.
-    `persist` is called with a checkpoint's id, the channel and bytes: data that arrived after the task had
-    begun that checkpoint, and before its barrier. None: data is not persisted. The gate counts the data
-    buffers and barriers that the task gets in `polled_buffers` and `polled_barriers`, and calls `tap` before
-    each.
+    `queued`: the channel is in the gate's queue; `urgent`: in the priority part of it. The gate sets both.
+    `persist` is called with a checkpoint's id, the channel and bytes, for data that arrived after the task
+    had begun the checkpoint and before its barrier; None: data is not persisted. The gate counts the polled
+    data buffers and barriers in `polled_buffers` and `polled_barriers`, and calls `tap` before each.
     """
 
     __slots__ = (
@@ -92,7 +91,7 @@ class InputChannel:
 
     @property
     def barrier(self) -> ChannelBarrier[Queued]:
-        """State of the newest checkpoint; created with the first one."""
+        """State of the newest checkpoint; created for the first one."""
         barrier = self._barrier
         if barrier is None:
             self._barrier = barrier = ChannelBarrier()
@@ -105,7 +104,7 @@ class InputChannel:
 
     @property
     def decoder(self) -> RecordDecoder:
-        """Decoder of the polled data; created with the first data."""
+        """Decoder of the polled data; created for the first data."""
         decoder = self._decoder
         if decoder is None:
             self._decoder = decoder = RecordDecoder(watermarks=self.gate.watermarks)
@@ -113,25 +112,25 @@ class InputChannel:
 
     @property
     def begun_record(self) -> Content:
-        """The polled bytes of a record that is not complete."""
+        """The polled bytes of an incomplete record."""
         return b"" if self._decoder is None else self._decoder.pending
 
-    # A property, as a compiled gate would not see how a class attribute is overridden.
+    # A property, because a compiled gate does not see an overridden class attribute.
     @property
     def released(self) -> bool:
-        """Whether everything has been given back; never of a channel that has nothing of its own."""
+        """Whether all buffers have been returned; False for a channel without buffers of its own."""
         return False
 
     def request(self, subpartition: int) -> None:
-        """Ask the producer to send."""
+        """Request the subpartition from the producer."""
         raise NotImplementedError
 
     def poll(self) -> tuple[Item | None, bool]:
-        """Take the next item, None if there is none after all, and tell whether more can follow."""
+        """Return the next item, or None, and whether more items can follow."""
         raise NotImplementedError
 
     def fail(self, error: Exception) -> None:
-        """Raise `error` instead of whatever the next poll would give."""
+        """Raise `error` at the next poll."""
         self._failure = error
         self.gate.data_arrived(self)
 
@@ -141,49 +140,49 @@ class InputChannel:
         raise NotImplementedError
 
     def resume(self) -> None:
-        """Let the producer go on after a barrier."""
+        """Let the producer send again after a barrier."""
         raise NotImplementedError
 
     def prioritize(self, sequence_number: int) -> None:
-        """Let the announced barrier of that sequence number be polled next, before the data it is behind."""
+        """Move the announced barrier with this sequence number in front of the data."""
         raise NotImplementedError
 
     def announce_buffer_size(self, size: int) -> None:
-        """Ask the producer for buffers of `size` bytes from now on."""
+        """Request buffers of at most `size` bytes from the producer from now on."""
         raise NotImplementedError
 
     def acknowledge_all_records(self) -> None:
-        """Tell the producer that its last record has been processed."""
+        """Inform the producer that its last record has been processed."""
         raise NotImplementedError
 
     @property
     def queue_length(self) -> int:
-        """Buffers and events that wait to be polled."""
+        """Number of queued buffers and events."""
         raise NotImplementedError
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that wait to be polled."""
+        """Number of queued bytes."""
         raise NotImplementedError
 
     @property
     def buffers_in_use(self) -> int:
-        """Buffers that wait here or at the producer, as debloating counts them."""
+        """Number of buffers queued here or at the producer, as debloating counts them."""
         raise NotImplementedError
 
     @property
     def blocked(self) -> bool:
-        """Whether a barrier has come and the producer is silent until it is resumed."""
+        """Whether a blocking barrier has arrived, so that the producer sends nothing until it is resumed."""
         raise NotImplementedError
 
     def release(self) -> None:
-        """Give everything back."""
+        """Return all buffers."""
         raise NotImplementedError
 
     def restore(self, data: bytes) -> None:
-        """Queue data that was in flight in a checkpoint, before the partition is requested.
+        """Queue in-flight data of a checkpoint, before the partition is requested.
 
-        It takes neither credit nor segments. It may be empty; its end is marked in any case.
+        The data needs neither credit nor segments. It may be empty; its end is marked in any case.
         """
         for buffer in recovered_buffers(data, self.gate.segment_bytes):
             self._queue_recovered(buffer)
@@ -194,10 +193,10 @@ class InputChannel:
         raise NotImplementedError
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
-        """The task has begun a checkpoint: returns copies of the data in flight here, in order.
+        """Begin to persist data for a checkpoint; returns copies of the in-flight data queued here, in order.
 
-        Data that follows goes to `persist` until the barrier comes. Nothing is in flight for a checkpoint
-        that is over, or older than a barrier that has come.
+        Data that arrives later is passed to `persist` until the barrier arrives. The result is empty if the
+        checkpoint is over, or older than a barrier that has arrived.
         """
         raise NotImplementedError
 
@@ -207,10 +206,10 @@ class InputChannel:
 
 
 def barrier_in(payload: memoryview | bytes, data_type: DataType) -> CheckpointBarrier | None:
-    """The barrier of an exactly-once checkpoint, if a buffer of that type holds one.
+    """Return the exactly-once checkpoint barrier in a buffer of this type, or None.
 
     Raises:
-        MalformedEvent: if a type that only events have comes without one.
+        MalformedEvent: if the type is only used for events, but the payload is not one.
     """
     if data_type in BLOCKING_TYPES or data_type in PRIORITY_TYPES:
         event = decode_event(payload)

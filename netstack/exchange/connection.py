@@ -1,14 +1,15 @@
-"""A connection between two task managers: moves messages between a link and the state machines.
+"""A connection between two task managers: passes messages between a link and the state machines.
 
-The producing end writes the choice of its `SendQueue`, as much at a time as the link is ready for. The
-consuming end hands arrived buffers to input channels and sends back credit, sizes and resumptions::
+The producing end writes the messages that its `SendQueue` selects, as many at a time as the link accepts. The
+consuming end passes arriving buffers to input channels, and sends back credit, sizes and resumptions::
 
     subpartitions -> SendQueue -> ProducerEnd == link ==> ConsumerEnd -> input channels -> gates
                                       ^ <===== link ====== |
                                         AddCredit, NewBufferSize, ResumeConsumption
 
-Task threads do not touch the network themselves, they notify the thread that does. In emulated time that
-takes the time `notify` and keeps its order, in a thread that runs tasks and network it is a plain call.
+Task threads do not use the network themselves; they notify the network thread. In emulated time, a
+notification takes the time `notify` and notifications keep their order. If one thread runs both tasks and
+network, it is a plain call.
 """
 
 from __future__ import annotations
@@ -50,19 +51,19 @@ from .remote_channel import RemoteInputChannel
 
 
 class Notify(Protocol):
-    """Hands work from task threads to a network thread, in order."""
+    """Passes work from task threads to a network thread, in order."""
 
     def __call__(self, work: Callable[..., None], *args: object) -> None:
-        """Let the network thread do ``work(*args)``."""
+        """Call ``work(*args)`` in the network thread."""
         ...
 
 
 class Notifier:
-    """Notifies a network thread in emulated time, which takes a small random time.
+    """Notifies a network thread in emulated time, with a small random delay.
 
-    With `blocked_until`, which tells when something can be written again, what a task asks for waits until
-    then, in order. So the credit that a channel gains meanwhile is announced in one message, as by Flink's
-    CreditBasedPartitionRequestClientHandler.
+    With `blocked_until`, which returns the time when the link can be written to again, the work is held back
+    until then, in order. So the credit that a channel gains meanwhile is announced in one message, as in
+    Flink's CreditBasedPartitionRequestClientHandler.
     """
 
     __slots__ = ("_agenda", "_blocked_until", "_held", "_jitter", "_last", "_line", "_median")
@@ -83,7 +84,7 @@ class Notifier:
         self._last = 0.0
 
     def __call__(self, work: Callable[..., None], *args: object) -> None:
-        """Let the network thread do ``work(*args)``."""
+        """Call ``work(*args)`` in the network thread."""
         agenda = self._agenda
         time = agenda.now + self._median * self._jitter()
         if time < self._last:
@@ -104,12 +105,12 @@ class Notifier:
 
     @property
     def _blocked(self) -> bool:
-        """Whether nothing can be written now, or something waits that comes first."""
+        """Whether the link cannot be written to now, or earlier work is held back."""
         assert self._blocked_until is not None
         return bool(self._held) or self._blocked_until() > self._agenda.now
 
     def _do_later(self) -> None:
-        """Do what is held when the link is free; it may have been blocked for longer meanwhile."""
+        """Run the held work when the link is free, which may be later than expected before."""
         assert self._blocked_until is not None
         until = self._blocked_until()
         if until <= self._agenda.now:
@@ -121,20 +122,21 @@ class Notifier:
 
 
 class CreditStalls:
-    """Counts and times the stalls of all channels that are shown to it.
+    """Counts and times the stalls of channels.
 
-    A channel is stalled while data buffers wait in it and its credit is 0. `count`: how often that began.
+    A channel is stalled while data buffers wait in it and its credit is 0. `count`: the number of stalls that
+    have begun.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` gives the time in seconds."""
+        """`clock` returns the time in seconds."""
         self.count = 0
         self._clock = clock
         self._ended_s = 0.0
         self._since: dict[int, float] = {}
 
     def update(self, sender: ChannelSender) -> None:
-        """Begin or end the stall of a channel, as it stands now."""
+        """Begin or end the stall of a channel according to its current state."""
         since = self._since
         if sender.credit.available == 0 and sender.view.backlog > 0:
             if sender.channel not in since:
@@ -145,13 +147,13 @@ class CreditStalls:
 
     @property
     def blocked_s(self) -> float:
-        """Seconds spent in stalls so far, added up over the channels."""
+        """Total duration of all stalls so far, in seconds, summed over the channels."""
         now = self._clock()
         return self._ended_s + sum(now - start for start in self._since.values())
 
 
 class _DataNotice:
-    """Callback of a subpartition: a closure of the two would take five times the memory."""
+    """Callback of a subpartition; a closure would take five times the memory."""
 
     __slots__ = ("_end", "_sender")
 
@@ -160,21 +162,21 @@ class _DataNotice:
         self._sender = sender
 
     def __call__(self) -> None:
-        """There is something to send."""
+        """Notify the connection that the subpartition has data."""
         self._end.notify_data(self._sender)
 
 
 class ProducerEnd:
-    """The sending side of a connection; `messages` counts what has arrived here.
+    """The sending side of a connection; `messages` counts arrived messages.
 
-    `stalls`, if there is one, is shown every channel whose credit or data has changed. A request for a
-    partition that is not there waits for it; see `flowcontrol.RequestListeners`.
+    `stalls`, if set, is updated for every channel whose credit or data has changed. A request for a partition
+    that does not exist yet waits for it; see `flowcontrol.RequestListeners`.
     """
 
     def __init__(
         self, end: ProducingEnd, notify: Notify, find: Callable[[int], PipelinedSubpartition]
     ) -> None:
-        """`find` gives the subpartition that a channel asks for, or raises a KeyError or IndexError."""
+        """`find` returns the subpartition of a channel, or raises a KeyError or IndexError."""
         self.queue = SendQueue()
         self.messages = 0
         self._end = end
@@ -187,10 +189,10 @@ class ProducerEnd:
         end.listen(self)
 
     def receive(self, message: Message) -> None:
-        """Take a message of the consuming end.
+        """Process a message of the consuming end.
 
         Raises:
-            RemoteProtocolError: if it makes no sense here.
+            RemoteProtocolError: if the message is not valid here.
         """
         self.messages += 1
         if type(message) is PartitionRequest:
@@ -216,11 +218,11 @@ class ProducerEnd:
 
     @property
     def awaits_partitions(self) -> bool:
-        """Whether requests wait for partitions that were not there."""
+        """Whether requests wait for partitions that do not exist yet."""
         return len(self._listeners) > 0
 
     def partition_added(self, channel: int) -> None:
-        """Serve `channel` if it was requested before: its partition can be found from now on."""
+        """Serve the waiting request of `channel`, if any: its partition now exists."""
         request = self._listeners.take(channel)
         if request is not None:
             self._open(request)
@@ -234,7 +236,7 @@ class ProducerEnd:
             self._end.after(max(0.0, deadline - self._end.now), self._time_out)
 
     def _time_out(self) -> None:
-        """Tell the consumers of those partitions that have not come; unless nothing is sent any more."""
+        """Send errors for requests whose partitions were not created in time, unless the link is closed."""
         self._timer_set = False
         with suppress(LinkClosedError):
             for error in self._listeners.expire(self._end.now):
@@ -242,7 +244,7 @@ class ProducerEnd:
         self._set_timer()
 
     def notify_data(self, sender: ChannelSender) -> None:
-        """Let the network thread look what `sender` has to send; a task has given it something."""
+        """Notify the network thread that a task has added data for `sender`."""
         self._notify(self._data_available, sender)
 
     def _data_available(self, sender: ChannelSender) -> None:
@@ -252,7 +254,7 @@ class ProducerEnd:
             self._write()
 
     def _write(self) -> None:
-        """Write the next message, and more of them while the link is ready for that."""
+        """Write the next message, and further ones while the link is ready."""
         end, next_message = self._end, self.queue.next_message
         while (item := next_message()) is not None:
             message, buffer = item
@@ -276,7 +278,7 @@ class ProducerEnd:
             self._write()
 
     def close(self) -> None:
-        """Release the buffers that are being written and all that waits; the link must have ended."""
+        """Release all buffers, written or waiting; the link must have ended."""
         self._listeners.clear()
         while self._leaving:
             buffer = self._leaving.popleft()
@@ -286,21 +288,21 @@ class ProducerEnd:
 
 
 MAX_EVENT_BYTES = 64 << 10
-"""The longest event that is taken; a barrier has some 20 bytes."""
+"""Maximum size of an event that is accepted; a barrier has some 20 bytes."""
 
 
 class ConsumerEnd:
     """The receiving side of a connection.
 
-    `buffers`, `bytes` and `messages` count what has arrived: data buffers and their bytes, and
-    messages of any kind. Errors call the other side `peer`.
+    `buffers` and `bytes` count the data buffers that have arrived and their bytes; `messages` counts messages
+    of any type. Errors use the name `peer` for the other side.
 
-    What arrives for a channel that was released is dropped, and the producer is asked once to send no more of
-    it; other channels do not notice. A channel that was never requested breaks the protocol, which is where
-    this end is stricter than Flink's.
+    Messages for a released channel are dropped, and the producer is asked once to stop sending them; other
+    channels are not affected. A message for a channel that was never requested violates the protocol; in this
+    respect this end is stricter than Flink's.
 
-    A segment that a payload is arriving in stays with this end when its channel is closed: the link still
-    writes to it. It goes back when the payload has landed, or with `release`.
+    If a channel is closed while a payload is arriving in its segment, the segment stays with this end, since
+    the link still writes to it. It is returned when the payload is complete, or by `release`.
     """
 
     def __init__(self, end: ConsumingEnd, notify: Notify, peer: str = "the producer") -> None:
@@ -312,19 +314,19 @@ class ConsumerEnd:
         self._peer = peer
         self._channels: dict[int, RemoteInputChannel] = {}
         self._backoffs: dict[int, RequestBackoff] = {}
-        self._cancelled: dict[int, int] = {}  # the most bytes of a buffer, by channel
+        self._cancelled: dict[int, int] = {}  # maximum size of a buffer, by channel
         self._target: RemoteInputChannel | None = None  # of the payload that is arriving
-        self._arriving: memoryview | None = None  # its place, if it is an event or is dropped
-        self._orphan: ReceivedBuffer | None = None  # its buffer, if its channel was closed meanwhile
+        self._arriving: memoryview | None = None  # its memory, if it is an event or is dropped
+        self._orphan: ReceivedBuffer | None = None  # its buffer, if its channel has been closed
         end.listen(self)
 
     def open(self, channel: RemoteInputChannel, request: PartitionRequest) -> None:
-        """Ask the producer for the subpartition of `channel`."""
+        """Request the subpartition of `channel` from the producer."""
         self._channels[request.channel] = channel
         self._transmit(request)
 
     def close(self, channel: RemoteInputChannel) -> None:
-        """Cancel the request of `channel`, behind all earlier messages; what still arrives is dropped."""
+        """Cancel the request of `channel` after all earlier messages; later arrivals are dropped."""
         number = channel.channel_id
         if self._channels.pop(number, None) is not None:
             self._cancelled[number] = channel.gate.segment_bytes
@@ -334,16 +336,16 @@ class ConsumerEnd:
             self._orphan = channel.abandon_landing()
 
     def release(self) -> None:
-        """Give back the segment of a payload that has not landed; the link must have ended."""
+        """Return the segment of an incomplete payload; the link must have ended."""
         if self._orphan is not None:
             self._orphan.release()
             self._orphan = None
 
     def receive(self, message: Message) -> None:
-        """Take a message of the producing end.
+        """Process a message of the producing end.
 
         Raises:
-            RemoteProtocolError: if it makes no sense here.
+            RemoteProtocolError: if the message is not valid here.
         """
         self.messages += 1
         if type(message) is BufferResponse:
@@ -385,10 +387,10 @@ class ConsumerEnd:
         return self._arriving
 
     def landed(self, header: BufferHeader) -> None:
-        """The payload that was placed last is complete.
+        """Process the payload that was placed last, which is complete.
 
         Raises:
-            RemoteProtocolError: if it is an event that makes no sense.
+            RemoteProtocolError: if it is an invalid event.
         """
         self.messages += 1
         channel, self._target = self._target, None
@@ -413,7 +415,7 @@ class ConsumerEnd:
         channel.on_message(event)
 
     def _channel(self, number: int) -> RemoteInputChannel | None:
-        """The channel that something has arrived for; None if it was released."""
+        """Return the channel with this number; None if it was released."""
         channel = self._channels.get(number)
         if channel is None:
             if number in self._cancelled:
@@ -427,14 +429,15 @@ class ConsumerEnd:
     def _cancel(self, number: int) -> None:
         if number not in self._cancelled:
             self._cancelled[number] = self._channels[number].gate.segment_bytes
-            with suppress(LinkClosedError):  # an end that has finished has taken leave of the producer
+            with suppress(LinkClosedError):  # a finished end has already cancelled its requests
                 self._transmit(CancelPartitionRequest(number))
 
     def _channel_failed(self, number: int, cause: str) -> None:
-        """The producer cannot serve a channel, which fails, or asks again; the others go on.
+        """Handle the producer's error for one channel: the channel fails or requests again; others continue.
 
         Raises:
-            RemoteProtocolError: if there is no partition for a channel that is served.
+            RemoteProtocolError: if the error says that there is no partition, but the channel has been
+                served.
         """
         channel = self._channels.get(number)
         if channel is None or channel.released:
@@ -452,7 +455,7 @@ class ConsumerEnd:
             channel.fail(PartitionNotFoundError(self._peer, problem))
 
     def credit_available(self, channel: RemoteInputChannel) -> None:
-        """Announce what `channel` has gained, all that it has when the network thread gets there."""
+        """Announce the credit of `channel`; the amount is read when the network thread sends it."""
         self._notify(self._send_credit, channel)
 
     def _send_credit(self, channel: RemoteInputChannel) -> None:
@@ -461,7 +464,7 @@ class ConsumerEnd:
             self._transmit(AddCredit(channel.channel_id, credit))
 
     def send(self, message: Message) -> None:
-        """Send `message` to the producing end, behind all credit that is on its way to the network thread."""
+        """Send `message` to the producing end, after all credit that was announced before."""
         self._notify(self._transmit, message)
 
     def _transmit(self, message: Message) -> None:
@@ -476,9 +479,9 @@ def connect(
     find: Callable[[int], PipelinedSubpartition],
     blocked_until: Callable[[], float] | None = None,
 ) -> tuple[ProducerEnd, ConsumerEnd]:
-    """Both ends of a connection over an emulated `link`; `find` gives the subpartition of a channel.
+    """Return both ends of a connection over an emulated `link`; `find` returns a channel's subpartition.
 
-    `blocked_until` tells when the consumer can write, if a link can be blocked at all.
+    `blocked_until` returns the time when the consumer can write again, for links that can be cut.
     """
     producer = ProducerEnd(link.producing, Notifier(agenda, costs, randomness), find)
     return producer, ConsumerEnd(link.consuming, Notifier(agenda, costs, randomness, blocked_until))

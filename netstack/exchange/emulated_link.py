@@ -17,11 +17,11 @@ _NEVER = math.inf
 
 
 class EmulatedWire:
-    """One direction of an emulated link; `arrive` is called with each message at its other end.
+    """One direction of an emulated link; `arrive` is called with each message at its destination.
 
-    A message occupies the wire for ``wire_message * jitter + size / wire_rate + size / bandwidth`` and
-    arrives ``wire * jitter + latency`` after it has left, but never before an earlier one: jitter
-    delays, it does not reorder. What is written while the wire is `cut` leaves when it is whole again.
+    A message occupies the wire for ``wire_message * jitter + size / wire_rate + size / bandwidth``. It
+    arrives ``wire * jitter + latency`` after it has left, but never before an earlier message: jitter delays
+    messages and does not reorder them. A message written while the wire is `cut` leaves after the cut.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class EmulatedWire:
         start = self._free_at if self._free_at > agenda.now else agenda.now
         self._free_at = left = start + self._message * jitter() + size * self._seconds_per_byte
         if left == _NEVER:
-            return  # cut for good: never leaves, and its buffer stays with its writer
+            return  # cut for good: the message never leaves, and its buffer stays with its writer
         arrival = left + self._wire * jitter() + self._latency
         if arrival < self._last_arrival:
             arrival = self._last_arrival
@@ -79,35 +79,37 @@ class EmulatedWire:
         self._under_way.at(arrival, self.arrive, message)
 
     def finish(self) -> None:
-        """Let nothing more be written."""
+        """Allow no further messages."""
         self._finished = True
 
     def cut(self, until: float | None) -> None:
-        """Let nothing leave before `until`, in seconds of the run; None: never again.
+        """Block the wire until `until`, in seconds of the run; None: for ever.
 
-        What has been written already is under way and arrives.
+        Messages that were written before are in transit and arrive.
         """
         end = _NEVER if until is None else until
         self._free_at = max(self._free_at, end)
         self._cut_until = max(self._cut_until, end)
 
     def blocked_until(self) -> float:
-        """Time at which a message can leave again, in seconds of the run; infinity: never. It may be past."""
+        """Return the time when a message can leave again, in seconds of the run; infinity: never. May be
+        past.
+        """
         return self._cut_until
 
     @property
     def messages_under_way(self) -> list[Message]:
-        """Messages that were written and have not arrived, in their order, without those that never will."""
+        """Messages in transit, in order, without those that will never arrive."""
         return [message for (message,) in self._under_way.arguments()]
 
     @property
     def under_way(self) -> int:
-        """Messages that were written and have not arrived, but for those that never will."""
+        """Number of messages in transit, without those that will never arrive."""
         return len(self._under_way)
 
 
 class EmulatedEnd:
-    """Writes to one direction of an emulated link and hears the other; one message leaves at a time."""
+    """Writes to one direction of an emulated link and reads from the other; one message leaves at a time."""
 
     __slots__ = ("_agenda", "_incoming", "after", "finish", "write")
 
@@ -117,7 +119,7 @@ class EmulatedEnd:
         self._agenda = agenda
         self._incoming = incoming
         self.after = agenda.after
-        self.write = outgoing.write  # no frame of ours around it: it runs for each message
+        self.write = outgoing.write  # no method around it, since it runs for each message
         self.finish = outgoing.finish
 
     @property
@@ -126,7 +128,7 @@ class EmulatedEnd:
         return self._agenda.now
 
     def listen(self, receiver: Receiver) -> None:
-        """Hand what arrives here to `receiver`."""
+        """Pass arriving messages to `receiver`."""
         self._incoming.arrive = receiver.receive
 
 
@@ -142,22 +144,22 @@ class EmulatedLink:
         self.consuming = EmulatedEnd(agenda, self.to_producer, self.to_consumer)
 
     def cut(self, until: float | None) -> None:
-        """Let nothing leave in either direction before `until`, in seconds of the run; None: never again."""
+        """Block both directions until `until`, in seconds of the run; None: for ever."""
         self.to_consumer.cut(until)
         self.to_producer.cut(until)
 
     def blocked_until(self) -> float:
-        """Time at which messages can leave again both ways, in seconds of the run; infinity: never."""
+        """Return the time when both directions are free again, in seconds of the run; infinity: never."""
         return max(self.to_consumer.blocked_until(), self.to_producer.blocked_until())
 
     @property
     def under_way(self) -> int:
-        """Messages that were written at either end and have not arrived at the other."""
+        """Number of messages in transit, in both directions."""
         return self.to_consumer.under_way + self.to_producer.under_way
 
 
 def _detached(message: BufferResponse) -> BufferResponse:
-    """The same message with bytes of its own, since the segment may be written again once they left."""
+    """Return the message with a copy of its bytes, since its segment may be reused after it has left."""
     return BufferResponse(
         message.channel,
         message.subpartition,

@@ -1,8 +1,8 @@
 """An input gate: all channels of one exchange into one subtask, read in turns.
 
-Channels with data stand in one line, each at most once; a polled channel with more data goes to the
-tail. So the choice is fair by buffers, whatever their size. Channels with a priority event stand in a
-line of their own, which is served first::
+Channels with data are in one queue, each at most once; a polled channel with more data goes to the tail. So
+each channel gets the same number of buffers, whatever their size. Channels with a priority event are in a
+queue of their own, which is served first::
 
     urgent [ch2]   ready [ch0, ch3, ch1]   <- a channel that is polled and has more
 
@@ -26,10 +26,11 @@ __all__ = ["GateFigures", "InputGate", "Item"]
 
 
 class GateFigures(NamedTuple):
-    """Totals of all channels: buffers and events queued, their bytes, used and total buffers of remote ones.
+    """Totals over all channels: queued buffers and events, their bytes; used and total buffers of remote
+    channels.
 
-    These are Flink's ExclusiveBuffersUsageGauge and FloatingBuffersUsageGauge; free floating buffers that
-    channels hold are not used.
+    The last two are Flink's ExclusiveBuffersUsageGauge and FloatingBuffersUsageGauge. Free floating buffers
+    that channels hold do not count as used.
     """
 
     queue_length: int
@@ -41,10 +42,10 @@ class GateFigures(NamedTuple):
 class InputGate:
     """The channels of one exchange, their floating buffers and their debloater.
 
-    `on_data` is called when the gate becomes readable, `on_priority` when the first channel with a priority
-    event comes. `debloater` is None where debloating is off. `watermarks`: whether such stand among the
-    records. Invariant: a channel is `queued` while it stands in one of the lines, and `urgent` while that is
-    the priority one.
+    `on_data` is called when the gate becomes readable, `on_priority` when a channel has the gate's first
+    priority event. `debloater` is None if debloating is off. `watermarks`: whether the data contains
+    watermarks. Invariant: a channel is `queued` while it is in one of the queues, and `urgent` while it is in
+    the priority queue.
     """
 
     def __init__(
@@ -70,21 +71,21 @@ class InputGate:
         self._watcher = debloater if debloater is not None and debloater.watches_polls else None
 
     def add_channel(self, channel: InputChannel, subpartition: int) -> None:
-        """Read from `channel` too, which is to ask for `subpartition` of its producer."""
+        """Add `channel`, which will request `subpartition` from its producer."""
         self.channels.append(channel)
         self._requests.append((channel, subpartition))
 
     def request_partitions(self) -> None:
-        """Let every channel that was added, and has not done so, ask for its subpartition."""
+        """Send the partition requests of all channels added since the last call."""
         requests, self._requests = self._requests, []
         for channel, subpartition in requests:
             channel.request(subpartition)
 
     def restoring(self, channel: InputChannel) -> None:
-        """Recovered data of `channel` waits to be polled, with its end.
+        """Note that recovered data of `channel`, and its end marker, are queued.
 
         Raises:
-            RuntimeError: if that is so already.
+            RuntimeError: if that was noted before.
         """
         if channel.index in self._recovering:
             raise RuntimeError(f"channel {channel.index} of {self.name} was restored twice")
@@ -92,16 +93,17 @@ class InputGate:
         self.data_arrived(channel)
 
     def recovered(self, channel: InputChannel) -> bool:
-        """The end of the recovered data of `channel` was polled; returns whether it was the last one.
+        """Note that the end of `channel`'s recovered data was polled; returns whether it was the last
+        channel.
 
         Raises:
-            KeyError: if it has none.
+            KeyError: if the channel has no recovered data.
         """
         self._recovering.remove(channel.index)
         return not self._recovering
 
     def data_arrived(self, channel: InputChannel) -> None:
-        """Put `channel` into the line if it is in none."""
+        """Add `channel` to the queue, unless it is in a queue."""
         if not channel.queued:
             channel.queued = True
             self._ready.append(channel)
@@ -109,7 +111,7 @@ class InputGate:
                 self._on_data()
 
     def priority_arrived(self, channel: InputChannel) -> None:
-        """Put `channel` into the priority line, out of the other one, if it is not there."""
+        """Move `channel` to the priority queue, unless it is there."""
         if channel.urgent:
             return
         readable = self.readable
@@ -123,7 +125,7 @@ class InputGate:
             self._on_data()
 
     def poll(self, now: float) -> tuple[InputChannel, Item] | None:
-        """Take the next buffer or event of the channel whose turn it is; None if there is none."""
+        """Return the next buffer or event, from the channel whose turn it is; None if there is none."""
         watcher = self._watcher
         if self._urgent and (polled := self.poll_priority(now)) is not None:
             if watcher is not None:
@@ -148,7 +150,7 @@ class InputGate:
         return None
 
     def poll_priority(self, now: float) -> tuple[InputChannel, Item] | None:
-        """Take the next priority event; None if there is none."""
+        """Return the next priority event, or None."""
         urgent = self._urgent
         while urgent:
             channel = urgent.popleft()
@@ -182,23 +184,23 @@ class InputGate:
 
     @property
     def readable(self) -> bool:
-        """Whether a poll may yield something."""
+        """Whether a poll may return an item."""
         return bool(self._ready or self._urgent)
 
     @property
     def priority_readable(self) -> bool:
-        """Whether the next poll may yield a priority event."""
+        """Whether the next poll may return a priority event."""
         return bool(self._urgent)
 
     @property
     def segment_bytes(self) -> int:
-        """The most bytes that a buffer of the gate can hold."""
+        """Maximum size of a buffer of the gate."""
         return self.floating.network_pool.segment_size
 
     def debloat(self, now: float) -> None:
-        """Let the debloater recalculate, and announce the sizes that it finds worth telling.
+        """Let the debloater recalculate, and announce the sizes that it returns.
 
-        Raises whatever the debloater does, and as `announcements` does.
+        Raises the errors of the debloater, and those of `announcements`.
         """
         debloater = self.debloater
         if debloater is None:
@@ -214,7 +216,7 @@ class InputGate:
         return self.segment_bytes if self.debloater is None else self.debloater.last_announced
 
     def change_debloater(self, debloater: DebloatPolicy | None) -> None:
-        """Size buffers by another policy from now on; without any, producers fill whole segments again."""
+        """Use another policy from now on; None: producers fill whole segments again."""
         self.debloater = debloater
         self._watcher = debloater if debloater is not None and debloater.watches_polls else None
         if debloater is None:
@@ -224,12 +226,12 @@ class InputGate:
 
     @property
     def remote_channels(self) -> Iterator[RemoteInputChannel]:
-        """The channels that have buffers of their own."""
+        """The channels that have their own buffers."""
         return (channel for channel in self.channels if isinstance(channel, RemoteInputChannel))
 
     @property
     def figures(self) -> GateFigures:
-        """Data that waits in all channels together, and the buffers in use, in one pass."""
+        """Totals over all channels, in one pass."""
         length = size = exclusive_total = exclusive_free = floating_free = 0
         for channel in self.channels:
             length += channel.queue_length
@@ -244,17 +246,17 @@ class InputGate:
         return GateFigures(length, size, exclusive, floating)
 
     def abandon(self) -> None:
-        """Let no channel gain buffers any more: segments that are recycled from now on are not offered."""
+        """Stop offering recycled segments to the channels."""
         for channel in self.remote_channels:
             channel.buffers.released = True
 
     def cancel(self) -> None:
-        """Cancel all partition requests; `release` is to follow."""
+        """Cancel all partition requests; call `release` afterwards."""
         for channel in self.remote_channels:
             channel.cancel()
 
     def release(self) -> None:
-        """Drop what is queued and give all buffers back."""
+        """Drop all queued items and return all buffers."""
         self._ready.clear()
         self._urgent.clear()
         for channel in self.channels:

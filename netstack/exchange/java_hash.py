@@ -31,7 +31,7 @@ Hashes = NDArray[np.int32]
 """One Java hash code per value."""
 
 _JAVA = "netstack.java"
-"""Decode bytes that are not UTF-8 as ``new String(bytes, UTF_8)`` does: a handler of Python's codecs."""
+"""Name of a codec error handler that decodes invalid UTF-8 as ``new String(bytes, UTF_8)`` does."""
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _TRUE, _FALSE = np.int32(1231), np.int32(1237)
@@ -42,7 +42,9 @@ _INVERSE_OF_31 = pow(31, -1, 1 << 32)
 
 
 def _replace_like_java(error: UnicodeError) -> tuple[str, int]:
-    """Replace as much by one character as Java does: as Python, but a surrogate, even if cut, as a whole."""
+    """Replace as many bytes by one character as Java does: like Python, except that a surrogate counts as
+    one.
+    """
     assert isinstance(error, UnicodeDecodeError)
     surrogate = _SURROGATE.match(error.object, error.start)
     return "\ufffd", surrogate.end() if surrogate else error.end
@@ -62,13 +64,13 @@ def hash_longs(values: NDArray[np.int64]) -> Hashes:
 
 
 def hash_floats(values: NDArray[np.float32]) -> Hashes:
-    """Hash 32-bit floats (Java's Float); 0.0 and -0.0 differ, all NaNs agree."""
+    """Hash 32-bit floats (Java's Float); 0.0 and -0.0 differ, all NaNs are equal."""
     floats = np.ascontiguousarray(values, dtype=np.float32)
     return np.where(np.isnan(floats), _FLOAT_NAN, floats.view(np.uint32)).view(np.int32)
 
 
 def hash_doubles(values: NDArray[np.float64]) -> Hashes:
-    """Hash 64-bit floats (Java's Double); 0.0 and -0.0 differ, all NaNs agree."""
+    """Hash 64-bit floats (Java's Double); 0.0 and -0.0 differ, all NaNs are equal."""
     doubles = np.ascontiguousarray(values, dtype=np.float64)
     return _fold(np.where(np.isnan(doubles), _DOUBLE_NAN, doubles.view(np.uint64)))
 
@@ -79,7 +81,7 @@ def hash_booleans(values: NDArray[np.bool_]) -> Hashes:
 
 
 def hash_utf8(data: bytes, offsets: NDArray[np.integer[Any]]) -> Hashes:
-    """Hash strings (Java's String) that lie back to back in UTF-8; each is read by itself.
+    """Hash strings (Java's String) that lie back to back in UTF-8; each is decoded separately.
 
     Args:
         data: The strings' bytes.
@@ -96,9 +98,9 @@ def hash_utf8(data: bytes, offsets: NDArray[np.integer[Any]]) -> Hashes:
         apart = bool(opens[starts[starts < len(data)]].all())
     except UnicodeDecodeError:
         apart = False
-    if not apart:  # some are not UTF-8, or only together with their neighbours
+    if not apart:  # some are not valid UTF-8 by themselves
         return hash_strings([data[start:end].decode("utf-8", _JAVA) for start, end in pairwise(offsets)])
-    # A lead byte opens one unit, that of a 4-byte sequence two; a continuation byte none.
+    # A lead byte begins one UTF-16 unit, or two for a 4-byte sequence; a continuation byte begins none.
     opened = opens.astype(np.int64) + (lead >= 0xF0)
     before = np.concatenate(([0], np.cumsum(opened)))
     return _polynomial(units, before[offsets], 0)
@@ -187,7 +189,7 @@ def _powers(base: int, count: int) -> NDArray[np.uint32]:
     powers = np.ones(count, dtype=np.uint32)
     filled = 1
     while filled < count:
-        more = min(filled, count - filled)  # those there are, times a power, are as many more
+        more = min(filled, count - filled)  # multiplying the known ones by a power doubles their number
         np.multiply(powers[:more], np.uint32(pow(base, filled, 1 << 32)), out=powers[filled : filled + more])
         filled += more
     return powers

@@ -22,7 +22,7 @@ _MULTIPLIER, _ADDEND = np.uint32(5), np.uint32(0xE6546B64)
 _FINAL1, _FINAL2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 _FEW = 8
-"""Up to so many hash codes are mixed faster one by one than as arrays."""
+"""Up to this number of hash codes, mixing one by one is faster than with arrays."""
 
 
 def murmur(hash_codes: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -60,7 +60,7 @@ def murmur(hash_codes: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def _mixed(code: int) -> int:
-    """One hash code, mixed."""
+    """Mix one hash code."""
     code = (code & 0xFFFFFFFF) * 0xCC9E2D51 & 0xFFFFFFFF
     code = (code << 15 | code >> 17) & 0xFFFFFFFF
     code = code * 0x1B873593 & 0xFFFFFFFF
@@ -123,7 +123,7 @@ def assign_to_operators(
 
 
 def key_group_range(max_parallelism: int, parallelism: int, index: int) -> range:
-    """Return the key groups that operator ``index`` owns; the ranges of all operators partition all groups.
+    """Return the key groups of operator ``index``; the ranges of all operators partition all groups.
 
     Raises:
         ValueError: The numbers do not fit together, or ``index`` is outside 0 .. parallelism - 1.
@@ -140,9 +140,9 @@ def key_group_range(max_parallelism: int, parallelism: int, index: int) -> range
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """Return the maximum parallelism that Flink derives for an operator that states none.
+    """Return the maximum parallelism that Flink derives for an operator without an explicit one.
 
-    It is half as much again as the parallelism, rounded up to a power of two, between 128 and 32768.
+    It is 1.5 times the parallelism, rounded up to a power of two, between 128 and 32768.
 
     Raises:
         ValueError: ``parallelism`` is outside 1 .. 32768.

@@ -1,13 +1,13 @@
-"""The contract of a link: one connection between two task managers, shared by all their channels.
+"""The interface of a link: one connection between two task managers, shared by all their channels.
 
-A link has two pairs of ends. What is written at a *producing* end, where partitions are, arrives at the
-*consuming* end of the other task manager, where gates are, and the other way round::
+A link has two pairs of ends. Messages written at a *producing* end, where the partitions are, arrive at the
+*consuming* end of the other task manager, where the gates are, and vice versa::
 
     producing  -- buffers, backlog ------------>  consuming
                <- requests, credit, sizes -------
 
-Each direction keeps its order. A writer learns when a message has left, which is when its buffer may be used
-again. `emulated_link` has both ends in one process, `tcp_link` one of each in each of two.
+Each direction keeps its order. The writer is notified when a message has left, so that its buffer can be
+reused. `emulated_link` has both ends in one process; with `tcp_link`, each process has one of each.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from flowcontrol import FrameSink, Message
 
 
 class Receiver(Protocol):
-    """The recipient of arriving messages."""
+    """Receives arriving messages."""
 
     def receive(self, message: Message) -> None:
-        """Take a message."""
+        """Process a message."""
         ...
 
 
 class LinkEnd(Protocol):
-    """The writing end of one side.
+    """One end of a link, for writing.
 
-    Messages leave one after the other and arrive in the order in which they were written, each once.
+    Messages leave one after the other and arrive once, in the order in which they were written.
     """
 
     @property
@@ -39,17 +39,17 @@ class LinkEnd(Protocol):
 
     @property
     def now(self) -> float:
-        """The time by which `after` goes, in seconds."""
+        """Current time of the clock that `after` uses, in seconds."""
         ...
 
     def after(self, delay_s: float, work: Callable[[], None]) -> None:
-        """Do `work` in `delay_s` seconds, unless the link has ended."""
+        """Call `work` after `delay_s` seconds, unless the link has ended."""
         ...
 
     def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
         """Send `message` of `size` encoded bytes.
 
-        `written`, if there is one, is called later, when its bytes have left; never if the link ends before.
+        `written`, if given, is called when the bytes have left; never if the link ends before.
 
         Raises:
             LinkClosedError: if this end has finished.
@@ -57,7 +57,7 @@ class LinkEnd(Protocol):
         ...
 
     def finish(self) -> None:
-        """Write nothing more; what has been written leaves and arrives, and so does what the other writes."""
+        """Stop writing; messages written before still leave, and those of the other end still arrive."""
         ...
 
 
@@ -65,7 +65,7 @@ class ProducingEnd(LinkEnd, Protocol):
     """Sends buffers."""
 
     def listen(self, receiver: Receiver) -> None:
-        """Hand what arrives here to `receiver`; to be called once, before anything arrives."""
+        """Pass arriving messages to `receiver`; called once, before any message arrives."""
         ...
 
 
@@ -73,9 +73,9 @@ class ConsumingEnd(LinkEnd, Protocol):
     """Sends credit, sizes and requests."""
 
     def listen(self, receiver: FrameSink) -> None:
-        """Hand what arrives here to `receiver`; to be called once, before anything arrives.
+        """Pass arriving messages to `receiver`; called once, before any message arrives.
 
-        A link that has whole messages calls its `receive` with buffers, too.
+        A link that delivers whole messages calls `receive` for buffers too.
         """
         ...
 
@@ -85,10 +85,10 @@ class Link(Protocol):
 
     @property
     def producing(self) -> ProducingEnd:
-        """The end of the partitions."""
+        """The end at the partitions."""
         ...
 
     @property
     def consuming(self) -> ConsumingEnd:
-        """The end of the gates."""
+        """The end at the gates."""
         ...

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class LocalInputChannel(InputChannel):
-    """A channel whose producer is in the same task manager: it reads the subpartition itself.
+    """A channel whose producer is in the same task manager; it reads the subpartition directly.
 
-    No credit and no buffers of its own, so what "arrives" is what is polled; what waits in the
-    subpartition is in flight at its producer. A barrier that may time out is not announced: the producer
-    lets it overtake. The rules are those of Flink's LocalInputChannel.
+    It needs no credit and has no buffers, so a buffer "arrives" when it is polled. Data queued in the
+    subpartition counts as in-flight data of the producer. A barrier that may time out is not announced: the
+    producer turns it unaligned. The rules are those of Flink's LocalInputChannel.
     """
 
     __slots__ = ("_recovered", "_subpartition")
@@ -32,7 +32,7 @@ class LocalInputChannel(InputChannel):
         self._recovered: deque[RecoveredBuffer | EventBuffer] = deque()
 
     def request(self, subpartition: int) -> None:
-        """Begin to listen."""
+        """Register for notifications of the subpartition."""
         self._subpartition.on_data = self._look
         self._subpartition.on_priority = self._look_at_front
         self._look_at_front()
@@ -47,9 +47,9 @@ class LocalInputChannel(InputChannel):
             self.gate.priority_arrived(self)
 
     def poll(self) -> tuple[Item | None, bool]:
-        """Take the next item, if there is one; also tells whether more can follow.
+        """Return the next item, or None, and whether more can follow.
 
-        Raises whatever the channel has failed with.
+        Raises the error with which the channel has failed.
         """
         if self._failure is not None:
             raise self._failure
@@ -76,13 +76,13 @@ class LocalInputChannel(InputChannel):
         return not self._recovered and self._subpartition.has_priority
 
     def resume(self) -> None:
-        """Let the subpartition go on after a barrier."""
+        """Unblock the subpartition after a barrier."""
         self._subpartition.resume()
         self._look_at_front()
         self._look()
 
     def prioritize(self, sequence_number: int) -> None:
-        """Not for a local channel, which announces no barrier.
+        """Raise an error: a local channel announces no barriers.
 
         Raises:
             LocalProtocolError: always.
@@ -90,7 +90,7 @@ class LocalInputChannel(InputChannel):
         raise LocalProtocolError(f"local channel {self.channel_id} has not announced {sequence_number}")
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
-        """The task has begun a checkpoint; only recovered data can be in flight on this side."""
+        """Begin to persist a checkpoint; only recovered data can be in flight on this side."""
         self.barrier.start(checkpoint_id)
         return [content_of(item.payload) for item in self._recovered if not item.is_event]
 
@@ -98,7 +98,7 @@ class LocalInputChannel(InputChannel):
         self._recovered.append(item)
 
     def announce_buffer_size(self, size: int) -> None:
-        """Cap the size of new buffers."""
+        """Limit the size of new buffers."""
         self._subpartition.set_buffer_size(size)
 
     def acknowledge_all_records(self) -> None:
@@ -107,25 +107,25 @@ class LocalInputChannel(InputChannel):
 
     @property
     def queue_length(self) -> int:
-        """Buffers and events that wait in the subpartition, and recovered ones."""
+        """Number of buffers and events in the subpartition, plus recovered ones."""
         return len(self._subpartition) + len(self._recovered)
 
     @property
     def queued_bytes(self) -> int:
-        """Recovered bytes; the producer counts the others, which wait there (Flink's LocalInputChannel)."""
+        """Recovered bytes; bytes in the subpartition count at the producer (Flink's LocalInputChannel)."""
         return sum(item.size for item in self._recovered)
 
     @property
     def buffers_in_use(self) -> int:
-        """Buffers and events that wait in the subpartition, and recovered ones, as debloating counts them."""
+        """Number of queued buffers and events, recovered ones included, as debloating counts them."""
         return self.queue_length
 
     @property
     def blocked(self) -> bool:
-        """Whether the subpartition has handed a barrier out and stands still until it is resumed."""
+        """Whether the subpartition has handed out a blocking barrier and was not resumed yet."""
         return self._subpartition.blocked
 
     def release(self) -> None:
-        """Listen no more; the producer drops what is queued."""
+        """Unregister from the subpartition; the producer drops its queue."""
         self._subpartition.on_data = self._subpartition.on_priority = None
         self._recovered.clear()

@@ -1,15 +1,15 @@
-"""A result partition: the place where one subtask writes the records of one exchange.
+"""A result partition: receives the records of one subtask for one exchange.
 
-Each subpartition has at most one open buffer, or all of them have one together. A record that does not fit is
-continued in the next buffer; a buffer is trimmed to the announced size, but never below the record that
-starts it::
+Each subpartition has at most one open buffer, or one open buffer is shared by all (broadcast). A record that
+does not fit continues in the next buffer. A buffer is trimmed to the announced size, but not below the size
+of its first record::
 
     block of records --+--> open buffer of subpartition 0 --> queue 0
     channel of each    +--> open buffer of subpartition 1 --> queue 1
                        ...        ^ new segments from the partition's LocalBufferPool
 
-Writing is synchronous. It stops behind the record that took the pool's last segment, or within a record
-if not even an overdraft segment was left. The rules are those of Flink's BufferWritingResultPartition.
+Writing is synchronous. It stops after the record that took the pool's last segment, or within a record if no
+overdraft segment was left. The rules are those of Flink's BufferWritingResultPartition.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from flowcontrol import (
 )
 
 ALL = -1
-"""The channel of a record that goes to every subpartition."""
+"""Channel of a record that goes to every subpartition."""
 
 LEAST_LOADED = -2
-"""The channel of a record that goes to a subpartition with few buffers, found when it is written."""
+"""Channel of a record whose subpartition is chosen when it is written, among those with few buffers."""
 
 
 class OpenBuffers:
-    """Open buffers, at most one for each channel; `unicast` has those of the subpartitions, by index.
+    """The open buffers of a partition, at most one for each channel; `unicast` holds them by subpartition.
 
-    Invariant: an open buffer has room; there is never one for `ALL` beside another. Code that writes to
-    those of `unicast` itself ends the deal before.
+    Invariant: an open buffer has room; a buffer for `ALL` is never open beside another one. Code that writes
+    directly to buffers of `unicast` must end the deal first.
     """
 
     def __init__(self, pool: LocalBufferPool, subpartitions: Sequence[PipelinedSubpartition]) -> None:
@@ -60,12 +60,12 @@ class OpenBuffers:
         self._subpartitions = subpartitions
         self._broadcast: BufferBuilder | None = None
         self._deal: Deal | None = None
-        self._no_deal_for = 0  # records, before it is of use to ask again whether there is room in turns
+        self._no_deal_for = 0  # records for which checking the room for a deal is not worthwhile
 
     def deal(self, stride: int, channel: int, count: int) -> bool:
-        """Deal out `count` blank records of `stride` bytes in turns, if there is room for all of them.
+        """Distribute `count` blank records of `stride` bytes round robin, if there is room for all.
 
-        The first goes to `channel`. False: nothing was written.
+        The first record goes to `channel`. If it returns False, nothing was written.
         """
         deal = self._deal
         if deal is not None:
@@ -83,18 +83,18 @@ class OpenBuffers:
         return deal.take(count, channel, stride)
 
     def deal_more(self, stride: int, count: int) -> bool:
-        """Deal out more behind the last ones, if a deal goes on that has room for all of them."""
+        """Continue the current deal with `count` records, if there is one with room for all of them."""
         deal = self._deal
         return deal is not None and deal.take(count, deal.next_channel, stride)
 
     def end_deal(self) -> None:
-        """Let all buffers know what they hold, before they are used otherwise."""
+        """Update the positions of all buffers and end the deal, before the buffers are used directly."""
         if self._deal is not None:
             self._deal.end()
             self._deal = None
 
     def get(self, channel: int) -> BufferBuilder | None:
-        """The open buffer for `channel`; buffers of the other way of writing are finished first."""
+        """Return the open buffer for `channel`; ends a deal, and switches between unicast and broadcast."""
         self.end_deal()
         if channel == ALL:
             if self._broadcast is None:
@@ -105,7 +105,7 @@ class OpenBuffers:
         return self.unicast[channel]
 
     def new(self, channel: int, segment: MemorySegment) -> BufferBuilder:
-        """Open a buffer in `segment`; it is still to be published."""
+        """Open a buffer in `segment`; `publish` adds it to the queue."""
         builder = BufferBuilder(segment, self._pool, channel)
         if channel == ALL:
             self._broadcast = builder
@@ -114,9 +114,9 @@ class OpenBuffers:
         return builder
 
     def publish(self, channel: int, builder: BufferBuilder, minimum: int) -> None:
-        """Queue the reading half of `builder` and trim it to the size that is wanted for new buffers.
+        """Queue the reading half of `builder`, and trim it to the requested size for new buffers.
 
-        It keeps room for `minimum` bytes.
+        The buffer keeps room for `minimum` bytes.
         """
         if channel == ALL:
             wanted = min([s.add(builder.consumer()) for s in self._subpartitions])
@@ -126,7 +126,7 @@ class OpenBuffers:
             builder.trim(max(wanted, minimum))
 
     def close(self, channel: int, builder: BufferBuilder) -> None:
-        """Write no more into `builder`."""
+        """Finish `builder`; nothing more is written to it."""
         builder.finish()
         if channel == ALL:
             self._broadcast = None
@@ -134,7 +134,7 @@ class OpenBuffers:
             self.unicast[channel] = None
 
     def finish(self) -> None:
-        """Write no more into any of them."""
+        """Finish all open buffers."""
         self.end_deal()
         if self._broadcast is not None:
             self.close(ALL, self._broadcast)
@@ -147,7 +147,7 @@ class OpenBuffers:
 
 
 class QueueFigures(NamedTuple):
-    """Buffers and events of subpartitions: those queued so far, those queued now, and the bytes of these."""
+    """Totals over subpartitions: buffers and events queued so far, those queued now, and their bytes."""
 
     buffers_out: int
     length: int
@@ -155,7 +155,7 @@ class QueueFigures(NamedTuple):
 
 
 class _Rest(NamedTuple):
-    """Part of a record that is not written yet, for lack of a segment."""
+    """The part of a record that could not be written because no segment was free."""
 
     channel: int
     parts: list[Payload]
@@ -165,12 +165,12 @@ class _Rest(NamedTuple):
 class ResultPartition:
     """Subpartitions, their open buffers and the pool behind them.
 
-    `flush_always` makes records available to the readers as soon as they are written (a buffer timeout of
-    0). `grows`: whether the last buffer of an exhausted pool takes more than was announced for it.
-    `supports_unaligned`: whether barriers may overtake the data of this exchange. `blank`: whether nobody
-    will look at the records, so that those of one length go as `BlankBytes`. `max_traverse` is how many
-    subpartitions are compared for a record that is to go to the `LEAST_LOADED`, and `compared` how many have
-    been since it was last set to 0. `records_out` and `bytes_out` count records with their 4-byte lengths.
+    `flush_always` makes records available to readers as soon as they are written (a buffer timeout of 0).
+    `grows`: whether the last buffer of an exhausted pool may exceed its announced size. `supports_unaligned`:
+    whether barriers may overtake the data of this exchange. `blank`: whether no task reads the records'
+    bytes, so that records of equal length are sent as `BlankBytes`. `max_traverse`: number of subpartitions
+    compared for a `LEAST_LOADED` record; `compared` counts these comparisons since it was last set to 0.
+    `records_out` and `bytes_out` count records with their 4-byte lengths.
     """
 
     def __init__(
@@ -199,32 +199,31 @@ class ResultPartition:
         self.bytes_out = 0
         self._open = OpenBuffers(pool, self.subpartitions)
         self._unwritten: _Rest | None = None
-        self._unflushed: list[int] = []  # subpartitions that have been written to since the last flush
-        self._all_unflushed = True  # so may all be
+        self._unflushed: list[int] = []  # subpartitions written to since the last flush
+        self._all_unflushed = True  # whether all may have been written to
 
     @property
     def available(self) -> bool:
-        """Whether the next record may be begun."""
+        """Whether writing the next record may begin."""
         return self.pool.available
 
     @property
     def open_buffers(self) -> Sequence[BufferBuilder | None]:
-        """The buffer of each subpartition that is being written, None where there is none of its own."""
+        """The open buffer of each subpartition; None if it has none of its own."""
         self._open.end_deal()
         return self._open.unicast
 
     @property
     def blocked(self) -> bool:
-        """Whether a record is half written, for want of a segment."""
+        """Whether a record is partly written, because no segment was free."""
         return self._unwritten is not None
 
     def write(self, block: RecordBlock, channels: list[int], start: int, stop: int) -> int:
         """Write the records ``start..stop-1`` of `block`, each to its channel.
 
-        `channels` holds one subpartition for each record of the block, or `LEAST_LOADED` for all, which is
-        replaced by the one that is chosen. Returns the index of the first record that was not begun: less
-        than `stop` if the pool became unavailable. If the last begun record is `blocked`, call `go_on` until
-        it is not.
+        `channels` holds a subpartition for each record of the block, or `LEAST_LOADED` for all, which is
+        replaced by the chosen one. Returns the index of the first record that was not begun; it is less than
+        `stop` if the pool became unavailable. While the last begun record is `blocked`, call `go_on`.
         """
         if start < stop and channels[start] == LEAST_LOADED:
             self._open.end_deal()
@@ -243,7 +242,7 @@ class ResultPartition:
         return index
 
     def _to_flush(self, channels: list[int]) -> None:
-        """Note which subpartitions have been written to."""
+        """Record that these subpartitions have been written to."""
         if not self._all_unflushed:
             if len(self._unflushed) + len(channels) < len(self.subpartitions):
                 self._unflushed += channels
@@ -263,7 +262,7 @@ class ResultPartition:
             if builder is not None and builder.position + size < builder.capacity:
                 if blank_stride and builder.blank_stride == blank_stride:
                     builder.position += size
-                elif builder.block is block:  # `note`, spelled out: this is the hottest line of a job
+                elif builder.block is block:  # `note` inlined: this is the hottest line of a job
                     builder.indices.append(index)
                     builder.position += size
                 else:
@@ -286,10 +285,10 @@ class ResultPartition:
         return index
 
     def _least_loaded(self) -> int:
-        """Return the subpartition with the fewest buffers among the next few; the first of them without any.
+        """Return the subpartition with the fewest buffers among the next few; an empty one ends the search.
 
-        Buffers count until they are recycled, those at the receiver as well. Between equal numbers the fewer
-        bytes in the queue decide. The rule is that of Flink's AdaptiveLoadBasedRecordWriter (FLIP-339).
+        Buffers count until they are recycled, even at the receiver. If numbers are equal, the one with fewer
+        queued bytes is chosen. The rule is that of Flink's AdaptiveLoadBasedRecordWriter (FLIP-339).
         """
         counts, subpartitions = self.pool.subpartition_buffers, self.subpartitions
         channel = chosen = (self._last_chosen + 1) % len(subpartitions)
@@ -309,9 +308,9 @@ class ResultPartition:
         return chosen
 
     def deal_more(self, stride: int, count: int) -> bool:
-        """Write `count` blank records more, if a deal goes on that has room for them.
+        """Write `count` more blank records, if a deal is open that has room for them.
 
-        It is the same as `write` would do, with the channels that are next in turn.
+        The effect is that of `write` with the next channels in round-robin order.
         """
         if self._flush_always or not self._open.deal_more(stride, count):
             return False
@@ -321,7 +320,7 @@ class ResultPartition:
         return True
 
     def broadcast(self, block: RecordBlock, start: int, stop: int) -> int:
-        """Write records to every subpartition; returns and blocks as `write` does."""
+        """Write records to every subpartition; see `write` for the result and for blocking."""
         self._all_unflushed = True
         index = start
         while index < stop:
@@ -339,9 +338,9 @@ class ResultPartition:
         return block.unread(index) if self._blank else block.encoded(index)
 
     def write_record(self, channel: int, *parts: memoryview) -> bool:
-        """Write one encoded record to a subpartition, or to `ALL`; returns whether the next may be begun.
+        """Write one encoded record to a subpartition, or to `ALL`; returns whether the next may begin.
 
-        The record is what its parts are together. If it is then `blocked`, call `go_on` until it is not.
+        The record is the concatenation of `parts`. While it is `blocked`, call `go_on`.
         """
         self._all_unflushed = True
         self.records_out += 1
@@ -352,16 +351,16 @@ class ResultPartition:
         return written and self.pool.available
 
     def write_element(self, channel: int, element: memoryview) -> None:
-        """Write a watermark, which is no record, to a subpartition or to `ALL`.
+        """Write a watermark, which does not count as a record, to a subpartition or to `ALL`.
 
-        If it is then `blocked`, call `go_on` until it is not.
+        While it is `blocked`, call `go_on`.
         """
         self._all_unflushed = True
         self.bytes_out += len(element)
         self._write_record(channel, element, len(element))
 
     def go_on(self) -> bool:
-        """Try to write the rest of a half-written record; returns whether it is complete."""
+        """Try to write the rest of a partly written record; returns whether it is complete."""
         if self._unwritten is None:
             return True
         rest, self._unwritten = self._unwritten, None
@@ -375,7 +374,7 @@ class ResultPartition:
         return complete
 
     def _write_parts(self, channel: int, parts: Sequence[Payload], begun: bool) -> bool:
-        """Write a record, or go on with one that was `begun`; False if it could not be completed."""
+        """Write a record, or continue one that was `begun`; returns False if it could not be completed."""
         for place, part in enumerate(parts):
             if begun or place:
                 builder = self._open.get(channel)
@@ -390,7 +389,7 @@ class ResultPartition:
         return True
 
     def _write_record(self, channel: int, record: Payload, size: int) -> bool:
-        """Write a record of `size` bytes, or its first part; False if that could not be completed."""
+        """Write a record of `size` bytes, or its first part; returns False if it could not be completed."""
         builder = self._open.get(channel)
         if builder is None:
             segment = self.pool.request(channel)
@@ -404,7 +403,7 @@ class ResultPartition:
         return self._continue(channel, builder, record[copied:])
 
     def _extend(self, builder: BufferBuilder, size: int) -> None:
-        """Let a buffer grow, where the pool is exhausted, until `size` bytes and one more fit (FLINK-33077).
+        """If the pool is exhausted, enlarge a buffer so that `size` bytes and one more fit (FLINK-33077).
 
         So it stays open for the next record of the same call, whatever size was announced.
         """
@@ -413,7 +412,7 @@ class ResultPartition:
             builder.extend(builder.capacity + size - writable + 1)
 
     def _continue(self, channel: int, builder: BufferBuilder | None, rest: Payload) -> bool:
-        """Write what of a record did not fit into `builder`; False if segments ran out."""
+        """Write the part of a record that did not fit into `builder`; returns False if segments ran out."""
         while len(rest):
             if builder is not None:
                 self._open.close(channel, builder)
@@ -439,11 +438,11 @@ class ResultPartition:
     def broadcast_barrier(
         self, barrier: CheckpointBarrier, settled: Callable[[int, list[Content] | None], None]
     ) -> bool:
-        """Send a checkpoint barrier on, in the way that its options and this exchange allow.
+        """Send a checkpoint barrier downstream, as its options and this exchange allow.
 
-        An unaligned barrier overtakes all data; one that may time out does when `alignment_timeout` says
-        so. `settled` is called once for each subpartition with the data overtaken there, which may be
-        none, or with None if that will never be known. Returns whether that is, or may become, anything.
+        An unaligned barrier overtakes all data; a barrier with a timeout does so when `alignment_timeout` is
+        called. `settled` is called once for each subpartition, with the data overtaken there, which may be
+        empty, or with None if it will never be known. Returns whether data was or may be overtaken.
         """
         if not self.supports_unaligned:
             barrier = replace(barrier, options=barrier.options.with_unaligned_unsupported())
@@ -461,14 +460,18 @@ class ResultPartition:
         return True
 
     def alignment_timeout(self, barrier: CheckpointBarrier) -> None:
-        """Let `barrier`, now unaligned, overtake the data of each subpartition where it is still queued."""
+        """Let `barrier`, which is now unaligned, overtake the data of each subpartition where it is still
+        queued.
+        """
         self._all_unflushed = True
         consumer = EventConsumer(_event_buffer(barrier))
         for subpartition in self.subpartitions:
             subpartition.alignment_timeout(barrier.checkpoint_id, consumer)
 
     def flush(self) -> None:
-        """Make all that is written available to the readers; only where there may be news for them."""
+        """Make all written data available to the readers; skips subpartitions not written to since the last
+        call.
+        """
         subpartitions = self.subpartitions
         if self._all_unflushed:
             self._all_unflushed = False
@@ -480,12 +483,12 @@ class ResultPartition:
         self._unflushed.clear()
 
     def _finish_open(self) -> None:
-        """Write no more into the open buffers: something else is to be queued everywhere."""
+        """Finish all open buffers, before an event is queued in every subpartition."""
         self._all_unflushed = True
         self._open.finish()
 
     def finish(self) -> None:
-        """Write nothing more."""
+        """Close all subpartitions for writing."""
         for subpartition in self.subpartitions:
             subpartition.finish()
 
@@ -496,7 +499,7 @@ class ResultPartition:
 
     @property
     def queued(self) -> QueueFigures:
-        """Data that waits in all subpartitions together, in one pass."""
+        """Totals over all subpartitions, in one pass."""
         buffers_out = length = size = 0
         for subpartition in self.subpartitions:
             buffers_out += subpartition.total_buffers
@@ -505,7 +508,7 @@ class ResultPartition:
         return QueueFigures(buffers_out, length, size)
 
     def release(self) -> None:
-        """Drop what is queued and give all segments back."""
+        """Drop all queued items and return all segments."""
         self._unwritten = None
         self._finish_open()
         for subpartition in self.subpartitions:

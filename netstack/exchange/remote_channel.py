@@ -57,18 +57,18 @@ class Uplink(Protocol):
         ...
 
     def credit_available(self, channel: RemoteInputChannel) -> None:
-        """`channel` has credit to announce."""
+        """Announce the credit of `channel`."""
         ...
 
     def send(self, message: Message) -> None:
-        """Send anything else."""
+        """Send any other message."""
         ...
 
 
 class RemoteInputChannel(InputChannel):
     """A channel whose producer is in another task manager.
 
-    Data that arrives takes a buffer of the channel; events take none. The latest barrier is noted when it
+    Arriving data takes a buffer of the channel; events do not. The latest barrier is recorded when it
     arrives, with its place in the queue. The rules are those of Flink's RemoteInputChannel.
     """
 
@@ -92,23 +92,23 @@ class RemoteInputChannel(InputChannel):
         *,
         reserved: int = 0,
     ) -> None:
-        """Besides those that are there, `reserved` exclusive segments are kept for it in the network pool."""
+        """Besides `exclusive`, the network pool keeps `reserved` more exclusive segments for this channel."""
         super().__init__(gate, index, channel_id)
         self.receiver = ChannelReceiver(len(exclusive) + reserved)
         self._connection = connection
         self.buffers = ChannelBuffers(exclusive, floating, self.receiver.credit, self, reserved=reserved)
-        self._queue: ChannelQueue | None = None  # until something arrives
+        self._queue: ChannelQueue | None = None  # None until an item arrives
         self._subpartition = -1
         self._landing: ReceivedBuffer | None = None
 
     def request(self, subpartition: int) -> None:
-        """Ask the producer to send."""
+        """Request the subpartition from the producer."""
         self._subpartition = subpartition
         self._connection.open(self, self.partition_request)
 
     @property
     def partition_request(self) -> PartitionRequest:
-        """The request that was sent to the producer."""
+        """The request for the producer."""
         return PartitionRequest(
             channel=self.channel_id,
             first_subpartition=self._subpartition,
@@ -117,14 +117,14 @@ class RemoteInputChannel(InputChannel):
         )
 
     def cancel(self) -> None:
-        """Ask for nothing more, and have the producer send no more; `release` is to follow."""
+        """Stop gaining buffers and cancel the request; call `release` afterwards."""
         self.buffers.released = True
         self._connection.close(self)
 
     def poll(self) -> tuple[Item | None, bool]:
-        """Take the next item, and tell whether more can follow.
+        """Return the next item, and whether more can follow.
 
-        Raises whatever the channel has failed with.
+        Raises the error with which the channel has failed.
         """
         if self._failure is not None:
             raise self._failure
@@ -132,14 +132,14 @@ class RemoteInputChannel(InputChannel):
         return (None, False) if queue is None else queue.poll()
 
     def on_message(self, message: BufferResponse) -> bool:
-        """Take an arrived buffer or event; returns whether it was an event.
+        """Process an arrived buffer or event; returns whether it was an event.
 
         Raises:
-            RemoteProtocolError: if the sender broke the rules; nothing was taken.
+            RemoteProtocolError: if the sender violated the protocol; the state is unchanged.
         """
         data_type = message.data_type
         if data_type in EVENT_TYPES:
-            # A plain aligned barrier is of interest only where some other barrier may overtake.
+            # A plain aligned barrier only matters if another barrier may overtake.
             plain = self.persist is None and data_type is DataType.ALIGNED_CHECKPOINT_BARRIER
             event = bytes(message.payload)
             barrier = None if plain else barrier_in(event, data_type)
@@ -159,16 +159,17 @@ class RemoteInputChannel(InputChannel):
     def land(self, sequence_number: int, backlog: int, size: int) -> memoryview:
         """Return the memory for an arriving buffer: `size` bytes of a segment of this channel.
 
-        `landed` has to follow when they are there, before anything else arrives on the channel.
+        The caller calls `landed` when the payload is complete, before it processes anything else for this
+        channel.
 
         Raises:
-            RemoteProtocolError: if the sender broke the rules; nothing was taken.
+            RemoteProtocolError: if the sender violated the protocol; the state is unchanged.
         """
         self._landing = buffer = self._accept(sequence_number, backlog, size)
         return buffer.segment.memory[:size]
 
     def _accept(self, sequence_number: int, backlog: int, size: int) -> ReceivedBuffer:
-        """Take a segment for an arriving buffer, if the sender may send one."""
+        """Take a segment for an arriving buffer, after checking that the sender may send it."""
         if size > self.gate.segment_bytes:
             raise RemoteProtocolError(
                 f"a buffer of {size} bytes arrived where the largest has {self.gate.segment_bytes}"
@@ -181,12 +182,12 @@ class RemoteInputChannel(InputChannel):
         return ReceivedBuffer(segment, recycler, size)
 
     def abandon_landing(self) -> ReceivedBuffer | None:
-        """Hand over the buffer that `land` made room for, if it is not complete; `landed` must not follow."""
+        """Return the incomplete buffer of `land`, or None, and forget it; `landed` must not follow."""
         buffer, self._landing = self._landing, None
         return buffer
 
     def landed(self, backlog: int) -> None:
-        """The buffer that `land` made room for is complete; `backlog` buffers wait behind it."""
+        """Queue the buffer of `land`, which is complete; `backlog` data buffers wait at the sender."""
         buffer, self._landing = self._landing, None
         assert buffer is not None
         if buffer.size == 0:
@@ -231,7 +232,7 @@ class RemoteInputChannel(InputChannel):
         self.gate.data_arrived(self)
 
     def on_backlog(self, backlog: int) -> None:
-        """The sender has told its backlog without a buffer."""
+        """Process a backlog that the sender has announced without a buffer."""
         self.buffers.report_backlog(backlog)
 
     @property
@@ -240,7 +241,7 @@ class RemoteInputChannel(InputChannel):
         return self._queue is not None and self._queue.has_priority
 
     def resume(self) -> None:
-        """Let the producer go on after a barrier.
+        """Let the producer send again after a barrier.
 
         Raises:
             LocalProtocolError: if the channel is not blocked.
@@ -249,16 +250,16 @@ class RemoteInputChannel(InputChannel):
         self._connection.send(ResumeConsumption(self.channel_id))
 
     def prioritize(self, sequence_number: int) -> None:
-        """Let the announced barrier of that sequence number be polled next, unless it was polled already."""
+        """Move the announced barrier with this sequence number to the front, unless it was polled already."""
         queue, barrier = self._queue, self._barrier
         if queue is not None and barrier is not None and queue.prioritize(barrier, sequence_number):
             self.gate.priority_arrived(self)
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
-        """The task has begun a checkpoint: returns copies of the data queued before its barrier, in order.
+        """Begin to persist a checkpoint; returns copies of the data queued before its barrier, in order.
 
-        Data that follows goes to `persist` until the barrier comes. Nothing is in flight for a checkpoint
-        that is over, or older than a barrier that has come.
+        Data that arrives later is passed to `persist` until the barrier arrives. The result is empty if the
+        checkpoint is over, or older than a barrier that has arrived.
         """
         if not self.barrier.start(checkpoint_id) or self._queue is None:
             return []
@@ -268,7 +269,7 @@ class RemoteInputChannel(InputChannel):
         self._own_queue().add(item)
 
     def announce_buffer_size(self, size: int) -> None:
-        """Ask the producer for buffers of `size` bytes from now on.
+        """Request buffers of at most `size` bytes from the producer from now on.
 
         Raises:
             LocalProtocolError: if the channel is released.
@@ -283,11 +284,11 @@ class RemoteInputChannel(InputChannel):
 
     @property
     def released(self) -> bool:
-        """Whether everything has been given back."""
+        """Whether all buffers have been returned."""
         return self.receiver.state is ReceiverState.RELEASED
 
     def take_credit(self) -> int:
-        """All unannounced credit, which counts as announced from now on."""
+        """Return all unannounced credit and count it as announced."""
         return self.receiver.credit.take()
 
     def credit_gained(self) -> None:
@@ -296,7 +297,7 @@ class RemoteInputChannel(InputChannel):
 
     @property
     def queue_length(self) -> int:
-        """Buffers and events that have arrived and were not polled."""
+        """Number of buffers and events that have arrived and were not polled."""
         return 0 if self._queue is None else len(self._queue)
 
     @property
@@ -311,16 +312,16 @@ class RemoteInputChannel(InputChannel):
 
     @property
     def buffers_in_use(self) -> int:
-        """Queued buffers and those the producer still has waiting, as debloating counts them."""
+        """Number of queued buffers plus the producer's backlog, as debloating counts them."""
         return self.queue_length + self.buffers.announced_backlog
 
     @property
     def blocked(self) -> bool:
-        """Whether a barrier has come and the producer is silent until it is resumed."""
+        """Whether a blocking barrier has arrived, so that the producer sends nothing until it is resumed."""
         return self.receiver.state is ReceiverState.BLOCKED
 
     def release(self) -> None:
-        """Drop what is queued and give all buffers back; to be called between two arrivals on the channel."""
+        """Drop all queued items and return all buffers; must not be called while a message is processed."""
         self.receiver.release()
         if self._landing is not None:
             self._landing.release()
@@ -336,9 +337,9 @@ def _announcement(barrier: CheckpointBarrier, message: BufferResponse) -> EventB
 
 
 def _is_last(payload: memoryview | bytes) -> bool:
-    """Whether an event is the one behind which nothing comes.
+    """Whether an event is the last one of its channel.
 
     Raises:
-        MalformedEvent: if it is no event.
+        MalformedEvent: if the payload is not an event.
     """
     return isinstance(decode_event(payload), EndOfPartition)

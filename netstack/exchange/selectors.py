@@ -16,18 +16,18 @@ from .partition import LEAST_LOADED
 
 
 class ChannelSelector(Protocol):
-    """Chooses a channel for each record, in the order in which they will be written."""
+    """Chooses a channel for each record, in the order in which they are written."""
 
     def select(self, block: RecordBlock) -> list[int]:
-        """One channel for each record of `block`; all of them have to be written."""
+        """Return one channel for each record of `block`; the caller must write all of them."""
         ...
 
 
 class RoundRobin:
-    """Deals records out in turns: rebalance (any first channel), rescale and forward (the first).
+    """Distributes records round robin: rebalance (any first channel), rescale and forward (first channel 0).
 
-    While it is `adaptive`, the partition chooses when it writes, by the load of its subpartitions (FLIP-339);
-    with one channel it makes no difference.
+    If it is `adaptive`, the partition chooses the subpartition by load when it writes (FLIP-339). With one
+    channel this makes no difference.
     """
 
     def __init__(self, channels: int, first: int = 0, *, adaptive: bool = False) -> None:
@@ -36,7 +36,7 @@ class RoundRobin:
         self.adaptive = adaptive
 
     def select(self, block: RecordBlock) -> list[int]:
-        """One channel for each record of `block`; `LEAST_LOADED` for all of them while it is adaptive."""
+        """Return one channel for each record of `block`; `LEAST_LOADED` for all if adaptive."""
         channels, first, count = self._channels, self._next, len(block)
         if self.adaptive and channels > 1:
             return [LEAST_LOADED] * count
@@ -46,7 +46,7 @@ class RoundRobin:
 
 @lru_cache(maxsize=64)
 def _turns(channels: int, rounds: int) -> list[int]:
-    """All channels in turns, as many rounds; one list for all producers, which is never changed."""
+    """Return the channels in order, `rounds` times; producers share the list and must not change it."""
     return list(range(channels)) * rounds
 
 
@@ -59,18 +59,18 @@ class KeyGroupSelector:
         self._key_hash = key_hash
 
     def select(self, block: RecordBlock) -> list[int]:
-        """One channel for each record of `block`."""
+        """Return one channel for each record of `block`."""
         hashes = self._key_hash(block)
         chosen: list[int] = assign_to_operators(hashes, self._max_parallelism, self._channels).tolist()
         return chosen
 
 
 LEFT_OUT = -1
-"""Marks a record that does not go over this exchange."""
+"""Channel of a record that is not sent over this exchange."""
 
 
 class Fraction:
-    """Lets only a fraction of the records through to another selector, in regular turns."""
+    """Sends only a fraction of the records, evenly spread, by another selector."""
 
     def __init__(self, fraction: float, selector: ChannelSelector) -> None:
         self._fraction = fraction
@@ -78,7 +78,7 @@ class Fraction:
         self._owed = 0.0
 
     def select(self, block: RecordBlock) -> list[int]:
-        """One channel for each record of `block`, or `LEFT_OUT`."""
+        """Return one channel for each record of `block`, or `LEFT_OUT`."""
         count = len(block)
         owed = self._owed + self._fraction * np.arange(1, count + 1)
         whole = np.floor(owed + 1e-9)
@@ -87,16 +87,16 @@ class Fraction:
         chosen = np.full(count, LEFT_OUT)
         if isinstance(self.selector, KeyGroupSelector):
             chosen[goes] = np.array(self.selector.select(block), dtype=chosen.dtype)[goes]
-        else:  # a turn or a draw is for a record that goes, whatever is in it
+        else:  # only records that are sent use up a turn or a draw
             chosen[goes] = self.selector.select(block[: int(goes.sum())])
         channels: list[int] = chosen.tolist()
         return channels
 
 
 class MeasuredShares:
-    """Sends records to channels as often as measured, whatever their keys: for each one a channel is drawn.
+    """Sends records to channels with measured frequencies, whatever their keys, by random draws.
 
-    `shares` are those of the channels, in any unit; `seed` is this producer's.
+    `shares` are the relative frequencies of the channels, in any unit; `seed` is this producer's seed.
     """
 
     def __init__(self, shares: Sequence[float], seed: Sequence[int]) -> None:
@@ -104,7 +104,7 @@ class MeasuredShares:
         self._generator = np.random.default_rng(seed)
 
     def select(self, block: RecordBlock) -> list[int]:
-        """One channel for each record of `block`."""
+        """Return one channel for each record of `block`."""
         drawn = np.searchsorted(self._until, self._generator.random(len(block)), side="right")
         chosen: list[int] = np.minimum(drawn, len(self._until) - 1).tolist()
         return chosen

@@ -1,16 +1,16 @@
-"""A link over TCP: one connection for a pair of task managers, shared by all their channels, both ways.
+"""A link over TCP: one connection for a pair of task managers, shared by all channels in both directions.
 
-Each process has one `TcpLink` for each peer, with the producing end of its own partitions and the consuming
-end of its own gates. What arrives goes to one of the two by its type::
+Each process has one `TcpLink` for each peer. It contains the producing end of the process's own partitions
+and the consuming end of its own gates. An arriving message goes to one of the two ends by its type::
 
     this process                                   the peer
     producing -- buffers ----\\         /----- buffers -- producing
                               one TCP connection
     consuming -- credit -----/         \\----- credit --- consuming
 
-Headers and payloads leave from where they lie, many in one call; payloads arrive in the segment that the
-credit for them stands for. Both sides end with a CloseRequest, behind which nothing comes. A side that says
-nothing for a while sends a KeepAlive, which tells a peer that hangs from one that has nothing to send.
+Headers and payloads are sent without a copy, many in one call. Payloads arrive directly in the segment for
+which credit was given. Each side ends with a CloseRequest, its last message. A side that has sent nothing for
+a while sends a KeepAlive, so that the peer can distinguish a hanging process from an idle one.
 """
 
 from __future__ import annotations
@@ -50,17 +50,18 @@ from ..tcp.pipe import ConnectionLimits, Outgoing, Stream, describe, pipe_over
 from .link import Receiver
 
 HIGH_WATERMARK_BYTES = 256 << 10
-"""Bytes that may wait for the socket; more of them would only wait longer."""
+"""Maximum number of bytes queued for the socket; more of them would only wait longer."""
 
-_BYTES_PER_TURN = 256 << 10  # then trio and the other connections have their turn
-_LINGER_S = 2.0  # for the last words, and for those of a peer that has gone
+_BYTES_PER_TURN = 256 << 10  # then trio and the other connections run
+_LINGER_S = 2.0  # time to send or receive the final error message
 
 
 class TcpLink:
-    """This process's side of a connection to `peer`, which is what errors call it.
+    """This process's side of a connection to `peer`; errors use this name.
 
-    Nothing moves until `run`, and nothing after it. `incoming.on_control` gets what the peer's `send_control`
-    sends, `on_error` at once what `run` is going to raise. `outgoing` is what has yet to leave.
+    No data is moved before `run` begins or after it ends. `incoming.on_control` receives the messages of the
+    peer's `send_control`. `on_error` is called at once with the error that `run` will raise. `outgoing` holds
+    the messages to send.
     """
 
     _nursery: trio.Nursery
@@ -78,8 +79,8 @@ class TcpLink:
         self._limits = limits
         self._reader = FrameReader(self.incoming, limits.max_frame_bytes)
         self._deferred: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
-        self._wake: trio.Event | None = None  # while the task that sends has nothing to do
-        self._closing = False  # the last message is queued, or has left
+        self._wake: trio.Event | None = None  # set while the sending task is idle
+        self._closing = False  # whether the last message is queued or sent
         self._failed = False
         self._error: Exception | None = None
         self._scope = trio.CancelScope()
@@ -89,17 +90,17 @@ class TcpLink:
 
     @property
     def ready(self) -> bool:
-        """Whether the socket can soon take more."""
+        """Whether the socket can take more soon."""
         return self.outgoing.waiting_bytes < HIGH_WATERMARK_BYTES
 
     def notify(self, work: Callable[..., None], *args: object) -> None:
-        """Do ``work(*args)`` when the task that sends has its turn, in order: credit then leaves together."""
+        """Call ``work(*args)`` in the sending task, in order, so that several credits share one message."""
         self._deferred.append((work, args))
         if self._wake is not None:
             self._wake.set()
 
     def enqueue(self, message: Message, written: Callable[[], None] | None = None) -> None:
-        """Let `message` leave behind all that waits; nothing is sent after the last message."""
+        """Queue `message` after all waiting ones; ignored after the last message."""
         if self._closing and type(message) is not KeepAlive:
             return
         self.outgoing.add(message, written)
@@ -107,7 +108,7 @@ class TcpLink:
             self._wake.set()
 
     def after(self, delay_s: float, work: Callable[[], None]) -> None:
-        """Do `work` in `delay_s` seconds, on the task that sends; to be called while the link runs."""
+        """Call `work` after `delay_s` seconds in the sending task; must be called while the link runs."""
         self._nursery.start_soon(self._notify_later, delay_s, work)
 
     async def _notify_later(self, delay_s: float, work: Callable[[], None]) -> None:
@@ -134,18 +135,18 @@ class TcpLink:
         self._closing = True
 
     def finish(self) -> None:
-        """Write nothing more at either end."""
+        """Stop writing at both ends."""
         self.producing.finish()
         self.consuming.finish()
 
     def fail(self, cause: str) -> None:
-        """Drop what has not left, tell the peer `cause` and end the connection; `run` then just returns."""
+        """Drop unsent messages, send `cause` to the peer and end the connection; `run` then returns."""
         if self._failed:
             return
         self._failed = self._closing = True
         self._said_all = trio.Event()
         self._deferred.clear()
-        # Not at once: the task that sends may be at work on what is to be dropped.
+        # Not at once: the sending task may be using the messages that have to be dropped.
         self.notify(self._say_last_words, readable(cause))
         self._over.set()
 
@@ -154,13 +155,13 @@ class TcpLink:
         self.outgoing.add(ErrorResponse(cause))
 
     async def run(self) -> None:
-        """Move bytes until both sides have finished, then close the connection.
+        """Transfer messages until both sides have finished, then close the connection.
 
         Raises:
-            PeerFailedError: if the peer told why it failed.
-            PeerSilentError: if the peer is silent for longer than a living one.
+            PeerFailedError: if the peer has failed and sent the cause.
+            PeerSilentError: if the peer has been silent for too long.
             ConnectionLostError: if the connection broke or ended early.
-            RemoteProtocolError: if the peer broke the protocol.
+            RemoteProtocolError: if the peer violated the protocol.
         """
         try:
             with self._scope:
@@ -185,7 +186,7 @@ class TcpLink:
             self._scope.cancel()
 
     def _note(self, error: Exception) -> None:
-        """Keep the first error; what goes wrong when the connection is over does not matter."""
+        """Keep the first error; errors after the end of the connection are ignored."""
         if self._error is None and not self._over.is_set():
             self._error = error
             self.on_error(error)
@@ -216,15 +217,15 @@ class TcpLink:
                 await trio.lowlevel.checkpoint()
 
     def _answer(self) -> None:
-        """Send at once what has come of reading, rather than wait for the turn of the task that sends."""
+        """Send the answers to read messages at once, without waiting for the sending task."""
         if self._wake is None:
-            return  # it is at work, or waits for the socket
+            return  # it is busy, or waits for the socket
         self._run_deferred()
         while self.outgoing:
             try:
                 sent = self._pipe.send_now(self.outgoing.next_parts())
             except OSError:
-                sent = None  # the task that sends will find out, too, and wait for the peer's last words
+                sent = None  # the sending task will get the same error, and wait for the peer's final message
             if sent is None:
                 self._wake.set()
                 break
@@ -237,7 +238,7 @@ class TcpLink:
             work(*args)
 
     async def _sending_failed(self, error: Exception) -> None:
-        """Let the other task find out why: the peer may have said it before it left."""
+        """Let the reading task find the cause: the peer may have sent it before it closed the connection."""
         with trio.move_on_after(_LINGER_S):
             await self._peer_gone.wait()
         raise ConnectionLostError(self.peer, describe(error))
@@ -282,7 +283,7 @@ class TcpLink:
             raise ConnectionLostError(self.peer, problem)
 
     async def _drain(self) -> None:
-        """Read and drop what arrives: closing now would take the last words from the peer."""
+        """Read and drop what arrives: closing now could make the peer lose our final message."""
         scratch = [memoryview(bytearray(_BYTES_PER_TURN))]
         with suppress(OSError, trio.BrokenResourceError):
             while await self._pipe.receive_into(scratch):
@@ -294,7 +295,7 @@ class TcpLink:
             self._over.set()
 
     async def _wind_up(self) -> None:
-        """End the connection when both sides are done, or this one has failed."""
+        """Close the connection when both sides have finished, or this side has failed."""
         await self._over.wait()
         with trio.move_on_after(_LINGER_S):
             await self._said_all.wait()
@@ -304,11 +305,11 @@ class TcpLink:
 
 
 _LOOKS = 4
-"""Checks of a connection during the time after which a silent peer counts as dead."""
+"""Number of checks of a connection within the timeout for a silent peer."""
 
 
 class Recipient(Enum):
-    """The part of a connection that a message is for."""
+    """The part of a connection that receives a message."""
 
     PRODUCING = auto()
     CONSUMING = auto()
@@ -335,13 +336,13 @@ RECIPIENTS: Mapping[type[Message], Recipient] = MappingProxyType(
 
 
 async def keep_alive(link: TcpLink, limit_s: float) -> None:
-    """Send a KeepAlive when nothing else is sent, and detect a peer that has gone silent.
+    """Send a KeepAlive when no other message is sent, and detect a silent peer.
 
-    A peer that runs is heard at least every half of `limit_s`. A silent one is detected when between 1 and
-    1.25 times `limit_s` have passed since the last byte.
+    A running peer sends something at least every half of `limit_s`. A silent one is detected between 1 and
+    1.25 times `limit_s` after its last byte.
 
     Raises:
-        PeerSilentError: if nothing was heard for `limit_s` seconds, in which this process did run.
+        PeerSilentError: if nothing was received for `limit_s` seconds while this process was running.
     """
     interval = limit_s / _LOOKS
     said = heard = -1
@@ -350,7 +351,7 @@ async def keep_alive(link: TcpLink, limit_s: float) -> None:
         due = trio.current_time() + interval
         await trio.sleep_until(due)
         now = trio.current_time()
-        stalled = now - due > interval  # it was this process that did not run
+        stalled = now - due > interval  # this process itself did not run
         if said == link.outgoing.sent_bytes and not link.outgoing:
             link.enqueue(KeepAlive())
         silent_checks = 0 if heard != link.received_bytes or stalled else silent_checks + 1
@@ -372,20 +373,20 @@ class TcpEnd:
 
     @property
     def ready(self) -> bool:
-        """Whether the socket can soon take more."""
+        """Whether the socket can take more soon."""
         return self._link.ready
 
     @property
     def now(self) -> float:
-        """The time of this process's event loop."""
+        """Time of this process's event loop."""
         return trio.current_time()
 
     def after(self, delay_s: float, work: Callable[[], None]) -> None:
-        """Do `work` in `delay_s` seconds; see `netstack.exchange.link.LinkEnd`."""
+        """Call `work` after `delay_s` seconds; see `netstack.exchange.link.LinkEnd`."""
         self._link.after(delay_s, work)
 
     def listen(self, receiver: Receiver) -> None:
-        """Hand what arrives here to `receiver`."""
+        """Pass arriving messages to `receiver`."""
         self.receiver = receiver
 
     def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
@@ -395,28 +396,28 @@ class TcpEnd:
         self._link.enqueue(message, written)
 
     def finish(self) -> None:
-        """Write nothing more."""
+        """Stop writing."""
         if not self.finished:
             self.finished = True
             self._link.end_finished()
 
 
 class TcpConsumingEnd(TcpEnd):
-    """The end whose receiver gives arriving payloads their place."""
+    """The consuming end; its receiver provides the memory for arriving payloads."""
 
     __slots__ = ()
 
     receiver: FrameSink
 
     def listen(self, receiver: FrameSink) -> None:  # type: ignore[override]
-        """Hand what arrives here to `receiver`."""
+        """Pass arriving messages to `receiver`."""
         self.receiver = receiver
 
 
 class Incoming:
-    """Takes what arrives from `peer`: buffers for the consuming end, requests for the producing one.
+    """Receives from `peer`: passes buffers to the consuming end, requests to the producing end.
 
-    `finished`: the peer has sent its last message, which `on_finished` is then told.
+    `finished`: whether the peer has sent its last message; `on_finished` is called at that moment.
     """
 
     def __init__(self, peer: str, max_channels: int, producing: TcpEnd, consuming: TcpConsumingEnd) -> None:
@@ -435,15 +436,15 @@ class Incoming:
         return self._consuming.receiver.place(header)
 
     def landed(self, header: BufferHeader) -> None:
-        """Pass on that the payload is complete (`FrameSink`)."""
+        """Report that the payload is complete (`FrameSink`)."""
         self._consuming.receiver.landed(header)
 
     def receive(self, message: Message) -> None:
-        """Hand a message to the end that it is for (`FrameSink`).
+        """Pass a message to the end that it is for (`FrameSink`).
 
         Raises:
-            PeerFailedError: if the peer tells that it has failed.
-            RemoteProtocolError: if the message makes no sense.
+            PeerFailedError: if the peer reports that it has failed.
+            RemoteProtocolError: if the message is not valid here.
         """
         if isinstance(message, KeepAlive):
             return
@@ -473,7 +474,7 @@ class Incoming:
         self.on_control(payload)
 
     def _note_channel(self, channel: int) -> None:
-        """Take note of a channel that is opened, or asked for again as its partition was not there."""
+        """Count a channel that the peer requests for the first time."""
         self._channels.add(channel)
         if len(self._channels) > self._max_channels:
             raise RemoteProtocolError(f"the peer requests more than {self._max_channels} channels")

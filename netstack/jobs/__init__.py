@@ -1,1 +1,1 @@
-"""A whole job: built from a scenario, run, restarted, summed up."""
+"""A whole job: built from a scenario, run, restarted, and its results."""

@@ -1,10 +1,10 @@
-"""One attempt to run a job: opens the tasks, lets them work, and releases everything.
+"""One attempt to run a job: opens the tasks, runs them, and releases all resources.
 
-The first attempt begins empty. Later ones begin with the state of a checkpoint: what was in flight is put
-back first, and checkpoints go on when every task has read it.
+The first attempt starts without state. Later ones start from a checkpoint: in-flight data is restored first,
+and checkpoints resume when every task has read it.
 
-The tasks of an attempt are in regions that share memory, connections and cores, and nothing else. One that
-has failed is cancelled and made anew within the attempt, while the others work::
+The tasks of an attempt form regions that share memory, connections and cores, but no data. A failed region is
+cancelled and rebuilt within the attempt, while the others keep running::
 
     region 0  works -----------------------------------------------------------
     region 1  works -- cancel | nothing | rebuild - wait for memory - begin -- works
@@ -47,11 +47,11 @@ class _RegionRun:
 
 
 class Attempt:
-    """The subtasks of one attempt, with their memory and connections: all, or those at a `site`.
+    """The subtasks of one attempt, with their memory and connections: all of them, or those at a `site`.
 
-    `regions` are numbered as they come; without any, all tasks are region 0. `on_running` is called with the
-    number of a region when all its tasks run, `on_end` with each subtask that has ended. `running` subtasks
-    have begun and not ended.
+    `regions` are numbered in order; without any, all tasks form region 0. `on_running` is called with the
+    number of a region when all its tasks run, `on_end` with each subtask that has ended. `running`: number of
+    subtasks that have begun and not ended.
     """
 
     def __init__(
@@ -82,35 +82,35 @@ class Attempt:
         return self._regions[self._numbers[vertex, index]].environment
 
     def region_of(self, task: TaskKey) -> int:
-        """Return the number of the region that a task is in."""
+        """Return the number of a task's region."""
         return self._numbers[task]
 
     def tasks_of(self, region: int) -> list[Subtask]:
-        """Return the subtasks of a region that are here; those from before while it is down."""
+        """Return the subtasks of a region that run here; while it is down, the cancelled ones."""
         subtasks = self.builder.subtasks
         return [subtasks[n][i] for n, i in self._regions[region].tasks if i < len(subtasks[n])]
 
     def is_down(self, region: int) -> bool:
-        """Whether a region was cancelled and not yet made anew, so that nothing in it can fail."""
+        """Whether a region is cancelled and not yet rebuilt, so that nothing in it can fail."""
         return self._regions[region].down
 
     @property
     def subtasks(self) -> list[Subtask]:
-        """All subtasks, vertex by vertex; of a region that is down, those from before."""
+        """All subtasks, vertex by vertex; for a region that is down, the cancelled ones."""
         return [subtask for vertex in self.builder.subtasks for subtask in vertex]
 
     @property
     def present(self) -> Iterator[Subtask]:
-        """The subtasks that were not cancelled."""
+        """The subtasks that are not cancelled."""
         return (each for each in self.subtasks if not self.is_down(self._numbers[each.vertex, each.index]))
 
     def samples(self) -> list[SubtaskSample]:
-        """Return the figures of this moment, subtask by subtask; nothing of those that were cancelled."""
+        """Return the current figures of each subtask; zeros for cancelled ones."""
         present = {id(subtask): subtask.sample() for subtask in self.present}
         return [present.get(id(subtask), NOTHING_RUNS) for subtask in self.subtasks]
 
     def times(self) -> list[tuple[float, float, float]]:
-        """Return how long each subtask was busy, idle and back-pressured so far; 0 of those cancelled."""
+        """Return the busy, idle and back-pressured seconds of each subtask; 0 for cancelled ones."""
         now = self._agenda.now
         present = {id(subtask): subtask.times.until(now) for subtask in self.present}
         return [present.get(id(subtask), (0.0, 0.0, 0.0)) for subtask in self.subtasks]
@@ -123,22 +123,22 @@ class Attempt:
 
     @property
     def links(self) -> Mapping[tuple[str, str], EmulatedLink]:
-        """The links, by the producer's and the consumer's task manager."""
+        """The links, by the task managers of producer and consumer."""
         return self.builder.connections.links
 
     def channels_into(self, task: TaskKey) -> list[InputChannel]:
-        """Return the channels that a subtask reads, those of all its gates in their order."""
+        """Return the channels that a subtask reads, gate by gate."""
         subtask = self.builder.subtasks[task[0]][task[1]]
         gates = subtask.gates if isinstance(subtask, OperatorSubtask) else []
         return [channel for gate in gates for channel in gate.channels]
 
     def open(self) -> None:
-        """Begin with nothing."""
+        """Start all tasks without state."""
         for number in range(len(self._regions)):
             self.open_region(number)
 
     def open_region(self, number: int) -> None:
-        """Let the tasks of a region begin with nothing."""
+        """Start the tasks of a region without state."""
         tasks = self.tasks_of(number)
         self._start_timers(tasks)
         self._on_running(number)
@@ -146,19 +146,19 @@ class Attempt:
         self._start_subtasks(number, tasks)
 
     def recover(self, source: RecoverySource) -> None:
-        """Begin with the state of a checkpoint, which takes the time that reading it takes.
+        """Start all tasks with the state of a checkpoint; reading the state takes emulated time.
 
         Raises:
-            StorageError: if it cannot be read.
+            StorageError: if the state cannot be read.
         """
         for number in range(len(self._regions)):
             self.recover_region(number, source)
 
     def recover_region(self, number: int, source: RecoverySource) -> list[SubtaskRecovery]:
-        """Let the tasks of a region begin with what they have in a checkpoint, as `recover`; returns that.
+        """Start the tasks of a region with their state from a checkpoint, and return this state.
 
         Raises:
-            StorageError: if it cannot be read.
+            StorageError: if the state cannot be read.
         """
         tasks = self.tasks_of(number)
         rate = self.scenario.costs.download_rate_bytes_per_s
@@ -180,7 +180,7 @@ class Attempt:
             self._on_running(number)
 
     def change(self, scenario: Scenario, change: ScheduledChange) -> None:
-        """Let the tasks work as `scenario` says now, behind a change."""
+        """Apply the settings of `scenario`, which `change` has altered, to the running tasks."""
         debloated = self.scenario.config.debloat_enabled
         self.scenario = scenario
         config = scenario.config
@@ -208,7 +208,7 @@ class Attempt:
                 region.environment.scope.after(delays[place], self._start, subtask)
 
     def _start(self, subtask: Subtask) -> None:
-        # The agenda steps the subtask itself: one routine more around it would cost a call at each step.
+        # The agenda steps the subtask directly: a routine around it would cost one more call per step.
         scope = subtask.environment.scope
         scope.start(subtask.begin(), f"subtask {subtask}", partial(self._ended, subtask))
 
@@ -219,7 +219,7 @@ class Attempt:
         self._on_end(subtask)
 
     def _start_timers(self, tasks: list[Subtask]) -> None:
-        """Flushers of all partitions and debloating timers of all tasks, each with a phase of its own."""
+        """Start the flush timers of all partitions and the debloating timers of all tasks."""
         config, between, now = self.scenario.config, self._randomness.between, self._agenda.now
         for subtask in tasks:
             scope = subtask.environment.scope
@@ -234,13 +234,13 @@ class Attempt:
                 self._start_debloating(subtask)
 
     def _flush(self, scope: Scope, flush: Callable[[], None], timeout: float) -> None:
-        """Flush, then sleep for `timeout`, which like any sleep takes a little longer."""
+        """Flush, then schedule the next flush after `timeout` and a small random delay."""
         flush()
         late = self.scenario.costs.oversleep_s * self._randomness.uniform(0.5, 1.5)
         scope.after(timeout + late, self._flush, scope, flush, timeout)
 
     def _start_debloating(self, subtask: Subtask) -> None:
-        """Recalculate buffer sizes once a period, if it reads any buffers; each with a phase of its own."""
+        """Recalculate buffer sizes once per period, at a random phase, if the subtask reads buffers."""
         if isinstance(subtask, OperatorSubtask):
             period, now = self.scenario.config.debloat_period_s, self._agenda.now
             first = now + period + self._randomness.between((0.0, period))
@@ -256,10 +256,10 @@ class Attempt:
         subtask.environment.scope.after(period, self._post_debloat, subtask, since)
 
     def cancel_region(self, number: int) -> list[SubtaskSample]:
-        """Cancel the tasks of a region and take all back from them; returns what all tasks have done in it.
+        """Cancel the tasks of a region and release their resources; returns the figures of these tasks.
 
-        Those of other regions go on, and have done nothing by that list. What is in flight of the region on
-        connections that others use goes its way, and is dropped where it arrives.
+        The result has zeros for tasks of other regions, which keep running. Messages of the region that are
+        in transit on shared connections are dropped on arrival.
         """
         region, tasks = self._regions[number], self.tasks_of(number)
         own = {id(subtask): subtask.sample() for subtask in tasks}
@@ -276,10 +276,10 @@ class Attempt:
         return samples
 
     def rebuild_region(self, number: int, first_checkpoint: int) -> Scope:
-        """Make the tasks of a region anew, which then `open_region` or `recover_region`, when memory allows.
+        """Create the tasks of a region again; the caller then calls `open_region` or `recover_region`.
 
-        The first checkpoint that they may take part in has the id `first_checkpoint`. Returns where to put
-        what is to happen with them.
+        The first checkpoint that they may take part in has the id `first_checkpoint`. Returns the scope for
+        their callbacks and routines.
         """
         region = self._regions[number]
         region.down = region.begun = False
@@ -289,12 +289,12 @@ class Attempt:
         return environment.scope
 
     def short_of_memory(self) -> list[str]:
-        """Return the task managers in which exclusive buffers of rebuilt tasks are still in use elsewhere."""
+        """Return the task managers where other tasks still use the exclusive buffers of rebuilt tasks."""
         return [name for name, pool in self.builder.pools.items() if pool.owed]
 
     @property
     def work(self) -> Work:
-        """Totals of all links so far; a record counts as soon as its service is over."""
+        """Totals of all links so far; a record counts when its service is finished."""
         consumers, producers = self.builder.connections.consumers, self.builder.connections.producers
         return Work(
             buffers=sum(consumer.buffers for consumer in consumers),
@@ -304,12 +304,11 @@ class Attempt:
         )
 
     def release(self, *, final: bool) -> None:
-        """Release everything, checkpoints first, then connections; an error does not stop the others.
+        """Release everything, checkpoints first, then connections; an error does not stop the rest.
 
-        So a barrier that goes with its connection does not complete a checkpoint of a subtask.
-
-        `final`: nothing of the job follows, so buffers that one channel releases are offered to no other.
-        Otherwise they are: that draws random numbers, on which those of the next attempt depend.
+        So the loss of a connection cannot complete a checkpoint of a subtask. `final`: the job ends, so
+        buffers that one channel releases are not offered to others. Otherwise they are offered: this draws
+        random numbers that the next attempt depends on.
         """
         with ExitStack() as stack:
             if final:
@@ -329,7 +328,7 @@ class Attempt:
 
     @property
     def leaked_segments(self) -> int:
-        """Segments that no pool has got back."""
+        """Number of segments that have not been returned to their pool."""
         return sum(pool.total - pool.free for pool in self.builder.pools.values())
 
 

@@ -1,4 +1,4 @@
-"""Builds the subtasks of a scenario and wires them up: pools, partitions, gates, connections."""
+"""Builds the subtasks of a scenario and connects them: pools, partitions, gates, connections."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from ..tasks.subtask import Subtask
 from .subtask_maker import EnvironmentOf, SubtaskMaker, calls_of, key_hash_of
 
 Find = Callable[[int], PipelinedSubpartition]
-"""Returns the subpartition that the channel of a number reads; raises LookupError if it is not here."""
+"""Returns the subpartition of the channel with this number; raises LookupError if it is not here."""
 
 
 class Connections(Protocol):
     """The connections of the task managers that this process hosts."""
 
     def reading(self, consumer: str, producer: str) -> ConsumerEnd:
-        """The end at which task manager `consumer` reads from `producer`."""
+        """Return the end at which task manager `consumer` reads from `producer`."""
         ...
 
     @property
@@ -66,19 +66,19 @@ class Connections(Protocol):
 
     @property
     def links(self) -> Mapping[tuple[str, str], EmulatedLink]:
-        """The links that can be cut, by the producer's and the consumer's task manager."""
+        """The links that can be cut, by the task managers of producer and consumer."""
         ...
 
 
 class Site(NamedTuple):
-    """The one task manager that is built in this process, and what connects it to the others."""
+    """The one task manager that this process builds, and a function that connects it to the others."""
 
     task_manager: str
     connect: Callable[[Find], Connections]
 
 
 class EmulatedConnections:
-    """Connections between task managers that are all in this process."""
+    """Connections between task managers that all run in this process."""
 
     def __init__(self, environment: Environment, conditions: LinkConditions, find: Find) -> None:
         self.links: dict[tuple[str, str], EmulatedLink] = {}
@@ -90,7 +90,7 @@ class EmulatedConnections:
         self._reading: dict[tuple[str, str], ConsumerEnd] = {}
 
     def reading(self, consumer: str, producer: str) -> ConsumerEnd:
-        """The end at which task manager `consumer` reads from `producer`."""
+        """Return the end at which task manager `consumer` reads from `producer`."""
         pair, given = (producer, consumer), self._environment
         if pair not in self._reading:
             agenda, costs, randomness = given.agenda, given.costs, given.randomness
@@ -105,10 +105,10 @@ class EmulatedConnections:
 
 
 def plan_segments(scenario: Scenario) -> dict[str, int]:
-    """Segments of each task manager's network memory.
+    """Return the number of segments of each task manager's network memory.
 
-    The configured size, if there is one; else exactly what its pools can use at most, so that
-    redistribution does not bind.
+    This is the configured size, if any. Otherwise it is the maximum that its pools can use, so that memory is
+    never short.
     """
     config = scenario.config
     limit = config.network_memory_max_bytes
@@ -124,7 +124,7 @@ def plan_segments(scenario: Scenario) -> dict[str, int]:
 
 
 def required_segments(scenario: Scenario) -> dict[str, int]:
-    """Segments without which each task manager's subtasks cannot begin: the minima of all their pools."""
+    """Return the segments that each task manager needs to start its subtasks: the minima of all its pools."""
     config = scenario.config
     needed = dict.fromkeys(scenario.task_managers, 0)
     for edge in scenario.edges:
@@ -136,10 +136,10 @@ def required_segments(scenario: Scenario) -> dict[str, int]:
 
 
 def check_memory(scenario: Scenario, task_manager: str | None = None) -> None:
-    """Refuse a network memory that is too small for the tasks of a task manager; None: of any of them.
+    """Check that the network memory suffices for the tasks of a task manager, or of all if None.
 
     Raises:
-        InsufficientBuffers: it names the first such task manager, what that needs, and what it has.
+        InsufficientBuffers: names the first task manager with too little memory, the need and the size.
     """
     if scenario.config.network_memory_max_bytes is None:
         return
@@ -151,7 +151,7 @@ def check_memory(scenario: Scenario, task_manager: str | None = None) -> None:
 
 
 def _partitions(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, int]]:
-    """The task manager and the number of subpartitions of each partition of an edge."""
+    """Yield the task manager and the number of subpartitions of each partition of an edge."""
     producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
     reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
     for index, targets in enumerate(reached):
@@ -159,7 +159,7 @@ def _partitions(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, int]]:
 
 
 def _gates(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, GateBuffersSpec, int]]:
-    """The task manager, the buffers, and the number of remote channels of each gate of an edge."""
+    """Yield the task manager, the buffers, and the number of remote channels of each gate of an edge."""
     producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
     reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
     managers = [producer.manager_of(source) for source in range(producer.parallelism)]
@@ -170,15 +170,13 @@ def _gates(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, GateBuffersSpe
 
 
 class JobBuilder:
-    """Turns a scenario into subtasks that are ready to run: all, or those of the task manager of a `site`.
+    """Turns a scenario into subtasks that are ready to run: all, or those of a `site`'s task manager.
 
     After `build`: `subtasks[v][i]` is subtask i of vertex v, in the scenario's order (a vertex that runs
-    elsewhere has none), `gates` are all their gates, `pools` has the network memory of each task manager,
-    `connections` lead to other task managers. Channels are numbered alike whatever part of a job is built.
-
-    Subtasks that have been cancelled are forgotten by `remove` and made anew by `rebuild`; memory and
-    connections stay. `environment_of` gives what a subtask of a vertex is given, where that is not the same
-    for all.
+    elsewhere has an empty list). `gates` holds all their gates, `pools` the network memory of each task
+    manager; `connections` lead to other task managers. Channel numbers do not depend on the part of the job
+    that is built. `remove` drops cancelled subtasks and `rebuild` creates them again; memory and connections
+    stay. `environment_of` returns the environment of a subtask, if it is not the same for all.
     """
 
     def __init__(
@@ -207,9 +205,9 @@ class JobBuilder:
         )
 
     def build(self, max_parallelism: Mapping[str, int] = MappingProxyType({})) -> None:
-        """Make everything; channels are opened by `open_channels`.
+        """Create all objects; `open_channels` opens the channels.
 
-        `max_parallelism` has the vertices of which it is not what follows from their parallelism.
+        `max_parallelism` holds the vertices whose maximum parallelism is not the default.
         """
         scenario = self._scenario
         self._maker.set_max_parallelism(max_parallelism)
@@ -226,10 +224,10 @@ class JobBuilder:
         self._wire([(n, index) for n, own in enumerate(self.subtasks) for index in range(len(own))])
 
     def rebuild(self, tasks: Collection[TaskKey], first_checkpoint: int) -> None:
-        """Make some subtasks anew, after `remove`; they are connected with each other and with no other.
+        """Create some subtasks again, after `remove`; they are connected only with each other.
 
-        Memory that others still hold is owed to them (`NetworkBufferPool.owed`). The first checkpoint that
-        they may take part in has the id `first_checkpoint`.
+        Memory that other tasks still hold is owed to them (`NetworkBufferPool.owed`). The first checkpoint
+        that they may take part in has the id `first_checkpoint`.
         """
         self._maker.first_checkpoint(first_checkpoint)
         self._rebuilding = True
@@ -242,7 +240,7 @@ class JobBuilder:
         self._wire(tasks)
 
     def change(self, scenario: Scenario, change: ScheduledChange) -> None:
-        """Let tasks, present and future, work as `scenario` says after a change."""
+        """Apply the settings of `scenario` after a change to present and future tasks."""
         self._scenario, self._config = scenario, scenario.config
         self._environment = self._environment._replace(config=scenario.config)
         self._maker.change(scenario, change)
@@ -260,7 +258,7 @@ class JobBuilder:
                 subtask.post(partial(subtask.change_rate, rate, pace_of(vertex.source, rate)))
 
     def remove(self, tasks: Collection[TaskKey]) -> None:
-        """Forget the gates and subpartitions of subtasks that were cancelled."""
+        """Drop the gates and subpartitions of cancelled subtasks."""
         gone = self._gates_of(tasks)
         for gate in self.gates:
             for channel in gate.channels if id(gate) in gone else ():
@@ -268,7 +266,7 @@ class JobBuilder:
         self.gates = [gate for gate in self.gates if id(gate) not in gone]
 
     def _wire(self, tasks: Collection[TaskKey]) -> None:
-        """Connect subtasks that were made."""
+        """Connect newly created subtasks."""
         gates: dict[TaskKey, list[InputGate]] = {key: [] for key in tasks}
         vertices = {self._scenario.vertices[number].name for number, _ in tasks}
         for edge in self._scenario.edges:
@@ -280,13 +278,13 @@ class JobBuilder:
                 subtask.connect(own)
 
     def subpartition_of(self, channel_id: int) -> PipelinedSubpartition | None:
-        """The queue that a channel reads; None if it is not here, or not there any more."""
+        """Return the subpartition that a channel reads; None if it is not here or was removed."""
         return self._subpartitions.get(channel_id)
 
     def _is_blank(self, part: Vertex | Edge) -> bool:
-        """Whether no task reads the content of the records of a vertex, or of an edge.
+        """Whether no task reads the content of the records of a vertex or an edge.
 
-        Between processes they are bytes in any case.
+        Between processes, records always have bytes.
         """
         if self._site is not None:
             return False
@@ -295,14 +293,14 @@ class JobBuilder:
         return self._scenario.edges.index(part) not in self._contents.edges
 
     def _hosts(self, vertex: Vertex) -> bool:
-        """Whether a vertex is built here; with a site, all its subtasks are in one task manager."""
+        """Whether this process builds a vertex; with a site, all its subtasks are in one task manager."""
         return self._site is None or self._site.task_manager == vertex.manager_of(0)
 
     def _subtasks_of(self, vertex: Vertex) -> list[Subtask]:
         return self.subtasks[self._scenario.vertices.index(vertex)]
 
     def open_channels(self, tasks: Collection[TaskKey]) -> None:
-        """Let every channel of these subtasks ask for its subpartition."""
+        """Request the subpartitions of all channels of these subtasks."""
         gates = self._gates_of(tasks)
         for gate in self.gates:
             if id(gate) in gates:
@@ -318,7 +316,7 @@ class JobBuilder:
         }
 
     def _connect(self, edge: Edge, gates: Mapping[TaskKey, list[InputGate]]) -> None:
-        """Make what an edge needs at those subtasks that `gates` names; it is given the gates."""
+        """Create the channels of an edge for the subtasks in `gates`, and add their gates there."""
         scenario = self._scenario
         producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
         source, target = scenario.vertices.index(producer), scenario.vertices.index(consumer)
@@ -405,7 +403,9 @@ class JobBuilder:
     def _selector(
         self, edge: Edge, producer: int, channels: int, key_hash: KeyHash | None
     ) -> ChannelSelector | None:
-        """Return the selector of channels for the records of subtask `producer`; None: all get each."""
+        """Return the channel selector for the records of subtask `producer`; None if all channels get each
+        record.
+        """
         if edge.strategy.copies:
             return None
         selector: ChannelSelector
@@ -428,10 +428,10 @@ class JobBuilder:
         numbers: list[int],
         upstream: list[tuple[UpstreamTask, str]],
     ) -> InputGate:
-        """The gate of the edge's consumer `index`, whose channels have these `numbers`.
+        """Create the gate of the edge's consumer `index`, whose channels have these `numbers`.
 
-        `sources` has (producer, subpartition) of each channel, `upstream` the edge's producers and where they
-        run.
+        `sources` holds (producer, subpartition) of each channel, `upstream` the edge's producers and their
+        task managers.
         """
         consumer = self._scenario.vertex(edge.target)
         memory, manager = self._memory_of(consumer, index), consumer.manager_of(index)
@@ -447,7 +447,7 @@ class JobBuilder:
         remote = [name for name in dict.fromkeys(managers) if name != manager]
         ends = {name: self.connections.reading(manager, name) for name in remote}
         subtask.upstream += [upstream[source][0] for source, _ in sources]
-        for number, (_, subpartition) in enumerate(sources):  # here every line is run a million times
+        for number, (_, subpartition) in enumerate(sources):  # every line of this loop runs a million times
             channel_id, name = numbers[number], managers[number]
             channel: RemoteInputChannel | LocalInputChannel
             if name == manager:

@@ -1,4 +1,4 @@
-"""Running a scenario: in virtual time as a plain function, on the real clock as a coroutine."""
+"""Runs a scenario: in virtual time as a plain function, on the real clock as a coroutine."""
 
 from __future__ import annotations
 
@@ -38,50 +38,50 @@ class RunOptions(JobOptions, total=False):
     """Options of `emulate` and `run_job`; all may be absent or None."""
 
     seed: int | None
-    """Replaces the scenario's."""
+    """Replaces the seed of the scenario."""
     meanwhile: Progress | None
-    """Called like `progress`, but a few times a second of real time, from when the job is built."""
+    """Called like `progress`, but a few times per second of real time, from the building of the job on."""
     real_time: bool
     """Whether the job runs on the real clock, instead of in virtual time."""
 
 
 def emulate(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
-    """Run `scenario`, by default in virtual time, and return what was measured; nothing is left running.
+    """Run `scenario`, by default in virtual time, and return the measured result.
 
     `RunOptions` describes the options: `seed`, `storage`, `from_checkpoint`, `progress`, `meanwhile`,
     `trace`, `real_time`, `end_of_run`, `tables`, `savepoint_requests`. In virtual time the same scenario and
     seed give the same result, `wall_seconds` apart.
 
     Raises:
-        ScenarioError: if the scenario makes no sense, or needs `tables` and has none.
+        ScenarioError: if the scenario is invalid, or needs `tables` and has none.
         InsufficientBuffers: if the network memory is too small for the job.
-        StorageError: if another run has the directory of `storage`, or has claimed `from_checkpoint`.
+        StorageError: if another run uses the directory of `storage`, or has claimed `from_checkpoint`.
         JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
             could be restored.
-        RuntimeError: if trio runs already; use `run_job` there.
-        TypeError: if `scenario` is no scenario, or there is no such option.
+        RuntimeError: if it is called within a trio program; use `run_job` there.
+        TypeError: if `scenario` is not a Scenario, or an option is unknown.
     """
     if not isinstance(scenario, Scenario):
         raise TypeError(f"{scenario!r} is no Scenario; integration.load_scenario reads one from a file")
     if trio.lowlevel.in_trio_run():
         raise RuntimeError("emulate begins a run of trio; within one, write `await run_job(scenario)`")
     options.setdefault("real_time", False)
-    # Between two checkpoints Ctrl-C would leave routines behind that were never begun.
+    # Between two checkpoints of trio, Ctrl-C would leave routines that were never started.
     return trio.run(partial(run_job, scenario, **options), restrict_keyboard_interrupt_to_checkpoints=True)
 
 
 async def run_job(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
     """Run `scenario` within a trio program, by default on the real clock; otherwise as `emulate`.
 
-    Cancelling it leaves no task and no buffer behind.
+    After a cancellation, no task and no buffer is left.
 
     Raises:
-        ScenarioError: if the scenario makes no sense.
+        ScenarioError: if the scenario is invalid.
         InsufficientBuffers: if the network memory is too small for the job.
-        StorageError: if another run has the directory of `storage`, or has claimed `from_checkpoint`.
+        StorageError: if another run uses the directory of `storage`, or has claimed `from_checkpoint`.
         JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
             could be restored.
-        TypeError: if there is no such option.
+        TypeError: if an option is unknown.
     """
     if unknown := options.keys() - RunOptions.__optional_keys__:
         raise TypeError(f"there is no option {', '.join(sorted(unknown))}; see netstack.RunOptions")
@@ -128,7 +128,7 @@ def result_of(
     behind_s: float | UnsetType | None = UNSET,
     task_managers_behind_s: dict[str, float | None] | UnsetType = UNSET,
 ) -> Result:
-    """Return the result of a run from what was recorded of it."""
+    """Return the result of a run from its recordings."""
     return Result(
         scenario=_without_objects(scenario),
         preset=scenario.preset,
@@ -152,9 +152,10 @@ def result_of(
 
 
 def _without_objects(scenario: Scenario) -> Scenario:
-    """The scenario as in a document: names of a user's functions and sources, paths of opened files.
+    """Return the scenario in document form: names of a user's functions and sources, paths of opened files.
 
-    So a result keeps nothing alive, travels between processes, and is equal to what is read back.
+    So a result holds no references to user objects, can be sent to other processes, and equals the same
+    result after reading it back.
     """
     vertices = tuple(
         replace(vertex, source=_named_source(vertex.source), operator=_named(vertex.operator))

@@ -1,22 +1,22 @@
-"""Regions: the parts of a job that fail and restart by themselves, and their restarts within an attempt.
+"""Regions: the parts of a job that fail and restart independently, and their restarts within an attempt.
 
-A pipelined region is a connected component of the execution graph, subtask by subtask: every subtask that
-one sends to, or reads from, is in its region::
+A pipelined region is a connected component of the execution graph: each subtask is in the region of all
+subtasks that it sends to or reads from::
 
     source -- forward --> map        0 -> 0   1 -> 1   2 -> 2       three regions
     source -- hash -----> map        each -> each                   one
     clicks -> sink   orders -> sink  two pipelines that share nothing: at least two
 
-No data passes from one region to another, so each can be put back to the latest checkpoint while the others
-go on (Flink's SchedulingPipelinedRegionComputeUtil, where all edges are pipelined)::
+No data passes between regions, so each can be reset to the latest checkpoint while the others keep running
+(Flink's SchedulingPipelinedRegionComputeUtil, where all edges are pipelined)::
 
     a task of region 1 fails          end of the delay      exclusive buffers are there     all its tasks
     |  pending checkpoints fail       and of deployment     |  state is read                have read it
     |  its tasks are cancelled        |  tasks are rebuilt  |                               |
     |------- delay, deployment -------|-- waits for memory -|-------------------------------|
 
-No checkpoint is taken until all regions run. Several may be down at a time; each waits for its own delay. A
-region fails again if its checkpoint cannot be restored, or if it waits too long for memory. The rules are
+No checkpoint is taken until all regions run. Several regions may be down at a time, each with its own delay.
+A region fails again if its checkpoint cannot be restored, or if it waits too long for memory. The rules are
 those of Flink's DefaultScheduler and RestartPipelinedRegionFailoverStrategy.
 """
 
@@ -47,7 +47,7 @@ BUFFERS_TIMEOUT_S = 30.0
 """Timeout of rebuilt tasks for exclusive buffers (Flink's exclusive-buffers-request-timeout)."""
 
 _MEMORY_CHECK_S = 0.01
-"""Time between two checks whether the memory is free."""
+"""Time between two checks whether the memory is available."""
 
 
 def all_tasks(scenario: Scenario) -> Region:
@@ -73,7 +73,7 @@ def regions_of(scenario: Scenario) -> list[Region]:
         if edge.strategy.pointwise:
             reached = enumerate(consumers_of_producers(edge.ship, producers, consumers))
             pairs = [(producer, consumer) for producer, targets in reached for consumer in targets]
-        else:  # all are connected over the first of each
+        else:  # all are connected through the first subtask of each
             pairs = [(producer, 0) for producer in range(producers)]
             pairs += [(0, consumer) for consumer in range(1, consumers)]
         for producer, consumer in pairs:
@@ -85,13 +85,13 @@ def regions_of(scenario: Scenario) -> list[Region]:
 
 
 def failover_regions(scenario: Scenario) -> list[Region]:
-    """Return the tasks that restart together: the regions, or with the strategy `full` the whole job."""
+    """Return the groups of tasks that restart together: the regions, or with `full` the whole job."""
     full = scenario.config.failover_strategy is FailoverStrategy.FULL
     return [all_tasks(scenario)] if full else regions_of(scenario)
 
 
 def task_names(scenario: Scenario, region: Region) -> list[str]:
-    """Return the tasks of a region for people to read: whole vertices by name, others with their subtasks."""
+    """Return the tasks of a region as text: whole vertices by name, others with their subtasks."""
     indices: dict[int, list[int]] = {}
     for number, index in region:
         indices.setdefault(number, []).append(index)
@@ -104,13 +104,13 @@ def task_names(scenario: Scenario, region: Region) -> list[str]:
 
 
 def regions_with_tasks_in(attempt: Attempt, task_manager: str) -> list[int]:
-    """Return the regions with a task in a task manager that has not ended, each once."""
+    """Return the regions that have an unfinished task in a task manager, each once."""
     scenario = attempt.scenario
     return _regions(attempt, lambda task: not task.ended and _manager_of(scenario, task) == task_manager)
 
 
 def regions_over(attempt: Attempt, ends: tuple[str, str]) -> list[int]:
-    """Return the regions with a task in one of two task managers that reads from the other, each once."""
+    """Return the regions with a task in one of two task managers that reads from the other one, each once."""
     scenario = attempt.scenario
 
     def reads_over_it(task: Subtask) -> bool:
@@ -131,9 +131,9 @@ def _manager_of(scenario: Scenario, task: Subtask) -> str:
 
 
 def deployment_s(scenario: Scenario, tasks: Iterable[TaskKey]) -> float:
-    """Return how long it takes until tasks have been deployed that restart together, in seconds.
+    """Return the time until tasks that restart together have been deployed, in seconds.
 
-    A task manager takes one task after the other, and the last one counts: all begin with it.
+    A task manager deploys one task after the other; all tasks start after the last deployment.
     """
     managers = Counter(scenario.vertices[number].manager_of(index) for number, index in tasks)
     costs = scenario.costs
@@ -141,10 +141,10 @@ def deployment_s(scenario: Scenario, tasks: Iterable[TaskKey]) -> float:
 
 
 class RegionFailover:
-    """The restarts of regions in one attempt of `job`.
+    """Restarts regions within one attempt of `job`.
 
-    It calls `fail` with the number of a region and the cause when a region has failed again. No region
-    restarts after `over` is set, at the end of the attempt.
+    It calls `fail` with the number of a region and the cause if a region fails again. After `over` is set, at
+    the end of the attempt, no region restarts.
     """
 
     def __init__(
@@ -160,11 +160,11 @@ class RegionFailover:
 
     @property
     def waiting(self) -> int:
-        """The number of regions that do not run yet or again: tasks are missing, or read their state."""
+        """Number of regions that do not run (again) yet: tasks are missing, or are reading their state."""
         return len(self._not_running)
 
     def running(self, number: int) -> bool:
-        """Note that all tasks of a region run; returns whether those of all regions do."""
+        """Note that all tasks of a region run; returns whether all regions run."""
         self._not_running.discard(number)
         restart = self._restarting.pop(number, None)
         if restart is not None:
@@ -173,7 +173,7 @@ class RegionFailover:
         return not self._not_running
 
     def region_failed(self, number: int, cause: str, delay_s: float) -> None:
-        """Cancel the tasks of a region, and begin them again after a delay."""
+        """Cancel the tasks of a region, and restart them after a delay."""
         job, region = self._job, self._regions[number]
         restart = Restart(job.agenda.now, cause, task_names(job.scenario, region))
         job.restarts.append(restart)
@@ -207,7 +207,7 @@ class RegionFailover:
         scope: Scope,
         deadline: float,
     ) -> None:
-        """Let rebuilt tasks begin as soon as the memory that they need has been released."""
+        """Start rebuilt tasks as soon as the memory that they need has been released."""
         job, attempt, short = self._job, self._attempt, self._attempt.short_of_memory()
         if short and job.agenda.now < deadline:
             scope.after(_MEMORY_CHECK_S, self._begin, number, restart, metadata, scope, deadline)

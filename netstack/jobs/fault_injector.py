@@ -1,9 +1,9 @@
-"""Lets the faults of a scenario happen.
+"""Injects the faults of a scenario.
 
-The injector lives as long as the run, over all restarts. Faults at a time stand on the agenda from the
-start; the others wait for a count. Channels and the control plane count everything from the start, so that a
-fault can be added at any time. What a fault has changed goes on over a restart: a link that is cut for good
-is cut in the next attempt too.
+The injector exists for the whole run, across restarts. Faults at a given time are on the agenda from the
+start; the others wait for a count. Counting begins at the start of the run, so that a fault can be added at
+any time. The effect of a fault continues after a restart: a link that is cut permanently is cut in the next
+attempt too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class _Cut:
-    """A link that is cut until some second of the run; `timer` waits for the heartbeats that do not come."""
+    """A link that is cut until a time of the run; `timer` fires when heartbeats are missing too long."""
 
     def __init__(self, fault: CutLink, until: float) -> None:
         self.fault = fault
@@ -58,28 +58,28 @@ class _Cut:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """The task managers of the link."""
+        """The two task managers of the link."""
         return self.fault.from_task_manager, self.fault.to_task_manager
 
 
 class _Count:
-    """The number of times that something has happened, and the faults that wait for one of them."""
+    """Number of occurrences of an event, and the faults that wait for one of them."""
 
     def __init__(self, happened: int = 0) -> None:
         self.happened = happened
         self.waiting: list[tuple[int, Fault]] = []
 
     def step(self) -> list[Fault]:
-        """Count one more, and return the faults whose turn it is."""
+        """Count one occurrence, and return the faults that fire at it."""
         self.happened += 1
         return [fault for number, fault in self.waiting if number == self.happened]
 
 
 class FaultInjector:
-    """The faults of one run; `fired` are those that have happened, in their order.
+    """The faults of one run; `fired` are the faults that have fired, in order.
 
-    `start` is called once, `attempt_started` whenever an attempt has been built, `attempt_ends` and
-    `tasks_end` before tasks are released. The job builds in `interfere` and `storage`.
+    The job calls `start` once, `attempt_started` after each attempt is built, and `attempt_ends` and
+    `tasks_end` before tasks are released. It uses `interfere` and `storage` when it is built.
     """
 
     def __init__(self, scenario: Scenario, agenda: Agenda, job: Job) -> None:
@@ -97,7 +97,7 @@ class FaultInjector:
         self._messages: list[tuple[DelayMessages | DropMessages, float]] = []
         self._condition = StorageCondition(agenda)
         self._watched: dict[tuple[SubtaskName, SubtaskName], list[int]] = {}
-        """The places of channels in `channels_into` of their reader, by (producer, reader)."""
+        """Indices of channels in `channels_into` of their reader, by (producer, reader)."""
         self._channels: dict[tuple[SubtaskName, SubtaskName, ChannelItem], _Count] = {}
         self._acknowledgements: dict[TaskKey, _Count] = {}
         for fault in scenario.faults:
@@ -116,16 +116,16 @@ class FaultInjector:
             count.waiting.append((when.number, fault))
 
     def start(self) -> None:
-        """Put the faults that have a time on the agenda, where they outlive restarts."""
+        """Put the faults with a time on the agenda, so that they stay after restarts."""
         for fault in self._faults:
             if isinstance(fault.when, AtTime):
                 self._agenda.keep(fault.when.time_s, self._fire, fault)
 
     def add(self, faults: Sequence[Fault]) -> None:
-        """Let more faults happen, as if they had been there from the start.
+        """Add faults, as if they had been in the scenario from the start.
 
         Raises:
-            ScenarioError: one of them waits for a time or a number that has passed; none was added.
+            ScenarioError: if one of them waits for a time or a count that has passed; none was added.
         """
         problems = [
             f"{fault_key(number, field)}: {message}"
@@ -150,7 +150,7 @@ class FaultInjector:
             yield "number", f"is {when.number}; the run has counted {self._happened(when)} already"
 
     def _happened(self, when: OnChannel | OnAcknowledgement) -> int:
-        """Return how often something has happened so far, whether a fault waits for it or not."""
+        """Return the number of occurrences so far, whether or not a fault waits for one."""
         if isinstance(when, OnAcknowledgement):
             acknowledgements = self._acknowledgements.get(self._key(when.subtask))
             return 0 if acknowledgements is None else acknowledgements.happened
@@ -166,7 +166,7 @@ class FaultInjector:
         return happened
 
     def _places(self, when: OnChannel) -> list[int]:
-        """Return the places of the channels of `when` among all that its target reads."""
+        """Return the indices of the channels of `when` among all channels that its target reads."""
         producers: list[SubtaskName] = []
         target = self._scenario.vertex(when.target.vertex)
         for edge in self._scenario.inputs(target):
@@ -177,7 +177,7 @@ class FaultInjector:
         return [place for place, producer in enumerate(producers) if producer == when.source]
 
     def _watch(self) -> None:
-        """Let the channels that faults count on report what they hand over."""
+        """Make the channels that faults count on report polled items."""
         if self._attempt is None:
             return
         for (source, target), places in self._watched.items():
@@ -186,13 +186,13 @@ class FaultInjector:
                 channels[place].tap = partial(self._handed_over, source, target)
 
     def attempt_ends(self) -> None:
-        """All tasks are about to be released."""
+        """Save the counts of all tasks, which are about to be released."""
         vertices = self._scenario.vertices
         self.tasks_end((n, index) for n, each in enumerate(vertices) for index in range(each.parallelism))
         self._attempt = None
 
     def tasks_end(self, tasks: Iterable[TaskKey]) -> None:
-        """Keep what was handed to tasks that are about to be released."""
+        """Save the counts of tasks that are about to be released."""
         if self._attempt is None:
             return
         for task in tasks:
@@ -208,7 +208,7 @@ class FaultInjector:
                 channel.polled_buffers = channel.polled_barriers = 0
 
     def attempt_started(self, attempt: Attempt) -> None:
-        """An attempt has been built: its links that are cut still are cut."""
+        """Cut the links of a new attempt that are still cut, and start counting on its channels."""
         self._attempt = attempt
         self._watch()
         for cut in self._cuts:
@@ -218,16 +218,16 @@ class FaultInjector:
                 self._cut(cut)
 
     def region_started(self) -> None:
-        """Tasks are there again: they wait for heartbeats over links that are still cut."""
+        """Start the heartbeat timeouts of restarted tasks over links that are still cut."""
         self._watch()
         for cut in self._cuts:
             if cut.timer is None or not cut.timer.pending:
                 self._await_heartbeats(cut)
 
     def interfere(self, message: ControlMessage, subtask: TaskKey) -> float | None:
-        """Return by how many seconds a message of or to a subtask is delayed, None if it is lost.
+        """Return the seconds by which a message from or to a subtask is delayed; None if it is lost.
 
-        Asked once for each message, when it is sent; `subtask` is its (vertex, index).
+        Called once for each message, when it is sent; `subtask` is its (vertex, index).
         """
         if message is ControlMessage.ACKNOWLEDGE:
             count = self._acknowledgements.get(subtask)
@@ -243,7 +243,7 @@ class FaultInjector:
         return delay
 
     def storage(self, inner: CheckpointStorage) -> CheckpointStorage:
-        """Return `inner` as the faults let it look."""
+        """Return `inner` with the failures that faults cause."""
         return FaultyStorage(inner, self._condition)
 
     def _handed_over(self, source: SubtaskName, target: SubtaskName, item: ChannelItem) -> None:
@@ -252,7 +252,9 @@ class FaultInjector:
             self._fire_from_routine(count.step())
 
     def _fire_from_routine(self, faults: Iterable[Fault]) -> None:
-        """Fire what a subtask has set off: at once, but a failure not before the subtask waits again."""
+        """Fire faults that a subtask has caused: at once, except failures, which wait until the subtask
+        waits.
+        """
         for fault in faults:
             if isinstance(fault, KillSubtask | KillTaskManager):
                 self._agenda.keep(self._agenda.now, self._fire, fault)
@@ -289,7 +291,7 @@ class FaultInjector:
         self._await_heartbeats(cut)
 
     def _await_heartbeats(self, cut: _Cut) -> None:
-        """Let the tasks that need a link fail when it will be cut for longer than the heartbeat timeout."""
+        """Fail the tasks that need a link if it stays cut for longer than the heartbeat timeout."""
         timeout = self._heartbeat_timeout
         if cut.until > self._agenda.now + timeout:
             cause = f"{cut.fault}, and no heartbeat came for {time_text(timeout)}"
@@ -306,7 +308,7 @@ class FaultInjector:
 
 
 class StorageCondition:
-    """The present failures of a storage. Times are in seconds of the run; None: for good."""
+    """The current failures of a storage. Times are in seconds of the run; None: permanently."""
 
     def __init__(self, clock: Agenda) -> None:
         self._clock = clock
@@ -314,18 +316,18 @@ class StorageCondition:
         self._full_until = -math.inf
 
     def fail_uploads(self, until: float | None) -> None:
-        """Refuse files, but not metadata, before `until`."""
+        """Refuse files, but not metadata, before time `until`."""
         self._no_uploads_until = max(self._no_uploads_until, math.inf if until is None else until)
 
     def fill(self, until: float | None) -> None:
-        """Refuse files and metadata before `until`."""
+        """Refuse files and metadata before time `until`."""
         self._full_until = max(self._full_until, math.inf if until is None else until)
 
     def check_upload(self, path: str) -> None:
         """Raise while uploads are failing.
 
         Raises:
-            StorageError: with one line that says why.
+            StorageError: with one line that gives the reason.
         """
         self.check_space(path)
         if self._clock.now < self._no_uploads_until:
@@ -335,26 +337,26 @@ class StorageCondition:
         """Raise while the storage is full.
 
         Raises:
-            StorageError: with one line that says so.
+            StorageError: with one line that gives the reason.
         """
         if self._clock.now < self._full_until:
             raise StorageError(f"{path} cannot be written: no space is left")
 
 
 class FaultyStorage:
-    """A `CheckpointStorage` that writes while its condition allows, and always reads and deletes."""
+    """A `CheckpointStorage` that refuses writes during a failure; reading and deleting always work."""
 
     def __init__(self, inner: CheckpointStorage, condition: StorageCondition) -> None:
         self._inner = inner
         self._condition = condition
 
     def write(self, checkpoint_id: int, name: str, data: bytes, *, shared: bool = False) -> StoredFile:
-        """Store a file; a fault refuses it with a StorageError before anything is written."""
+        """Store a file; raises StorageError during a failure, before anything is written."""
         self._condition.check_upload(f"{folder_of(checkpoint_id)}/{name}")
         return self._inner.write(checkpoint_id, name, data, shared=shared)
 
     def write_pieces(self, checkpoint_id: int, name: str, data: Pieces) -> StoredFile:
-        """Store a file of data in flight, under the same condition."""
+        """Store a file of in-flight data, under the same conditions as `write`."""
         self._condition.check_upload(f"{folder_of(checkpoint_id)}/{name}")
         return write_pieces(self._inner, checkpoint_id, name, data)
 
@@ -363,7 +365,7 @@ class FaultyStorage:
         return self._inner.read(file)
 
     def complete(self, metadata: CheckpointMetadata) -> None:
-        """Write the metadata; a full storage refuses it with a StorageError, and nothing is complete."""
+        """Write the metadata; raises StorageError if the storage is full, so that nothing is complete."""
         self._condition.check_space(metadata_path(metadata.checkpoint_id))
         self._inner.complete(metadata)
 
@@ -376,11 +378,11 @@ class FaultyStorage:
         return self._inner.load(checkpoint_id)
 
     def discard(self, checkpoint_id: int) -> None:
-        """Delete what belongs to a checkpoint alone."""
+        """Delete the files that belong only to a checkpoint."""
         self._inner.discard(checkpoint_id)
 
     def claim(self, checkpoint_id: int, claimant: str) -> None:
-        """Note that a checkpoint is another run's."""
+        """Record that a checkpoint belongs to another run."""
         self._inner.claim(checkpoint_id, claimant)
 
     def free_location(self, directory: str | None, name: str) -> str:
@@ -388,7 +390,7 @@ class FaultyStorage:
         return self._inner.free_location(directory, name)
 
     def savepoint(self, location: str) -> CheckpointStorage:
-        """Return the storage of one savepoint, which fails as this one does."""
+        """Return the storage of one savepoint, with the same failures as this one."""
         return FaultyStorage(self._inner.savepoint(location), self._condition)
 
     def delete(self, files: Iterable[StoredFile]) -> None:

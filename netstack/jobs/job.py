@@ -1,15 +1,15 @@
 """A job: runs a scenario for its duration, through failures and restarts.
 
-What outlives a failure is here: the coordinator, the checkpoints, the faults to come, the statistics. What
-does not is an `Attempt`. Where a job has several pipelined regions, a task takes only its own region with it,
-which restarts within the attempt (`failover`). A failure of the whole job forgets all that was due in
-it, and waits for the restart delay and for deployment::
+The parts that survive a failure are here: the coordinator, the checkpoints, the faults to come, the
+statistics. The parts that do not are in an `Attempt`. In a job with several pipelined regions, a failed task
+only affects its own region, which restarts within the attempt (`failover`). A failure of the whole job drops
+everything that is scheduled in it, then waits for the restart delay and for deployment::
 
     attempt 1 ----- fails                     attempt 2 (restores checkpoint 7) -------------------- end
                       |-- delay, deployment --|-- reads its state --| running: checkpoints go on
 
-A checkpoint that cannot be restored is a failure too, and the next restart takes the retained one before it;
-where none is left, the job has failed for good.
+A checkpoint that cannot be restored is a failure too; the next restart uses the retained checkpoint before
+it. If none is left, the job has failed permanently.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from .result_figures import steady_result
 from .subtask_maker import key_hashes_of
 
 Progress = Callable[[float], None]
-"""Called with the emulated time in seconds, about once an emulated second."""
+"""Called with the emulated time in seconds, about once per emulated second."""
 
 SAMPLE_INTERVAL_S = 1.0
 """Time between two samples of gauges and counters, in emulated seconds."""
@@ -68,36 +68,36 @@ class JobOptions(TypedDict, total=False):
     """Options of a run besides its scenario; all may be absent or None."""
 
     storage: CheckpointStorage | None
-    """Keeps the checkpoints; None: memory does, and they are gone with the run."""
+    """Keeps the checkpoints; None: in memory, until the run ends."""
     from_checkpoint: InitialCheckpoint | None
-    """A checkpoint of an earlier run of the same job, which this one goes on from."""
+    """A checkpoint of an earlier run of the same job, from which this run starts."""
     progress: Progress | None
-    """Called with the emulated time in seconds, about once an emulated second."""
+    """Called with the emulated time in seconds, about once per emulated second."""
     trace: Trace | None
     """Called with each step of a checkpoint, and with failures and restarts."""
     end_of_run: EndOfRun | None
-    """Called once an emulated second, from the end of the warm-up on, with the records so far.
+    """Called once per emulated second from the end of the warm-up on, with the recordings so far.
 
-    Returns the time at which the run ends, sooner or later than the scenario says. The result is that of a
-    scenario of that duration, which it names.
+    Returns the time at which the run ends, which may be before or after the end in the scenario. The result
+    contains the scenario with this duration.
     """
     tables: TableStores | None
     """Opens the stores in which ``state.backend.type: rocksdb`` keeps keyed state."""
     savepoint_requests: SavepointRequests | None
-    """Called twice an emulated second; returns the savepoints that users have requested since."""
+    """Called twice per emulated second; returns the new savepoint requests of users."""
 
 
 class Job:
     """One run of a scenario, from its beginning or from a checkpoint of an earlier run.
 
-    After `run` all memory has been released; `leaked_segments` counts the segments that were not. The tasks
-    of each of `regions` restart together. `failure` is the cause for which the job has failed for good,
-    `restarts` are its failures before. `start` describes the start from `from_checkpoint`. The job ends at
-    `ends_at` at the latest, which `end_of_run` may change. `latest` are the last samples.
+    After `run` all memory has been released; `leaked_segments` counts segments that were not. The tasks of
+    each group in `regions` restart together. `failure`: the cause if the job has failed permanently.
+    `restarts`: the earlier failures. `start` describes the start from `from_checkpoint`. `ends_at`: the
+    latest end of the job, which `end_of_run` may change. `latest`: the last samples.
 
     Raises:
-        ScenarioError: `from_checkpoint` is no checkpoint of this job, or has state that would be left over.
-        StorageError: another run has claimed `from_checkpoint`.
+        ScenarioError: if the job cannot start from `from_checkpoint`, or would drop some of its state.
+        StorageError: if another run has claimed `from_checkpoint`.
     """
 
     def __init__(self, scenario: Scenario, agenda: Agenda, **options: Unpack[JobOptions]) -> None:
@@ -107,7 +107,7 @@ class Job:
                 raise ScenarioError(problems)
             initial.claim()
             initial = initial.fitted(shape_of(scenario))
-        self.scenario = self._in_force = scenario  # all that is planned; what changes have made of it so far
+        self.scenario = self._in_force = scenario  # everything planned; with the changes made so far
         self.agenda = agenda
         self.failure: str | None = None
         self.restarts: list[Restart] = []
@@ -116,7 +116,7 @@ class Job:
         self.start = None if initial is None else Start(initial)
         self._initial = initial
         self._hopeless = False  # no checkpoint is left that can be restored
-        self._whole_restart: Restart | None = None  # the last of all tasks together
+        self._whole_restart: Restart | None = None  # the last restart of all tasks together
         self._options = options
         self._trace = options.get("trace")
         self.ends_at = scenario.duration_s
@@ -152,7 +152,7 @@ class Job:
         )
 
     async def run(self) -> None:
-        """Run until the duration is over, every subtask has ended, or the job has failed for good."""
+        """Run until the duration is over, every subtask has ended, or the job has failed permanently."""
         try:
             self.begin()
             await run_agenda(self.agenda)
@@ -161,7 +161,7 @@ class Job:
             self.release()
 
     def begin(self) -> None:
-        """Put the job on the agenda; the caller runs that, then calls `conclude` and `release`."""
+        """Put the job on the agenda; the caller runs the agenda, then calls `conclude` and `release`."""
         self.agenda.keep_foremost(self.ends_at, self._end, self.ends_at)
         self.agenda.keep(0.0, self._sample)
         self._start_user_actions()
@@ -181,12 +181,13 @@ class Job:
             agenda.keep_foremost(at, self._change, changes)
 
     def plan(self, scenario: Scenario) -> None:
-        """Continue with a scenario that plans more for the times to come: changes, faults, checkpoints.
+        """Continue with a scenario that adds changes, faults or checkpoints in the future.
 
-        The run is as if that had been its scenario from the beginning, if nothing else is due just then.
+        The run is then the same as if this had been its scenario from the beginning, unless another entry is
+        due at the same moment.
 
         Raises:
-            ScenarioError: what is new makes no sense, or comes too late. Nothing has changed.
+            ScenarioError: if an addition is invalid or comes too late. Nothing has changed.
         """
         check_scenario(scenario)
         before, agenda = self.scenario, self.agenda
@@ -207,20 +208,20 @@ class Job:
             self.tell(f"a user changes the job: {change}")
 
     def conclude(self) -> None:
-        """Record the checkpoints that are pending at the end, and why the job failed."""
+        """Record the checkpoints that are pending at the end, and the cause of a failure."""
         self.failure = self.failure or never_restored(self.restarts)
         for checkpoint in self.coordinator.pending:
             record_checkpoint(self.recorder, checkpoint)
 
     def release(self) -> None:
-        """Release everything, whatever the job is doing."""
+        """Release all resources, in any state of the job."""
         self.coordinator.release()
         if self.attempt is not None:
             self._end_attempt(self.attempt, final=True)
         python_gc.over()
 
     def _begin_from(self, metadata: CheckpointMetadata | None) -> bool:
-        """Begin an attempt, with the state of a checkpoint if there is one; whether it could be restored."""
+        """Begin an attempt, with the state of a checkpoint if given; returns whether it could be restored."""
         try:
             self._begin(None if metadata is None else self.source_of(metadata))
         except UNUSABLE as error:
@@ -231,12 +232,12 @@ class Job:
         return True
 
     def source_of(self, metadata: CheckpointMetadata) -> RecoverySource:
-        """Return the source of the state of a checkpoint, one of this run or the initial one.
+        """Return the recovery source of a checkpoint of this run, or of the initial one.
 
         Raises:
-            ScenarioError: a path has not been opened, whose keys decide where records go.
-            StorageError: if it cannot be read.
-            StateError: if it cannot be distributed to the subtasks of this job.
+            ScenarioError: if a path has not been opened, although its keys determine the channels of records.
+            StorageError: if the checkpoint cannot be read.
+            StateError: if its state cannot be distributed to the subtasks of this job.
         """
         storage, owned, initial = self.storage, True, self._initial
         if initial is not None and metadata is initial.metadata:
@@ -244,13 +245,15 @@ class Job:
         return RecoverySource(metadata, storage, owned=owned, rescaling=rescaling_of(self.scenario, metadata))
 
     def _go_further_back(self, metadata: CheckpointMetadata, error: Exception) -> None:
-        """Fail the job, as a checkpoint cannot be restored; it tries the one before next, if there is one."""
+        """Fail the job because a checkpoint cannot be restored; the next restart uses the one before it, if
+        any.
+        """
         self.coordinator.store.forget(metadata)
         self._hopeless = self.coordinator.latest_completed is None
         self.fail(unusable_text(metadata.checkpoint_id, error, last=self._hopeless))
 
     def cannot_restore(self, restart: Restart, metadata: CheckpointMetadata, error: Exception) -> None:
-        """Fail all of the job, as a region cannot restore a checkpoint."""
+        """Fail the whole job because a region cannot restore a checkpoint."""
         restart.unusable_checkpoint_id = metadata.checkpoint_id
         self._go_further_back(metadata, error)
 
@@ -286,7 +289,7 @@ class Job:
                 attempt.recover(source)
 
     def _running(self, region: int) -> None:
-        """All tasks of a region run; if those of all do, checkpoints may be taken."""
+        """Note that all tasks of a region run; when all regions run, checkpoints may be taken."""
         assert self.attempt is not None
         assert self._failover is not None
         if not self._failover.running(region):
@@ -303,7 +306,7 @@ class Job:
         self.coordinator.finished(subtask)
         waiting = self._failover is not None and self._failover.waiting
         if self.attempt is not None and self.attempt.running == 0 and not waiting:
-            # What the last subtasks have to say of a checkpoint is still on its way to the coordinator.
+            # The last subtasks' messages about a checkpoint are still in transit to the coordinator.
             scenario = self._in_force
             costs, unaligned = scenario.costs, scenario.config.takes_unaligned_checkpoints
             longest = (costs.ack_unaligned_s if unaligned else costs.ack_s)[1]
@@ -315,7 +318,7 @@ class Job:
         self.agenda.stop()
 
     def fail_subtask(self, vertex: int, index: int, cause: str) -> None:
-        """Let one subtask fail, unless it has ended, and its region with it."""
+        """Fail one subtask, unless it has ended, and its region."""
         if self.attempt is not None and not self.attempt.builder.subtasks[vertex][index].ended:
             self._fail_task((vertex, index), cause)
 
@@ -324,19 +327,19 @@ class Job:
             self._region_fails(self.attempt, self.attempt.region_of(task), cause)
 
     def fail_task_manager(self, name: str, cause: str) -> None:
-        """Lose a task manager; its subtasks fail that have not ended, and their regions with them."""
+        """Fail the regions that have unfinished tasks in a task manager, which is lost."""
         if self.attempt is not None:
             for region in regions_with_tasks_in(self.attempt, name):
                 self._region_fails(self.attempt, region, cause)
 
     def fail_link(self, ends: tuple[str, str], cause: str) -> None:
-        """Lose what connects two task managers; regions fail whose tasks read from each other over it."""
+        """Fail the regions whose tasks read from each other over the link between two task managers."""
         if self.attempt is not None:
             for region in regions_over(self.attempt, ends):
                 self._region_fails(self.attempt, region, cause)
 
     def _region_fails(self, attempt: Attempt, region: int, cause: str) -> None:
-        """Let a region fail, after the current entry of the agenda."""
+        """Fail a region after the current entry of the agenda."""
         self.agenda.keep(self.agenda.now, self._fail_region, attempt, region, cause)
 
     def _fail_region(self, attempt: Attempt, region: int, cause: str) -> None:
@@ -354,13 +357,13 @@ class Job:
             self._failover.region_failed(region, cause, delay)
 
     def fail(self, cause: str) -> None:
-        """Let the running attempt fail, all of it, after the current entry of the agenda."""
+        """Fail the running attempt as a whole, after the current entry of the agenda."""
         if self.attempt is not None:
             self.agenda.keep(self.agenda.now, self._fail, self.attempt, cause)
 
     def _fail(self, attempt: Attempt, cause: str) -> None:
         if attempt is not self.attempt or attempt.over:
-            return  # it has failed of something else at the same moment, or is over
+            return  # it has failed for another cause at the same moment, or has ended
         now = self.agenda.now
         self._tear_down(attempt, cause)
         if (savepoint := self.coordinator.stopped_with) is not None:
@@ -377,16 +380,16 @@ class Job:
         self.agenda.keep(now + delay + deployed_s, self._restart, restart)
 
     def _tear_down(self, attempt: Attempt, cause: str) -> None:
-        """Cancel all tasks, and forget all that was due."""
+        """Cancel all tasks, and drop all entries of the agenda."""
         self.tell(f"the job fails: {cause}")
         self.coordinator.stop()
         self.agenda.clear()
         self.faults.attempt_ends()
         self._end_attempt(attempt, final=False)
-        self.agenda.clear()  # of what the release has set off
+        self.agenda.clear()  # entries that the release has added
 
     def _give_up(self, cause: str, why: str) -> None:
-        """The job has failed for good."""
+        """Fail the job permanently."""
         self.failure = failed_for_good(cause, why)
         self._stop()
 
@@ -404,7 +407,7 @@ class Job:
             restart.restored(metadata)
 
     def _end_attempt(self, attempt: Attempt, *, final: bool) -> None:
-        """Keep the figures of an attempt and release it."""
+        """Save the figures of an attempt and release it."""
         self._totals.add(attempt.samples(), attempt.work)
         self.attempt = None
         if self._failover is not None:
@@ -432,7 +435,7 @@ class Job:
         self.agenda.keep(self.agenda.now + SAMPLE_INTERVAL_S, self._sample)
 
     def _end(self, time: float) -> None:
-        if time == self.ends_at:  # else another one was set meanwhile
+        if time == self.ends_at:  # else another end was set meanwhile
             self._stop()
 
     @property
@@ -441,20 +444,20 @@ class Job:
         return self._totals.work if self.attempt is None else self._totals.work_plus(self.attempt.work)
 
     def steady(self, start: float, end: float) -> Steady:
-        """Return the summary of a time of the run, in seconds, as results have it of their windows."""
+        """Return the summary of a time span of the run, in seconds, as in the windows of results."""
         return steady_result(self.scenario, self.recorder, start, end)
 
     def tell(self, text: str, checkpoint_id: int | None = None) -> None:
-        """Add a line to the trace, if there is one."""
+        """Add a line to the trace, if tracing is on."""
         if self._trace is not None:
             self._trace(self.agenda.now, "job", text, checkpoint_id)
 
 
 def rescaling_of(scenario: Scenario, metadata: CheckpointMetadata) -> Rescaling | None:
-    """Return the subtasks to which the state of a checkpoint is distributed; None: as it was taken.
+    """Return the new subtasks for the state of a checkpoint; None if the parallelism is unchanged.
 
     Raises:
-        ScenarioError: a path has not been opened, whose keys decide where records go.
+        ScenarioError: if a path has not been opened, although its keys determine the channels of records.
     """
     job = shape_of(scenario)
     if job.parallelism == metadata.parallelism:
@@ -464,6 +467,6 @@ def rescaling_of(scenario: Scenario, metadata: CheckpointMetadata) -> Rescaling 
 
 
 def shape_after(scenario: Scenario, metadata: CheckpointMetadata | None) -> JobShape:
-    """Return the shape of a job that goes on from a checkpoint, or from none."""
+    """Return the shape of a job that starts from a checkpoint, or without one."""
     job = shape_of(scenario)
     return job if metadata is None else job._replace(max_parallelism=carried_over(metadata, job))

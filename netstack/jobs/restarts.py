@@ -1,15 +1,15 @@
-"""Restarts of a job: whether and when it restarts after a failure, and the records of its restarts.
+"""Restarts of a job: restart strategies, and the records of restarts.
 
-A restart strategy answers each failure of a running job. It knows no clock and waits for nothing; both
-runners do that, the one in virtual time and the one over several processes::
+A restart strategy decides after each failure of a running job. It has no clock and does not wait; its two
+callers do: the run in virtual time and the run over several processes::
 
     failed at t --> delay_after(t) --> seconds --> the job restarts
                                  \\--> None ----> it has failed for good, as `exhausted` says
 
 The rules are those of Flink's RestartBackoffTimeStrategy and its classes. Failures of all regions of a job
-count; where the delay grows, a failure while another region waits for its restart counts as one with that.
-
-A further strategy is a class here, its row in `_CLASSES`, and its name and options in `scenarios/config.py`.
+count. With a growing delay, a failure while another region waits for its restart counts as part of that
+failure. A new strategy needs a class here, a row in `_CLASSES`, and its name and options in
+`scenarios/config.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_MS = float(1 << 62)
 
 
 class RestartBackoffStrategy(ABC):
-    """Decides about the restarts of one run with the options of `config`."""
+    """Decides about the restarts of one run, with the options of `config`."""
 
     def __init__(self, config: NetworkConfig, randomness: Randomness) -> None:
         self._config = config
@@ -41,11 +41,11 @@ class RestartBackoffStrategy(ABC):
 
     @abstractmethod
     def delay_after(self, failed_at: float) -> float | None:
-        """Return the seconds from a failure at `failed_at` to the restart; None: there is no restart."""
+        """Return the seconds from a failure at `failed_at` to the restart; None: no restart."""
 
     @property
     def exhausted(self) -> str:
-        """The limit that allows no further restart, for people; empty: the job never restarts."""
+        """Error text of the limit that prevents a further restart; empty: the job never restarts."""
         return ""
 
 
@@ -71,25 +71,26 @@ class FixedDelayRestart(RestartBackoffStrategy):
 
     @property
     def exhausted(self) -> str:
-        """The number of attempts."""
+        """The number of attempts, as error text."""
         return _limit(self._config.restart_attempts)
 
 
 class ExponentialDelayRestart(RestartBackoffStrategy):
-    """Waits longer each time, until the job runs well for long (ExponentialDelayRestartBackoffTimeStrategy).
+    """Increases the delay with each restart (ExponentialDelayRestartBackoffTimeStrategy).
 
-    The jitter is a part of the backoff, to either side; the delay is no less than the initial backoff and no
-    more than the greatest one all the same. It is whole milliseconds.
+    The delay is reset after a long enough time without failures. The jitter is a fraction of the backoff and
+    may be negative; with it, the delay still stays between the initial and the maximum backoff. It is in
+    whole milliseconds.
     """
 
-    _restarts = 0  # since the backoff was the initial one
+    _restarts = 0  # since the backoff was reset
     _backoff_ms = 0.0
     _restarts_at = -inf
 
     def delay_after(self, failed_at: float) -> float | None:
-        """Return a longer delay than before, or the initial one after long enough a time without failure.
+        """Return a longer delay than before, or the initial one after a long enough time without failures.
 
-        While a restart is still to come, it is the time until then.
+        While a restart is pending, it is the time until then.
         """
         config = self._config
         if failed_at < self._restarts_at:
@@ -114,7 +115,7 @@ class ExponentialDelayRestart(RestartBackoffStrategy):
 
     @property
     def exhausted(self) -> str:
-        """The number of attempts since the backoff was the initial one."""
+        """The number of attempts since the backoff was reset, as error text."""
         limit = self._config.restart_attempts_before_reset
         return "" if limit is None else _limit(limit)
 
@@ -127,7 +128,7 @@ class FailureRateRestart(RestartBackoffStrategy):
         self._failures = deque[float](maxlen=config.restart_max_failures_per_interval + 1)
 
     def delay_after(self, failed_at: float) -> float | None:
-        """Return the delay, unless one failure more than allowed came within an interval."""
+        """Return the delay, unless more failures than allowed occurred within the interval."""
         failures, config = self._failures, self._config
         failures.append(failed_at)
         full = len(failures) == failures.maxlen
@@ -137,7 +138,7 @@ class FailureRateRestart(RestartBackoffStrategy):
 
     @property
     def exhausted(self) -> str:
-        """The failures, and in what time they came."""
+        """The number of failures and the interval, as error text."""
         interval = format_duration(self._config.restart_failure_rate_interval_s)
         most = self._config.restart_max_failures_per_interval
         return f"failed {most + 1} times within {interval}, and the limit is {most}"
@@ -165,7 +166,7 @@ def _limit(restarts: int) -> str:
 
 
 NOTHING_RUNS = SubtaskSample(input_queue_size=0, output_queue_size=0)
-"""The figures of a subtask that is not there."""
+"""The figures of a subtask that does not run."""
 
 _COUNTERS = (
     "records_in",
@@ -183,10 +184,10 @@ _COUNTERS = (
 class Restart:
     """A failure and the restart after it; times in seconds, None: not yet.
 
-    `tasks`: those that failed and restarted, by `task_names`; none are named if all of the job did.
-    `checkpoint_id`: what was restored, None if they began anew. `restored_bytes` is the size of their
-    state in it, `persisted_bytes` that of the data that was in flight. `unusable_checkpoint_id`: what could
-    not be restored, so that the job failed at once.
+    `tasks`: the tasks that failed and restarted, from `task_names`; empty for the whole job. `checkpoint_id`:
+    the restored checkpoint; None if they started without state. `restored_bytes`: size of their restored
+    state; `persisted_bytes`: size of their restored in-flight data. `unusable_checkpoint_id`: a checkpoint
+    that could not be restored, so that the job failed at once.
     """
 
     def __init__(self, failed_at: float, cause: str, tasks: Sequence[str] = ()) -> None:
@@ -201,13 +202,13 @@ class Restart:
         self.persisted_bytes = 0
 
     def restored(self, metadata: CheckpointMetadata) -> None:
-        """The job begins again with the state of this checkpoint."""
+        """Record the checkpoint that the job restores."""
         self.checkpoint_id = metadata.checkpoint_id
         self.restored_bytes = metadata.size
         self.persisted_bytes = metadata.persisted_bytes
 
     def restored_part(self, checkpoint_id: int, parts: Iterable[SubtaskRecovery]) -> None:
-        """Some tasks begin again, each with its part of the state of this checkpoint."""
+        """Record the checkpoint that some tasks restore, and each task's part of the state."""
         self.checkpoint_id = checkpoint_id
         for part in parts:
             self.restored_bytes += part.bytes
@@ -215,12 +216,12 @@ class Restart:
 
 
 def failed_for_good(cause: str, why: str) -> str:
-    """Return the cause of a job's last failure with what allows no further restart, if anything does."""
+    """Return the cause of a permanent failure, with the limit that prevented a restart, if any."""
     return f"{cause} ({why})" if why else cause
 
 
 def never_restored(restarts: Sequence[Restart]) -> str | None:
-    """Return why a run has failed that was over before it could try another checkpoint; None: it was not."""
+    """Return the failure of a run that ended before it could try an older checkpoint, else None."""
     if len(restarts) < 2 or restarts[-1].restarted_at is not None:
         return None
     latest = max(restarts[:-1], key=lambda restart: restart.restarted_at or 0.0)
@@ -231,7 +232,7 @@ def never_restored(restarts: Sequence[Restart]) -> str | None:
 class Start:
     """The start of a run from a checkpoint of an earlier one.
 
-    `running_at`: when all tasks had their state, in seconds; None if it ended before.
+    `running_at`: time at which all tasks had their state, in seconds; None if the run ended before.
     """
 
     def __init__(self, initial: InitialCheckpoint) -> None:
@@ -247,7 +248,7 @@ class Totals:
         self.work = Work()
 
     def add(self, samples: Sequence[SubtaskSample], work: Work) -> None:
-        """An attempt has ended with these figures; one that failed while it was built has fewer."""
+        """Add the figures of an attempt that has ended; if it failed while being built, it has fewer."""
         missing = [NOTHING_RUNS] * (len(self._ended) - len(samples))
         self._ended = [
             NOTHING_RUNS._replace(**{name: getattr(sum_, name) for name in _COUNTERS})
@@ -256,7 +257,7 @@ class Totals:
         self.work = self.work_plus(work)
 
     def plus(self, samples: Sequence[SubtaskSample]) -> list[SubtaskSample]:
-        """The samples of a running attempt with the counters of those before; none: nothing runs."""
+        """Return samples of a running attempt plus the counters of earlier ones; empty: nothing runs."""
         if not samples:
             return self._ended
         return [
@@ -265,7 +266,7 @@ class Totals:
         ]
 
     def work_plus(self, work: Work) -> Work:
-        """The work of a running attempt and of those before."""
+        """Return the work of a running attempt plus that of earlier ones."""
         before = self.work
         return Work(
             buffers=before.buffers + work.buffers,

@@ -1,6 +1,6 @@
-"""Recordings to the figures of a result: medians, slopes and series, each rounded in one place.
+"""Computes the figures of a result from recordings: medians, slopes and series, with rounding.
 
-Definitions are those by which a real Flink was measured, so a number here and one there mean the same.
+The definitions are the same as in the measurements of a real Flink, so the numbers can be compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _RATES = {
     "backpressured_ms_per_s": ("backpressured_s", 1000),
     "idle_ms_per_s": ("idle_s", 1000),
 }
-"""Field of a result: counter and factor."""
+"""Counter and factor of each field of a result."""
 
 _GAUGES = {
     "debloatedBufferSize": ("debloated_buffer_size", 1),
@@ -58,17 +58,17 @@ _GAUGES = {
     "inputExclusiveBuffersUsage": ("exclusive_buffers_usage", USAGE_DECIMALS),
     "inputFloatingBuffersUsage": ("floating_buffers_usage", USAGE_DECIMALS),
 }
-"""Field of a result: gauge and decimals."""
+"""Gauge and decimals of each field of a result."""
 
 
 def result_order(scenario: Scenario) -> list[int]:
-    """Return the numbers of the vertices in a result's order: sources first, otherwise as in the scenario."""
+    """Return the indices of the vertices in the order of a result: sources first, then as in the scenario."""
     numbers = range(len(scenario.vertices))
     return sorted(numbers, key=lambda number: scenario.vertices[number].source is None)
 
 
 def checkpoint_results(scenario: Scenario, recorder: Recorder) -> list[CheckpointResult]:
-    """Return all checkpoints recorded, with each subtask's part."""
+    """Return all recorded checkpoints, with each subtask's part."""
     order = result_order(scenario)
     parts = {number: recorder.parts_of(number) for number in order}
     results = []
@@ -136,7 +136,7 @@ def restart_results(restarts: Sequence[Restart]) -> list[RestartResult]:
 
 
 def start_result(start: Start) -> StartResult:
-    """Return what became of the checkpoint that a run began with."""
+    """Return the figures of the checkpoint that a run started from."""
     metadata = start.initial.metadata
     return StartResult(
         checkpoint_id=metadata.checkpoint_id,
@@ -160,12 +160,12 @@ def _moment(seconds: float | None) -> float | None:
 
 
 def rounded(value: float, decimals: int) -> float:
-    """Return a number rounded to decimals, never as minus zero."""
+    """Return a number rounded to `decimals`, never minus zero."""
     return round(float(value), decimals) + 0.0
 
 
 def median_of(values: Figures, decimals: int) -> float | None:
-    """Return the rounded median of what is not NaN; None if all is."""
+    """Return the rounded median of the values that are not NaN, or None."""
     known = values[~np.isnan(values)]
     return rounded(np.median(known), decimals) if known.size else None
 
@@ -191,7 +191,7 @@ def _vertex_checkpoint(name: str, parts: dict[str, Figures], row: int) -> Vertex
 
 
 def steady_result(scenario: Scenario, recorder: Recorder, start: float, end: float) -> Steady:
-    """Return the summary of the time from `start` to `end`, in seconds of the run, as far as it has come."""
+    """Return the summary of the time from `start` to `end`, in seconds of the run, up to the current time."""
     heads = recorder.checkpoints
     chosen = [
         row
@@ -251,9 +251,9 @@ def _vertex_steady(
 
 
 def barrier_figures(start_delays_ms: Figures, alignments_ms: Figures) -> dict[str, Any]:
-    """Return how long barriers took to a vertex, in the fields of `VertexSteady` that say so.
+    """Return the fields of `VertexSteady` for the start delays and alignments of a vertex.
 
-    Of each, rows are checkpoints and columns are subtasks; NaN stands for a subtask that took no part.
+    In both tables, rows are checkpoints and columns are subtasks; NaN marks a subtask that took no part.
     """
     return {
         "start_delay_ms": median_of(start_delays_ms, MS_DECIMALS),
@@ -265,18 +265,18 @@ def barrier_figures(start_delays_ms: Figures, alignments_ms: Figures) -> dict[st
 
 
 def _sum_median(parts: list[dict[str, Figures]], field: str) -> float | None:
-    """Median over checkpoints of the sum over all subtasks of all vertices."""
+    """Return the median over checkpoints of the sum over all subtasks of all vertices."""
     return median_of(sum(np.nansum(tables[field], axis=1) for tables in parts), 1)
 
 
 def _median_over_checkpoints(figures: Figures, over_subtasks: Callable[[Figures], float]) -> float | None:
-    """Median over checkpoints, each taken by one figure over the subtasks that took part."""
+    """Return the median over checkpoints of one figure over the subtasks that took part."""
     known = [row[~np.isnan(row)] for row in figures]
     return median_of(np.array([over_subtasks(row) for row in known if row.size]), MS_DECIMALS)
 
 
 def _slopes(counters: Figures, times: Figures, inside: NDArray[np.intp]) -> Optional:
-    """Increase per second of each subtask's counter between the window's first and last sample."""
+    """Return the increase per second of each subtask's counter between the window's first and last sample."""
     if len(inside) < 2:
         return [None] * len(counters)
     first, last = inside[0], inside[-1]

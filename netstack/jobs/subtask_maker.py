@@ -1,4 +1,4 @@
-"""Makes the subtasks of a job from the scenario: their sources, operators, state and costs.
+"""Creates the subtasks of a job from the scenario: their sources, operators, state and costs.
 
 `JobBuilder` connects them afterwards.
 """
@@ -48,17 +48,18 @@ from ..tasks.subtask import Subtask
 from ..tasks.watermarks import SourceWatermarks, WatermarkFlow
 
 Make = Callable[[int, int], Subtask]
-"""Makes a subtask, by the number of its vertex and its index."""
+"""Creates a subtask from the number of its vertex and its index."""
 
 EnvironmentOf = Callable[[int, int], Environment]
-"""Returns the environment of a subtask, by the number of its vertex and its index."""
+"""Returns the environment of a subtask, from the number of its vertex and its index."""
 
 
 class SubtaskMaker:
-    """Makes the subtasks of one attempt; they share cores and the clock of event time.
+    """Creates the subtasks of one attempt; they share cores and the clock of event time.
 
-    A subtask works in the environment that `environment_of` returns for it, by default in `environment`. The
-    records of sources for which `is_blank` is true have no bytes. `max_parallelism` is that of each vertex.
+    `environment_of` returns the environment of a subtask; by default all use `environment`. Records of
+    sources for which `is_blank` returns True have no bytes. `max_parallelism` holds the maximum parallelism
+    of each vertex.
     """
 
     def __init__(
@@ -83,12 +84,12 @@ class SubtaskMaker:
         self._read_watermarks = readers_of_watermarks(scenario)
 
     def first_checkpoint(self, checkpoint_id: int) -> None:
-        """Let the next subtasks take part in checkpoints from that id on."""
+        """Let subtasks created from now on take part in checkpoints from this id on."""
         if self._tables is not None:
             self._tables = self._tables._replace(first_checkpoint=checkpoint_id)
 
     def change(self, scenario: Scenario, change: ScheduledChange) -> None:
-        """Make subtasks as `scenario` says now, and let records of those that run cost what it says."""
+        """Create subtasks by the settings of `scenario` from now on, and update the costs of running ones."""
         self._scenario, self._config = scenario, scenario.config
         if change.vertex is not None:
             vertex = scenario.vertex(change.vertex)
@@ -98,14 +99,14 @@ class SubtaskMaker:
                     throttle.follow(self._steps(vertex, index, None if source is None else services[source]))
 
     def set_max_parallelism(self, known: Mapping[str, int] = MappingProxyType({})) -> None:
-        """Set the number of key groups of the vertices; those not `known` have the default."""
+        """Set the number of key groups of each vertex; vertices not in `known` get the default."""
         self.max_parallelism = {
             vertex.name: known.get(vertex.name) or default_max_parallelism(vertex.parallelism)
             for vertex in self._scenario.vertices
         }
 
     def of(self, vertex: Vertex) -> Make:
-        """Return a function that makes the subtasks of a vertex."""
+        """Return a function that creates the subtasks of a vertex."""
         return self._sources(vertex) if vertex.source is not None else self._operators(vertex)
 
     def _sources(self, vertex: Vertex) -> Make:
@@ -196,7 +197,7 @@ class SubtaskMaker:
         held_back: HeldBack | None,
         name: str = "",
     ) -> Operator:
-        """Return the user's function, or an operator that emits as the scenario says."""
+        """Return the user's function, or an operator that emits as described in the scenario."""
         if vertex.operator is not None:
             return cast(Operator, vertex.operator(index))
         if selectivity == 1 and vertex.record_bytes is None and held_back is None:
@@ -221,7 +222,7 @@ class SubtaskMaker:
         return GateWork(edge.input, operator, throttle)
 
     def _throttle(self, vertex: Vertex, index: int, edge: Edge | None = None) -> Throttle:
-        """Return what spends the service time of a subtask's records; with an `edge`, of those it carries."""
+        """Return the throttle for the service time of a subtask's records, or of those of one `edge`."""
         costs, randomness = self._environment.costs, self._environment.randomness
         cores = self._cores_of(vertex.manager_of(index)) if vertex.burns else None
         steps = self._steps(vertex, index, None if edge is None else edge.service)
@@ -235,7 +236,7 @@ class SubtaskMaker:
         return tuple((at, cost * factor) for at, cost in steps)
 
     def _cores_of(self, task_manager: str) -> Cores:
-        """Return the cores that a task manager works on; without a machine, as many as it needs."""
+        """Return the cores of a task manager; unlimited if no machine is given."""
         if task_manager not in self._cores:
             machines = [each for each in self._scenario.machines if task_manager in each.task_managers]
             shared = machines[0].task_managers if machines else (task_manager,)
@@ -266,7 +267,7 @@ class SubtaskMaker:
 
 
 def _reads_edges_apart(scenario: Scenario, edges: Sequence[Edge]) -> bool:
-    """Whether a vertex has several inputs, or an edge decides about its records."""
+    """Whether a vertex has several inputs, or an edge has its own selectivity or service time."""
     if any(map(scenario.is_broadcast_side, edges)):
         return True
     said = any(edge.selectivity is not None or edge.service is not None for edge in edges)
@@ -274,7 +275,7 @@ def _reads_edges_apart(scenario: Scenario, edges: Sequence[Edge]) -> bool:
 
 
 def calls_of(source: SourceSpec | None) -> Calls:
-    """Return how a source is called."""
+    """Return the settings for calling a source."""
     if not isinstance(source, GeneratorSpec):
         return ONE_BY_ONE
     return Calls(source.batch, source.legacy, source.cost_s, source.catch_up_s)
@@ -284,7 +285,7 @@ def table_settings(scenario: Scenario, stores: TableStores | None) -> TableSetti
     """Return the settings of keyed state in tables; None if it is in memory, or there is none.
 
     Raises:
-        ScenarioError: There are no `stores`, and it needs them.
+        ScenarioError: if it needs `stores` and has none.
     """
     config = scenario.config
     if config.state_backend is not StateBackendType.ROCKSDB or not scenario.keeps_keyed_state:
@@ -302,10 +303,10 @@ def table_settings(scenario: Scenario, stores: TableStores | None) -> TableSetti
 
 
 def source_of(scenario: Scenario, vertex: Vertex, *, blank: bool = False) -> Source:
-    """Return what a source vertex of a scenario reads; if that is generated, without bytes where `blank`.
+    """Return the source of a source vertex; generated records have no bytes if `blank`.
 
     Raises:
-        ScenarioError: it is no source, or its path has not been opened.
+        ScenarioError: if the vertex is not a source, or its path has not been opened.
     """
     spec = vertex.source
     if isinstance(spec, SourceObject):
@@ -317,13 +318,13 @@ def source_of(scenario: Scenario, vertex: Vertex, *, blank: bool = False) -> Sou
 
 
 def key_hash_of(scenario: Scenario, edge: Edge) -> KeyHash:
-    """Return the hash of a record's key that an edge uses.
+    """Return the hash of a record's key for an edge.
 
-    It is its own, or that of the source before it; where neither is given, or a function has made other
-    records, it follows from the key that the operator behind it says.
+    It is the edge's own hash, or that of the upstream source. If neither is given, or a user function has
+    created new records, it is computed from the key that the downstream operator declares.
 
     Raises:
-        ScenarioError: a path has not been opened.
+        ScenarioError: if a path has not been opened.
     """
     if edge.key_hash is not None:
         return edge.key_hash
@@ -335,10 +336,10 @@ def key_hash_of(scenario: Scenario, edge: Edge) -> KeyHash:
 
 
 def key_hashes_of(scenario: Scenario) -> dict[int, KeyHash]:
-    """Return the hash of each edge that deals records out by their key, by the edge's number.
+    """Return the key hash of each edge that distributes records by key, by the edge's number.
 
     Raises:
-        ScenarioError: a path has not been opened.
+        ScenarioError: if a path has not been opened.
     """
     edges = enumerate(scenario.edges)
     return {
@@ -349,7 +350,7 @@ def key_hashes_of(scenario: Scenario) -> dict[int, KeyHash]:
 
 
 def _have_keys(vertices: Sequence[Vertex]) -> bool:
-    """Whether the records that these make have the keys that their sources, all of a kind, gave them."""
+    """Whether the records of these vertices still have the keys of their sources, all of one kind."""
     sources = [vertex.source for vertex in vertices if vertex.source is not None]
     return (
         len({type(source) for source in sources}) == 1
@@ -367,6 +368,6 @@ def _gives_keys(spec: SourceSpec) -> bool:
 
 
 def _source_seed(scenario: Scenario, vertex: Vertex) -> int:
-    """A seed of the vertex's own, from the scenario's."""
+    """Return a seed for the vertex, derived from the scenario's seed."""
     mixed = np.random.SeedSequence([scenario.seed, scenario.vertices.index(vertex)])
     return int(mixed.generate_state(1, np.uint64)[0])

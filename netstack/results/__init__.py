@@ -1,1 +1,1 @@
-"""Results of a run, the samples they are made of, traces."""
+"""Results of a run, the samples that they are computed from, and traces."""

@@ -1,12 +1,12 @@
-"""Objects that show themselves in a notebook: as tables, as a picture, as HTML with both.
+"""Objects with a notebook view: tables, charts and HTML.
 
-Nothing here draws, and nothing here knows who does. A distribution that can show a class says so in its entry
-points, which is also how pandas finds what draws its plots::
+This module does not draw, and does not import the code that does. A distribution registers its view of a
+class as an entry point, in the same way in which pandas finds plotting backends::
 
     [project.entry-points."netstack.views"]
     Result = "integration.present.notebook:RESULT"
 
-So a class of a lower layer is shown by a higher one, which is imported when it is shown.
+So a higher layer provides the view of a class in a lower layer, and is imported when the object is shown.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 GROUP = "netstack.views"
-"""The entry points that are looked up, by the names of classes."""
+"""Group of the entry points, which are named after classes."""
 
 
 class View(Protocol):
-    """The presentation of the objects of a class."""
+    """Creates the tables, charts and HTML for the objects of a class."""
 
     def table(self, shown: Any, name: str | None) -> Any:
-        """Return a table as a pyarrow.Table; None: the first one."""
+        """Return a table as a pyarrow.Table; `name` None: the first table."""
 
     def frame(self, shown: Any, name: str | None) -> Any:
-        """Return a table as a pandas.DataFrame; None: the first one."""
+        """Return a table as a pandas.DataFrame; `name` None: the first table."""
 
     def chart(self, shown: Any, name: str | None) -> Any:
-        """Return a picture as an altair chart; None: the first one."""
+        """Return an altair chart; `name` None: the first chart."""
 
     def html(self, shown: Any) -> str:
-        """Return what a notebook shows."""
+        """Return the HTML for a notebook."""
 
 
 @cache
 def view_of(kind: str) -> View | None:
-    """Return what shows the objects of a class, by its name; None where no such distribution is installed."""
+    """Return the view of a class by its name; None if no installed distribution has one."""
     for entry in entry_points(group=GROUP, name=kind):
         view: View = entry.load()
         return view
@@ -45,34 +45,34 @@ def view_of(kind: str) -> View | None:
 
 
 class Viewed:
-    """Shows itself in a notebook, by the view of its class."""
+    """Base of classes that a notebook shows with their registered view."""
 
     __slots__ = ()
 
     def to_arrow(self, table: str | None = None) -> Any:
-        """Return one of its tables as a pyarrow.Table, by default the first one; its class has the names.
+        """Return one of the tables as a pyarrow.Table, by default the first; the class lists their names.
 
         Raises:
-            ValueError: there is no such table; the line has the names of all.
-            ImportError: the library is not installed; the line says what installs it.
+            ValueError: if there is no such table; the message lists all names.
+            ImportError: if a library is not installed; the message says how to install it.
         """
         return self._view().table(self, table)
 
     def to_pandas(self, table: str | None = None) -> Any:
-        """Return one of its tables as a pandas.DataFrame; otherwise as `to_arrow`."""
+        """Return one of the tables as a pandas.DataFrame; see `to_arrow`."""
         return self._view().frame(self, table)
 
     def plot(self, picture: str | None = None) -> Any:
-        """Return one of its pictures as an altair chart, by default the first one.
+        """Return one of the charts as an altair chart, by default the first.
 
         Raises:
-            ValueError: there is no such picture; the line has the names of all.
-            ImportError: the library is not installed; the line says what installs it.
+            ValueError: if there is no such chart; the message lists all names.
+            ImportError: if a library is not installed; the message says how to install it.
         """
         return self._view().chart(self, picture)
 
     def _repr_html_(self) -> str | None:
-        """Return the HTML for a notebook; None where no package that can show it is installed."""
+        """Return the HTML for a notebook; None if no installed package has a view."""
         view = view_of(type(self).__name__)
         return None if view is None else view.html(self)
 

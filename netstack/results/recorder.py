@@ -1,11 +1,11 @@
 """Recordings of a run: samples once a second, and checkpoints, in tables of bounded size.
 
-The job hands its raw figures to a `Recorder`; `summary` turns them into a result.
+The job passes its raw figures to a `Recorder`; `result_figures` turns them into a result.
 
-Both tables are numpy arrays that grow by doubling. Memory stays bounded for jobs of any length: a full
-table drops every other row and from then on takes only every 2nd, 4th, 8th ... row offered. Up to that
-point, four hours of a job of six subtasks and one of a job of 25, nothing is lost; after it medians are taken
-over fewer values and slopes over the same time.
+Both tables are numpy arrays that grow by doubling. Their memory is bounded for runs of any length. A full
+table drops every second row, and from then on keeps only every 2nd, 4th, 8th ... row. Before that no sample
+is lost: for four hours with six subtasks, or one hour with 25. Afterwards, medians use fewer values, and
+slopes cover the same time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 Figures = NDArray[np.float64]
 
 TABLE_BYTES = 16 << 20
-"""Memory that a table may take before it is thinned out."""
+"""Memory of a table from which rows are dropped."""
 
 LEAST_ROWS = 1024
-"""Rows that a table keeps at least, whatever they take."""
+"""Minimum number of rows that a table keeps, whatever their size."""
 
 _FIRST_ROWS = 64
 
@@ -34,7 +34,7 @@ class SubtaskSample(NamedTuple):
 
     records_in: int = 0
     bytes_in: int = 0
-    """Bytes of records with their 4-byte length; headers of buffers are not in."""
+    """Bytes of records with their 4-byte length, without headers of buffers."""
     buffers_in: int = 0
     records_out: int = 0
     bytes_out: int = 0
@@ -43,26 +43,26 @@ class SubtaskSample(NamedTuple):
     backpressured_s: float = 0.0
     idle_s: float = 0.0
     debloated_buffer_size: float = math.nan
-    """Bytes; NaN where there is no such gauge. So is the next one, in milliseconds."""
+    """Bytes; NaN if there is no such gauge. The same holds for the next field, in milliseconds."""
     estimated_time_to_consume_ms: float = math.nan
     input_queue_length: int = 0
     """Buffers and events over all channels."""
     output_queue_length: int = 0
     input_queue_size: float = math.nan
-    """Bytes in those buffers; NaN where it is not known. So is the next one."""
+    """Bytes in these buffers; NaN if not known. The same holds for the next field."""
     output_queue_size: float = math.nan
     in_pool_usage: float = 0.0
     """0 to 1, above 1 with overdraft buffers."""
     out_pool_usage: float = 0.0
     exclusive_buffers_usage: float = math.nan
-    """Parts of the in-pool usage; NaN where there is no input."""
+    """Parts of the in-pool usage; NaN if there is no input. The same holds for the next field."""
     floating_buffers_usage: float = math.nan
     watermark_lag_ms: float = math.nan
-    """Lag of the watermark behind the clock: of the last one sent by a source, else the least one read."""
+    """Lag behind the clock of the last watermark sent (source), or of the lowest watermark read."""
 
 
 class FiredFault(msgspec.Struct, frozen=True):
-    """A fault that has fired: when, in seconds since the tasks opened; its kind; and what happened then."""
+    """A fault that has fired: its time in seconds since the tasks opened, its kind, and its effect."""
 
     time: float
     kind: str
@@ -70,14 +70,14 @@ class FiredFault(msgspec.Struct, frozen=True):
 
 
 class SubtaskCheckpoint(NamedTuple):
-    """One subtask's part in a checkpoint; NaN is what was not measured."""
+    """One subtask's part of a checkpoint; NaN: not measured."""
 
     end_to_end_s: float
-    """Trigger to the arrival of the acknowledgement."""
+    """Time from the trigger to the arrival of the acknowledgement."""
     start_delay_s: float
-    """Trigger to the first barrier; of a source, to its emission."""
+    """Time from the trigger to the first barrier; for a source, to the emission of the barrier."""
     alignment_s: float = 0.0
-    """First to last barrier."""
+    """Time from the first to the last barrier."""
     sync_s: float = 0.0
     async_s: float = 0.0
     alignment_processed_bytes: int = 0
@@ -86,7 +86,7 @@ class SubtaskCheckpoint(NamedTuple):
 
 
 class Table:
-    """Rows of figures for all subtasks, ``rows[row, column, subtask]``; thinned out when it is full."""
+    """Rows of figures for all subtasks, ``rows[row, column, subtask]``; a full table drops half of them."""
 
     def __init__(self, columns: int, subtasks: int, *, table_bytes: int = TABLE_BYTES) -> None:
         self._limit = max(LEAST_ROWS, table_bytes // (8 * columns * max(1, subtasks))) & ~1
@@ -104,7 +104,7 @@ class Table:
         return self._data[: self._rows]
 
     def append(self, row: Figures) -> bool:
-        """Offer a row; True if it was kept. A full table first drops every other of its rows."""
+        """Offer a row; returns whether it was kept. A full table first drops every second row."""
         wanted = self._offered % self._stride == 0
         self._offered += 1
         if not wanted:
@@ -126,7 +126,7 @@ class Table:
 
 
 class CheckpointHead(NamedTuple):
-    """A checkpoint as a whole."""
+    """Figures of a checkpoint as a whole."""
 
     checkpoint_id: int
     triggered_at: float
@@ -135,34 +135,34 @@ class CheckpointHead(NamedTuple):
     checkpoint_type: str = "CHECKPOINT"
     failure: str | None = None
     state_bytes: int = 0
-    """Size of all its state, data in flight included."""
+    """Size of all its state, including in-flight data."""
     checkpointed_bytes: int | None = None
-    """The part that was stored for this checkpoint; None: unknown."""
+    """The part of the state that was newly stored for this checkpoint; None: unknown."""
     savepoint: str | None = None
     """Path of a savepoint."""
     ended_at: float | None = None
-    """Time of completion or failure, in seconds; None: it was in progress when the run ended."""
+    """Time of completion or failure, in seconds; None: in progress at the end of the run."""
 
 
 class Recorder:
-    """Keeps what a job reports.
+    """Keeps the samples and checkpoints of a job.
 
-    `parallelisms` has the number of subtasks of each vertex; a subtask's place is that in the flat list of
-    all subtasks, vertex by vertex.
+    `parallelisms` holds the number of subtasks of each vertex. Columns of subtasks are ordered vertex by
+    vertex.
     """
 
     def __init__(self, parallelisms: Sequence[int], *, table_bytes: int = TABLE_BYTES) -> None:
         self.parallelisms = tuple(parallelisms)
         self._offsets = [sum(self.parallelisms[:vertex]) for vertex in range(len(self.parallelisms) + 1)]
         total = self._offsets[-1]
-        # The first column is the time, once for each subtask: so it is thinned out with the rest.
+        # The first column is the time, repeated for each subtask, so that it is dropped with its row.
         self._samples = Table(1 + len(SubtaskSample._fields), total, table_bytes=table_bytes)
         self._parts = Table(len(SubtaskCheckpoint._fields), total, table_bytes=table_bytes)
         self._heads: list[CheckpointHead] = []
         self._last_sample = -math.inf
 
     def sample(self, now: float, subtasks: Sequence[SubtaskSample]) -> None:
-        """Record all subtasks at a time, in seconds; a second report for one moment is ignored."""
+        """Record a sample of all subtasks, in seconds; a second sample for the same time is ignored."""
         if self._last_sample == now:
             return
         self._last_sample = now
@@ -183,12 +183,12 @@ class Recorder:
         savepoint: str | None = None,
         ended_at: float | None = None,
     ) -> None:
-        """Record a checkpoint when nothing of it changes any more.
+        """Record a checkpoint that has ended.
 
-        `parts` is by vertex and subtask; who is missing did not acknowledge. `duration_s` is from the trigger
-        to completion, None if that did not come. `failure` is the reason why, and `state_bytes` the size of
-        all state, of which `checkpointed_bytes` were stored for it. `savepoint` is the location of one,
-        `ended_at` the second of the run at which it was completed or failed.
+        `parts` maps (vertex, subtask) to its figures; missing subtasks did not acknowledge. `duration_s`:
+        time from trigger to completion; None if not completed. `failure`: the reason of a failure.
+        `state_bytes`: size of all state, of which `checkpointed_bytes` were newly stored. `savepoint`:
+        location, if it is one. `ended_at`: time of completion or failure, in seconds of the run.
         """
         row = np.full((len(SubtaskCheckpoint._fields), self._offsets[-1]), math.nan)
         for (vertex, subtask), part in parts.items():
@@ -213,25 +213,28 @@ class Recorder:
 
     @property
     def times(self) -> Figures:
-        """The times of the samples kept, in seconds."""
+        """Times of the samples kept, in seconds."""
         return self._samples.rows[:, 0, 0]
 
     @property
     def checkpoints(self) -> list[CheckpointHead]:
-        """The checkpoints kept, as they were recorded."""
+        """The checkpoints kept, in the order of recording."""
         return self._heads
 
     def samples_of(self, vertex: int) -> dict[str, Figures]:
-        """The samples of a vertex: ``[subtask, sample]`` by the name of a field of `SubtaskSample`."""
+        """Return the samples of a vertex as arrays ``[subtask, sample]``, by field of `SubtaskSample`."""
         rows = self._samples.rows[:, :, self._offsets[vertex] : self._offsets[vertex + 1]]
         return {name: rows[:, column].T for column, name in enumerate(SubtaskSample._fields, 1)}
 
     def parts_of(self, vertex: int) -> dict[str, Figures]:
-        """The checkpoints of a vertex: ``[checkpoint, subtask]`` by the field of `SubtaskCheckpoint`."""
+        """Return the checkpoints of a vertex as arrays ``[checkpoint, subtask]``, by field of
+        `SubtaskCheckpoint`.
+        """
         rows = self._parts.rows[:, :, self._offsets[vertex] : self._offsets[vertex + 1]]
         return {name: rows[:, column] for column, name in enumerate(SubtaskCheckpoint._fields)}
 
 
 EndOfRun = Callable[[Recorder], float]
-"""Asked at each sample from the end of the warm-up on, with what was recorded so far, when the run is to end,
-in emulated seconds."""
+"""Returns the time at which the run ends, in emulated seconds; called with the recordings so far, at each
+sample after the warm-up.
+"""

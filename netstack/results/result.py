@@ -1,8 +1,8 @@
-"""Results: what a run found, as typed values and as one JSON document (schema ``netstack.result/1``).
+"""Results: the figures of a run, as typed values and as one JSON document (schema ``netstack.result/1``).
 
-Field names, units and definitions are those in which a real Flink was measured, so that numbers can be
-compared without translation. Every list of vertices has all of them, sources first, otherwise in the
-scenario's order; every list over subtasks is indexed by subtask.
+Field names, units and definitions are the same as in measurements of a real Flink, so that numbers can be
+compared directly. Every list over vertices contains all vertices, sources first, then in the order of the
+scenario. Every list over subtasks is indexed by subtask.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .notebook_views import Viewed
 S = TypeVar("S")
 
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""A number that others can read, too."""
+"""An integer that other JSON readers can represent."""
 
 SCHEMA = "netstack.result/1"
-"""Names the layout of the document; a reader refuses another."""
+"""Name of the document's schema; readers reject other names."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages and bytes of an emulation, over all links, from opening to the end."""
+    """Messages and bytes of a run, over all links, from opening to the end."""
 
     buffers: Whole = 0
-    """Data buffers received, events not counted."""
+    """Data buffers received, without events."""
     records: Whole = 0
     bytes: Whole = 0
     """Bytes of the data buffers received."""
@@ -39,26 +39,26 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VertexCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One vertex's part in a checkpoint; lists over subtasks, None where a subtask did not take part."""
+    """One vertex's part of a checkpoint; lists over subtasks, None for a subtask that did not take part."""
 
     name: str
     end_to_end_ms: list[float | None] = []
-    """Trigger to the arrival of the acknowledgement."""
+    """Time from the trigger to the arrival of the acknowledgement."""
     start_delay_ms: list[float | None] = []
-    """Trigger to the first barrier; of a source, to its emission."""
+    """Time from the trigger to the first barrier; for a source, to the emission of the barrier."""
     alignment_ms: list[float | None] = []
-    """First to last barrier."""
+    """Time from the first to the last barrier."""
     sync_ms: list[float | None] = []
     async_ms: list[float | None] = []
     alignment_processed_bytes: list[Whole | None] = []
-    """Read during alignment."""
+    """Bytes read during the alignment."""
     alignment_persisted_bytes: list[Whole | None] = []
     """Size of the in-flight data that was stored."""
     unaligned: list[bool | None] = []
 
 
 class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One checkpoint; figures are over all subtasks that acknowledged it."""
+    """One checkpoint; figures cover all subtasks that acknowledged it."""
 
     id: Whole
     t: float
@@ -66,18 +66,19 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "COMPLETED"
     """COMPLETED, FAILED or IN_PROGRESS."""
     checkpoint_type: str = "CHECKPOINT"
-    """CHECKPOINT, UNALIGNED_CHECKPOINT or AT_LEAST_ONCE_CHECKPOINT, as it turned out; or SAVEPOINT, or
-    SYNC_SAVEPOINT, with which the job stopped."""
+    """CHECKPOINT, UNALIGNED_CHECKPOINT or AT_LEAST_ONCE_CHECKPOINT, as at the end of the checkpoint; or
+    SAVEPOINT, or SYNC_SAVEPOINT, with which the job stopped.
+    """
     savepoint: str | UnsetType = UNSET
     """Path of the savepoint; absent for a checkpoint."""
     failure: str | None = None
-    """Why it failed, by Flink's CheckpointFailureReason."""
+    """Reason of a failure, as one of Flink's CheckpointFailureReason."""
     duration_ms: float | None = None
-    """Trigger to completion; None if it did not complete."""
+    """Time from trigger to completion; None if not completed."""
     state_bytes: Whole = 0
-    """Size of all state, data in flight included."""
+    """Size of all state, including in-flight data."""
     checkpointed_bytes: Whole | UnsetType = UNSET
-    """The part that was stored for this checkpoint; absent if that is all of it."""
+    """The part of the state that was newly stored for this checkpoint; absent if it is all state."""
     processed_bytes: Whole = 0
     persisted_bytes: Whole = 0
     vertices: list[VertexCheckpoint] = []
@@ -91,34 +92,34 @@ class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
     restarted_at: float | None = None
     """Time at which the tasks existed again and began to read their state."""
     running_at: float | None = None
-    """Time at which all of them had read it; checkpoints continue then, or after other recoveries."""
+    """Time at which all tasks had read their state; checkpoints resume then, or after other recoveries."""
     tasks: list[str] | UnsetType = UNSET
-    """The tasks that failed and restarted, while the others went on; absent if the whole job restarted.
+    """The tasks that failed and restarted while others kept running; absent for the whole job.
 
-    A vertex by its name, or some of its subtasks as in `map[0, 2]`.
+    An entry is the name of a vertex, or names some of its subtasks as in `map[0, 2]`.
     """
     checkpoint_id: Whole | None = None
-    """Number of the restored checkpoint; None: the tasks began without state."""
+    """Id of the restored checkpoint; None: the tasks started without state."""
     restored_bytes: Whole = 0
-    """Size of all state that was read, data in flight included."""
+    """Size of all restored state, including in-flight data."""
     persisted_bytes: Whole = 0
-    """Size of the data in flight among that state."""
+    """Size of the restored in-flight data."""
     unusable_checkpoint_id: Whole | UnsetType = UNSET
-    """Error of the restore, which was the next failure; absent after a success."""
+    """Id of a checkpoint that could not be restored, which was the next failure; absent after a success."""
 
 
 class StartResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The checkpoint of an earlier run that the run went on from."""
+    """The checkpoint of an earlier run that the run started from."""
 
     checkpoint_id: Whole
     path: str
     """Its path."""
     restored_bytes: Whole = 0
-    """Size of all state, data in flight included."""
+    """Size of all state, including in-flight data."""
     persisted_bytes: Whole = 0
-    """Size of the data in flight in the checkpoint."""
+    """Size of the in-flight data in the checkpoint."""
     running_at: float | None = None
-    """Time at which all tasks had read it and checkpoints began, in seconds; None if it did not happen."""
+    """Time at which all tasks had read their state and checkpoints began, in seconds; None if never."""
 
 
 class FaultResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +131,7 @@ class FaultResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VertexSteady(msgspec.Struct, frozen=True, kw_only=True):
-    """A vertex over one window; lists over subtasks. None: there was nothing to measure it by.
+    """Figures of a vertex in one window; lists over subtasks. None: not measured.
 
     Delays and alignments are medians over the window's checkpoints; rates are slopes between the window's
     first and last sample; the rest are medians of samples.
@@ -141,25 +142,25 @@ class VertexSteady(msgspec.Struct, frozen=True, kw_only=True):
     start_delay_ms: float | None = None
     """Median over all subtasks and checkpoints."""
     start_delay_ms_max_subtask: float | None = None
-    """Median over checkpoints of the slowest subtask's."""
+    """Median over checkpoints of the value of the slowest subtask."""
     start_delay_ms_mean_subtask: float | None = None
     """Median over checkpoints of the mean over subtasks."""
     alignment_ms: float | None = None
     alignment_ms_max_subtask: float | None = None
     unaligned_share: float | None = None
-    """Share of the subtasks' parts that were unaligned, 0 to 1."""
+    """Fraction of the subtasks' checkpoint parts that were unaligned, 0 to 1."""
     records_in_per_s: list[float | None] = []
     bytes_in_per_s: list[float | None] = []
-    """Bytes of records with their 4-byte length; headers of buffers are not in."""
+    """Bytes of records with their 4-byte length, without headers of buffers."""
     buffers_in_per_s: list[float | None] = []
     records_out_per_s: list[float | None] = []
     bytes_out_per_s: list[float | None] = []
     buffers_out_per_s: list[float | None] = []
     debloatedBufferSize: list[float | None] = []  # noqa: N815 - Flink's name of the metric
-    """Bytes; None where debloating is off or there is no input."""
+    """Bytes; None if debloating is off or there is no input."""
     estimatedTimeToConsumeBuffersMs: list[float | None] = []  # noqa: N815
     inputQueueLength: list[float | None] = []  # noqa: N815
-    """Buffers and events."""
+    """Number of buffers and events."""
     outputQueueLength: list[float | None] = []  # noqa: N815
     inputQueueSize: list[float | None] = []  # noqa: N815
     """Bytes."""
@@ -171,15 +172,18 @@ class VertexSteady(msgspec.Struct, frozen=True, kw_only=True):
     backpressured_ms_per_s: list[float | None] = []
     idle_ms_per_s: list[float | None] = []
     inputExclusiveBuffersUsage: list[float | None] = []  # noqa: N815
-    """0 to 1, of remote channels; None where there is no input. So is the next one."""
+    """0 to 1, for remote channels; None if there is no input. The same holds for the next field."""
     inputFloatingBuffersUsage: list[float | None] = []  # noqa: N815
     watermark_lag_ms: list[float | None] | UnsetType = UNSET
-    """Lag of the watermark behind the clock: for a source the last that it sent (Flink's watermarkLag),
-    else the least of its channels (currentInputWatermark); absent where no watermarks flow."""
+    """Lag of the watermark behind the clock: of the last one sent by a source (Flink's watermarkLag),
+    otherwise of the lowest of the input channels (currentInputWatermark); absent if there are no watermarks.
+    """
 
 
 class Steady(msgspec.Struct, frozen=True, kw_only=True):
-    """One window: medians over the completed checkpoints triggered in it, and its vertices."""
+    """One window: medians over the completed checkpoints that were triggered in it, and figures of its
+    vertices.
+    """
 
     from_s: float
     to_s: float
@@ -193,14 +197,14 @@ class Steady(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """A vertex over time: ``metric[subtask][sample]`` at ``t[sample]`` seconds."""
+    """Samples of a vertex over time: ``metric[subtask][sample]`` at ``t[sample]`` seconds."""
 
     vertex: str
     t: list[float] = []
     numRecordsIn: list[list[Whole]] = []  # noqa: N815
     numRecordsOut: list[list[Whole]] = []  # noqa: N815
     debloatedBufferSize: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
-    """Absent, with the next one, where debloating is off or there is no input."""
+    """Absent, like the next field, if debloating is off or there is no input."""
     estimatedTimeToConsumeBuffersMs: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
     inputQueueLength: list[list[Whole]] = []  # noqa: N815
     outputQueueLength: list[list[Whole]] = []  # noqa: N815
@@ -209,22 +213,22 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     inPoolUsage: list[list[float]] = []  # noqa: N815
     outPoolUsage: list[list[float]] = []  # noqa: N815
     backpressured_ms: list[list[float]] = []
-    """Milliseconds spent so since opening; so are the next two."""
+    """Milliseconds back-pressured since opening; the next two fields are busy and idle milliseconds."""
     busy_ms: list[list[float]] = []
     idle_ms: list[list[float]] = []
     inputExclusiveBuffersUsage: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
-    """Absent, with the next one, where there is no input."""
+    """Absent, like the next field, if there is no input."""
     inputFloatingBuffersUsage: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
     watermark_lag_ms: list[list[float | None]] | UnsetType = UNSET
-    """Absent where no watermarks flow."""
+    """Absent if there are no watermarks."""
 
 
 class Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
-    """What a result says, of a scenario or of its document."""
+    """The fields of a result, with the scenario as an object or as a document."""
 
     schema: str = SCHEMA
     scenario: S
-    """The scenario; Python objects and policies of a document are only named."""
+    """The scenario; a document contains only the names of Python objects and policies."""
     preset: str
     clock: str
     """Either "virtual" or "real"."""
@@ -233,32 +237,34 @@ class Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     seed: Whole
     emulated_seconds: float
     wall_seconds: float
-    """The only number that differs between two runs of one scenario and seed in virtual time."""
+    """Duration on the wall clock; the only number that differs between runs of one scenario and seed in
+    virtual time.
+    """
     behind_s: float | UnsetType | None = UNSET
     """Delay of the end of a run in real time, in seconds; absent in virtual time.
 
-    Over several processes the greatest one; None if one of them did not report it.
+    Over several processes it is the largest delay; None if one of them did not report it.
     """
     task_managers_behind_s: dict[str, float | None] | UnsetType = UNSET
-    """The same for each task manager that was a process, by its name."""
+    """The same for each task manager that ran as a process, by its name."""
     versions: dict[str, str] = {}
     work: Work = Work()
     checkpoints: list[CheckpointResult] = []
     started_from: StartResult | UnsetType = UNSET
-    """Absent where the job began with nothing."""
+    """Absent if the job started without a checkpoint."""
     restarts: list[RestartResult] = []
     faults: list[FaultResult] = []
     failure: str | None = None
-    """Why the job failed for good; None: it did not."""
+    """Cause of a permanent failure; None if the job did not fail."""
     steady: list[Steady] = []
     series: list[Series] = []
 
 
 class Result(Run[Scenario], Viewed, frozen=True, kw_only=True):
-    """Figures of a run; shown in a notebook as sentences, a picture and a table.
+    """Figures of a run; a notebook shows them as sentences, a chart and a table.
 
-    `to_pandas` and `to_arrow` have the tables "vertices", "subtasks", "windows", "checkpoints",
-    "checkpoint_subtasks", "series", "restarts" and "faults"; `plot` has the pictures of ``report.html``.
+    `to_pandas` and `to_arrow` return the tables "vertices", "subtasks", "windows", "checkpoints",
+    "checkpoint_subtasks", "series", "restarts" and "faults"; `plot` returns the charts of ``report.html``.
     """
 
     def __repr__(self) -> str:
@@ -277,4 +283,4 @@ class Result(Run[Scenario], Viewed, frozen=True, kw_only=True):
 
 
 _LONGEST_CAUSE = 200
-"""Letters of a failure in a line about a result."""
+"""Maximum length of a failure's cause in the one-line summary."""

@@ -1,7 +1,7 @@
-"""Results as JSON documents, and back.
+"""Encoding and decoding of results as JSON documents.
 
-A result that is read has to be one of its scenario, with the same vertices everywhere and no subtask too
-many, as readers go by the places of vertices and subtasks in their lists.
+Decoding checks that a result fits its scenario: the same vertices everywhere, and no subtask too many.
+Readers rely on the positions of vertices and subtasks in lists.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .result import SCHEMA, Result, Run, Series, VertexCheckpoint, VertexSteady
 
 
 class _Document(Run[Document], frozen=True, kw_only=True):
-    """A result as JSON has it: with the document of its scenario."""
+    """A result with its scenario as a document, as in JSON."""
 
 
 def to_json(result: Result) -> bytes:
@@ -28,11 +28,11 @@ def to_json(result: Result) -> bytes:
 
 
 def from_json(document: bytes | str) -> Result:
-    """Decode a result; nothing that its scenario names is imported, so its origin does not matter.
+    """Decode a result; objects named in its scenario are not imported, so it need not be trusted.
 
     Raises:
-        ValueError: it is not JSON, not a result of this schema, its scenario makes no sense, or it is not one
-            of that scenario; the message says where.
+        ValueError: if it is not JSON, not a result of this schema, its scenario is invalid, or it does not
+            fit that scenario; the message says where.
     """
     decoded = msgspec.json.decode(document, type=_Document)
     if decoded.schema != SCHEMA:
@@ -65,7 +65,7 @@ def _problems(result: Result) -> Iterator[str]:
 def _about_vertices(
     key: str, vertices: Sequence[VertexCheckpoint | VertexSteady], subtasks: dict[str, int]
 ) -> Iterator[str]:
-    """Vertices stand in the order of the scenario, sources first; of a checkpoint, or in a window."""
+    """Yield mistakes in a list of vertices, which must follow the scenario's order, sources first."""
     names = [vertex.name for vertex in vertices]
     if names and names != list(subtasks):
         yield f"{key}.vertices: are {', '.join(names)}; those of the scenario are {', '.join(subtasks)}"
@@ -91,7 +91,7 @@ def _about_series(key: str, series: Series, subtasks: dict[str, int]) -> Iterato
 
 
 def _lists(values: Any) -> Iterator[tuple[str, Sequence[Any]]]:
-    """The fields that are lists, with their values."""
+    """Yield the fields that are lists, with their values."""
     for field in values.__struct_fields__:
         value = getattr(values, field)
         if isinstance(value, list):

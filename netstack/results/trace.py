@@ -1,4 +1,4 @@
-"""Traces: what happens to checkpoints, step by step, for people to read."""
+"""Traces: the steps of checkpoints, as text for people."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from flowcontrol import (
 
 
 class Trace(Protocol):
-    """A listener; called with the emulated time in seconds, the place, and the event.
+    """A listener for trace events; called with the emulated time in seconds, the place, and the event.
 
-    `checkpoint_id`: the checkpoint it is about; None where it is about none in particular.
+    `checkpoint_id`: the checkpoint that the event belongs to; None if it belongs to none.
     """
 
     def __call__(self, at: float, place: str, text: str, checkpoint_id: int | None = None) -> None:
-        """Take note of one step."""
+        """Process one event."""
         ...
 
 
 class TraceEvent(NamedTuple):
-    """One step: when in seconds, at which subtask (or the coordinator, or the job), and what."""
+    """One step: the time in seconds, the subtask (or the coordinator, or the job), and the event."""
 
     at: float
     place: str
@@ -40,15 +40,15 @@ class TraceEvent(NamedTuple):
 
 
 class TraceLog(list[TraceEvent]):
-    """Keeps all steps, in order."""
+    """Keeps all trace events, in order."""
 
     def __call__(self, at: float, place: str, text: str, checkpoint_id: int | None = None) -> None:
-        """Take note of one step."""
+        """Append one event."""
         self.append(TraceEvent(at, place, text, checkpoint_id))
 
 
 def how(options: CheckpointOptions) -> str:
-    """Return the way in which a checkpoint is taken, in a few words."""
+    """Return a short text for how a checkpoint is aligned."""
     words = options.alignment.name.lower().replace("_", " ")
     if options.timeoutable and options.timeout_s is not None:
         return f"{words}, but for at most {milliseconds(options.timeout_s)}"
@@ -56,14 +56,14 @@ def how(options: CheckpointOptions) -> str:
 
 
 def snapshot_text(barrier: CheckpointBarrier, metrics: AlignmentMetrics | None, sends: bool) -> str:
-    """Return the text of a subtask that begins a checkpoint; `sends`: it sends the barrier to others."""
+    """Return the text for a subtask that begins a checkpoint; `sends`: it sends the barrier downstream."""
     missing = ", before the last barrier is here" if metrics is None else ""
     sent = "; barrier sent on" if sends else ""
     return f"snapshot for checkpoint {barrier.checkpoint_id}{missing}{sent}"
 
 
 def barrier_text(barrier: CheckpointBarrier, sender: str, channel: int, actions: Sequence[Action]) -> str:
-    """Return the text of a barrier that has come on a channel, and its effect on that channel."""
+    """Return the text for a barrier that has arrived on a channel, and its effect on that channel."""
     text = f"barrier {barrier.checkpoint_id} from {sender}"
     if any(_ends_alignment(action) for action in actions):
         return f"{text}: the last one"
@@ -82,12 +82,12 @@ def _ends_alignment(action: Action) -> bool:
 
 
 def acknowledgement_text(checkpoint_id: int, total: int, in_flight: int) -> str:
-    """Return the text of a subtask that has stored `total` bytes, `in_flight` of them channel state."""
+    """Return the text for a subtask that has stored `total` bytes, `in_flight` of them channel state."""
     return f"acknowledges checkpoint {checkpoint_id}: {_sizes(total, in_flight)}"
 
 
 def restored_text(total: int, in_flight: int) -> str:
-    """Return the text of a subtask that takes over `total` bytes, `in_flight` of them channel state."""
+    """Return the text for a subtask that restores `total` bytes, `in_flight` of them channel state."""
     return f"restores {_sizes(total, in_flight)}"
 
 
@@ -97,10 +97,10 @@ def _sizes(total: int, in_flight: int) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """A time in milliseconds, with one decimal."""
+    """Return a time in milliseconds, with one decimal."""
     return f"{seconds * 1000:.1f} ms"
 
 
 def in_bytes(count: int) -> str:
-    """A number of bytes."""
+    """Return a number of bytes as text."""
     return "1 byte" if count == 1 else f"{count:,} bytes"

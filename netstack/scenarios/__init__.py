@@ -1,1 +1,1 @@
-"""Scenarios: their model, reader, writer and rules, options of Flink, faults."""
+"""Scenarios: their model, reading, writing and rules; Flink's options; faults."""

@@ -1,7 +1,7 @@
-"""Changes of a running job, and savepoints of it: what users do at a time, and how a scenario file says so.
+"""Changes and savepoints at given times of a run, and their form in scenario files.
 
-A change gives settings, the cost of records or the rate of a source from a time on. Flink would restart a job
-for most of them. Here they act at once, so that a run shows the effect of each.
+A change sets options, the cost of records or the rate of a source from a given time on. Flink would restart
+the job for most of them. The emulator applies them at once, so that a run shows the effect of each.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NUMBERS = one_or_more(FLOAT)
 
 
 class _ChangedSettings(Part):
-    """Settings that change, in two keys of a table: ``flink`` and ``policy``."""
+    """Changed settings, in two keys of a table: ``flink`` and ``policy``."""
 
     def read(self, section: Section, key: Key, default: object) -> tuple[tuple[str, Any], ...]:
         config = read_options(section.section(key.name), NetworkConfig())
@@ -57,17 +57,17 @@ class _ChangedSettings(Part):
 
 
 def rendered(field: str, value: Any) -> Any:
-    """Return the value of a field of `NetworkConfig` as a document has it."""
+    """Return the value of a field of `NetworkConfig` in the form that documents use."""
     return OPTIONS[field].kind.render(value) if field in OPTIONS else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledChange(HoldsTuples):
-    """A change at a time, in seconds: of settings of the job, or of the work of one vertex.
+    """A change at a given time, in seconds: of the job's settings, or of one vertex.
 
-    A buffer that is being processed keeps its cost. Fields that are not given leave the vertex as the
-    scenario describes it; a new `service_s` also drops later steps of its service.
-    `settings` are fields of `NetworkConfig`, of those in `CHANGEABLE`, and their values.
+    A buffer that is being processed keeps its cost. Fields that are not given leave the vertex as described
+    in the scenario; a new `service_s` also drops later steps of its service. `settings` are pairs of a field
+    of `NetworkConfig`, one of `CHANGEABLE`, and its value.
     """
 
     at_s: float = field(metadata=needed(TIME, '"30 s"', 0.0, "Time of the change."))
@@ -92,12 +92,12 @@ class ScheduledChange(HoldsTuples):
 
     @property
     def of_checkpoints(self) -> bool:
-        """Whether it changes how or when checkpoints are taken."""
+        """Whether the change affects how or when checkpoints are taken."""
         return any("checkpoint" in field or "aligned" in field for field, _ in self.settings)
 
     @property
     def of_debloating(self) -> bool:
-        """Whether it changes how buffers are sized."""
+        """Whether the change affects how buffers are sized."""
         return any("debloat" in field for field, _ in self.settings)
 
     def __str__(self) -> str:
@@ -113,13 +113,13 @@ class ScheduledChange(HoldsTuples):
 
 
 def by_time(changes: Iterable[ScheduledChange]) -> list[tuple[float, list[ScheduledChange]]]:
-    """Return changes by the time at which they act, those of one time in their order."""
+    """Group changes by their time, in order; changes at the same time keep their order."""
     ordered = sorted(changes, key=lambda change: change.at_s)
     return [(at, list(group)) for at, group in groupby(ordered, key=lambda change: change.at_s)]
 
 
 def _in_words(value: Any) -> str:
-    """A value as a scenario file or a user would write it."""
+    """Return a value in the notation of scenario files."""
     if isinstance(value, bool):
         return str(value).lower()
     return ", ".join(f"{number:.15g}" for number in value) if isinstance(value, list) else str(value)
@@ -133,7 +133,7 @@ _STOP = named(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledSavepoint:
-    """A savepoint that a user asks for at a time, in seconds. The job may stop with it."""
+    """A savepoint that a user requests at a given time, in seconds. The job may stop with it."""
 
     at_s: float = field(metadata=needed(TIME, '"30 s"', 0.0, "Time of the request."))
     directory: str | None = key(
@@ -146,10 +146,10 @@ class ScheduledSavepoint:
 
 
 def savepoint_format(value: object) -> SavepointFormat:
-    """Return the format of that name.
+    """Return the savepoint format with this name.
 
     Raises:
-        QuantityError: it is none.
+        QuantityError: if there is none.
     """
     found: SavepointFormat = _FORMAT.parse(value)
     return found
@@ -170,7 +170,7 @@ class Savepoints(Part):
         return [each if isinstance(each, Mapping) else {"at": each} for each in elements(value)]
 
     def render(self, value: Sequence[ScheduledSavepoint]) -> object:
-        """Return times if no savepoint says more, else tables."""
+        """Return a list of times if no savepoint has other fields, else of tables."""
         tables = [write_table(each) for each in value]
         return [each["at"] for each in tables] if all(len(each) == 1 for each in tables) else tables
 

@@ -42,7 +42,7 @@ from .value_kinds import (
 )
 
 Range = tuple[float, float]
-"""Least and greatest value of something random, in the unit that the field's name says."""
+"""Minimum and maximum of a random value, in the unit in the field's name."""
 
 DEFAULT_PRESET = "flink-2.3"
 
@@ -64,7 +64,7 @@ class RestartStrategy(StrEnum):
 
 
 class FailoverStrategy(StrEnum):
-    """Tasks that restart with a failed one: those that are connected with it, or all of the job."""
+    """Which tasks restart with a failed one: those connected with it, or the whole job."""
 
     REGION = "region"
     FULL = "full"
@@ -104,11 +104,11 @@ _BACKEND = choice(StateBackendType, {"filesystem": "hashmap", "jobmanager": "has
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkConfig:
-    """Flink's options of the network layer and of checkpoints, one field each; and how buffers are sized.
+    """Flink's options of the network layer and of checkpoints, one field for each, and the debloating policy.
 
-    The defaults are those of the preset ``flink-2.3``; `PRESETS` has the others. `OPTIONS` maps a field to
-    its option; one that is ``inert`` is read and kept, and changes nothing. `given` holds the fields that
-    were given rather than taken from the preset.
+    The defaults are those of the preset ``flink-2.3``; see `PRESETS` for the others. `OPTIONS` maps a field
+    to its option. An option that is ``inert`` is read and kept, but has no effect. `given` holds the fields
+    that were set explicitly and not taken from the preset.
     """
 
     segment_bytes: int = option("taskmanager.memory.segment-size", SIZE, 32 << 10)
@@ -342,12 +342,12 @@ class NetworkConfig:
         "How long a task manager may be out of reach before its tasks are given up.",
     )
     debloat_policy: str = "flink"
-    """Debloating policy, no option of Flink: a name of `flowcontrol.POLICIES`, or "package.module:Class"."""
+    """Debloating policy, no option of Flink: a name in `flowcontrol.POLICIES` or "package.module:Class"."""
     given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
     @property
     def buffer_timeout_s(self) -> float | None:
-        """Time between two flushes of unfinished buffers, 0: after each record; None: none are flushed."""
+        """Time between two flushes of unfinished buffers; 0: after each record; None: no flushes."""
         return self.buffer_timeout_interval_s if self.buffer_timeout_enabled else None
 
     @property
@@ -364,11 +364,11 @@ class NetworkConfig:
 
     @property
     def materializes(self) -> bool:
-        """Whether state that is stored as its changes is stored as a whole from time to time."""
+        """Whether state with a changelog is materialised periodically."""
         return self.materialize_enabled and self.materialize_interval_s > 0
 
     def restart_strategy_for(self, *, takes_checkpoints: bool) -> RestartStrategy:
-        """The given strategy, or the one that Flink takes since 1.19 where none is given."""
+        """Return the configured strategy, or the default of Flink since 1.19."""
         if self.restart_strategy is not None:
             return self.restart_strategy
         return RestartStrategy.EXPONENTIAL_DELAY if takes_checkpoints else RestartStrategy.NONE
@@ -383,21 +383,21 @@ _FIELDS = {name: field for field, option in OPTIONS.items() for name in (option.
 PRESETS: Mapping[str, NetworkConfig] = {
     "flink-2.3": NetworkConfig(),
     "flink-2.2": NetworkConfig(),
-    # There the starting size is no option yet: debloating begins with whole segments.
+    # This version has no option for the starting size: debloating begins with whole segments.
     "flink-1.20": NetworkConfig(max_overdraft_buffers_per_gate=5, starting_segment_bytes=32 << 10),
 }
-"""The defaults of each version of Flink, the newest first."""
+"""The defaults of each version of Flink, newest first."""
 
 
 def preset_for(version: str) -> str:
-    """Return the preset with the defaults of a version of Flink such as 2.1.0, or with the nearest ones."""
+    """Return the preset for a version of Flink such as 2.1.0, or the nearest preset."""
     wanted = _numbers(version) or _numbers(DEFAULT_PRESET)
     older = (name for name in PRESETS if _numbers(name) <= wanted)
     return next(older, list(PRESETS)[-1])
 
 
 def is_before(preset: str, version: str) -> bool:
-    """Return whether the Flink of a preset is older than a version."""
+    """Return whether the Flink version of a preset is older than `version`."""
     return _numbers(preset) < _numbers(version)
 
 
@@ -407,10 +407,10 @@ def _numbers(version: str) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
-    """Small times of the machine that the protocol does not set, measured once for all scenarios.
+    """Short delays of the machine that the protocol does not determine, measured once for all scenarios.
 
-    A `Range` is drawn from uniformly; the times of threads and wires are medians of a log-normal distribution
-    whose sigma is `jitter_sigma`.
+    A `Range` is drawn uniformly. Times of threads and wires are medians of a log-normal distribution with the
+    sigma `jitter_sigma`.
     """
 
     adaptive_look_s: float = key(
@@ -520,7 +520,7 @@ class CostModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkConditions:
-    """The network between two task managers, on top of the loopback's own costs."""
+    """The network between two task managers, in addition to the costs of the loopback."""
 
     latency_s: float = key(TIME, 0.0, "Added to the way of each message.", written=True)
     bandwidth_bytes_per_s: float | None = key(
@@ -529,14 +529,14 @@ class LinkConditions:
 
 
 def with_options(base: NetworkConfig, values: Mapping[str, object]) -> NetworkConfig:
-    """Return `base` with fields of those names replaced, which then count as given."""
+    """Return `base` with the given fields replaced; they then count as given."""
     return dataclasses.replace(base, **values, given=base.given | values.keys())  # type: ignore[arg-type]
 
 
 def read_options(section: Section, preset: NetworkConfig) -> NetworkConfig:
-    """Return a preset with the options of Flink's that a section gives.
+    """Return a preset with the Flink options in a section.
 
-    Mistakes are noted in the section, and so are numbers without a unit.
+    Mistakes, and numbers without a unit, are reported to the section.
     """
     values: dict[str, object] = {}
     for name, value in _flat(section.values):
@@ -558,13 +558,13 @@ def read_options(section: Section, preset: NetworkConfig) -> NetworkConfig:
 
 
 def split_assignment(text: str) -> tuple[str, str] | None:
-    """Return the name and the value of a text OPTION=VALUE, without blanks; None where it has no "="."""
+    """Split a text OPTION=VALUE into name and value, without blanks; None if it has no "="."""
     name, equals, value = text.partition("=")
     return (name.strip(), value.strip()) if equals else None
 
 
 def _meant(name: str) -> str:
-    """Suggest an option for a wrong name: one that ends with it, or a similar one."""
+    """Suggest an option for an unknown name: one with this ending, or a similar one."""
     ends = [option for option in _FIELDS if option.endswith(f".{name}")]
     if ends:
         return f"did you mean {' or '.join(map(repr, ends))}?"
@@ -573,7 +573,7 @@ def _meant(name: str) -> str:
 
 
 def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
-    """Options by their whole names: without quotes, TOML reads the dots of a name as tables."""
+    """Return the options by their full names: TOML reads the dots of unquoted names as nested tables."""
     options: list[tuple[str, object]] = []
     for part, value in values.items():
         name = prefix + part
@@ -582,7 +582,7 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, obj
 
 
 def option_values(config: NetworkConfig, preset: NetworkConfig) -> dict[str, Any]:
-    """Return the options that were given or differ from the preset, as a document has them."""
+    """Return the options that were given or differ from the preset, in the form that documents use."""
     return {
         option.name: option.kind.render(value)
         for field, option in OPTIONS.items()
@@ -593,7 +593,7 @@ def option_values(config: NetworkConfig, preset: NetworkConfig) -> dict[str, Any
 
 _OPTIONS_KEY = "flink"
 FLINK_OPTIONS = Kind(table, lambda config: {}, reference(_OPTIONS_KEY))
-"""A table of options: `read_options` reads it and `option_values` writes it, on top of a preset."""
+"""A table of options on top of a preset, read by `read_options` and written by `option_values`."""
 
 POLICY = Key(
     name="policy",
@@ -601,17 +601,17 @@ POLICY = Key(
     default=None,
     doc='Debloating policy: a name, or "package.module:Class"; absent: "flink", in a change as before.',
 )
-"""The key of `NetworkConfig.debloat_policy`, which is no option of Flink."""
+"""The key for `NetworkConfig.debloat_policy`, which is not an option of Flink."""
 
 
 def option_definitions() -> dict[str, Shape]:
-    """Return the JSON Schemas of tables of options, by name; without quotes, TOML reads dots as tables."""
+    """Return the JSON Schemas of option tables by name; TOML reads dots of unquoted names as tables."""
     tables = dict.fromkeys(each for name in _FIELDS for each in _tables_in(name))
     return {_OPTIONS_KEY: _options_shape("")} | {each: _options_shape(f"{each}.") for each in tables}
 
 
 def _options_shape(prefix: str) -> Shape:
-    """The schema of a table of options whose names begin so: by their whole names, or as tables in tables."""
+    """Return the schema of the options whose names begin with `prefix`, by full name or as nested tables."""
     shapes: dict[str, list[Shape]] = {
         name.removeprefix(prefix): [described(OPTIONS[field].kind.shape, _description(field))]
         for name, field in _FIELDS.items()
@@ -623,7 +623,7 @@ def _options_shape(prefix: str) -> Shape:
 
 
 def _description(field: str) -> str:
-    """Explanation of an option whose name does not suffice, and its default."""
+    """Return the explanation of an option, if its name does not suffice, and its default."""
     option = OPTIONS[field]
     defaults = {preset: getattr(config, field) for preset, config in PRESETS.items()}
     texts = {
@@ -636,6 +636,6 @@ def _description(field: str) -> str:
 
 
 def _tables_in(name: str) -> Iterable[str]:
-    """The tables in which an option may stand: "a" and "a.b" for "a.b.c"."""
+    """Return the tables that may contain an option: "a" and "a.b" for "a.b.c"."""
     parts = name.split(".")
     return [".".join(parts[:count]) for count in range(1, len(parts))]

@@ -1,4 +1,4 @@
-"""Rules for settings: options of Flink, debloating policies, costs, and the network between machines."""
+"""Rules for settings: Flink's options, debloating policies, costs, and the network between machines."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .quantities import format_size, time_text
 from .tables import did_you_mean, without_unit
 
 Problem = tuple[str, str]
-"""The place of a mistake, in the words of a scenario file; and a message that says what would be right."""
+"""A mistake: its place, in terms of a scenario file, and a message with a correct value."""
 
 _SMALLEST_PAGE = 1024
 _LARGEST_PAGE = 1 << 30
-"""The largest power of two of Java's int, by which Flink counts the bytes of a segment."""
+"""Largest power of two in Java's int, the type in which Flink counts the bytes of a segment."""
 _SMALLEST_PAGE_OF_FLINK = 4096
 _LEAST_INTERVAL_S = 0.010
 _LEAST_BACKOFF_S = 0.001
@@ -31,12 +31,12 @@ _DIRECTORY = "file:///data/checkpoints"
 
 
 def option_key(field: str) -> str:
-    """Return where the option of a field is."""
+    """Return the key of a field's option in scenario files."""
     return f"flink.{OPTIONS[field].name}"
 
 
 def option_problems(config: NetworkConfig) -> Iterator[Problem]:
-    """Yield what Flink would not accept of its options."""
+    """Yield the mistakes in Flink's options."""
     yield from _about_values(config)
     yield from _about_checkpoints(config)
     yield from _about_restarts(config)
@@ -59,12 +59,12 @@ def _about_values(config: NetworkConfig) -> Iterator[Problem]:
 
 
 def policy_class(name: str) -> type[DebloatPolicy]:
-    """Return the policy that `name` stands for: a registered one, or that of "package.module:Class".
+    """Return the policy class for `name`: a registered one, or the one at "package.module:Class".
 
     The working directory is searched for the module, too, after all other places.
 
     Raises:
-        PolicyError: there is none of that name, or what was imported is no policy.
+        PolicyError: if there is none with this name, or the imported object is not a policy.
     """
     if ":" not in name:
         if name not in POLICIES:
@@ -75,7 +75,7 @@ def policy_class(name: str) -> type[DebloatPolicy]:
         sys.path.append(os.getcwd())
     try:
         policy = getattr(importlib.import_module(module), attribute)
-    except (Exception, SystemExit) as error:  # a module may fail in any way
+    except (Exception, SystemExit) as error:  # importing a module may fail with any error
         raise PolicyError(f"{name!r} cannot be imported, {_in_a_line(error)}") from None
     if not (isinstance(policy, type) and issubclass(policy, DebloatPolicy)):
         raise PolicyError(f"{name!r} is no class derived from flowcontrol.DebloatPolicy")
@@ -83,12 +83,13 @@ def policy_class(name: str) -> type[DebloatPolicy]:
 
 
 def debloater_of(config: NetworkConfig, size_in_force: int | None = None) -> DebloatPolicy | None:
-    """Return the debloating policy of one gate; None where debloating is off.
+    """Return the debloating policy of one gate; None if debloating is off.
 
-    It begins with the bytes that buffers have already, if they have, else with the starting size.
+    It begins with `size_in_force`, the current buffer size in bytes, if given, else with the configured
+    starting size.
 
     Raises:
-        PolicyError: as `policy_of`.
+        PolicyError: see `policy_of`.
     """
     if not config.debloat_enabled:
         return None
@@ -98,10 +99,10 @@ def debloater_of(config: NetworkConfig, size_in_force: int | None = None) -> Deb
 
 
 def policy_of(config: NetworkConfig) -> DebloatPolicy:
-    """Make an object of the configured policy.
+    """Create an object of the configured policy.
 
     Raises:
-        PolicyError: there is no policy of that name, or it does not take these options.
+        PolicyError: if there is no policy with this name, or it rejects these options.
     """
     name = config.debloat_policy
     policy = policy_class(name)
@@ -117,7 +118,7 @@ def policy_of(config: NetworkConfig) -> DebloatPolicy:
     try:
         made = policy(settings)
         _ = made.settings, made.last_announced, made.estimated_time_s
-    except Exception as error:  # of a user's own policy anything
+    except Exception as error:  # a user's policy may fail with any error
         raise PolicyError(f"{name!r} cannot be made with these options, {_in_a_line(error)}") from error
     return made
 
@@ -127,10 +128,10 @@ def _in_a_line(error: BaseException) -> str:
 
 
 def policy_problems(config: NetworkConfig) -> Iterator[Problem]:
-    """Yield why there is no such policy, or why it cannot be made; one that is code is imported, and runs."""
+    """Yield an error if the policy does not exist or cannot be created; a policy in code is imported."""
     try:
         if config.debloat_enabled and not any(True for _ in option_problems(config)):
-            policy_of(config)  # each gate makes one; what goes wrong with that is to be known before
+            policy_of(config)  # each gate creates one; find errors before the run
         else:
             policy_class(config.debloat_policy)
     except PolicyError as error:
@@ -171,7 +172,7 @@ def _about_restarts(config: NetworkConfig) -> Iterator[Problem]:
 
 
 def restart_notices(config: NetworkConfig, strategy: RestartStrategy) -> Iterator[Problem]:
-    """Yield the given options of restart strategies that are not the one of the job."""
+    """Yield the given restart options that belong to another strategy than the job's."""
     for field in sorted(config.given & OPTIONS.keys()):
         family, _, rest = OPTIONS[field].name.partition(".")
         owner = rest.partition(".")[0]
@@ -180,7 +181,7 @@ def restart_notices(config: NetworkConfig, strategy: RestartStrategy) -> Iterato
 
 
 def setting_notices(config: NetworkConfig) -> Iterator[Problem]:
-    """Yield what is no mistake and still not what the given options seem to say."""
+    """Yield notices for valid options that do not have the effect that they suggest."""
     if config.debloat_policy != NetworkConfig().debloat_policy and not config.debloat_enabled:
         yield _POLICY_KEY, f"changes nothing without {OPTIONS['debloat_enabled'].name} = true"
     if config.segment_bytes < _SMALLEST_PAGE_OF_FLINK:
@@ -200,11 +201,11 @@ def setting_notices(config: NetworkConfig) -> Iterator[Problem]:
 
 
 _RATES = tuple(field for field in CostModel.__dataclass_fields__ if field.endswith("_rate_bytes_per_s"))
-"""Costs that nothing can go on with at 0."""
+"""Costs that must not be 0, because nothing would ever finish."""
 
 
 def cost_problems(costs: CostModel) -> Iterator[Problem]:
-    """Yield costs below 0 and ranges that fall."""
+    """Yield costs below 0, and ranges whose minimum exceeds the maximum."""
     for field in costs.__dataclass_fields__:
         value = getattr(costs, field)
         low, high = value if isinstance(value, tuple) else (value, value)
@@ -219,7 +220,7 @@ def cost_problems(costs: CostModel) -> Iterator[Problem]:
 
 
 def link_problems(link: LinkConditions) -> Iterator[Problem]:
-    """Yield a latency or a bandwidth that no network has."""
+    """Yield an error for an impossible latency or bandwidth."""
     latency, bandwidth = link.latency_s, link.bandwidth_bytes_per_s
     if not 0 <= latency < math.inf:
         yield "link.latency", f"is {time_text(latency)}; it must be 0 or more"

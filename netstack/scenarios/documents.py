@@ -1,6 +1,6 @@
-"""Scenarios from and to documents and TOML, and the JSON Schema of scenario files.
+"""Reading and writing of scenarios as documents and TOML; the JSON Schema of scenario files.
 
-A document is what a scenario file says, in types that JSON has.
+A document is the content of a scenario file, in JSON's types.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .tables import Section, keys_of, read_table, table_shape, write_table
 from .value_kinds import DEFINITIONS
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
-"""The version of JSON Schema that most editors know."""
+"""The version of JSON Schema that most editors support."""
 
 _COLUMNS = 100
 
@@ -51,15 +51,15 @@ def read_scenario(
     to_run: bool = True,
     notices: list[str] | None = None,
 ) -> Scenario:
-    """Return the scenario that a document describes; `name` is its name where the document gives none.
+    """Return the scenario in a document; `name` is used if the document has no name.
 
-    One that is not `to_run` may have the names of Python objects in their place, and the policy that it names
-    is not looked up. Such a document may come from an unknown author: nothing of it is imported.
+    If it is not `to_run`, it may contain names instead of Python objects, and its policy is not looked up. So
+    a document of unknown origin can be read: nothing in it is imported.
 
     A list `notices` gets a line for each number without a unit where Flink takes a time or a size.
 
     Raises:
-        ScenarioError: with one line for each mistake: key, what is wrong, what would be right.
+        ScenarioError: with one line for each mistake: key, mistake, correct value.
     """
     problems: list[str] = []
     scenario = _read(Section(document, "", problems, notices), name)
@@ -115,11 +115,11 @@ def _slot_sharing_group(vertex: Section, slots: int | None) -> str:
 
 
 def scenario_document(scenario: Scenario) -> Document:
-    """Return a scenario as a document that loads back to an equal one.
+    """Return a scenario as a document that loads as an equal scenario.
 
-    Options stand where they were given or differ from the preset; costs are all there, so that the document
-    means the same when defaults change. Functions and source objects of the Python API are named only, and
-    a document that has them does not load.
+    It contains the options that were given or differ from the preset, and all costs, so that its meaning does
+    not depend on later defaults. It contains only the names of functions and source objects of the Python
+    API; such a document cannot be loaded.
     """
     preset = PRESETS[scenario.preset]
     document = write_table(scenario)
@@ -130,16 +130,18 @@ def scenario_document(scenario: Scenario) -> Document:
 
 
 def _rank(value: object) -> int:
-    """Values come first, then tables, then lists of tables, since TOML has no end of a table."""
+    """Return the position in a table: values, then tables, then lists of tables, since TOML tables have no
+    end.
+    """
     if isinstance(value, Mapping):
         return 1
     return 2 if isinstance(value, list) and any(isinstance(each, Mapping) for each in value) else 0
 
 
 def scenario_toml(scenario: Scenario, comments: Iterable[str] = ()) -> str:
-    """Return a scenario file, with each comment as a paragraph at its head.
+    """Return a scenario file that begins with the comments, one paragraph each.
 
-    Costs and conditions of the network stand in it where they are not the defaults.
+    It contains costs and network conditions only if they are not the defaults.
     """
     import tomlkit  # takes a while to import
 
@@ -153,21 +155,21 @@ def scenario_toml(scenario: Scenario, comments: Iterable[str] = ()) -> str:
 
 
 def _comment(text: str) -> Iterator[str]:
-    """A paragraph that cannot end its comment, whatever it holds."""
+    """Yield the lines of a comment; unprintable characters cannot end it."""
     readable = "".join(letter if letter.isprintable() else " " for letter in text)
     for number, line in enumerate(wrap(readable, _COLUMNS - 4) or [""]):
         yield f"# {'  ' if number else ''}{line}".rstrip()
 
 
 def _seen(letter: str) -> str:
-    """The letter; one that cannot be seen, which only texts in quotes can hold, as its escape."""
+    """Return the letter, or its escape if it is not printable; only quoted texts contain such letters."""
     if letter.isprintable() or letter == "\n":
         return letter
     return f"\\u{ord(letter):04x}" if ord(letter) < 1 << 16 else f"\\U{ord(letter):08x}"
 
 
 def _as_table(value: object) -> object:
-    """A value of the document: a table or several, with an inline table for each table within them."""
+    """Return a table or a list of tables for the document, with inline tables inside."""
     if isinstance(value, Mapping):
         return _entries(value)
     if isinstance(value, list) and value and all(isinstance(table, Mapping) for table in value):
@@ -194,7 +196,7 @@ def _in_one_line(value: object) -> object:
 
 
 def scenario_schema() -> dict[str, Any]:
-    """Return the JSON Schema of files: it accepts each scenario that can be read, and few that cannot."""
+    """Return the JSON Schema of scenario files: it accepts every valid scenario, and few invalid ones."""
     return {
         "$schema": DRAFT,
         "title": "A scenario of netstack",

@@ -1,8 +1,8 @@
-"""Faults: what goes wrong in a run, when, and for how long; and how a scenario file says so.
+"""Faults: their kind, time and duration in a run, and their form in scenario files.
 
-Each fault fires once in a run, however often the job restarts: at a time, or with the n-th buffer,
-barrier or acknowledgement of one place, counted over the whole run. So a run with faults is as repeatable
-as one without.
+Each fault fires once in a run, however often the job restarts. It fires at a given time, or with the n-th
+buffer, barrier or acknowledgement of one place, counted over the whole run. So a run with faults is as
+reproducible as one without.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .tables import (
 from .value_kinds import INTEGER, STRING, TIME, Shape, any_of, as_is, named, one_of
 
 MESSAGES = ("trigger", "acknowledge", "decline", "completed", "aborted")
-"""Messages between the coordinator of checkpoints and the tasks that can be delayed or dropped."""
+"""Messages between coordinator and tasks that faults can delay or drop."""
 
 ACKNOWLEDGEMENT = "acknowledgement"
 """The value of ``on`` for `OnAcknowledgement`."""
@@ -83,14 +83,14 @@ _NUMBER = needed(INTEGER, "3", 1)
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """A moment on the clock, in seconds since the tasks opened."""
+    """A time, in seconds since the tasks opened."""
 
     time_s: float = field(metadata=needed(TIME, '"12 s"', 0.0, name="at"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnChannel:
-    """The moment at which `source`'s channel hands its `number`-th item, from 1, to the task `target`."""
+    """The moment when the `number`-th item (from 1) on `source`'s channel is passed to the task `target`."""
 
     item: ChannelItem
     number: int = field(metadata=_NUMBER)
@@ -100,7 +100,7 @@ class OnChannel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnAcknowledgement:
-    """The moment at which `subtask` sends its `number`-th acknowledgement of a checkpoint, from 1."""
+    """The moment when `subtask` sends its `number`-th acknowledgement of a checkpoint (from 1)."""
 
     number: int = field(metadata=_NUMBER)
     subtask: SubtaskName = field(metadata=needed(_FROM))
@@ -116,7 +116,7 @@ _COUNTED = named(
 
 
 class _MomentKeys(Part):
-    """A moment, in keys of the table of a fault: ``at`` a time, or ``on`` the n-th of what is counted."""
+    """A moment, in the table of a fault: a time ``at``, or ``on`` with a number of occurrences."""
 
     def read(self, section: Section, key: Key, default: object) -> Moment:
         if "at" in section and "on" not in section:
@@ -127,7 +127,7 @@ class _MomentKeys(Part):
             section.complain("at", 'is missing; give it, such as "12 s", or on')
         elif on := section.take("on", _COUNTED.parse, ""):
             return self._counted(section, on)
-        for alternative in self.alternatives(key):  # what they mean depends on the kind of the moment
+        for alternative in self.alternatives(key):  # their meaning depends on the kind
             for name in alternative.properties.keys() - {"vertex", "subtask"}:
                 section.take(name, as_is, None)
         return AtTime(0.0)
@@ -137,7 +137,7 @@ class _MomentKeys(Part):
             return read_keys(section, OnChannel, {"item": on})
         if "from" in section or "from_subtask" in section or "vertex" not in section:
             return read_keys(section, OnAcknowledgement)
-        # The subtask that acknowledges is the one that the fault is about.
+        # The fault's own subtask is the one that acknowledges.
         return read_keys(section, OnAcknowledgement, {"subtask": _SUBTASK.of(section)})
 
     def entries(self, key: Key, value: Moment) -> Mapping[str, object]:
@@ -169,7 +169,7 @@ _PERIOD = needed(TIME, '"500 ms"', 1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillSubtask:
-    """A subtask fails, and with it the job, which then restarts as its strategy says."""
+    """A subtask fails, and with it its region; both restart according to the job's strategy."""
 
     kind: ClassVar[str] = "kill_subtask"
     when: Moment = field(metadata=_WHEN)
@@ -181,7 +181,7 @@ class KillSubtask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillTaskManager:
-    """A task manager is lost with all subtasks that run in it."""
+    """A task manager is lost with all its subtasks."""
 
     kind: ClassVar[str] = "kill_task_manager"
     when: Moment = field(metadata=_WHEN)
@@ -193,10 +193,10 @@ class KillTaskManager:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutLink:
-    """No message passes between two task managers, in either direction, for `for_s`; None: for good.
+    """No message passes between two task managers in either direction for `for_s` seconds; None: permanently.
 
-    Messages sent in the meantime leave when the link is whole again. A cut that lasts longer than the
-    heartbeat's timeout fails the job, and again after each restart that still finds it.
+    Messages sent meanwhile leave after the cut. A cut that lasts longer than the heartbeat timeout fails the
+    job, and again after each restart during the cut.
     """
 
     kind: ClassVar[str] = "cut_link"
@@ -211,7 +211,7 @@ class CutLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayMessages:
-    """Messages of one kind arrive `delay_s` later: all, those of one vertex, or of one subtask."""
+    """Messages of one kind arrive `delay_s` later: all messages, or those of one vertex or subtask."""
 
     kind: ClassVar[str] = "delay_messages"
     when: Moment = field(metadata=_WHEN)
@@ -227,7 +227,7 @@ class DelayMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropMessages:
-    """Messages of one kind are lost: all, those of one vertex, or of one subtask."""
+    """Messages of one kind are lost: all messages, or those of one vertex or subtask."""
 
     kind: ClassVar[str] = "drop_messages"
     when: Moment = field(metadata=_WHEN)
@@ -242,7 +242,7 @@ class DropMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailUpload:
-    """No task can write state to the checkpoint storage; the coordinator can still write metadata."""
+    """Tasks cannot write state to the checkpoint storage; the coordinator can still write metadata."""
 
     kind: ClassVar[str] = "fail_upload"
     when: Moment = field(metadata=_WHEN)
@@ -254,7 +254,7 @@ class FailUpload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FillStorage:
-    """The checkpoint storage has no space left, for state nor for metadata; None: for good."""
+    """The checkpoint storage has no space left for state or metadata; `for_s` None: permanently."""
 
     kind: ClassVar[str] = "fill_storage"
     when: Moment = field(metadata=_WHEN)
@@ -265,7 +265,7 @@ class FillStorage:
 
 
 Fault = KillSubtask | KillTaskManager | CutLink | DelayMessages | DropMessages | FailUpload | FillStorage
-"""Anything that can go wrong; as text, what happens when it does."""
+"""Any fault; `str` returns its effect."""
 
 FAULTS: Mapping[str, type[Fault]] = MappingProxyType(
     {
@@ -281,7 +281,7 @@ FAULTS: Mapping[str, type[Fault]] = MappingProxyType(
         )
     }
 )
-"""The faults by their kind in a scenario file."""
+"""The faults by the value of ``kind`` in a scenario file."""
 
 _KIND = named(FAULTS, "is no fault")
 
@@ -293,10 +293,10 @@ def _of(vertex: str | None, subtask: int | None) -> str:
 
 
 class Faults(Part):
-    """A list of tables, each of which says by its ``kind`` which fault it is."""
+    """A list of tables; the key ``kind`` of each gives the type of the fault."""
 
     def read(self, section: Section, key: Key, default: object) -> tuple[Fault, ...]:
-        """Return the faults; a table of unknown kind is a mistake, and left out."""
+        """Return the faults; a table of unknown kind is reported as a mistake and omitted."""
         faults = []
         for table in section.sections(key.name, place):
             cls: Any = table.require("kind", _KIND.parse, None, '"kill_subtask"')

@@ -1,8 +1,9 @@
-"""Times, sizes and rates as people write them: text to numbers and back.
+"""Times, sizes and rates as text: parsing and formatting.
 
-Two dialects. Flink's own, for its options: whole numbers, "32 kb" (1 kb = 1024 bytes), "100 ms", and a
-bare number is bytes or milliseconds, of which `unit_notice` warns. Ours, for everything else: a number, which
-may have decimals, with its unit. Arithmetic is decimal, so that a number survives the way to text and back.
+There are two notations. Flink's options use Flink's notation: integers, "32 kb" (1 kb = 1024 bytes), "100
+ms"; a number without unit is in bytes or milliseconds, and `unit_notice` warns of it. All other values use the
+notation of scenario files: a number, with or without decimals, and its unit. The arithmetic is decimal, so that
+formatting and parsing return the same number.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ RATE_BYTES_PER_S: Mapping[str, Decimal] = {
 }
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([^\s0-9]*)\s*")
 _LONG = 1 << 63
-"""Java's numbers of 64 bits are below it."""
+"""All of Java's 64-bit integers are below this."""
 
 _MOST_LETTERS = 1000
-"""Most characters of a quantity: the least of all numbers of 64 bits has fewer, without an exponent."""
+"""Maximum length of a quantity; even the smallest 64-bit float, written without exponent, is shorter."""
 
 _DURATION_HINT = 'a time such as "5 ms", "1 s" or "1 min"'
 _SIZE_HINT = 'a size such as "32 kb" or "64 mb"'
@@ -56,22 +57,22 @@ _RATE_HINT = 'a rate such as "10 gbit/s" or "2 GB/s"'
 
 
 def parse_duration(value: object) -> float:
-    """Return the seconds of a text such as "0.8 us" or "5 ms"; a unit is needed.
+    """Return the seconds for a text such as "0.8 us" or "5 ms"; the unit is required.
 
     Raises:
-        QuantityError: it is not such a text.
+        QuantityError: if it is not such a text.
     """
     number, unit = _with_unit(value, _DURATION_HINT)
     return _finite(number * _scale(unit, DURATION_S, value, _DURATION_HINT), _DURATION_HINT)
 
 
 def parse_rate(value: object) -> float:
-    """Return the bytes per second of a text such as "10 gbit/s" or "2 GB/s".
+    """Return the bytes per second for a text such as "10 gbit/s" or "2 GB/s".
 
     1 kB is 1000 bytes, 1 KiB is 1024.
 
     Raises:
-        QuantityError: it is not such a text, or "Gb/s" leaves open whether bits or bytes are meant.
+        QuantityError: if it is not such a text, or is ambiguous like "Gb/s", which may mean bits or bytes.
     """
     number, unit = _with_unit(value, _RATE_HINT)
     amount, slash, second = unit.partition("/")
@@ -87,10 +88,10 @@ def parse_rate(value: object) -> float:
 
 
 def parse_flink_duration(value: object, *, needs_unit: bool = False) -> float:
-    """Return the seconds of a duration in Flink's syntax (TimeUtils): "1 s", "100ms"; a bare number is ms.
+    """Return the seconds of a duration in Flink's syntax (TimeUtils): "1 s", "100ms"; without unit, ms.
 
     Raises:
-        QuantityError: Flink would not read it, or it has no unit and `needs_unit` is set.
+        QuantityError: if Flink would reject it, or it has no unit and `needs_unit` is set.
     """
     number, unit = _whole(value, _DURATION_HINT)
     if needs_unit and not unit:
@@ -99,10 +100,10 @@ def parse_flink_duration(value: object, *, needs_unit: bool = False) -> float:
 
 
 def parse_flink_size(value: object, *, needs_unit: bool = False) -> int:
-    """Return the bytes of a size in Flink's syntax (MemorySize): "32 kb" is 32768; a bare number is bytes.
+    """Return the bytes of a size in Flink's syntax (MemorySize): "32 kb" is 32768; without unit, bytes.
 
     Raises:
-        QuantityError: Flink would not read it, or it has no unit and `needs_unit` is set.
+        QuantityError: if Flink would reject it, or it has no unit and `needs_unit` is set.
     """
     number, unit = _whole(value, _SIZE_HINT)
     if needs_unit and not unit:
@@ -111,7 +112,7 @@ def parse_flink_size(value: object, *, needs_unit: bool = False) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """Return seconds as a text for `parse_duration`, in the largest unit that needs no decimals."""
+    """Return seconds as text for `parse_duration`, in the largest unit without decimals."""
     exact = Decimal(repr(seconds))
     for unit, shift in (("s", 0), ("ms", 3), ("us", 6), ("ns", 9)):
         number = exact.scaleb(shift)
@@ -121,12 +122,12 @@ def format_duration(seconds: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Return seconds as text, infinite ones too."""
+    """Return seconds as text; infinity is allowed."""
     return format_duration(seconds) if isfinite(seconds) else str(seconds)
 
 
 def format_size(size: int) -> str:
-    """Return bytes in Flink's syntax, in the largest unit that needs no decimals."""
+    """Return bytes in Flink's syntax, in the largest unit without decimals."""
     for unit, shift in (("tb", 40), ("gb", 30), ("mb", 20), ("kb", 10)):
         if size and size % (1 << shift) == 0:
             return f"{size >> shift} {unit}"
@@ -134,7 +135,7 @@ def format_size(size: int) -> str:
 
 
 def format_rate(bytes_per_s: float) -> str:
-    """Return bytes per second as a text for `parse_rate`."""
+    """Return bytes per second as text for `parse_rate`."""
     exact = Decimal(repr(bytes_per_s))
     for unit, scale in (("GB/s", 1000**3), ("MB/s", 1000**2), ("kB/s", 1000)):
         if exact % scale == 0:

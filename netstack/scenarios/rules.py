@@ -1,6 +1,6 @@
-"""Rules for scenarios, and for their faults and changes: pure functions that yield the mistakes they find.
+"""Rules for scenarios, their faults and changes: pure functions that yield mistakes.
 
-A mistake is a pair: where it is, in the words of a scenario file; and what is wrong and would be right.
+A mistake is a pair: its place, in terms of a scenario file, and a message with a correct value.
 """
 
 from __future__ import annotations
@@ -72,25 +72,25 @@ from .topology import (
 from .user_code import NamedObject
 
 MAX_KEYS = 10_000_000
-"""Most keys that a generator tells apart: how often each of them comes is kept in memory."""
+"""Maximum number of keys of a generator, whose frequencies are kept in memory."""
 
 _ROUNDING = 1e-9
 _LEAST_WINDOW_S = 0.001  # event time is in milliseconds, as in Flink
 _LEAST_BUFFERS = {"exclusive": 0, "floating": 1, "partition": 2, "max_per_channel": 2}
 _OUTPUT_FIELDS = ("selectivity", "emission", "record_bytes", "emit_every_s", "emit_by")
-"""The fields that say what a vertex emits."""
+"""The fields that determine the output of a vertex."""
 
 LARGEST_SPREAD = 0.5
-"""A cost that is known no better than this is not known."""
+"""Standard error of a cost from which the cost counts as unknown."""
 
 _NAME_ONLY = "is a Python object, which a file cannot hold; build the scenario in Python"
 
 
 def check_scenario(scenario: Scenario) -> None:
-    """Refuse a scenario that makes no sense.
+    """Check that a scenario is valid.
 
     Raises:
-        ScenarioError: with a line for each mistake.
+        ScenarioError: if it is not; with a line for each mistake.
     """
     problems = [f"{key}: {message}" for key, message in scenario_problems(scenario)]
     if problems:
@@ -100,7 +100,7 @@ def check_scenario(scenario: Scenario) -> None:
 def scenario_problems(scenario: Scenario, *, to_run: bool = True) -> list[Problem]:
     """Return the mistakes of a scenario, in the order of a scenario file.
 
-    Whether it can be run is checked with `to_run` only, since that imports the policy that it names.
+    Its policy is only checked with `to_run`, because the check imports it.
     """
     vertices, edges = list(_about_vertices(scenario)), list(_about_edges(scenario))
     cycles, names = list(_about_cycles(scenario)), list(_about_names(scenario))
@@ -116,16 +116,16 @@ def scenario_problems(scenario: Scenario, *, to_run: bool = True) -> list[Proble
         *(names if to_run else ()),
         *cycles,
     ]
-    if not (edges or names or cycles):  # the name of a Python object does not tell what it takes for the key
+    if not (edges or names or cycles):  # the name of a Python object does not tell its key
         problems += _about_keys(scenario)
-    if not (vertices or edges or cycles):  # so that what watermarks reach, and faults name, can be looked up
+    if not (vertices or edges or cycles):  # needed to find the vertices of watermarks and faults
         problems += event_time_problems(scenario)
         problems += fault_problems(scenario)
     return [*problems, *change_problems(scenario, to_run=to_run)]
 
 
 def option_notices(scenario: Scenario) -> list[Problem]:
-    """Return what a user should know of options that were given, though they are no mistakes."""
+    """Return notices for given options that are valid but behave differently in Flink."""
     notices = []
     for field in sorted(scenario.config.given & OPTIONS.keys()):
         option = OPTIONS[field]
@@ -141,12 +141,12 @@ def option_notices(scenario: Scenario) -> list[Problem]:
 
 
 def vertex_key(name: str, field: str = "") -> str:
-    """Return where a vertex, or a field of one, is."""
+    """Return the key of a vertex or of one of its fields in scenario files."""
     return f"vertices.{name}.{field}".removesuffix(".")
 
 
 def edge_key(edge: Edge, field: str = "") -> str:
-    """Return where an edge, or a field of one, is."""
+    """Return the key of an edge or of one of its fields in scenario files."""
     return f"edges.{edge.source}->{edge.target}.{field}".removesuffix(".")
 
 
@@ -271,7 +271,7 @@ def _about_edges(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _about_names(scenario: Scenario) -> Iterator[Problem]:
-    """Names of Python objects in place of the objects."""
+    """Yield a mistake for each name that stands for a Python object."""
     for vertex in scenario.vertices:
         if isinstance(vertex.source, SourceObject) and isinstance(vertex.source.source, NamedObject):
             yield vertex_key(vertex.name, "source.object"), _NAME_ONLY
@@ -295,7 +295,7 @@ def _about_cycles(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _about_keys(scenario: Scenario) -> Iterator[Problem]:
-    """Hash exchanges need a key that every record before them has, in one encoding."""
+    """Yield mistakes about keys: hash exchanges need a key that all records have, in one encoding."""
     for edge in scenario.edges:
         if edge.strategy.by_key and edge.key_hash is None and not edge.shares:
             for message in _about_key(scenario, edge):
@@ -311,9 +311,9 @@ def _about_keys(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _deals_out_by_key(scenario: Scenario, edge: Edge) -> bool:
-    """Whether the records of a key reach one subtask, as far as is known: `forward` leaves them there.
+    """Whether records with the same key reach one subtask; `forward` keeps them where they are.
 
-    Only the records show whether an edge's hash follows from the key.
+    Whether an edge's own hash depends on the key only can not be checked here.
     """
     seen: set[str] = set()
     left = [edge]
@@ -333,7 +333,7 @@ def _deals_out_by_key(scenario: Scenario, edge: Edge) -> bool:
 
 def _about_key(scenario: Scenario, edge: Edge) -> Iterator[str]:
     if scenario.key_of(scenario.vertex(edge.target)) is not None:
-        return  # it says what the keys are
+        return  # that operator declares the key
     before = list(scenario.vertices_before(edge.source))
     sources = [vertex.source for vertex in before if vertex.source is not None]
     for source in sources:
@@ -449,7 +449,7 @@ def _about_buffers(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
             return
     parallelism = {vertex.name: vertex.parallelism for vertex in scenario.vertices}
     producers, consumers = parallelism.get(edge.source, 0), parallelism.get(edge.target, 0)
-    if buffers.partition is None or not producers or not consumers:  # a parallelism of 0 is not known
+    if buffers.partition is None or not producers or not consumers:  # a parallelism of 0 is not known yet
         return
     subpartitions = max(channel_counts(edge.ship, consumers, producers))
     if buffers.partition < subpartitions + 1:
@@ -489,7 +489,7 @@ def _about_steps(service: Sequence[Step]) -> Iterator[str]:
 
 
 def event_time_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Yield what is wrong with the event time of a job whose vertices and edges are all right."""
+    """Yield mistakes in the event time of a job whose vertices and edges are valid."""
     for vertex in scenario.vertices:
         for field, message in _about_event_time(scenario, vertex):
             yield f"vertices.{vertex.name}.{field}", message
@@ -521,18 +521,18 @@ def _about_event_time(scenario: Scenario, vertex: Vertex) -> Iterator[Problem]:
 
 
 MOST_RECORDS_PER_S = 1e9
-"""Highest rate of a source's subtask."""
+"""Maximum rate of a subtask of a source."""
 
 _NO_CHECKPOINTS = "there are no checkpoints; give execution.checkpointing.interval or checkpoints_at"
 
 
 def fault_key(number: int, field: str = "") -> str:
-    """Return where a fault, or a field of one, is; faults are numbered from 0."""
+    """Return the key of a fault or of one of its fields; faults are numbered from 0."""
     return f"faults.{number}.{field}".removesuffix(".")
 
 
 def fault_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Yield what is wrong with the faults of a scenario, and with when users ask for checkpoints."""
+    """Yield mistakes in the faults of a scenario, and in the times of users' checkpoints and savepoints."""
     for number, at in enumerate(scenario.manual_checkpoints_s):
         if not 0 <= at < scenario.duration_s:
             yield f"checkpoints_at[{number}]", f"is {time_text(at)}; {_within(scenario)}"
@@ -610,7 +610,7 @@ def _connects(scenario: Scenario, edge: Edge, when: OnChannel) -> bool:
     producers = scenario.vertex(edge.source).parallelism
     consumers = scenario.vertex(edge.target).parallelism
     if edge.ship not in SHIPS or not producers or not consumers:
-        return True  # a mistake of the edge's own, or a path that has yet to be opened
+        return True  # a mistake of the edge itself, or a path that is not open yet
     reached = consumers_of_producers(edge.ship, producers, consumers)
     return when.target.subtask in reached[when.source.subtask]
 
@@ -629,7 +629,7 @@ def _about_vertex_name(scenario: Scenario, name: str, key: str) -> Iterator[Prob
 
 def _about_subtask_index(scenario: Scenario, vertex: str, subtask: int, key: str) -> Iterator[Problem]:
     count = scenario.vertex(vertex).parallelism
-    if subtask < 0 or 0 < count <= subtask:  # 0: how many there are is known when the path has been opened
+    if subtask < 0 or 0 < count <= subtask:  # 0: unknown until the path has been opened
         there = f"{vertex} has the subtasks 0 to {count - 1}" if count else "the first is subtask 0"
         yield key, f"is {subtask}; {there}"
 
@@ -674,21 +674,21 @@ def _within(scenario: Scenario) -> str:
 
 
 def rate_problems(rates: Sequence[float]) -> Iterator[str]:
-    """Yield what is wrong with the rates of a source, from its beginning or from a change on."""
+    """Yield mistakes in the rates of a source, at the start or after a change."""
     if any(not 0 <= rate <= MOST_RECORDS_PER_S for rate in rates):
         most = f"{MOST_RECORDS_PER_S:g} records per second at most"
         yield f"is {list(rates)}; a rate is 0 (as fast as possible) or more, {most}"
 
 
 def change_key(number: int, field: str = "") -> str:
-    """Return where a change, or a field of one, is; changes are numbered from 0."""
+    """Return the key of a change or of one of its fields; changes are numbered from 0."""
     return f"changes.{number}.{field}".removesuffix(".")
 
 
 def change_problems(scenario: Scenario, *, to_run: bool = True) -> Iterator[Problem]:
-    """Yield what is wrong with the changes of a scenario.
+    """Yield mistakes in the changes of a scenario.
 
-    Whether a policy exists is checked with `to_run` only, since that imports it.
+    Whether a policy exists is only checked with `to_run`, because the check imports it.
     """
     current = scenario
     for number, change in sorted(enumerate(scenario.changes), key=lambda each: each[1].at_s):

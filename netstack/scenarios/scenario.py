@@ -1,7 +1,6 @@
-"""Scenarios: a job, the settings it runs under, and what is measured of it.
+"""Scenarios: a job, its settings, and the measurements to take.
 
-Everything is a value; `rules` says which values make sense. Seconds count from the opening of
-the tasks.
+A scenario consists of plain values; `rules` checks them. Seconds count from the opening of the tasks.
 """
 
 from __future__ import annotations
@@ -66,25 +65,25 @@ SHIPS = tuple(ship.value for ship in ShipStrategy)
 """Names of ship strategies."""
 
 EMISSIONS = ("regular", "random")
-"""Ways to choose the records that give one more than others where the selectivity is no whole number."""
+"""How the records that emit one more than others are chosen, if the selectivity is not an integer."""
 
 EMITS_BY = ("processing_time", "event_time")
-"""Clocks by which a vertex emits records that it holds back: the wall clock, or the watermarks it reads."""
+"""Clocks by which a vertex emits held-back records: the wall clock, or the watermarks that it reads."""
 
 SERVICE_MODES = ("throttle", "exact", "burn")
-"""Ways to spend service time: in sleeps of at least a millisecond, record by record, or on a core."""
+"""How service time is spent: in sleeps of at least a millisecond, record by record, or on a core."""
 
 KEY_BYTES = 8
-"""Bytes of the key that begins a generated record: a 64-bit big-endian integer."""
+"""Size of the key at the start of a generated record: a 64-bit big-endian integer."""
 
 FROM_SOURCE = 0
-"""Parallelism of a vertex whose path has yet to be opened."""
+"""Parallelism of a vertex whose path is not open yet."""
 
 MAX_PARALLELISM = 1 << 15
-"""Most subtasks of a vertex, and most key groups, that Flink accepts (KeyGroupRangeAssignment)."""
+"""Flink's maximum of subtasks of a vertex, and of key groups (KeyGroupRangeAssignment)."""
 
 Step = tuple[float, float]
-"""A time, in seconds, and the cost of a record in seconds from then on."""
+"""A time in seconds, and the cost of a record from then on, in seconds."""
 
 
 def _service(value: object) -> tuple[Step, ...]:
@@ -124,7 +123,7 @@ _REALS = one_or_more(REAL)
 _SERVICE = Kind(_service, _steps, any_of(TIME.shape, {"type": "array", "items": _STEP}))
 _WINDOW = Kind(_window, _TIMES.render, _TIMES.shape | {"minItems": 2, "maxItems": 2})
 _OBJECT = Kind(lambda value: NamedObject(text(value)), object_name, STRING.shape)
-"""The name of a Python object in place of it."""
+"""The name of a Python object instead of the object."""
 
 _PARALLELISM = Kind(INTEGER.parse, lambda count: count or None, INTEGER.shape)
 _PLACES = Kind(
@@ -138,10 +137,10 @@ _MODE = one_of(SERVICE_MODES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys(HoldsTuples):
-    """Keys of generated records: 0 to `number` - 1, key k as often as ``1 / (k + 1) ** zipf``.
+    """Keys of generated records: 0 to `number` - 1, key k with the weight ``1 / (k + 1) ** zipf``.
 
-    `most_frequent`: shares of all records for keys 0, 1, ... in place of that rule; the remaining keys divide
-    the rest by it.
+    `most_frequent`: fractions of all records for keys 0, 1, ..., which override that rule; the remaining keys
+    share the rest by it.
     """
 
     number: int = field(metadata=needed(INTEGER, "1000", 1, "Number of keys."))
@@ -152,7 +151,7 @@ class Keys(HoldsTuples):
 
 
 CATCH_UP_S = 1.0
-"""Time that a paced source makes up for, like the rate limiter of Flink's generators (Guava's)."""
+"""Time of missed records that a paced source makes up for, as in Flink's generators (Guava's RateLimiter)."""
 
 
 _RATES = needed(
@@ -214,7 +213,7 @@ _key = key  # `PathSpec` has a field of that name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathSpec(HoldsTuples):
-    """Rows of files that Spark reads; the caller opens them and puts a `SourceObject` in their place."""
+    """Files whose rows Spark reads; the caller opens them and replaces this by a `SourceObject`."""
 
     path: str = field(
         metadata=needed(
@@ -228,14 +227,14 @@ class PathSpec(HoldsTuples):
     format: str | None = _key(_FORMAT, None, "Format of the files; None: by the name of the file.")
 
     def opened(self, source: Source) -> SourceObject:
-        """Return the source that takes its place, with `source` as its reader."""
+        """Return the opened source that replaces this path, with `source` as its reader."""
         disorder_s = self.out_of_orderness_s
         return SourceObject(source=source, rates=self.rates, out_of_orderness_s=disorder_s, spec=self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceObject(HoldsTuples):
-    """A source that exists already: one of the user's, or an opened path."""
+    """A source that exists as an object: a user's source, or an opened path."""
 
     source: Source = field(metadata=needed(_OBJECT, None, None, name="object"))
     rates: tuple[float, ...] = field(default=(0.0,), metadata=_RATES)
@@ -248,14 +247,14 @@ SourceSpec = GeneratorSpec | PathSpec | SourceObject
 
 
 class _SourceTable(Part):
-    """The table of a source, whose keys tell its kind."""
+    """The table of a source; its keys determine the type of the source."""
 
     def read(self, section: Section, key: Key, default: object) -> SourceSpec | None:
         if key.name not in section:
             return None
         source = section.section(key.name)
         if not isinstance(section.values[key.name], Mapping):
-            return GeneratorSpec(record_bytes=8)  # the message about it exists already
+            return GeneratorSpec(record_bytes=8)  # the mistake has been reported already
         if "object" in source:
             return read_table(source, SourceObject)
         if "path" not in source:
@@ -282,7 +281,7 @@ SLOT_SHARING_GROUP = Key(
     default="default",
     doc="Vertices of a group share slots, in a scenario with slots; absent: one group for all.",
 )
-"""A key of vertices, of use to `in_slots` alone."""
+"""A key of vertices, used only by `in_slots`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,7 +340,7 @@ class Vertex(HoldsTuples):
     )
 
     def manager_of(self, subtask: int) -> str:
-        """The task manager that a subtask runs in."""
+        """Return the task manager in which a subtask runs."""
         placed = self.task_manager
         if placed is None:
             return self.name
@@ -349,32 +348,32 @@ class Vertex(HoldsTuples):
 
     @property
     def managers(self) -> tuple[str, ...]:
-        """The task managers that it runs in, in the order of its subtasks, each once."""
+        """The task managers in which it runs, in the order of its subtasks, each once."""
         every = (self.manager_of(subtask) for subtask in range(max(1, self.parallelism)))
         return tuple(dict.fromkeys(every))
 
     @property
     def emits_by_event_time(self) -> bool:
-        """Whether it emits what it holds back when a watermark says so."""
+        """Whether it emits held-back records by watermarks."""
         return self.emit_by == "event_time"
 
     @property
     def burns(self) -> bool:
-        """Whether its work on records takes a core, rather than waiting."""
+        """Whether its work on records occupies a core instead of only waiting."""
         return self.service_mode == "burn"
 
     def rate(self, subtask: int) -> float:
-        """Records per second that a source's subtask emits; 0: as fast as possible."""
+        """Return the records per second that a source's subtask emits; 0: as fast as possible."""
         if self.source is None or not self.source.rates:
             return 0.0
         return self.source.rates[subtask % len(self.source.rates)]
 
     def service_steps(self, subtask: int) -> tuple[Step, ...]:
-        """The (time, cost) steps of a subtask, with its factor; at least one."""
+        """Return the (time, cost) steps of a subtask, with its factor; at least one."""
         return self.steps_of(self.service, subtask)
 
     def steps_of(self, service: Sequence[Step], subtask: int) -> tuple[Step, ...]:
-        """The (time, cost) steps of `service` for a subtask, with its factor; at least one."""
+        """Return the (time, cost) steps of `service` for a subtask, with its factor; at least one."""
         factor = self.service_skew[subtask % len(self.service_skew)] if self.service_skew else 1.0
         return tuple((at, cost * factor) for at, cost in service) or ((0.0, 0.0),)
 
@@ -382,15 +381,17 @@ class Vertex(HoldsTuples):
 def in_slots(
     vertices: Sequence[Vertex], slots: int | None, groups: Sequence[str] | None = None
 ) -> tuple[Vertex, ...]:
-    """Return vertices whose subtasks run in the slots of task managers, `slots` each, by slot sharing.
+    """Assign subtasks to the slots of task managers, `slots` each, by slot sharing; returns the vertices.
 
-    Subtask i of every vertex of a slot sharing group shares slot i of the group; slots of the groups follow
-    each other, and fill one task manager after the other: "tm-1", "tm-2" and so on. `groups` are those of the
-    vertices, by default one for all. A vertex that names its task manager stays there. Without `slots`, or
-    fewer than one, the vertices are returned as they are; so they are when one has more subtasks than a job
-    may have, whose names of task managers would fill the memory before that is refused.
+    Subtask i of every vertex of a slot sharing group shares slot i of the group. The slots of the groups are
+    numbered one group after the other, and fill one task manager after the other: "tm-1", "tm-2" and so on.
+    `groups` holds the group of each vertex; by default all are in one. A vertex that names its task manager
+    stays there. The vertices are returned unchanged if `slots` is None or less than 1, or if one has more
+    subtasks than a job may have: a rule refuses it later, and the names of its task managers would fill the
+    memory.
 
-    Source: Flink's LocalInputPreferredSlotSharingStrategy, where all vertices have inputs of one kind.
+    The algorithm is Flink's LocalInputPreferredSlotSharingStrategy, for vertices whose inputs are all of one
+    kind.
     """
     huge = any(vertex.parallelism > MAX_PARALLELISM for vertex in vertices)
     if slots is None or slots < 1 or huge:
@@ -416,7 +417,7 @@ def _managers(first: int, count: int, slots: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeBuffers:
-    """Buffers of an edge's gates and partitions; None: as the options say."""
+    """Buffers of an edge's gates and partitions; None: the value of the option."""
 
     exclusive: int | None = key(INTEGER, None, "Exclusive buffers of each channel.")
     floating: int | None = key(INTEGER, None, "Floating buffers of each gate.")
@@ -434,26 +435,26 @@ class EdgeBuffers:
         return config.floating_buffers_per_gate if self.floating is None else self.floating
 
     def quota(self, config: NetworkConfig) -> int:
-        """Return what a subpartition may hold at most."""
+        """Return the maximum number of buffers of a subpartition."""
         return config.max_buffers_per_channel if self.max_per_channel is None else self.max_per_channel
 
     def gate(self, config: NetworkConfig, channels: int) -> GateBuffersSpec:
-        """Return the buffers of a gate with so many channels."""
+        """Return the buffers of a gate with this number of channels."""
         each, floating = self.per_channel(config), self.per_gate(config)
         return gate_buffers(channels, each, floating, config.max_required_buffers_per_gate)
 
     def pool(self, config: NetworkConfig, subpartitions: int) -> tuple[int, int]:
-        """Return the minimum and the maximum of the pool of a partition, overdraft aside."""
+        """Return the minimum and the maximum of the pool of a partition, without overdraft."""
         minimum, most = partition_buffers(subpartitions, self.per_channel(config), self.per_gate(config))
         return minimum, most if self.partition is None else max(minimum, self.partition)
 
     def pool_segments(self, config: NetworkConfig, subpartitions: int) -> int:
-        """Return the segments that a partition can use at most, overdraft included."""
+        """Return the maximum number of segments of a partition, overdraft included."""
         return self.pool(config, subpartitions)[1] + config.max_overdraft_buffers_per_gate
 
 
 AS_OPTIONS_SAY = EdgeBuffers()
-"""Those of an edge that says nothing of them."""
+"""The buffers of an edge without settings of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -498,13 +499,13 @@ class Edge(HoldsTuples):
 
     @property
     def strategy(self) -> ShipStrategy:
-        """The ship strategy; an unknown name counts as rebalance until the rules refuse it."""
+        """The ship strategy; an unknown name counts as rebalance until the rules report it."""
         return ShipStrategy.of(self.ship)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine(HoldsTuples):
-    """A machine whose cores some task managers share: what their subtasks burn takes longer if it is full."""
+    """A machine whose cores some task managers share; if all cores are busy, their work takes longer."""
 
     cores: float = field(metadata=needed(REAL, "2", 1.0, "Cores that its task managers share."))
     task_managers: tuple[str, ...] = field(
@@ -513,7 +514,7 @@ class Machine(HoldsTuples):
 
 
 def label(values: Mapping[str, Any], place: int) -> str:
-    """Return the name in messages of the table of a vertex or an edge."""
+    """Return the name of a vertex's or an edge's table, for messages."""
     if isinstance(values.get("name"), str):
         return str(values["name"])
     if "from" in values and "to" in values:
@@ -538,9 +539,9 @@ _PRESET = named({name: name for name in PRESETS}, "is no preset")
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario(HoldsTuples):
-    """A job and the conditions it runs under.
+    """A job and the conditions under which it runs.
 
-    A vertex's place in `vertices` is its number in every result, so sources come first by custom.
+    The index of a vertex in `vertices` is its number in every result; by convention, sources come first.
     """
 
     name: str = field(
@@ -603,17 +604,17 @@ class Scenario(HoldsTuples):
 
     @property
     def takes_checkpoints(self) -> bool:
-        """Whether there is a checkpoint at all, by the interval or by a user."""
+        """Whether any checkpoint is taken, by the interval or by a user."""
         return self.config.checkpoint_interval_s is not None or bool(self.manual_checkpoints_s)
 
     @property
     def stores_state(self) -> bool:
-        """Whether there is a checkpoint or a savepoint."""
+        """Whether any checkpoint or savepoint is taken."""
         return self.takes_checkpoints or bool(self.savepoints)
 
     @property
     def keeps_keyed_state(self) -> bool:
-        """Whether there may be keyed state: a user's operator runs."""
+        """Whether there may be keyed state, because a user's operator runs."""
         return any(vertex.operator is not None for vertex in self.vertices)
 
     @property
@@ -623,13 +624,14 @@ class Scenario(HoldsTuples):
 
     @property
     def windows(self) -> tuple[tuple[float, float], ...]:
-        """The phases, or the one from warmup to the end."""
+        """The phases; without any, one window from the warm-up to the end."""
         return self.phases or ((self.warmup_s, self.duration_s),)
 
     def ending_at(self, duration_s: float) -> Scenario:
-        """Return the scenario of a run that ends then, sooner or later.
+        """Return the scenario of a run that ends at `duration_s`, before or after the planned end.
 
-        It lacks the windows, requests and faults after that, and a window that ended with the run still does.
+        Windows, requests and faults after that time are removed. A window up to the planned end now lasts up
+        to the new end.
         """
         if duration_s == self.duration_s:
             return self
@@ -662,19 +664,19 @@ class Scenario(HoldsTuples):
         return {vertex.name: vertex for vertex in self.vertices}
 
     def vertex(self, name: str) -> Vertex:
-        """Return the vertex of that name.
+        """Return the vertex with this name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: if there is none.
         """
         return self._by_name[name]
 
     def inputs(self, vertex: Vertex) -> tuple[Edge, ...]:
-        """The edges into a vertex, in the scenario's order."""
+        """Return the edges into a vertex, in the scenario's order."""
         return self._inputs.get(vertex.name, ())
 
     def outputs(self, vertex: Vertex) -> tuple[Edge, ...]:
-        """The edges out of a vertex, in the scenario's order."""
+        """Return the edges out of a vertex, in the scenario's order."""
         return self._outputs.get(vertex.name, ())
 
     @cached_property
@@ -686,7 +688,7 @@ class Scenario(HoldsTuples):
         return _edges_by(attrgetter("source"), self.edges)
 
     def channel_ends(self, edge: Edge) -> Iterator[tuple[str, str]]:
-        """The task managers of producer and consumer of each channel of an edge, consumer by consumer."""
+        """Yield the task managers of producer and consumer of each channel of an edge, by consumer."""
         producer, consumer = self.vertex(edge.source), self.vertex(edge.target)
         reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
         for target, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
@@ -701,7 +703,7 @@ class Scenario(HoldsTuples):
         return any(source != target for source, target in self.channel_ends(edge))
 
     def topological_order(self) -> tuple[Vertex, ...]:
-        """The vertices, each after all it reads from, else in their order; those of a cycle are left out."""
+        """Return the vertices in topological order, otherwise in their own order, without those of cycles."""
         return self._topological_order
 
     @cached_property
@@ -710,7 +712,7 @@ class Scenario(HoldsTuples):
         for place, vertex in enumerate(self.vertices):
             places.setdefault(vertex.name, place)
         inputs_left = {name: len(self._inputs.get(name, ())) for name in places}
-        ready = [place for name, place in places.items() if not inputs_left[name]]  # a heap, as it rises
+        ready = [place for name, place in places.items() if not inputs_left[name]]  # sorted, so it is a heap
         placed: list[Vertex] = []
         while ready:
             vertex = self.vertices[heappop(ready)]
@@ -723,17 +725,17 @@ class Scenario(HoldsTuples):
         return tuple(placed)
 
     def key_of(self, vertex: Vertex) -> KeyOf | None:
-        """Return what says the key of a record to an operator with keyed state; None for any other vertex."""
+        """Return the function that returns a record's key, if an operator has keyed state; else None."""
         operator = None if vertex.operator is None else vertex.operator(0)
         return operator.key_of if operator is not None and operator.keyed else None
 
     def is_broadcast_side(self, edge: Edge) -> bool:
-        """Whether the operator behind an edge treats its records by themselves, as all subtasks read them."""
+        """Whether the operator after an edge processes the edge's records as broadcast records."""
         operator = self.vertex(edge.target).operator
         return edge.strategy.copies and operator is not None and operator(0).reads_broadcast
 
     def vertices_before(self, name: str) -> tuple[Vertex, ...]:
-        """The vertices whose records reach a vertex, and that vertex; in topological order."""
+        """Return a vertex and all vertices whose records reach it, in topological order."""
         reached = {name}
         for vertex in reversed(self.topological_order()):
             if vertex.name in reached:
@@ -749,7 +751,7 @@ def _edges_by(end: Callable[[Edge], str], edges: Iterable[Edge]) -> dict[str, tu
 
 
 def changed(scenario: Scenario, change: ScheduledChange) -> Scenario:
-    """Return what a job is from a change on, as far as the scenario has what the change names."""
+    """Return the scenario after a change, for those of its parts that the change names."""
     config = with_options(scenario.config, dict(change.settings)) if change.settings else scenario.config
     vertices = tuple(
         _changed_vertex(vertex, change) if vertex.name == change.vertex else vertex

@@ -1,13 +1,13 @@
-"""Tables of a scenario file: each is declared once, as a dataclass; reader, writer and schema are loops.
+"""Tables of a scenario file: each is declared once as a dataclass, for reading, writing and the schema.
 
-A field that stands in a file is declared with `key`, or `needed` where it has no default::
+A field that corresponds to a key is declared with `key`, or with `needed` if it has no default::
 
     class Machine:
         cores: float = field(metadata=needed(REAL, "2", 1.0, "How many its task managers share."))
         idle: float = key(REAL, 0.0, "Share of them that others use.")
 
 `read_table`, `write_table`, `table_shape` (JSON Schema), the suggestions for misspelt keys and the tables of
-the reference are made of these declarations. The name of a key is that of its field without the unit.
+the reference use these declarations. The name of a key is that of its field without the unit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 _LONGEST = 400
-"""Letters of a line about a mistake."""
+"""Maximum length of a line about a mistake."""
 
 _TUPLE = re.compile(r"tuple\[(.*), \.\.\.\](?: \| None)?")
 _PAIRS = {"Step": "((0.0, 0.005),)", "tuple[float, float]": "((20.0, 60.0),)"}
@@ -59,14 +59,14 @@ class Section:
         self._taken: set[str] = set()
 
     def taken(self) -> list[str]:
-        """Return the keys that were read so far, present or not, in alphabetical order."""
+        """Return the keys that have been read, present or not, in alphabetical order."""
         return sorted(self._taken)
 
     def __contains__(self, key: str) -> bool:
         return key in self.values
 
     def take(self, key: str, parse: Parse[T], default: D) -> T | D:
-        """Return the value of a key, or the default where it is absent or wrong."""
+        """Return the value of a key, or the default if the key is absent or its value is wrong."""
         self._taken.add(key)
         if key not in self.values:
             return default
@@ -77,17 +77,17 @@ class Section:
             return default
 
     def require(self, key: str, parse: Parse[T], default: D, example: str) -> T | D:
-        """Return the value of a required key; `default` stands in where it is missing or wrong."""
+        """Return the value of a required key, or `default` if it is missing or wrong."""
         if key not in self.values:
             self.complain(key, f"is missing; give one such as {example}")
         return self.take(key, parse, default)
 
     def section(self, key: str) -> Section:
-        """Return the table of a key; an empty one where it is absent or no table."""
+        """Return the table of a key; an empty one if the key is absent or its value is not a table."""
         return Section(self.take(key, table, {}), f"{self.path}{key}.", self.problems, self.notices)
 
     def sections(self, key: str, label: Callable[[Mapping[str, Any], int], object]) -> list[Section]:
-        """Return the tables of a list; `label` gives the name in messages of a table at a place."""
+        """Return the tables of a list; `label` returns the name of a table for messages, from its index."""
         values = self.take(key, tables, ())
         return [self.part(key, each, label(each, place)) for place, each in enumerate(values)]
 
@@ -98,20 +98,20 @@ class Section:
     def complain(self, key: str, message: str) -> None:
         """Report a mistake at a key of this section, once."""
         line = f"{self.path}{key}: {message}"
-        if len(line) > _LONGEST:  # the end says what would be right
+        if len(line) > _LONGEST:  # the end contains the correct value
             line = f"{line[: _LONGEST * 3 // 4]} ... {line[-_LONGEST // 4 :]}"
         if line not in self.problems:
             self.problems.append(line)
 
     def finish(self, known: Callable[[], Iterable[str]]) -> None:
-        """Report the keys that nothing has read; `known` returns those that a message may suggest."""
+        """Report the keys that have not been read; `known` returns the keys that a message may suggest."""
         for key in self.values:
             if key not in self._taken:
                 self.complain(key, f"is no key of this table; {did_you_mean(key, known())}")
 
 
 class Alternative(NamedTuple):
-    """The keys that a table may have together."""
+    """A set of keys that a table may have together."""
 
     properties: dict[str, Shape]
     required: frozenset[str] = frozenset()
@@ -121,14 +121,14 @@ class Alternative(NamedTuple):
 
 
 class Part:
-    """A kind of value that consists of tables, or of several keys of the table that it stands in."""
+    """A kind of value that consists of tables, or of several keys of the same table."""
 
     def read(self, section: Section, key: Key, default: Any) -> Any:
-        """Return the value of a key, or the default where it is absent or wrong."""
+        """Return the value of a key, or the default if the key is absent or its value is wrong."""
         raise NotImplementedError
 
     def render(self, value: Any) -> object:
-        """Return the value as a document has it; None: it is not written."""
+        """Return the value in the form that documents use; None: it is not written."""
         raise NotImplementedError
 
     @property
@@ -137,12 +137,12 @@ class Part:
         raise NotImplementedError
 
     def entries(self, key: Key, value: Any) -> Mapping[str, object]:
-        """Return the keys that a document has for a value."""
+        """Return the keys and values that represent a value in a document."""
         rendered = None if value is None else self.render(value)
         return {} if rendered is None else {key.name: rendered}
 
     def alternatives(self, key: Key) -> Sequence[Alternative]:
-        """Return the keys that a table may have for the value."""
+        """Return the sets of keys that can represent the value in a table."""
         return [key.alternative(self.shape)]
 
 
@@ -154,18 +154,20 @@ class Key:
     """The key as a file spells it."""
     kind: Kind | Part
     default: Any
-    """Value where the key is absent."""
+    """Value if the key is absent."""
     doc: str = ""
-    """Meaning of the key; a text after "None:", "empty:" or "absent:" at its end is that of its absence."""
+    """Meaning of the key; a text after "None:", "empty:" or "absent:" at its end is the meaning of its
+    absence.
+    """
     example: str | None = None
-    """A value for the message that the key is missing; None: it may be absent."""
+    """A value for the message that the key is missing; None: the key is optional."""
     written: bool = False
-    """Whether a document has it even where it has its default."""
+    """Whether a document contains the key even if it has its default."""
     hidden: bool = False
-    """Whether messages and the reference leave it out."""
+    """Whether messages and the reference omit it."""
 
     def read(self, section: Section, default: Any) -> Any:
-        """Return the value that a section has, or the default where it has none or a wrong one."""
+        """Return the value in a section, or the default if it is absent or wrong."""
         kind = self.kind
         if isinstance(kind, Part):
             return kind.read(section, self, default)
@@ -174,12 +176,12 @@ class Key:
         return section.require(self.name, kind.parse, default, self.example)
 
     def alternatives(self) -> Sequence[Alternative]:
-        """Return the keys that a table may have for this one."""
+        """Return the sets of keys that can represent this key in a table."""
         kind = self.kind
         return kind.alternatives(self) if isinstance(kind, Part) else [self.alternative(kind.shape)]
 
     def alternative(self, shape: Shape) -> Alternative:
-        """Return this key with a schema of its value."""
+        """Return this key, with a schema of its value, as an alternative."""
         required = frozenset() if self.example is None else frozenset({self.name})
         return Alternative({self.name: described(shape, said_in_files(self.doc))}, required)
 
@@ -194,15 +196,16 @@ def key(
     hidden: bool = False,
     beside: tuple[Key, ...] = (),
 ) -> Any:
-    """Declare a dataclass field that is a key of a file (of type Any, so that the field's own type holds).
+    """Declare a dataclass field for an optional key of a file (of type Any, so that the field's own type
+    holds).
 
     Args:
-        kind: How its values are read and written.
-        default: The value of the field where the key is absent.
-        doc: What it means.
-        name: The key, where it is not the name of the field without its unit.
-        written: Whether a document has it even where it has its default.
-        hidden: Whether messages and the reference leave it out.
+        kind: Reads and writes its values.
+        default: The value of the field if the key is absent.
+        doc: Meaning of the key.
+        name: Name of the key, if it is not the name of the field without its unit.
+        written: Whether a document contains the key even if it has its default.
+        hidden: Whether messages and the reference omit it.
         beside: Keys of the same table without a field of their own.
     """
     declared = Key(name=name, kind=kind, default=default, doc=doc, written=written, hidden=hidden)
@@ -218,10 +221,10 @@ def needed(
     name: str = "",
     beside: tuple[Key, ...] = (),
 ) -> Mapping[str, Any]:
-    """Return the metadata of a dataclass field that is a key of a file, for one without a default.
+    """Return the metadata of a dataclass field for a key without a default.
 
-    The message that the key is missing gives the example; without one there is no such message. The reader
-    goes on with `stand_in`. Fields of several classes may share the metadata.
+    The message about the missing key shows the example; without an example there is no message. The reader
+    continues with `stand_in`. Fields of several classes may share the metadata.
     """
     declared = Key(name=name, kind=kind, default=stand_in, doc=doc, example=example, written=True)
     return {"key": declared, "beside": beside}
@@ -231,7 +234,7 @@ _keys: dict[type, Mapping[str, Key]] = {}
 
 
 def keys_of(cls: type) -> Mapping[str, Key]:
-    """Return the keys that fields of a dataclass hold, by the names of the fields."""
+    """Return the keys of a dataclass by the names of their fields."""
     if cls not in _keys:
         _keys[cls] = {
             field.name: dataclasses.replace(declared, name=declared.name or without_unit(field.name))
@@ -242,7 +245,7 @@ def keys_of(cls: type) -> Mapping[str, Key]:
 
 
 def all_keys(cls: type) -> tuple[Key, ...]:
-    """Return the keys of a table: those that fields hold, each with those beside it."""
+    """Return all keys of a table: the key of each field, followed by the keys in its `beside`."""
     beside = {field.name: field.metadata.get("beside", ()) for field in dataclasses.fields(cls)}
     return tuple(each for field, key in keys_of(cls).items() for each in (key, *beside[field]))
 
@@ -265,13 +268,13 @@ def read_table(
     given: Mapping[str, Any] = _NOTHING,
     defaults: Mapping[str, Any] = _NOTHING,
 ) -> T:
-    """Return the object that a section describes; mistakes are noted in the section.
+    """Return the object in a section; mistakes are reported to the section.
 
     Args:
         section: The table.
         cls: The dataclass of the object.
-        given: Fields that the caller has read already.
-        defaults: Fields whose default depends on something else.
+        given: Fields that the caller has already read.
+        defaults: Fields whose default depends on other values.
     """
     read = read_keys(section, cls, given, defaults)
     section.finish(lambda: known_keys(cls))
@@ -284,7 +287,7 @@ def read_keys(
     given: Mapping[str, Any] = _NOTHING,
     defaults: Mapping[str, Any] = _NOTHING,
 ) -> T:
-    """Like `read_table`, of a section that has other keys as well."""
+    """Do the same as `read_table`, for a section that has other keys too."""
     values = dict(given)
     for field, key in keys_of(cls).items():
         if field not in values:
@@ -293,7 +296,7 @@ def read_keys(
 
 
 def write_table(value: Any) -> dict[str, Any]:
-    """Return an object as a table that is read back to an equal one."""
+    """Return an object as a table from which `read_table` returns an equal object."""
     document: dict[str, Any] = {}
     for field, key in keys_of(type(value)).items():
         held, kind = getattr(value, field), key.kind
@@ -320,7 +323,7 @@ def table_shape(cls: type) -> Shape:
 
 
 def object_shape(alternative: Alternative) -> Shape:
-    """Return the JSON Schema of a table with some keys and no others."""
+    """Return the JSON Schema of a table with these keys and no others."""
     shape = {"type": "object", "properties": alternative.properties, "additionalProperties": False}
     return shape | ({"required": sorted(alternative.required)} if alternative.required else {})
 
@@ -329,12 +332,12 @@ def described(shape: Shape, text: str | None) -> Shape:
     """Return a JSON Schema with a description."""
     if text is None:
         return shape
-    # Of a table with "$ref", readers of schemas ignore all other keywords.
+    # Readers of schemas ignore all other keywords beside "$ref".
     return {"description": text} | ({"allOf": [shape]} if "$ref" in shape else shape)
 
 
 def said_in_files(doc: str) -> str | None:
-    """Return what a field says of itself that holds for files, too: a text that names code does not."""
+    """Return the description of a field for files; None for a text that refers to code."""
     return None if not doc or "`" in doc else doc.replace("None:", "absent:")
 
 
@@ -345,7 +348,7 @@ class TableOf(Part):
     cls: type
 
     def read(self, section: Section, key: Key, default: Any) -> Any:
-        """Return the object of the table, or the default where there is none."""
+        """Return the object in the table, or the default if it is absent."""
         return read_table(section.section(key.name), self.cls) if key.name in section else default
 
     def render(self, value: Any) -> object:
@@ -359,7 +362,7 @@ class TableOf(Part):
 
 
 def place(values: Mapping[str, Any], place: int) -> object:
-    """Return the label of a table that has no name: its place in the list."""
+    """Return the label of a table without a name: its index in the list."""
     return place
 
 
@@ -371,7 +374,7 @@ class TablesOf(Part):
     label: Callable[[Mapping[str, Any], int], object] = place
 
     def read(self, section: Section, key: Key, default: Any) -> Any:
-        """Return the objects of the tables."""
+        """Return the objects in the tables."""
         return tuple(read_table(each, self.cls) for each in section.sections(key.name, self.label))
 
     def render(self, value: Any) -> object:
@@ -422,14 +425,14 @@ def _tuples_of(cls: type) -> Mapping[str, str]:
 
 
 def did_you_mean(wrong: object, known: Iterable[str]) -> str:
-    """Return a suggestion, or all that is known: the end of a message about an unknown name."""
+    """Return a suggestion, or all known names: the end of a message about an unknown name."""
     choices = list(known)
     close = get_close_matches(str(wrong), choices, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(choices)}"
 
 
 def documented(cls: type) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a dataclass whose declaration says what they are, with that text."""
+    """Yield the documented fields of a dataclass, with their texts."""
     for field in dataclasses.fields(cls):
         declared = field.metadata.get("key") or field.metadata.get("option")
         if declared is not None and declared.doc:

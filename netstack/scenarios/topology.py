@@ -1,31 +1,32 @@
-"""The data flow of a job: ship strategies, channels, watermarks, records that tasks read, deadlocks.
+"""The data flow of a job: ship strategies, channels, watermarks, the records that tasks read, deadlocks.
 
-Some shapes can deadlock under unaligned checkpoints (`standstills`). Barriers overtake no data on the way
-into some vertices (`aligned_readers`), even where checkpoints are unaligned. So one checkpoint may be aligned
-at some vertices and unaligned at others, and then it can wait for itself::
+Some job shapes can deadlock under unaligned checkpoints (`standstills`). Into some vertices, barriers cannot
+overtake data (`aligned_readers`), even if checkpoints are unaligned. So one checkpoint may be aligned at some
+vertices and unaligned at others. Then it can wait for itself::
 
             /--- b ---\\          b -> c is forward: each barrier blocks its channel of c
     x --- a            c         until the barriers of all channels of c are there
             \\---------/          x -> a is forward: the barrier comes behind all data of x
 
-`b` begins its checkpoint as soon as one barrier has overtaken what waits for it, and sends its own on, which
-blocks its channel at `c`. Now `c` waits for the barrier of a subtask of `a` that comes behind data, this `a`
-for `b` to take its output, and `b` for `c` to read on. No task continues, even after the checkpoint has
-expired. Flink 2.2.1 deadlocks just so (measured). With aligned checkpoints it does not: there `b` sends its
-barrier when those of all subtasks of `a` are there.
+`b` begins its checkpoint as soon as one barrier has overtaken the data in front of it. It sends its own
+barrier downstream, which blocks its channel at `c`. Now `c` waits for the barrier of a subtask of `a`, which
+is behind data. This `a` waits for `b` to take its output, and `b` waits for `c` to continue reading. No task
+continues, even after the checkpoint has expired. Flink 2.2.1 deadlocks in the same way (measured). With
+aligned checkpoints it does not, because `b` sends its barrier only after the barriers of all subtasks of `a`
+have arrived.
 
-Where barriers overtake after a timeout only, a checkpoint that has expired leaves channels blocked that the
-next ones need, and then no diamond is needed: any vertex whose barriers come behind data will do for `a`
-(measured as well).
+If barriers overtake only after a timeout, an expired checkpoint leaves channels blocked that the next ones
+need. Then no diamond is needed: any vertex whose barriers stay behind data can take the role of `a` (also
+measured).
 
-A task handles a barrier between two records only. So a vertex will do for `a` as well that waits for buffers
-in the middle of one, as it writes more of it than there is room for.
+A task handles a barrier only between two records. So a vertex can also take the role of `a` if it waits for
+buffers in the middle of a record, because it writes more for a record than there is room for.
 
-A source sends watermarks only where some vertex behind it emits by event time: then they reach every vertex
-behind that source, as in Flink. The event time of a record is the time at which its source emitted it.
+A source sends watermarks only if a downstream vertex emits by event time; then they reach every vertex
+downstream of that source, as in Flink. The event time of a record is the time at which its source emitted it.
 
-Functions of users read the content of records, and so does a hash exchange, on the side that writes to it;
-vertices without a function forward what they read. The records of all other edges need no bytes
+User functions read the content of records, and so does the writing side of a hash exchange. Vertices without
+a function forward the records that they read. The records of all other edges need no bytes
 (`buffers/payload.py`)::
 
     generator --rebalance--> map --hash--> window --forward--> sink
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class ShipStrategy(StrEnum):
-    """Ways to deal out the records of an exchange to its consumers (Flink's ShipStrategyType)."""
+    """How an exchange distributes records to its consumers (Flink's ShipStrategyType)."""
 
     FORWARD = "forward"
     RESCALE = "rescale"
@@ -54,7 +55,7 @@ class ShipStrategy(StrEnum):
 
     @classmethod
     def of(cls, name: str) -> ShipStrategy:
-        """Return the strategy of a name; an unknown one counts as rebalance until the rules refuse it."""
+        """Return the strategy with this name; an unknown name counts as rebalance until rules report it."""
         return cls(name) if name in _BY_NAME else cls.REBALANCE
 
     @property
@@ -64,7 +65,7 @@ class ShipStrategy(StrEnum):
 
     @property
     def by_key(self) -> bool:
-        """Whether the key of a record says which consumer it goes to."""
+        """Whether the key of a record determines its consumer."""
         return self is ShipStrategy.HASH
 
     @property
@@ -74,7 +75,9 @@ class ShipStrategy(StrEnum):
 
     @property
     def can_be_overtaken(self) -> bool:
-        """Whether barriers may overtake its data: no data that a new parallelism could not deal out anew."""
+        """Whether barriers may overtake its data, which requires that the data can be redistributed on
+        rescaling.
+        """
         return not (self.pointwise or self.copies)
 
 
@@ -82,7 +85,7 @@ _BY_NAME = frozenset(ship.value for ship in ShipStrategy)
 
 
 class NamedExchange(Protocol):
-    """Vertices by name, and how records are dealt out between them."""
+    """An exchange between vertices by name, with its ship strategy."""
 
     @property
     def source(self) -> str:
@@ -96,12 +99,12 @@ class NamedExchange(Protocol):
 
     @property
     def ship(self) -> str:
-        """The way, by its name in a scenario."""
+        """Name of the ship strategy."""
         ...
 
 
 def aligned_readers(exchanges: Iterable[NamedExchange]) -> set[str]:
-    """The vertices into which no barrier overtakes: one such exchange keeps all others into it aligned.
+    """Return the vertices into which no barrier overtakes: one such exchange makes all inputs aligned.
 
     As in Flink's StreamGraphGenerator.
     """
@@ -109,10 +112,10 @@ def aligned_readers(exchanges: Iterable[NamedExchange]) -> set[str]:
 
 
 def consumers_of_producers(ship: str, producers: int, consumers: int) -> list[list[int]]:
-    """The consumers that each producer has a subpartition for, in the order of the subpartitions.
+    """Return the consumers for which each producer has a subpartition, in the order of the subpartitions.
 
-    All-to-all exchanges reach every consumer. Pointwise ones deal the larger side out evenly over the
-    smaller, in order (Flink's pointwise distribution pattern).
+    All-to-all exchanges reach every consumer. Pointwise exchanges distribute the larger side evenly over the
+    smaller one, in order (Flink's pointwise distribution pattern).
     """
     if not ShipStrategy.of(ship).pointwise:
         return [list(range(consumers)) for _ in range(producers)]
@@ -138,10 +141,10 @@ def producers_of_consumers(reached: list[list[int]], consumers: int) -> list[lis
 
 
 def channel_counts(ship: str, producers: int, consumers: int) -> dict[int, int]:
-    """Return how many consumers of an exchange have how many channels, by the number of channels.
+    """Return the number of consumers of an exchange by their number of channels.
 
-    With the two sides swapped, how many producers have how many subpartitions. It is counted, not listed: an
-    exchange of many thousand subtasks costs no more than one of two.
+    With the two sides swapped, it is the number of producers by their number of subpartitions. The function
+    computes the counts without listing channels, so its cost does not depend on the number of subtasks.
     """
     if not ShipStrategy.of(ship).pointwise:
         return {producers: consumers}
@@ -152,15 +155,15 @@ def channel_counts(ship: str, producers: int, consumers: int) -> dict[int, int]:
 
 
 Exchange = tuple[str, str, str]
-"""Producer and consumer of an exchange, and how it deals records out."""
+"""Producer, consumer and ship strategy of an exchange."""
 
 
 class JobShape(NamedTuple):
-    """The parts of a job that its state depends on: its name, its vertices' parallelism, its exchanges.
+    """The properties of a job that its checkpoints depend on: name, parallelism of the vertices, exchanges.
 
-    `unread` are exchanges whose records no function reads, so that their bytes need not be kept.
-    `max_parallelism` has the vertices whose number of key groups is that of the checkpoint that the job goes
-    on from, and not the one that follows from their parallelism.
+    `unread`: exchanges whose records no function reads, so that their bytes need not be kept.
+    `max_parallelism`: vertices whose number of key groups was taken from the restored checkpoint and is not
+    the default.
     """
 
     name: str
@@ -171,10 +174,10 @@ class JobShape(NamedTuple):
 
 
 class Standstill(NamedTuple):
-    """Three vertices by name: `joins` does not read `blocked` before it has a barrier that waits for `late`,
-    and `late` waits for `blocked`.
+    """Three vertices by name that can deadlock: `joins` blocks its channel from `blocked` until a barrier
+    arrives that waits for `late`, and `late` waits for `blocked`.
 
-    `at_once`: whether one checkpoint is enough for that; else an expired one comes before.
+    `at_once`: whether one checkpoint suffices; otherwise an expired one must come before.
     """
 
     late: str
@@ -186,11 +189,11 @@ class Standstill(NamedTuple):
 def standstills(
     exchanges: Sequence[NamedExchange], parallelism: Mapping[str, int], write_much: Collection[str] = ()
 ) -> Iterator[Standstill]:
-    """Yield the ways in which unaligned checkpoints can deadlock a job of these exchanges.
+    """Yield the ways in which unaligned checkpoints can deadlock a job with these exchanges.
 
-    `parallelism`: that of each vertex, by name. `write_much`: vertices that may write more for one record
-    than a buffer and the overdraft buffers hold. Whether the job deadlocks depends on the load: `blocked` has
-    to be slower than what it reads, for longer than buffers last.
+    `parallelism`: the parallelism of each vertex, by name. `write_much`: vertices that may write more for one
+    record than one buffer and the overdraft buffers hold. Whether the job really deadlocks depends on the
+    load: `blocked` has to be slower than its producers for longer than the buffers last.
     """
     behind_data = aligned_readers(exchanges)
     come_late = behind_data | set(write_much)
@@ -199,7 +202,7 @@ def standstills(
         if joins not in behind_data or blocked in behind_data:
             continue
         if min(_most_channels(vertex, exchanges, parallelism) for vertex in (blocked, joins)) < 2:
-            continue  # no other barrier can be there before, or be waited for
+            continue  # no barrier of another channel can arrive earlier, or has to be awaited
         before = _all_before([blocked], exchanges)
         others = [each.source for each in exchanges if each.target == joins and each is not edge]
         pointwise = [
@@ -213,7 +216,7 @@ def standstills(
 
 
 def _most_channels(vertex: str, exchanges: Collection[NamedExchange], parallelism: Mapping[str, int]) -> int:
-    """The channels of the subtask of a vertex that has the most."""
+    """Return the maximum number of channels of a subtask of a vertex."""
     return sum(
         max(channel_counts(each.ship, parallelism[each.source], parallelism[vertex]))
         for each in exchanges
@@ -222,7 +225,7 @@ def _most_channels(vertex: str, exchanges: Collection[NamedExchange], parallelis
 
 
 def _all_before(vertices: Iterable[str], exchanges: Collection[NamedExchange]) -> set[str]:
-    """All vertices whose data reach one of these."""
+    """Return all vertices whose data reach one of the given vertices."""
     before: set[str] = set()
     left = list(vertices)
     while left:
@@ -234,7 +237,7 @@ def _all_before(vertices: Iterable[str], exchanges: Collection[NamedExchange]) -
 
 
 def sources_with_watermarks(scenario: Scenario) -> frozenset[str]:
-    """Return the sources that send watermarks, by name."""
+    """Return the names of the sources that send watermarks."""
     return frozenset(
         source.name
         for vertex in scenario.vertices
@@ -245,7 +248,7 @@ def sources_with_watermarks(scenario: Scenario) -> frozenset[str]:
 
 
 def readers_of_watermarks(scenario: Scenario) -> frozenset[str]:
-    """Return the vertices that watermarks reach, by name."""
+    """Return the names of the vertices that watermarks reach."""
     sources = sources_with_watermarks(scenario)
     return frozenset(
         vertex.name
@@ -255,11 +258,11 @@ def readers_of_watermarks(scenario: Scenario) -> frozenset[str]:
 
 
 def disorder_s(scenario: Scenario, edge: Edge) -> float:
-    """Return how far the watermarks of an edge stay behind the records before them, in seconds.
+    """Return how far the watermarks of an edge lag behind the preceding records, in seconds.
 
-    Where the records of several sources come together, the least watermark goes on, which is that of the
-    source with the most disorder. What a window gives by event time comes right before the watermark that
-    made it fire.
+    If the records of several sources are merged, the lowest watermark is forwarded, which belongs to the
+    source with the most disorder. The results of an event-time window are sent directly before the watermark
+    that fired it.
     """
     behind: dict[str, float] = {}
     """Delay of the watermarks that each vertex sends."""
@@ -274,19 +277,21 @@ def disorder_s(scenario: Scenario, edge: Edge) -> float:
 
 
 def sources_of(scenario: Scenario, vertex: Vertex) -> list[Vertex]:
-    """Return the sources whose records reach a vertex, or itself if it is one."""
+    """Return the sources whose records reach a vertex; for a source, the source itself."""
     return [each for each in scenario.vertices_before(vertex.name) if each.source is not None]
 
 
 class Contents(NamedTuple):
-    """Vertices (by name) and edges (by number) whose records need real bytes, there or downstream."""
+    """Vertices (by name) and edges (by number) whose records need real bytes, because they are read there or
+    downstream.
+    """
 
     vertices: frozenset[str]
     edges: frozenset[int]
 
 
 def contents_of(scenario: Scenario) -> Contents:
-    """Return which records need their bytes; those with watermarks among them do."""
+    """Return the vertices and edges whose records need real bytes, including all with watermarks."""
     with_watermarks = sources_with_watermarks(scenario) | readers_of_watermarks(scenario)
     vertices: set[str] = set()
     edges: set[int] = set()
@@ -303,7 +308,7 @@ def contents_of(scenario: Scenario) -> Contents:
 
 
 def shape_of(scenario: Scenario) -> JobShape:
-    """Return what the checkpoints of a job depend on."""
+    """Return the properties of a job that its checkpoints depend on."""
     exchanges = tuple((edge.source, edge.target, edge.ship) for edge in scenario.edges)
     read = contents_of(scenario).edges
     return JobShape(

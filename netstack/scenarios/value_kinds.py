@@ -1,9 +1,8 @@
-"""Kinds of values in a scenario file, and fields of a settings class that hold a Flink option.
+"""Kinds of values in a scenario file, and declarations of fields that hold a Flink option.
 
-A kind has the parser of a value, its writer, and its JSON Schema. An option has a name, a kind and versions.
-
-A schema accepts every value that its kind reads, and refuses most others. Rules that need more than one
-value, such as that an edge leads to an existing vertex, have no schema.
+A kind consists of a parser, a writer and a JSON Schema. An option consists of a name, a kind and the versions
+of Flink that have it. A schema accepts every value that its kind parses, and rejects most others. Rules about
+several values, such as that an edge leads to an existing vertex, are not in the schema.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ Shape = dict[str, Any]
 """A JSON Schema with keywords of draft 7."""
 
 Parse = Callable[[object], T]
-"""Converts a value as TOML or JSON gives it; raises QuantityError for one that it cannot convert."""
+"""Converts a value of TOML or JSON; raises QuantityError if it cannot be converted."""
 
 DEFINITIONS: dict[str, Shape] = {}
-"""Shapes that others refer to, by name."""
+"""Schemas that other schemas refer to, by name."""
 
 _TYPES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
 
@@ -48,15 +47,15 @@ class Kind:
     """The syntax of a value."""
 
     parse: Parse[Any]
-    """Reads a value as TOML gives it; raises QuantityError."""
+    """Converts a value of TOML; raises QuantityError."""
     render: Callable[[Any], object]
-    """Writes a value so that `parse` reads it back; None: the value is not written."""
+    """Converts a value so that `parse` returns it again; None: the value is not written."""
     shape: Shape
-    """JSON Schema of what `parse` accepts."""
+    """JSON Schema of the values that `parse` accepts."""
 
 
 def any_of(*shapes: Shape) -> Shape:
-    """Return the schema of values that one of some schemas accepts; equal schemas are listed once."""
+    """Return the schema of values that match at least one of the schemas; equal schemas are listed once."""
     different = [shape for place, shape in enumerate(shapes) if shape not in shapes[:place]]
     return different[0] if len(different) == 1 else {"anyOf": different}
 
@@ -73,7 +72,7 @@ def reference(name: str) -> Shape:
 
 
 def any_case(words: Iterable[str]) -> str:
-    """Return a pattern for some words in upper, lower or mixed case."""
+    """Return a regular expression for some words in upper, lower or mixed case."""
     return "|".join("".join(map(_letter, word)) for word in sorted(words, key=len, reverse=True))
 
 
@@ -102,10 +101,10 @@ FLINK_SIZE = defined("flink-size", _in_flinks_syntax(SIZE_BYTES, "32 kb"))
 
 
 def text(value: object) -> str:
-    """Return a text.
+    """Check that a value is a text, and return it.
 
     Raises:
-        QuantityError: it is something else; so it is in the other functions that read values.
+        QuantityError: if it is something else; the other functions that read values do the same.
     """
     if not isinstance(value, str):
         raise QuantityError(f"is {value!r}, {_type(value)}", "text in quotes")
@@ -113,14 +112,14 @@ def text(value: object) -> str:
 
 
 def integer(value: object) -> int:
-    """Return a whole number."""
+    """Check that a value is an integer, and return it."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise QuantityError(f"is {value!r}, {_type(value)}", _unquoted("a whole number", value))
     return value
 
 
 def number(value: object) -> float:
-    """Return a number."""
+    """Check that a value is a number, and return it as a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise QuantityError(f"is {value!r}, {_type(value)}", _unquoted("a number", value))
     try:
@@ -130,33 +129,33 @@ def number(value: object) -> float:
 
 
 def boolean(value: object) -> bool:
-    """Return true or false."""
+    """Check that a value is true or false, and return it."""
     if not isinstance(value, bool):
         raise QuantityError(f"is {value!r}, {_type(value)}", _unquoted("true or false", value))
     return value
 
 
 def table(value: object) -> Mapping[str, Any]:
-    """Return a table."""
+    """Check that a value is a table, and return it."""
     if not isinstance(value, Mapping):
         raise QuantityError(f"is {value!r}, {_type(value)}", "a table")
     return value
 
 
 def elements(value: object) -> list[Any]:
-    """Return a list."""
+    """Check that a value is a list, and return it."""
     if not isinstance(value, list):
         raise QuantityError(f"is {value!r}, {_type(value)}", "a list")
     return value
 
 
 def tables(value: object) -> tuple[Mapping[str, Any], ...]:
-    """Return a list of tables."""
+    """Check that a value is a list of tables, and return them."""
     return tuple(table(element) for element in elements(value))
 
 
 def as_is(value: object) -> object:
-    """Return the value."""
+    """Return the value unchanged."""
     return value
 
 
@@ -176,14 +175,14 @@ STRING = Kind(text, as_is, {"type": "string"})
 INTEGER = Kind(integer, as_is, {"type": "integer"})
 FLOAT = Kind(number, as_is, {"type": "number"})
 REAL = replace(FLOAT, render=_short)
-"""A number that is written without decimals where it has none."""
+"""A number; it is written without decimals if it is an integer."""
 FLAG = Kind(boolean, as_is, {"type": "boolean"})
 TIME = Kind(parse_duration, format_duration, _DURATION)
 RATE = Kind(parse_rate, format_rate, _RATE)
 
 
 def list_of(kind: Kind) -> Kind:
-    """Return the kind of lists of values of a kind."""
+    """Return the kind for lists of values of another kind."""
     parse, render = kind.parse, kind.render
     return Kind(
         lambda value: tuple([parse(element) for element in elements(value)]),
@@ -193,7 +192,7 @@ def list_of(kind: Kind) -> Kind:
 
 
 def one_or_more(kind: Kind) -> Kind:
-    """Return the kind of one value, or a list of values, of a kind; a list is written."""
+    """Return the kind for one value of another kind or a list of them; a list is written."""
     parse, several = kind.parse, list_of(kind)
     return Kind(
         lambda value: several.parse(value) if isinstance(value, list) else (parse(value),),
@@ -203,7 +202,7 @@ def one_or_more(kind: Kind) -> Kind:
 
 
 def range_of(kind: Kind) -> Kind:
-    """Return the kind of pairs of a least and a greatest value; one value is both."""
+    """Return the kind for pairs of minimum and maximum; a single value is both."""
     parse, several = kind.parse, list_of(kind)
 
     def parse_range(value: object) -> tuple[object, object]:
@@ -219,15 +218,15 @@ def range_of(kind: Kind) -> Kind:
 
 
 def one_of(names: Iterable[str]) -> Kind:
-    """Return the kind of one of some names.
+    """Return the kind for a text that is one of `names`.
 
-    Rules refuse other texts, not the parser, since Python code may give them too.
+    The parser accepts any text; rules reject other names, because Python code may set the field too.
     """
     return Kind(text, as_is, {"enum": list(names)})
 
 
 def named(values: Mapping[str, Any], what: str) -> Kind:
-    """Return the kind of values that have names; `what` completes "'x' is no ..." about another name."""
+    """Return the kind for values with names; `what` completes the message "'x' is no ..." for other names."""
     names = {value: name for name, value in values.items()}
 
     def parse(value: object) -> object:
@@ -247,15 +246,15 @@ class Option:
     """The option's name as Flink spells it."""
     kind: Kind
     doc: str
-    """Meaning of the option, where its name does not say it."""
+    """Meaning of the option, if its name does not explain it."""
     former: tuple[str, ...] = ()
-    """Names it had in older versions; they are read too."""
+    """Names in older versions of Flink; they are read too."""
     only_1x: bool = False
-    """Whether Flink 2 has a constant in its place."""
+    """Whether Flink 2 has replaced the option by a constant."""
     since: str = ""
-    """The first version of Flink that has it, such as 2.3, if that is newer than Flink 2.2."""
+    """The first version of Flink with this option, such as 2.3, if newer than Flink 2.2."""
     inert: bool = False
-    """Whether it changes nothing in the emulator."""
+    """Whether it has no effect in the emulator."""
 
 
 def option(
@@ -275,7 +274,7 @@ def option(
 
 
 def options_of(settings: type[Any]) -> Mapping[str, Option]:
-    """Return the option of each field that `option` declared."""
+    """Return the option of each field that was declared with `option`."""
     return {
         field.name: field.metadata["option"]
         for field in dataclasses.fields(settings)
@@ -284,7 +283,7 @@ def options_of(settings: type[Any]) -> Mapping[str, Option]:
 
 
 def choice(members: type[StrEnum], aliases: Mapping[str, str] = MappingProxyType({})) -> Kind:
-    """Values that are names of an enumeration, or other names of these; case does not matter, as in Flink."""
+    """Return the kind for members of an enumeration by name or alias; case is ignored, as in Flink."""
     by_name = {member.lower(): member for member in members}
     by_name |= {alias: by_name[name] for alias, name in aliases.items()}
 
@@ -355,7 +354,7 @@ def _number(value: object) -> float:
 
 
 def _or_text(shape: Shape, pattern: str) -> Shape:
-    """A value without quotes, or as text, which Flink's values may always be."""
+    """Return the schema of a value without quotes or as text; Flink's values may always be texts."""
     return {"anyOf": [shape, {"type": "string", "pattern": rf"^\s*({pattern})\s*$"}]}
 
 

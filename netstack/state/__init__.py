@@ -1,1 +1,1 @@
-"""The state of operators, and snapshots of it."""
+"""The state of operators, and its snapshots."""

@@ -1,13 +1,13 @@
 """The interface of state backends, and the storage of pieces of state in files of a checkpoint.
 
-A snapshot is taken in two parts. The synchronous one, `StateBackend.snapshot`, runs between two records and
-only marks what belongs to it. The asynchronous one, `BackendSnapshot.handles`, turns that into bytes and
-stores them while the task goes on.
+A snapshot has two parts. The synchronous part, `StateBackend.snapshot`, runs between two records and only
+marks the state that belongs to it. The asynchronous part, `BackendSnapshot.handles`, encodes and stores this
+state while the task continues.
 
-The interface has room for backends that do not store everything anew each time. One that is incremental
-writes its files as shared ones, gives handles to files that earlier checkpoints have stored, and learns from
-`checkpoint_completed` which of them it may use again. One with a changelog gives handles to a base and to the
-changes since. (Flink: ``StateBackend``, ``SnapshotStrategy``, ``RunnableFuture<SnapshotResult>``.)
+The interface also supports backends that do not store all state each time. An incremental backend writes
+shared files, and returns handles to files of earlier checkpoints. From `checkpoint_completed` it learns which
+of these it may use again. A backend with a changelog returns handles to a base and to the changes since.
+(Flink: ``StateBackend``, ``SnapshotStrategy``, ``RunnableFuture<SnapshotResult>``.)
 """
 
 from __future__ import annotations
@@ -23,53 +23,53 @@ NO_CHECKPOINT_ID = -1
 """The id of a snapshot that is not taken for a checkpoint."""
 
 ReadHandle = Callable[[StateHandle], bytes]
-"""Gives the bytes that a handle points to; a `HandleReader` is one."""
+"""Returns the bytes of a handle; a `HandleReader` is one."""
 
 
 class SnapshotWork(NamedTuple):
-    """The work of a snapshot besides storing files, from which its time is derived."""
+    """The work of a snapshot except storing files; its duration is computed from this."""
 
     logged_bytes: int = 0
-    """Bytes of a log, gathered in the synchronous part."""
+    """Bytes of a changelog that the synchronous part collects."""
     flushed_bytes: int = 0
-    """Bytes of a table, written in the synchronous part."""
+    """Bytes of a table file that the synchronous part writes."""
     linked: int = 0
-    """1 where files of tables are kept, by a link to each, in the synchronous part."""
+    """1 if the synchronous part keeps table files by creating a link to each, else 0."""
     entry_bytes: int = 0
-    """Least number of bytes to serialize from entries in memory, in the asynchronous part."""
+    """Minimum number of bytes that the asynchronous part serializes from entries in memory."""
 
 
 class WriteFile(Protocol):
-    """Stores a file of the checkpoint that a snapshot is for."""
+    """Stores a file for the checkpoint of a snapshot."""
 
     def __call__(self, name: str, data: bytes, /, *, shared: bool = False) -> StoredFile:
-        """Store ``data``; ``name`` is unique within the subtask and checkpoint, or the subtask if shared.
+        """Store ``data``; ``name`` is unique within the subtask and checkpoint, or within the subtask if
+        shared.
 
         Raises:
-            StorageError: It could not be stored.
+            StorageError: if it could not be stored.
         """
         ...
 
 
 class BackendSnapshot(Protocol):
-    """State at one moment, not stored yet."""
+    """The state at one moment, before it is stored."""
 
     work: SnapshotWork
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
-        """Store the state, and release it however that ends; the sizes are known from here on.
+        """Store the state and release the snapshot, even after an error; returns the handles.
 
-        State of at most ``inline_up_to`` bytes stands in the handles themselves. The same state
-        gives the same bytes.
+        State of at most ``inline_up_to`` bytes is put in the handles themselves. Equal state has equal bytes.
 
         Raises:
-            StorageError: A file could not be stored.
-            StateError: A value is of a type that cannot be stored.
+            StorageError: if a file could not be stored.
+            StateError: if a value has a type that cannot be stored.
         """
         ...
 
     def release(self) -> None:
-        """Give up what is kept for the snapshot; a second call does nothing."""
+        """Release the data kept for the snapshot; a second call does nothing."""
         ...
 
 
@@ -79,36 +79,36 @@ class StateBackend(Protocol):
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> BackendSnapshot:
-        """Mark the state as it is now for a checkpoint; takes time that does not depend on its size.
+        """Mark the current state for a checkpoint; the duration does not depend on the size of the state.
 
-        For a ``savepoint`` it rests on no other snapshot and no other one will rest on it, in this format.
+        For a ``savepoint`` in the given format, the snapshot shares no files with any other snapshot.
         """
         ...
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
-        """Add the state behind those of the handles that are for this backend.
+        """Add the state in those handles that belong to this backend.
 
         Raises:
-            StorageError: A file could not be read.
-            StateError: The bytes are not those of such state.
+            StorageError: if a file could not be read.
+            StateError: if the bytes are not such state.
         """
         ...
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """The files of this checkpoint may be used by later ones."""
+        """Note that later checkpoints may use the files of this checkpoint."""
         ...
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The files of this checkpoint are gone, or will be."""
+        """Note that the files of this checkpoint have been or will be deleted."""
         ...
 
     def close(self) -> None:
-        """Give up what is kept outside memory; a second call does nothing."""
+        """Release resources outside memory; a second call does nothing."""
         ...
 
 
 class StatePiece(NamedTuple):
-    """Bytes of state that get a handle of their own; the fields are those of `StateHandle`."""
+    """Bytes of state that get their own handle; the fields are the same as in `StateHandle`."""
 
     kind: StateKind
     data: bytes
@@ -120,13 +120,13 @@ class StatePiece(NamedTuple):
 def store_pieces(
     pieces: Sequence[StatePiece], name: str, write: WriteFile, inline_up_to: int
 ) -> list[StateHandle]:
-    """Return handles to the pieces, one after the other in one file, or in the handles if that is enough.
+    """Store the pieces in one file, or inline if they are small; returns their handles.
 
-    The limit is for all pieces together, as it is for a stream of Flink's ``FsCheckpointStreamFactory``.
-    Nothing is written for no pieces.
+    The limit applies to all pieces together, as in a stream of Flink's ``FsCheckpointStreamFactory``. Without
+    pieces, no file is written.
 
     Raises:
-        StorageError: The file could not be stored.
+        StorageError: if the file could not be stored.
     """
     if sum(len(piece.data) for piece in pieces) <= inline_up_to:
         return [_handle(piece, None, 0) for piece in pieces]

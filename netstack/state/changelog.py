@@ -1,28 +1,28 @@
-"""Keyed state with a changelog (FLIP-158): checkpoints store the changes, however large the state is.
+"""Keyed state with a changelog (FLIP-158): checkpoints store the changes, not the whole state.
 
-Every change goes to the state and to the log. A checkpoint consists of the state as it was last stored as a
-whole, its base, and the log since. A materialiser renews the base from time to time, beside the work, by
-`materialise` and `materialised`::
+Every change is applied to the state and added to the log. A checkpoint consists of the base, which is the
+whole state when it was last stored, and of the log since. A materialiser renews the base from time to time in
+the background, with `materialise` and `materialised`::
 
     checkpoint 6    base 1 + |------------|
     materialised             |------------|  base 2
     checkpoint 7    base 2 +              |---|
     checkpoint 8    base 2 +              |--------|
 
-In memory the whole log travels with each acknowledgement; in files each checkpoint stores what is new, and
-uses what the last completed one has stored. A base and the files of the log are shared files: they are
-deleted when no retained checkpoint names them. After a recovery there is no base, so each checkpoint stores
-the whole state until there is one.
+With storage in memory, the whole log is sent with each acknowledgement. With storage in files, each
+checkpoint stores the new changes and refers to those that the last completed checkpoint has stored. The files
+of a base and of the log are shared files: they are deleted when no retained checkpoint refers to them. After
+a recovery there is no base, so each checkpoint stores the whole state until there is one.
 
-Each change has a number, its sequence. It is laid out so that it can be replayed without the state that it
-was made in, numbers big-endian:
+Each change has a number, its sequence. It is encoded so that it can be replayed without the state in which it
+was made. All numbers are big-endian:
 
 | bytes | content |
 |---|---|
 | 1 | the operation |
 | 2 | the number of the state, in the order of the segment's list |
 | 2, n | the key: its length, its key group and its bytes |
-| 4, m | the value: its length and msgpack; length 0 where there is none |
+| 4, m | the value: its length and msgpack; length 0 if there is none |
 
 (Flink: ``ChangelogKeyedStateBackend``, ``PeriodicMaterializationManager``, ``StateChangelogWriter``,
 ``StateChangeLoggerImpl``; in memory ``InMemoryStateChangelogWriter``.)
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from .keyed_state import KeyedStateBackend
 
 LAYOUT = 1
-"""Number of the layout of a segment; another one is refused."""
+"""Number of the layout of a segment; others are rejected."""
 
 _LENGTH_BYTES = 4
 _HEAD_BYTES = 5
-"""Layout of operation, number of the state and length of the key."""
+"""Size of operation, number of the state and length of the key."""
 
 
 class Operation(IntEnum):
@@ -62,24 +62,24 @@ class Operation(IntEnum):
 
     PUT = 0
     APPEND = 1
-    """Adds values to the list that is there."""
+    """Append values to an existing list."""
     REMOVE = 2
 
 
 class Change(NamedTuple):
-    """A change as it is replayed."""
+    """A change in the form in which it is replayed."""
 
     kind: str
     """Name of the state."""
     name: str
     operation: Operation
     key: bytes
-    """Key group and key, as tables have it."""
+    """Key group and key, in the form that tables use."""
     value: Any
 
 
 class Segment(NamedTuple):
-    """Changes that follow each other: those with the sequences `begin` to before `end`."""
+    """Consecutive changes, with the sequences from `begin` to `end` - 1."""
 
     begin: int
     end: int
@@ -87,9 +87,9 @@ class Segment(NamedTuple):
 
 
 class Changelog:
-    """The changes since the state was last stored as a whole.
+    """The changes since the last materialisation of the state.
 
-    `begin` is the sequence of the first one, `end` that of the next one to come.
+    `begin` is the sequence of the first change, `end` the sequence of the next one.
     """
 
     def __init__(self) -> None:
@@ -99,11 +99,11 @@ class Changelog:
 
     @property
     def end(self) -> int:
-        """The sequence of the next change."""
+        """Sequence of the next change."""
         return self.begin + len(self._changes)
 
     def state(self, kind: str, name: str) -> int:
-        """Return the number of a state, which `append` is given."""
+        """Register a state, and return its number for `append`."""
         self._states.append((kind, name))
         return len(self._states) - 1
 
@@ -111,7 +111,7 @@ class Changelog:
         """Add a change.
 
         Raises:
-            StateError: The value is of a type that cannot be stored.
+            StateError: if the value has a type that cannot be stored.
         """
         try:
             encoded = b"" if operation is Operation.REMOVE else encode_value(value)
@@ -121,19 +121,19 @@ class Changelog:
         self._changes.append(head + key + len(encoded).to_bytes(_LENGTH_BYTES, "big") + encoded)
 
     def since(self, begin: int) -> Segment:
-        """Return all changes from a sequence on, which is one of those kept or the next."""
+        """Return all changes from the sequence `begin` on; it must be one that is kept, or `end`."""
         states = msgspec.msgpack.encode((LAYOUT, self._states))
         data = len(states).to_bytes(_LENGTH_BYTES, "big") + states
         return Segment(begin, self.end, data + b"".join(self._changes[begin - self.begin :]))
 
     def truncate(self, upto: int) -> None:
-        """Forget the changes before a sequence."""
+        """Remove the changes before a sequence."""
         del self._changes[: upto - self.begin]
         self.begin = max(self.begin, upto)
 
 
 class LoggedTable:
-    """A table of a state whose changes go to a log too; a `Table`."""
+    """A `Table` of a state that also logs its changes."""
 
     __slots__ = ("_log", "_state", "_table")
 
@@ -143,7 +143,7 @@ class LoggedTable:
         self._state = log.state(kind, name)
 
     def get(self, key: bytes) -> Any | None:
-        """Return the value of a key, None if there is none."""
+        """Return the value of a key, or None."""
         return self._table.get(key)
 
     def put(self, key: bytes, value: Any) -> None:
@@ -152,29 +152,29 @@ class LoggedTable:
         self._table.put(key, value)
 
     def append(self, key: bytes, values: Sequence[Any]) -> None:
-        """Add values to the list of a key."""
+        """Append values to the list of a key."""
         self._log.append(Operation.APPEND, self._state, key, list(values))
         self._table.append(key, values)
 
     def remove(self, key: bytes) -> None:
-        """Forget a key."""
+        """Remove a key."""
         self._log.append(Operation.REMOVE, self._state, key)
         self._table.remove(key)
 
     def __iter__(self) -> Iterator[bytes]:
-        """The keys, ascending."""
+        """Yield the keys, ascending."""
         return iter(self._table)
 
     def beginning_with(self, prefix: bytes) -> Iterator[bytes]:
-        """The keys that begin so, ascending."""
+        """Yield the keys with this prefix, ascending."""
         return self._table.beginning_with(prefix)
 
 
 def changes_in(data: bytes) -> Iterator[Change]:
-    """Yield the changes of a segment in their order.
+    """Yield the changes of a segment, in order.
 
     Raises:
-        StateError: The bytes are not those of a segment, or of a layout that is not known.
+        StateError: if the bytes are not a segment, or have an unknown layout.
     """
     try:
         states, offset = _states_in(data)
@@ -194,7 +194,7 @@ def changes_in(data: bytes) -> Iterator[Change]:
 
 
 def _states_in(data: bytes) -> tuple[list[tuple[str, str]], int]:
-    """Return the states of a segment, kind and name, and the offset of its changes."""
+    """Return kind and name of the states of a segment, and the offset of its changes."""
     ends = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
     match decode_value(data[_LENGTH_BYTES:ends]):
         case [layout, [*states]] if layout == LAYOUT:
@@ -214,11 +214,11 @@ def _state(entry: object) -> tuple[str, str]:
 FILE_NAME = "changelog"
 
 Discard = Callable[[Iterable[StoredFile]], None]
-"""Deletes those of some files that no retained checkpoint names."""
+"""Deletes the given files that no retained checkpoint refers to."""
 
 
 class _Part(NamedTuple):
-    """Changes that a file has, which a checkpoint has stored."""
+    """The changes in one stored file of the log."""
 
     begin: int
     end: int
@@ -245,7 +245,7 @@ class ChangelogSnapshot:
         self._segment = segment
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
-        """Store what is new, and return handles to all of it."""
+        """Store the new changes, and return handles to the base and all changes."""
         if self._whole is not None:
             return self._whole.handles(write, inline_up_to)
         handles = list(self._stored)
@@ -254,24 +254,26 @@ class ChangelogSnapshot:
         return handles
 
     def release(self) -> None:
-        """Give up what is kept for the snapshot."""
+        """Release the data kept for the snapshot."""
         if self._whole is not None:
             self._whole.release()
 
 
 @dataclass(slots=True, eq=False)
 class _Base:
-    """The base of checkpoints, and the checkpoints that use it."""
+    """A base, and the checkpoints that use it."""
 
     handles: tuple[StateHandle, ...]
     is_named: bool = False
-    """Whether a completed checkpoint names its files, so that they go with that."""
+    """Whether a completed checkpoint refers to its files; they are then deleted together with that
+    checkpoint.
+    """
     pending: set[int] = field(default_factory=set)
-    """Checkpoints that would name it and have not completed."""
+    """Pending checkpoints that refer to it."""
 
 
 class Materialisation(NamedTuple):
-    """The state as a whole, to be stored, and the sequence up to which it has the changes."""
+    """The whole state, to be stored, and the sequence up to which it contains the changes."""
 
     sequence: int
     snapshot: BackendSnapshot
@@ -280,9 +282,9 @@ class Materialisation(NamedTuple):
 class ChangelogBackend:
     """Keyed state whose changes are stored; a `StateBackend`.
 
-    `keyed` keeps the state. `in_files` says where the log is stored: in files, each part once, or in the
-    handles. `discard` is given files of bases that it no longer rests on. `being_stored` are those of a base
-    that is not complete yet.
+    `keyed` holds the state. `in_files`: whether the log is stored in files, each part once, or in the
+    handles. `discard` is called with files of bases that are no longer needed. `being_stored`: the files of a
+    base that is not complete yet.
     """
 
     def __init__(self, keyed: KeyedStateBackend, *, in_files: bool, discard: Discard) -> None:
@@ -292,15 +294,15 @@ class ChangelogBackend:
         self._in_files = in_files
         self._discard = discard
         self._base: _Base | None = _Base(())
-        self._former: list[_Base] = []  # which pending checkpoints may still name
+        self._former: list[_Base] = []  # bases that pending checkpoints may still refer to
         self._parts: list[_Part] = []
-        self._unconfirmed: dict[int, list[_Part]] = {}  # all that a checkpoint names, and has stored
+        self._unconfirmed: dict[int, list[_Part]] = {}  # the parts of each unconfirmed checkpoint
         keyed.log_to(self.log)
 
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> BackendSnapshot:
-        """Mark base and log as they are now; for a savepoint the state itself, as a whole."""
+        """Mark the current base and log; for a savepoint, the whole state instead."""
         if savepoint is not None:
             return self._keyed.snapshot(checkpoint_id, savepoint)
         if self._base is None:
@@ -314,10 +316,10 @@ class ChangelogBackend:
         return ChangelogSnapshot(self, checkpoint_id, stored, None, segment)
 
     def _retained_parts(self) -> list[_Part]:
-        """The parts that are there for as long as a checkpoint may need that is taken now.
+        """Return the parts of the log that a checkpoint taken now can rely on.
 
-        The newest completed checkpoint is the last one heard of, or one after it: what all of these name is
-        not deleted.
+        The newest completed checkpoint is the last one reported to this backend, or a later one. A part that
+        all of these refer to will not be deleted.
         """
         parts = list(self._parts)
         for named in self._unconfirmed.values():
@@ -328,7 +330,7 @@ class ChangelogBackend:
         return parts
 
     def stored(self, checkpoint_id: int, segment: Segment, write: WriteFile) -> StateHandle:
-        """Store a segment for a checkpoint, and return the handle to it."""
+        """Store a segment for a checkpoint, and return its handle."""
         size, groups = len(segment.data), (self._keyed.key_groups.start, self._keyed.key_groups.stop - 1)
         handle = StateHandle(
             kind=StateKind.KEYED, name=FILE_NAME, format=StateFormat.LOG, size=size, key_groups=groups
@@ -338,22 +340,22 @@ class ChangelogBackend:
         name = f"{FILE_NAME}-{segment.begin}-{segment.end}-{checkpoint_id}"
         handle = replace(handle, file=write(name, segment.data, shared=True))
         named = self._unconfirmed.get(checkpoint_id)
-        if named is not None:  # else it was given up meanwhile
+        if named is not None:  # else it was aborted meanwhile
             named.append(_Part(segment.begin, segment.end, handle))
         return handle
 
     def materialise(self) -> Materialisation | None:
-        """Mark the state as it is now, to be stored as a whole; None: nothing has changed since it was."""
+        """Mark the current state for storing it as a whole; None if nothing has changed since."""
         if self._base is not None and self.log.end == self.log.begin:
             return None
         return Materialisation(self.log.end, self._whole())
 
     def _whole(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> BackendSnapshot:
-        """Mark the state so that it rests on nothing that others may delete."""
+        """Mark the whole state, without references to files that may be deleted."""
         return self._keyed.snapshot(checkpoint_id, SavepointFormat.NATIVE)
 
     def materialised(self, sequence: int, handles: Sequence[StateHandle]) -> None:
-        """Rest checkpoints on these handles from now on, and on the changes from a sequence on."""
+        """Use these handles as the base of later checkpoints, with the changes from `sequence` on."""
         self.being_stored = ()
         if self._base is not None:
             self._former.append(self._base)
@@ -363,12 +365,12 @@ class ChangelogBackend:
         self._discard_former()
 
     def _usable(self, parts: Sequence[_Part]) -> list[_Part]:
-        """Those of some parts, which follow each other, that follow the base."""
+        """Return the given consecutive parts without those that the base already contains."""
         left = [part for part in parts if part.begin >= self.log.begin]
         return left if left and left[0].begin == self.log.begin else []
 
     def _discard_former(self) -> None:
-        """Let go of former bases that no checkpoint names, nor is about to."""
+        """Discard the files of former bases that no checkpoint, completed or pending, refers to."""
         unused = [base for base in self._former if not base.pending]
         self._former = [base for base in self._former if base.pending]
         files = [handle.file for base in unused if not base.is_named for handle in base.handles]
@@ -376,23 +378,23 @@ class ChangelogBackend:
             self._discard(stored)
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
-        """Add the state of the base, and replay what the log has of the own key groups.
+        """Add the state of the base, and replay the changes of this subtask's key groups from the log.
 
         Raises:
-            StorageError: A file could not be read.
-            StateError: The bytes are not those of keyed state, or of its log.
+            StorageError: if a file could not be read.
+            StateError: if the bytes are not keyed state or its log.
         """
         restore_logged(self._keyed, handles, read)
-        self.log.truncate(self.log.end)  # what was put while restoring is no change
+        self.log.truncate(self.log.end)  # writes during a restore are not changes
         self._base = None
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Let later checkpoints use the parts of the log that this one has stored."""
+        """Let later checkpoints use the parts of the log that this checkpoint has stored."""
         for base in self._bases():
             base.is_named = base.is_named or checkpoint_id in base.pending
             base.pending = {number for number in base.pending if number > checkpoint_id}
         named = self._unconfirmed.pop(checkpoint_id, None)
-        if named is not None:  # those that only older ones name go with these
+        if named is not None:  # parts that only older ones refer to are dropped with them
             self._parts = self._usable(named)
         self._unconfirmed = {
             number: parts for number, parts in self._unconfirmed.items() if number > checkpoint_id
@@ -400,7 +402,7 @@ class ChangelogBackend:
         self._discard_former()
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Forget what this checkpoint has stored, which is or will be deleted."""
+        """Forget the files of this checkpoint, which have been or will be deleted."""
         for base in self._bases():
             base.pending.discard(checkpoint_id)
         self._unconfirmed.pop(checkpoint_id, None)
@@ -410,11 +412,11 @@ class ChangelogBackend:
         return self._former if self._base is None else [*self._former, self._base]
 
     def close(self) -> None:
-        """Release all bases, also those of pending checkpoints: nothing is stored any more."""
+        """Discard all bases, including those of pending checkpoints: no more state will be stored."""
         self._former, self._base = self._bases(), None
         for base in self._former:
             base.pending.clear()
-            base.is_named = False  # as far as this subtask has heard
+            base.is_named = False  # as far as this subtask knows
         self._discard_former()
         unfinished, self.being_stored = self.being_stored, ()
         if unfinished:
@@ -423,11 +425,11 @@ class ChangelogBackend:
 
 
 def restore_logged(keyed: KeyedStateBackend, handles: Sequence[StateHandle], read: ReadHandle) -> None:
-    """Add the state of a base to keyed state, and replay what logs have of its key groups.
+    """Add the state of a base to keyed state, and replay the changes of its key groups from logs.
 
     Raises:
-        StorageError: A file could not be read.
-        StateError: The bytes are not those of keyed state, or of its log.
+        StorageError: if a file could not be read.
+        StateError: if the bytes are not keyed state or its log.
     """
     keyed.restore([handle for handle in handles if handle.format is not StateFormat.LOG], read)
     for handle in handles:

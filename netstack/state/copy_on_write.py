@@ -1,15 +1,15 @@
-"""A map whose snapshots cost nothing when they are taken.
+"""A map that takes snapshots in constant time.
 
-Each open snapshot keeps what has been overwritten since it was taken, and nothing else. A write saves the old
-entry in the newest snapshot, once; an older one finds it there::
+Each open snapshot keeps only the values that have been overwritten since it was taken. A write saves the old
+value once, in the newest snapshot; an older snapshot finds it there::
 
-    snapshot 1    saved: a -> 1            a, as it was when snapshot 1 was taken: 1
-    snapshot 2    saved: b -> 2            b, at snapshot 1: not in its own, so that of snapshot 2
-    live          a -> 7, b -> 8, c -> 9   c, at both: the live one
+    snapshot 1    saved: a -> 1            a in snapshot 1: 1, saved by itself
+    snapshot 2    saved: b -> 2            b in snapshot 1: not saved by itself, so 2 from snapshot 2
+    live          a -> 7, b -> 8, c -> 9   c in both snapshots: 9, the live value
 
-A value that could be changed in place is copied when it is first asked for after a snapshot, so that the
-snapshot keeps the original. That is the rule of Flink's ``CopyOnWriteStateMap``, which counts versions to the
-same end. As there, a caller that holds a value from before a snapshot must not change it afterwards.
+A value that can be modified in place is copied on its first access after a snapshot, so that the snapshot
+keeps the original. This is the rule of Flink's ``CopyOnWriteStateMap``, which counts versions for the same
+purpose. As in Flink, a caller must not modify a value that it got before a snapshot.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _ABSENT: Any = object()
 
 
 class CopyOnWriteMap(Generic[K, V]):
-    """Entries by key, and any number of open snapshots of them. None cannot be a value."""
+    """Entries by key, with any number of open snapshots. None cannot be a value."""
 
     __slots__ = ("_entries", "_open", "_saved")
 
     def __init__(self) -> None:
         self._entries: dict[K, V] = {}
         self._open: list[MapSnapshot[K, V]] = []
-        self._saved: dict[K, V] | None = None  # that of the newest open snapshot
+        self._saved: dict[K, V] | None = None  # of the newest open snapshot
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[K]:
-        """The keys, ascending; the map may be changed meanwhile."""
+        """Yield the keys, ascending; the map may be changed during the iteration."""
         return iter(sorted(self._entries))
 
     def get(self, key: K) -> V | None:
-        """Return the value, which the caller may change in place until the next snapshot, or None."""
+        """Return the value or None; the caller may modify it in place until the next snapshot."""
         value = self._entries.get(key)
         saved = self._saved
         if saved is not None and isinstance(value, CONTAINERS) and key not in saved:
@@ -67,11 +67,11 @@ class CopyOnWriteMap(Generic[K, V]):
         self._entries[key] = value
 
     def beginning_with(self, prefix: K) -> Iterator[K]:
-        """The keys with this prefix, ascending; found among all keys."""
+        """Yield the keys with this prefix, ascending; searches all keys."""
         return (key for key in self if key.startswith(prefix))  # type: ignore[attr-defined]
 
     def append(self, key: K, values: Sequence[Any]) -> None:
-        """Add values to the list of a key, which begins with them if there is none."""
+        """Append values to the list of a key; creates the list if there is none."""
         kept: Any = self.get(key)
         if kept is None:
             kept = []
@@ -79,13 +79,13 @@ class CopyOnWriteMap(Generic[K, V]):
         kept.extend(values)
 
     def remove(self, key: K) -> None:
-        """Forget a key, if it is there."""
+        """Remove a key, if present."""
         value = self._entries.pop(key, _ABSENT)
         if value is not _ABSENT and self._saved is not None:
             self._saved.setdefault(key, value)
 
     def snapshot(self) -> MapSnapshot[K, V]:
-        """Return the entries as they are now, in constant time."""
+        """Return a snapshot of the current entries, in constant time."""
         snapshot = MapSnapshot(self)
         self._open.append(snapshot)
         self._saved = snapshot.saved
@@ -105,7 +105,7 @@ class CopyOnWriteMap(Generic[K, V]):
     def _release(self, snapshot: MapSnapshot[K, V]) -> None:
         place = self._open.index(snapshot)
         del self._open[place]
-        if place:  # the one before has relied on what this one saved
+        if place:  # the snapshot before relies on values saved here
             before = self._open[place - 1].saved
             for key, value in snapshot.saved.items():
                 before.setdefault(key, value)
@@ -113,24 +113,24 @@ class CopyOnWriteMap(Generic[K, V]):
 
 
 class MapSnapshot(Generic[K, V]):
-    """The entries of a map at one moment; it holds memory until it is released."""
+    """The entries of a map at one moment; keeps them in memory until it is released."""
 
     __slots__ = ("_map", "saved")
 
     def __init__(self, owner: CopyOnWriteMap[K, V]) -> None:
         self._map: CopyOnWriteMap[K, V] | None = owner
         self.saved: dict[K, V] = {}
-        """The values overwritten since; read by the map only."""
+        """The values overwritten since the snapshot; only the map reads them."""
 
     def __len__(self) -> int:
-        """Number of entries, as long as nothing has been written since."""
+        """Return the number of entries; correct only as long as nothing has been written since."""
         return 0 if self._map is None else len(self._map)
 
     def items(self) -> list[tuple[K, V]]:
-        """Return the entries as they were, ascending by key; the values must not be changed.
+        """Return the entries at the time of the snapshot, ascending by key; the values must not be modified.
 
         Raises:
-            RuntimeError: The snapshot has been released.
+            RuntimeError: if the snapshot has been released.
         """
         if self._map is None:
             raise RuntimeError("a snapshot that has been released is read")
@@ -138,7 +138,7 @@ class MapSnapshot(Generic[K, V]):
         return [(key, entries[key]) for key in sorted(entries) if entries[key] is not _ABSENT]
 
     def release(self) -> None:
-        """Let go of what was kept; a second call does nothing."""
+        """Release the saved values; a second call does nothing."""
         if self._map is not None:
             owner, self._map = self._map, None
             owner._release(self)

@@ -1,4 +1,4 @@
-"""Keyed state in memory: for each key, the values that an operator keeps for it; and its snapshots as bytes.
+"""Keyed state in memory: the values that an operator keeps for each key, and the encoding of snapshots.
 
 All states of a subtask share the current key, which is set before a record is processed::
 
@@ -6,14 +6,14 @@ All states of a subtask share the current key, which is set before a record is p
     backend.set_current_key("flink", key_group)
     counts.add(1)
 
-A table of a state is ordered by key group, so that a subtask of another parallelism finds its part. Two keys
-are the same if their bytes are: 1, 1.0 and True are three. A value that is put into a state, or returned by
-it, must not be changed afterwards unless it is put again at once. With a `StateTtlConfig` values expire.
+The table of a state is ordered by key group, so that a subtask at another parallelism finds its part. Two
+keys are equal if their bytes are: 1, 1.0 and True are three keys. A value that was put into or returned by a
+state must not be modified afterwards, unless it is put again at once. With a `StateTtlConfig`, values expire.
 (Flink: ``HeapKeyedStateBackend`` and its states.)
 
-A snapshot has one table for each state, its entries in the order of their keys: a msgpack array
-``[layout, kind, [key, value, key, value, ...]]``. A key is a byte string: two bytes of key group, big-endian,
-and the key as `values` encodes it. The same state has the same bytes.
+A snapshot has one table for each state, with the entries ordered by key: a msgpack array ``[layout, kind,
+[key, value, key, value, ...]]``. A key is a byte string: two bytes of key group, big-endian, and the key as
+encoded by `value_encoding`. Equal state has equal bytes.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 LAYOUT = 1
-"""Number of the layout of a table; another one is refused."""
+"""Number of the layout of a table; others are rejected."""
 
 FILE_NAME = "keyed"
 
 LEAST_ENTRY_BYTES = 6
-"""Size of a key, with its length and its key group, and a value."""
+"""Minimum size of an entry: a key with its length and key group, and a value."""
 
 
 class KeyedSnapshot:
@@ -93,7 +93,7 @@ class KeyedSnapshot:
             self.release()
 
     def release(self) -> None:
-        """Give up what is kept for the snapshot."""
+        """Release the data kept for the snapshot."""
         for _, table in self._tables.values():
             table.release()
 
@@ -126,10 +126,10 @@ def encode_table(kind: str, entries: Iterable[tuple[bytes, bytes]]) -> bytes | N
 
 
 def decode_table(data: bytes) -> tuple[str, list[tuple[bytes, Any]]]:
-    """Return the kind of a state and its entries.
+    """Return the kind of a state and its entries from the bytes of a table.
 
     Raises:
-        StateError: The bytes are not those of a table, or of a layout that is not known.
+        StateError: if the bytes are not a table, or have an unknown layout.
     """
     match decode_value(data):
         case [layout, str(kind), [*flat]] if layout == LAYOUT and len(flat) % 2 == 0 and _are_keys(flat[::2]):
@@ -143,7 +143,7 @@ def _are_keys(keys: list[Any]) -> bool:
 
 
 WITH_TTL = " with time-to-live"
-"""Behind the kind of a state whose values have a time with them."""
+"""Suffix of the kind of a state whose values are stored with timestamps."""
 
 _LIST = "list"
 
@@ -152,15 +152,15 @@ class KeyedStateBackend:
     """The keyed state of one subtask, in memory; a `StateBackend`.
 
     Args:
-        key_groups: Those that the subtask owns.
+        key_groups: The key groups of the subtask.
         max_parallelism: Number of all key groups.
-        groups_of_keys: The key group of each key that any subtask of the vertex has met, shared by all of
-            them: so none can have state for a key that another one has state for.
-        clock: What states with a time-to-live go by.
+        groups_of_keys: The key group of each key seen by any subtask of the vertex. The subtasks share it, so
+        that no two of them have state for the same key.
+        clock: Time for states with a time-to-live.
     """
 
     _cleans_on_access = True
-    """Whether expired entries are looked for whenever a state is used; else others do that."""
+    """Whether each use of a state also removes some expired entries."""
 
     def __init__(
         self,
@@ -180,15 +180,15 @@ class KeyedStateBackend:
         self._expiries: dict[str, Expiry] = {}
 
     def log_to(self, log: Changelog) -> None:
-        """Have the changes of all states, of which there are none yet, go to a log too."""
+        """Log the changes of all states; called before any state exists."""
         self._log = log
 
     def set_current_key(self, key: Any, key_group: int) -> None:
-        """Make all states refer to this key.
+        """Set the current key for all states.
 
         Raises:
-            StateError: The key is of a type that cannot be stored, of a key group of another subtask, or has
-                been met with another key group.
+            StateError: if the key has a type that cannot be stored, belongs to a key group of another
+                subtask, or was seen before with another key group.
         """
         if key_group not in self.key_groups:
             first, last = self.key_groups.start, self.key_groups.stop - 1
@@ -199,7 +199,7 @@ class KeyedStateBackend:
         self._current.prefixed = key_group.to_bytes(GROUP_BYTES, "big") + encoded
 
     def _remember(self, key: bytes, key_group: int) -> int:
-        """Return the key group that a key was met with first, which is this one if it was not met."""
+        """Return the key group with which a key was first seen; this one for a new key."""
         return self._groups_of_keys.setdefault(key, key_group)
 
     def _refuse(self, key: bytes, key_group: int) -> NoReturn:
@@ -211,26 +211,28 @@ class KeyedStateBackend:
         )
 
     def value(self, name: str, default: Any = None, *, ttl: StateTtlConfig | None = None) -> ValueState[Any]:
-        """Return the value state of that name.
+        """Return the value state with this name.
 
         Raises:
-            StateError: The name is that of a state of another kind, or one with and the other without a
-                time-to-live; so with the others.
+            StateError: if the name belongs to a state of another kind, or one has a time-to-live and the
+                other has none. The other methods for states do the same.
         """
         return ValueState(self._declared("value", name, ttl), self._current, default)
 
     def list(self, name: str, *, ttl: StateTtlConfig | None = None) -> ListState[Any]:
-        """Return the list state of that name; each element has its own time-to-live."""
+        """Return the list state with this name; each element has its own time-to-live."""
         return ListState(self._declared("list", name, ttl), self._current)
 
     def map(self, name: str, *, ttl: StateTtlConfig | None = None) -> MapState[Any, Any]:
-        """Return the map state of that name; each entry has its own time-to-live."""
+        """Return the map state with this name; each entry has its own time-to-live."""
         return MapState(self._declared(MAP, name, ttl), self._current)
 
     def reducing(
         self, name: str, function: Callable[[V, V], V], *, ttl: StateTtlConfig | None = None
     ) -> ReducingState[V]:
-        """Return the reducing state of that name; ``function`` combines what is kept with what is added."""
+        """Return the reducing state with this name; ``function`` combines the current value with an added
+        one.
+        """
         return ReducingState(self._declared("reducing", name, ttl), self._current, function)
 
     def aggregating(
@@ -242,12 +244,12 @@ class KeyedStateBackend:
         *,
         ttl: StateTtlConfig | None = None,
     ) -> AggregatingState[V, A, R]:
-        """Return the aggregating state of that name; ``add`` returns the accumulator, which it may change."""
+        """Return the aggregating state with this name; ``add`` returns the accumulator and may modify it."""
         table = self._declared("aggregating", name, ttl)
         return AggregatingState(table, self._current, create, add, result)
 
     def _declared(self, kind: str, name: str, ttl: StateTtlConfig | None) -> Any:
-        """The table of a state; with a time-to-live one that hides what has expired."""
+        """Return the table of a state; with a time-to-live, a table that hides expired values."""
         if ttl is None:
             return self._table(kind, name)
         if self._clock is None:
@@ -259,7 +261,7 @@ class KeyedStateBackend:
         return wrapper(table, ttl, expiry, self._clock, cleans=self._cleans_on_access)
 
     def tables(self) -> Iterator[tuple[str, str, Table]]:
-        """Name and kind of each state, by name, and the table that it is kept in."""
+        """Return name, kind and table of each state, ordered by name."""
         return ((name, kind, table) for name, (kind, table) in sorted(self._tables.items()))
 
     def _table(self, kind: str, name: str) -> Table:
@@ -281,7 +283,7 @@ class KeyedStateBackend:
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> BackendSnapshot:
-        """Mark all states as they are now, without expired values; the time depends on their number only."""
+        """Mark the current states, without expired values; the duration depends only on their number."""
         tables = {name: (self._tables[name][0], table.snapshot()) for name, table in self._maps.items()}
         expired_by = 0 if self._clock is None else self._clock.now_ms
         return KeyedSnapshot(self.key_groups, tables, dict(self._expiries), expired_by)
@@ -290,8 +292,8 @@ class KeyedStateBackend:
         """Add the part of the keyed state that belongs to this subtask's key groups.
 
         Raises:
-            StorageError: A file could not be read.
-            StateError: The bytes are not those of keyed state, or a name has state of another kind.
+            StorageError: if a file could not be read.
+            StateError: if the bytes are not keyed state, or a name has state of another kind.
         """
         for handle in handles:
             if handle.kind is StateKind.KEYED and self._owns_some_of(handle):
@@ -306,10 +308,10 @@ class KeyedStateBackend:
                         table.put(key, value)
 
     def replay(self, change: Change) -> None:
-        """Make a change that a log has kept, if its key is one of this subtask's.
+        """Apply a logged change, if its key belongs to this subtask.
 
         Raises:
-            StateError: The name has state of another kind, or the value is none of it.
+            StateError: if the name has state of another kind, or the value does not fit the state.
         """
         table = self._table(change.kind, change.name)
         if not self._takes(change.kind, change.key):
@@ -329,7 +331,7 @@ class KeyedStateBackend:
                 table.remove(change.key)
 
     def _takes(self, kind: str, key: bytes) -> bool:
-        """Whether a key that was stored is one of this subtask's; its key group is known from then on."""
+        """Whether a stored key belongs to this subtask; its key group is remembered."""
         if _is_map(kind):
             key = parts_of(key)[0]
         group, plain = int.from_bytes(key[:GROUP_BYTES], "big"), key[GROUP_BYTES:]
@@ -349,17 +351,17 @@ class KeyedStateBackend:
         """Do nothing: every checkpoint stores all of the state."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Nothing to do."""
+        """Do nothing: no checkpoint depends on earlier ones."""
 
     def close(self) -> None:
         """Do nothing: the state is in memory."""
 
 
 def require_shape(kind: str, name: str, value: Any) -> None:
-    """Check that a value which was stored has the shape that those of its kind of state have.
+    """Check that a stored value has the shape that its kind of state requires.
 
     Raises:
-        StateError: It has not.
+        StateError: if it does not.
     """
     timed, is_list = kind.endswith(WITH_TTL), kind.startswith(_LIST)
     if not (timed or is_list):

@@ -1,8 +1,8 @@
-"""Operator state: lists of values by name that belong to a subtask rather than to keys.
+"""Operator state: named lists of values that belong to a subtask and not to keys.
 
-Positions in sources and transactions that wait for their checkpoint are kept here. Where a job comes back at
-another parallelism, a list is dealt out as its `Redistribution` says. Broadcast state is a map that all
-subtasks have alike, as they all have seen the same records of a broadcast exchange. (Flink:
+It holds positions in sources and transactions that wait for their checkpoint. When a job restarts with
+another parallelism, a list is redistributed according to its `Redistribution`. Broadcast state is a map that
+is equal in all subtasks, because all have read the same records of a broadcast exchange. (Flink:
 ``DefaultOperatorStateBackend`` with ``ListState`` and ``BroadcastState``.)
 """
 
@@ -32,24 +32,24 @@ _KINDS = {
 class OperatorStateBackend:
     """The operator state of one subtask, in memory; a `StateBackend`.
 
-    A name has one state, and one `Redistribution`, which the first use of the name decides.
+    A name has one state and one `Redistribution`, determined by the first use of the name.
     """
 
     def __init__(self) -> None:
         self._states: CopyOnWriteMap[str, Any] = CopyOnWriteMap()
-        """Lists, and dicts for broadcast state; none of them is empty."""
+        """Lists, and dicts for broadcast state; none is empty."""
         self._redistributions: dict[str, Redistribution] = {}
 
     @property
     def names(self) -> list[str]:
-        """The names of all states that are not empty, ascending."""
+        """Names of all states that are not empty, ascending."""
         return list(self._states)
 
     def get(self, name: str) -> list[Any]:
-        """Return a copy of the list of that name; empty if there is none.
+        """Return a copy of the list with this name; empty if there is none.
 
         Raises:
-            StateError: The name belongs to broadcast state.
+            StateError: if the name belongs to broadcast state.
         """
         _require_list(name, self._redistributions.get(name))
         return list(self._states.get(name) or ())
@@ -57,10 +57,10 @@ class OperatorStateBackend:
     def put(self, name: str, values: Iterable[Any], redistribution: Redistribution | None = None) -> None:
         """Replace a list; the values must not be changed afterwards.
 
-        Without ``redistribution`` the list keeps its own, which is SPLIT for a new one.
+        Without ``redistribution`` the list keeps its own; a new list gets SPLIT.
 
         Raises:
-            StateError: The name belongs to a list with another redistribution, or to broadcast state.
+            StateError: if the name belongs to a list with another redistribution, or to broadcast state.
         """
         redistribution = redistribution or self._redistributions.get(name, Redistribution.SPLIT)
         _require_list(name, redistribution)
@@ -72,10 +72,10 @@ class OperatorStateBackend:
             self._states.remove(name)
 
     def broadcast(self, name: str) -> BroadcastState:
-        """Return the broadcast state of that name; every call gives the same entries.
+        """Return the broadcast state with this name; every call returns the same entries.
 
         Raises:
-            StateError: The name belongs to a list.
+            StateError: if the name belongs to a list.
         """
         self._declare(name, Redistribution.BROADCAST)
         return BroadcastState(self._states, name)
@@ -83,15 +83,15 @@ class OperatorStateBackend:
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> OperatorSnapshot:
-        """Mark all states as they are now, in constant time."""
+        """Mark all current states, in constant time."""
         return OperatorSnapshot(self._states.snapshot(), dict(self._redistributions))
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
-        """Add the values behind the handles to the states of their names.
+        """Add the values in the handles to the states with their names.
 
         Raises:
-            StorageError: A file could not be read.
-            StateError: The bytes are not those of operator state, or a name has states of two kinds.
+            StorageError: if a file could not be read.
+            StateError: if the bytes are not operator state, or a name has states of two kinds.
         """
         for handle in handles:
             if handle.kind is StateKind.OPERATOR:
@@ -111,22 +111,22 @@ class OperatorStateBackend:
             raise StateError(f"operator state {name!r} is {_KINDS[known]}, not {_KINDS[redistribution]}")
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Ignore that a checkpoint has completed: every checkpoint stores all of the state."""
+        """Do nothing: every checkpoint stores all of the state."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Keep no record of checkpoints, so ignore that one was aborted."""
+        """Do nothing: no checkpoint depends on earlier ones."""
 
     def close(self) -> None:
-        """Release nothing: the state is in memory."""
+        """Do nothing: the state is in memory."""
 
 
 class BroadcastState(MutableMapping[Any, Any]):
-    """A map that is alike in all subtasks (Flink: ``BroadcastState``).
+    """A map that is equal in all subtasks (Flink: ``BroadcastState``).
 
     Only the side that reads a broadcast exchange may write it, and it must write the same in each subtask:
-    after a restore each subtask gets the map of one of them. Keys are the same if they are equal; values must
-    not be changed. A read or write takes constant time, except the first one after a snapshot: it copies the
-    map if the snapshot is still open.
+    after a restore, each subtask gets the map of one of them. Keys are compared by equality; values must not
+    be modified in place. A read or write takes constant time, except the first one after a snapshot: it
+    copies the map if the snapshot is still open.
     """
 
     def __init__(self, states: CopyOnWriteMap[str, Any], name: str) -> None:
@@ -184,7 +184,7 @@ class OperatorSnapshot:
             self.release()
 
     def release(self) -> None:
-        """Give up what is kept for the snapshot."""
+        """Release the data kept for the snapshot."""
         self._states.release()
 
 
@@ -202,7 +202,7 @@ def _piece(name: str, state: list[Any] | dict[Any, Any]) -> StatePiece:
 
 
 def _entries(name: str, pairs: list[Any]) -> dict[Any, Any]:
-    """The entries of broadcast state that was stored as pairs of key and value."""
+    """Return the entries of broadcast state that was stored as (key, value) pairs."""
     try:
         return {key: value for key, value in pairs}  # noqa: C416
     except (TypeError, ValueError):

@@ -1,8 +1,8 @@
 """The content of a checkpoint: for each subtask, handles to the bytes of its state.
 
-A handle points to bytes in a file of the checkpoint storage, or holds them itself if they are few. A file
-may be *shared* with earlier checkpoints; whoever deletes a checkpoint leaves such files to those that
-still use them. The terms are those of Flink's state handles and OperatorSubtaskState.
+A handle points to bytes in a file of the checkpoint storage, or contains them if they are few. A file may be
+*shared* with earlier checkpoints; when a checkpoint is deleted, such files stay as long as other checkpoints
+use them. The terms are those of Flink's state handles and OperatorSubtaskState.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ..exchange.key_groups import default_max_parallelism
 from ..scenarios.topology import Exchange
 
 SCHEMA = "netstack.checkpoint/2"
-"""Names the layout of the metadata."""
+"""Name of the layout of the metadata."""
 
 READABLE = ("netstack.checkpoint/1", SCHEMA)
-"""The layouts that are read; the first had nothing that was stored before, and no logs."""
+"""The layouts that can be read; the first one has no changelogs and no files of earlier checkpoints."""
 
 
 class StateKind(StrEnum):
-    """The owner of a piece of state: keyed, operator or channel state."""
+    """The type of a piece of state: keyed, operator or channel state."""
 
     KEYED = "keyed"
     OPERATOR = "operator"
@@ -34,47 +34,49 @@ class StateFormat(StrEnum):
     """The layout of the bytes of a piece of state."""
 
     CANONICAL = "canonical"
-    """A table of entries, or what else does not depend on the backend."""
+    """A table of entries, or other state whose layout does not depend on the backend."""
     TABLE_FILE = "table file"
-    """Name of the store that keeps the state."""
+    """A table file of a state backend."""
     CATALOGUE = "catalogue"
     """The list of the table files, and their states."""
     LOG = "log"
-    """Changes, one after the other."""
+    """A sequence of changes."""
 
 
 class Redistribution(StrEnum):
     """Redistribution of a list of operator state to subtasks (Flink's OperatorStateHandle.Mode)."""
 
     SPLIT = "split"
-    """Each value goes to one subtask; at the same parallelism, to the one that had it."""
+    """Each value goes to one subtask; with the same parallelism, to its former subtask."""
     UNION = "union"
-    """All values of all subtasks go to each of them, whenever state is restored."""
+    """After every restore, each subtask gets all values of all subtasks."""
     BROADCAST = "broadcast"
-    """The same in all subtasks, so each is given what one of them had."""
+    """The values are equal in all subtasks, so each subtask gets those of one former subtask."""
 
 
 CHANNEL_STATE = frozenset({StateKind.INPUT_CHANNEL, StateKind.OUTPUT_CHANNEL})
-"""Kinds that only unaligned checkpoints have: data that the barrier has overtaken."""
+"""Kinds of state that only unaligned checkpoints have: data that the barrier has overtaken."""
 
 
 HELD_BACK = "records held back"
-"""Name of the state of a vertex that emits later than it reads."""
+"""Name of the operator state with records that a vertex has read and not emitted yet."""
 
 POSITION = "source position"
-"""Name of the operator state that holds how many records a source has emitted."""
+"""Name of the operator state with the number of records that a source has emitted."""
 
 SPLITS = "source splits"
-"""Name of that in its place where a subtask reads what others have begun: `Split` by `Split`."""
+"""Name of the operator state that replaces the position if a subtask reads splits of others: a list of
+`Split`.
+"""
 
 EVENT_TIME = "event time"
-"""Name of the operator state that says how far event time had come, in milliseconds."""
+"""Name of the operator state with the event time reached, in milliseconds."""
 
 PENDING_TRANSACTIONS = "pending transactions"
-"""Name of the operator state of a sink that has sealed records and not committed them."""
+"""Name of the operator state of a sink with closed transactions that are not committed yet."""
 
 OWED = "part of a record owed"
-"""Begins the names of operator states that say how near the next record is, where not every one gives one."""
+"""Prefix of the names of operator states with the fraction of a record still to be emitted."""
 
 
 class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,12 +89,12 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of one piece of state: `size` bytes from `offset` on in `file`, or `inline`.
+    """The location of one piece of state: `size` bytes from `offset` on in `file`, or `inline`.
 
-    `name` is that of the state; of a table file that of the table, which is no other's in the job.
-    `key_groups` are the first and the last key group of keyed state. `exchange` and `channel` say which
-    channel the data of a channel belongs to: the number of the gate (or of the output) within the subtask,
-    and that of the channel (or subpartition) within it.
+    `name`: the name of the state; for a table file, the name of the table, unique in the job. `key_groups`:
+    the first and the last key group of keyed state. `exchange` and `channel` identify the channel of channel
+    state: the index of the gate (or output) within the subtask, and the index of the channel (or
+    subpartition) within that.
     """
 
     kind: StateKind
@@ -108,14 +110,14 @@ class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     redistribution: Redistribution = Redistribution.SPLIT
     """Redistribution of operator state."""
     stored_before: bool = False
-    """Whether its bytes were stored before this checkpoint, and are used again."""
+    """Whether an earlier checkpoint has stored the bytes, and this one uses them again."""
 
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one subtask in a checkpoint.
 
-    `data_ended`: its last record had been processed, and what its operator gives at the end was emitted.
-    `finished`: it had ended before the checkpoint and has no state any more.
+    `data_ended`: whether the last record had been processed and the operator's final output emitted.
+    `finished`: whether the subtask had ended before the checkpoint, so that it has no state.
     """
 
     vertex: str
@@ -131,13 +133,13 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def new_files(self) -> list[StoredFile]:
-        """The files that were stored for this checkpoint; one may come several times."""
+        """The files that were stored for this checkpoint; a file may be listed several times."""
         new = [handle.file for handle in self.handles if not handle.stored_before]
         return [file for file in new if file is not None]
 
     @property
     def inline_log_bytes(self) -> int:
-        """Bytes of changes that stand in the handles themselves."""
+        """Bytes of changes that are contained in the handles."""
         logs = [handle for handle in self.handles if handle.format is StateFormat.LOG]
         return sum(handle.size for handle in logs if handle.file is None)
 
@@ -148,18 +150,18 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def persisted_bytes(self) -> int:
-        """Bytes of overtaken data in it."""
+        """Bytes of overtaken in-flight data."""
         return sum(handle.size for handle in self.handles if handle.kind in CHANNEL_STATE)
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a completed checkpoint; its bytes are written last and make it complete.
+    """The metadata of a completed checkpoint; writing it last makes the checkpoint complete.
 
     Times are in seconds of the run. `checkpoint_type` is CHECKPOINT, UNALIGNED_CHECKPOINT,
-    AT_LEAST_ONCE_CHECKPOINT, SAVEPOINT or SYNC_SAVEPOINT. `parallelism` is by vertex. `exchanges` are those
-    of the job, in its order; None where whoever wrote it did not say. The records of `blank_exchanges` are
-    all zeros in it, since no task read them. `max_parallelism` has the vertices whose number of key
-    groups is not the one that follows from their parallelism.
+    AT_LEAST_ONCE_CHECKPOINT, SAVEPOINT or SYNC_SAVEPOINT. `parallelism` is by vertex. `exchanges`: the
+    exchanges of the job, in order; None if the writer did not record them. `blank_exchanges`: exchanges whose
+    in-flight records are stored as zeros, since no task reads them. `max_parallelism`: the vertices whose
+    number of key groups is not the default.
     """
 
     schema: str = SCHEMA
@@ -175,12 +177,12 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
     max_parallelism: dict[str, int] = {}
 
     def max_parallelism_of(self, vertex: str) -> int:
-        """The number of key groups by which the keyed state of a vertex is ordered."""
+        """Return the number of key groups of a vertex's keyed state."""
         return self.max_parallelism.get(vertex) or default_max_parallelism(self.parallelism[vertex])
 
     @property
     def has_records(self) -> bool:
-        """Whether there are records in it, in flight or held back by a vertex."""
+        """Whether it contains records, in flight or held back by a vertex."""
         handles = [handle for snapshot in self.subtasks for handle in snapshot.handles if handle.size]
         return any(handle.kind in CHANNEL_STATE or handle.name == HELD_BACK for handle in handles)
 
@@ -191,22 +193,22 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def duration_s(self) -> float:
-        """Trigger to completion in seconds."""
+        """Time from trigger to completion in seconds."""
         return self.completed_at - self.triggered_at
 
     @property
     def persisted_bytes(self) -> int:
-        """Bytes of overtaken data in it."""
+        """Bytes of overtaken in-flight data."""
         return sum(snapshot.persisted_bytes for snapshot in self.subtasks)
 
     @property
     def files(self) -> dict[str, StoredFile]:
-        """The files it needs, by path."""
+        """The files that the checkpoint needs, by path."""
         files = [handle.file for snapshot in self.subtasks for handle in snapshot.handles]
         return {file.path: file for file in files if file is not None}
 
     def of(self, vertex: str, subtask: int) -> SubtaskSnapshot | None:
-        """The snapshot of one subtask; None if it is not part of the checkpoint."""
+        """Return the snapshot of one subtask; None if it took no part in the checkpoint."""
         for snapshot in self.subtasks:
             if (snapshot.vertex, snapshot.subtask) == (vertex, subtask):
                 return snapshot

@@ -1,10 +1,10 @@
-"""The kinds of keyed state that operators use: value, list, reducing, aggregating and map.
+"""The kinds of keyed state for operators: value, list, reducing, aggregating and map.
 
-All states of a subtask share the current key, and keep their value for it in one entry of their table. A map
-has an entry of the table for each of its own, so a large map is never rewritten. Such an entry is named by
-key group, key, the key in the map, and the length of that in 4 bytes, which separates the two. No encoded key
-begins with another one, so the entries of a key are those that begin with it; they come in the order of the
-bytes of their keys in the map.
+All states of a subtask share the current key. Each keeps its value for this key in one entry of its table. A
+map state has one table entry for each entry of the map, so a large map is never rewritten. The key of such an
+entry consists of key group, key, key in the map, and the length of the latter in 4 bytes, to separate the
+two. No encoded key is a prefix of another one, so the entries of a key are those with this prefix, ordered by
+the bytes of their keys in the map.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .copy_on_write import CopyOnWriteMap
 from .value_encoding import copy_value, decode_value, encode_value
 
 GROUP_BYTES = 2
-"""Bytes of the key group in front of each key of a table."""
+"""Size of the key group in front of each key of a table."""
 
 
 class CurrentKey:
-    """The key that all states of a subtask refer to at the moment: key group and bytes; empty for none."""
+    """The current key of all states of a subtask: key group and bytes; empty if none is set."""
 
     __slots__ = ("prefixed",)
 
@@ -32,7 +32,7 @@ class CurrentKey:
         """Return the key.
 
         Raises:
-            StateError: None has been set.
+            StateError: if no key has been set.
         """
         if not self.prefixed:
             raise StateError("keyed state is used before a key is set")
@@ -40,10 +40,10 @@ class CurrentKey:
 
 
 class Table(Protocol):
-    """The entries of one state. A key is the bytes of key group and key; None cannot be a value."""
+    """The entries of one state. Its keys consist of key group and key, as bytes; None cannot be a value."""
 
     def get(self, key: bytes) -> Any | None:
-        """Return the value or None. A caller that changes it in place has to put it again."""
+        """Return the value or None. After modifying a value in place, the caller has to put it again."""
         ...
 
     def put(self, key: bytes, value: Any) -> None:
@@ -51,19 +51,19 @@ class Table(Protocol):
         ...
 
     def append(self, key: bytes, values: Sequence[Any]) -> None:
-        """Append to the list that is the value of a key; without one, to an empty list."""
+        """Append to the list of a key; creates the list if there is none."""
         ...
 
     def remove(self, key: bytes) -> None:
-        """Forget a key, if it is there."""
+        """Remove a key, if present."""
         ...
 
     def __iter__(self) -> Iterator[bytes]:
-        """The keys, ascending; the table may be changed meanwhile."""
+        """Yield the keys, ascending; the table may be changed during the iteration."""
         ...
 
     def beginning_with(self, prefix: bytes) -> Iterator[bytes]:
-        """The keys that begin so, ascending; the table may be changed meanwhile."""
+        """Yield the keys with this prefix, ascending; the table may be changed during the iteration."""
         ...
 
 
@@ -73,7 +73,7 @@ R = TypeVar("R")
 
 
 class KeyedState(Generic[V]):
-    """Base of the kinds of state; ``V`` is the type of values that are read."""
+    """Base of the kinds of state; ``V`` is the type of the values read."""
 
     __slots__ = ("_current", "_table")
 
@@ -82,13 +82,13 @@ class KeyedState(Generic[V]):
         self._current = current
 
     def clear(self) -> None:
-        """Forget what is kept for the current key."""
+        """Remove the value of the current key."""
         self._table.remove(self._current.get())
 
     def items(self) -> Iterator[tuple[Any, V]]:
-        """All keys with what is kept for them, by key group and then by the bytes of the key.
+        """Yield all keys with their values, ordered by key group and then by the bytes of the key.
 
-        The current key stays as it is. Keys that are cleared meanwhile are left out.
+        The current key does not change. Keys that are cleared during the iteration are skipped.
         """
         for prefixed in self._table:
             stored = self._table.get(prefixed)
@@ -147,12 +147,12 @@ class ListState(KeyedState[list[V]]):
             self._table.append(self._current.get(), added)
 
     def update(self, values: Iterable[V]) -> None:
-        """Replace the list; no values clear it."""
+        """Replace the list; an empty list clears it."""
         self._write(self._current.get(), list(values) or None)
 
 
 class ReducingState(KeyedState[V]):
-    """One value for each key, which added ones are reduced into (Flink: ``ReducingState``)."""
+    """One value for each key, with which added values are combined (Flink: ``ReducingState``)."""
 
     __slots__ = ("_function",)
 
@@ -161,19 +161,20 @@ class ReducingState(KeyedState[V]):
         self._function = function
 
     def get(self) -> V | None:
-        """Return the reduced value, None if nothing was added."""
+        """Return the reduced value, or None if nothing was added."""
         value: V | None = self._table.get(self._current.get())
         return value
 
     def add(self, value: V) -> None:
-        """Reduce a value into what there is."""
+        """Combine the current value with an added one."""
         key = self._current.get()
         kept = self._table.get(key)
         self._write(key, value if kept is None else self._function(kept, value))
 
 
 class AggregatingState(KeyedState[R], Generic[V, A, R]):
-    """One accumulator ``A`` for each key, to which values ``V`` are added and which gives a result ``R``.
+    """One accumulator ``A`` for each key, to which values ``V`` are added and from which a result ``R`` is
+    computed.
 
     Flink: ``AggregatingState`` with an ``AggregateFunction``. An accumulator may not be None.
     """
@@ -194,7 +195,7 @@ class AggregatingState(KeyedState[R], Generic[V, A, R]):
         self._result = result
 
     def get(self) -> R | None:
-        """Return the result of what was added, None if that is nothing."""
+        """Return the result of the added values, or None if there are none."""
         accumulator = self._table.get(self._current.get())
         return None if accumulator is None else self._result(accumulator)
 
@@ -211,19 +212,19 @@ class AggregatingState(KeyedState[R], Generic[V, A, R]):
 K = TypeVar("K")
 
 MAP = "map"
-"""The kind of such state."""
+"""Name of the kind of map state."""
 
 LONGEST_KEY = (1 << 16) - 1
-"""Bytes that an entry may be called by."""
+"""Maximum length of an entry's key, in bytes."""
 
 _LENGTH_BYTES = 4
 
 
 def entry_key(key: bytes, key_in_map: bytes) -> bytes:
-    """Return how an entry is called in the table.
+    """Return the table key of an entry of a map.
 
     Raises:
-        StateError: That would be too long for a changelog.
+        StateError: if the key is too long for a changelog.
     """
     entry = key + key_in_map + len(key_in_map).to_bytes(_LENGTH_BYTES, "big")
     if len(entry) > LONGEST_KEY:
@@ -236,7 +237,7 @@ def parts_of(entry: bytes) -> tuple[bytes, bytes]:
     """Return the key, with its key group, and the key in the map.
 
     Raises:
-        StateError: It is not called so.
+        StateError: if `entry` is not the table key of a map's entry.
     """
     ends = len(entry) - _LENGTH_BYTES
     begins = ends - int.from_bytes(entry[ends:], "big")
@@ -248,7 +249,7 @@ def parts_of(entry: bytes) -> tuple[bytes, bytes]:
 class MapState(Generic[K, V]):
     """A map for each key (Flink: ``MapState``). None cannot be a value.
 
-    Keys in the map are the same if their bytes are, as with the keys of state.
+    Keys in the map are equal if their bytes are, like keys of state.
     """
 
     __slots__ = ("_current", "_table")
@@ -270,44 +271,44 @@ class MapState(Generic[K, V]):
             self._table.put(self._entry(key), value)
 
     def put_all(self, values: Mapping[K, V]) -> None:
-        """Set the values of some keys in the map."""
+        """Set the values of several keys in the map."""
         for key, value in values.items():
             self.put(key, value)
 
     def remove(self, key: K) -> None:
-        """Forget a key in the map, if it is there."""
+        """Remove a key from the map, if present."""
         self._table.remove(self._entry(key))
 
     def __contains__(self, key: K) -> bool:
         return self._table.get(self._entry(key)) is not None
 
     def entries(self) -> Iterator[tuple[K, V]]:
-        """The keys in the map with their values; what is put meanwhile may be left out."""
+        """Yield the keys in the map with their values; entries added during the iteration may be missing."""
         for entry in self._table.beginning_with(self._current.get()):
             value = self._table.get(entry)
             if value is not None:
                 yield decode_value(parts_of(entry)[1]), value
 
     def keys(self) -> Iterator[K]:
-        """The keys in the map."""
+        """Return the keys in the map."""
         return (key for key, _ in self.entries())
 
     def values(self) -> Iterator[V]:
-        """The values in the map, in the order of their keys."""
+        """Return the values in the map, in the order of their keys."""
         return (value for _, value in self.entries())
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is in the map."""
+        """Whether the map has no entries."""
         return next(self.entries(), None) is None
 
     def clear(self) -> None:
-        """Forget the map of the current key."""
+        """Remove the map of the current key."""
         for entry in list(self._table.beginning_with(self._current.get())):
             self._table.remove(entry)
 
     def items(self) -> Iterator[tuple[Any, dict[K, V]]]:
-        """All keys with their maps, by key group and then by the bytes of the key."""
+        """Yield all keys with their maps, ordered by key group and then by the bytes of the key."""
         key, entries = b"", dict[K, V]()
         for entry in self._table:
             value = self._table.get(entry)
@@ -327,7 +328,7 @@ class MapState(Generic[K, V]):
 
 
 class CopyOnWriteMaps(CopyOnWriteMap[bytes, Any]):
-    """The entries of map state in memory; it knows those of each key. Snapshots are those of all entries."""
+    """The entries of map state in memory, indexed by key. Snapshots contain all entries."""
 
     __slots__ = ("_of_keys",)
 
@@ -341,7 +342,7 @@ class CopyOnWriteMaps(CopyOnWriteMap[bytes, Any]):
         self._of_keys.setdefault(parts_of(key)[0], set()).add(key)
 
     def remove(self, key: bytes) -> None:
-        """Forget an entry, if it is there."""
+        """Remove an entry, if present."""
         super().remove(key)
         of_key = parts_of(key)[0]
         entries = self._of_keys.get(of_key)
@@ -351,5 +352,5 @@ class CopyOnWriteMaps(CopyOnWriteMap[bytes, Any]):
                 del self._of_keys[of_key]
 
     def beginning_with(self, prefix: bytes) -> Iterator[bytes]:
-        """The entries of a key, ascending; the map may be changed meanwhile."""
+        """Yield the entries of a key, ascending; the map may be changed during the iteration."""
         return iter(sorted(self._of_keys.get(prefix, ())))

@@ -17,7 +17,7 @@ from .table_backend import TableSettings, TableStateBackend
 from .time_to_live import StateClock
 
 TTL_CLOCK = "time of states with time-to-live"
-"""Name of the operator state that says what time it was, in ms: that of another run may be ahead."""
+"""Name of the operator state with the time for time-to-live, in ms; an earlier run may have been ahead."""
 
 
 class ChangelogTerms(NamedTuple):
@@ -35,17 +35,17 @@ class StateSnapshot:
 
     @property
     def work(self) -> SnapshotWork:
-        """The work of all parts together."""
+        """Sum of the work of all parts."""
         return SnapshotWork(*map(sum, zip(*(part.work for part in self._parts), strict=True)))
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
-        """Store the state and release it; each backend on its own stores or inlines what it has.
+        """Store the state and release it; each backend decides by itself whether to inline its state.
 
         ``write`` is called with names that are unique within the subtask.
 
         Raises:
-            StorageError: A file could not be stored; those that were stay, and go with the checkpoint.
-            StateError: A value is of a type that cannot be stored.
+            StorageError: if a file could not be stored; files already stored are deleted with the checkpoint.
+            StateError: if a value has a type that cannot be stored.
         """
         try:
             return [handle for part in self._parts for handle in part.handles(write, inline_up_to)]
@@ -53,7 +53,7 @@ class StateSnapshot:
             self.release()
 
     def release(self) -> None:
-        """Give up what is kept for the snapshot; a second call does nothing."""
+        """Release the data kept for the snapshot; a second call does nothing."""
         for part in self._parts:
             part.release()
 
@@ -61,12 +61,12 @@ class StateSnapshot:
 class SubtaskState:
     """The state of one of ``parallelism`` subtasks of a vertex (Flink: ``StreamOperatorStateHandler``).
 
-    ``groups_of_keys`` is shared by all of them; see `KeyedStateBackend`. With ``tables`` keyed state is in a
-    store of tables, else in memory. With a ``changelog`` it is stored as its changes. ``now`` says the
-    time in seconds, which states with a time-to-live need.
+    All subtasks share ``groups_of_keys``; see `KeyedStateBackend`. With ``tables``, keyed state is in a store
+    of tables, else in memory. With a ``changelog``, its changes are stored. ``now`` returns the time in
+    seconds, for states with a time-to-live.
 
     Raises:
-        ValueError: The numbers do not fit together.
+        ValueError: if the numbers contradict each other.
     """
 
     def __init__(
@@ -101,20 +101,20 @@ class SubtaskState:
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> StateSnapshot:
-        """Mark all state as it is now: the synchronous part, whose time does not depend on the size."""
+        """Mark the current state: the synchronous part, whose duration does not depend on the size."""
         if self._clock is not None and self._clock.is_used:
             self.operator.put(TTL_CLOCK, [self._clock.now_ms], Redistribution.UNION)
         return StateSnapshot([backend.snapshot(checkpoint_id, savepoint) for backend in self._backends])
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
-        """Add state that was stored, before the first record; handles of channel state are left alone.
+        """Add stored state, before the first record; handles of channel state are ignored.
 
-        Of keyed state only the own key groups are taken, so handles of other subtasks may be among them,
-        also from another parallelism. Operator state is taken as it comes.
+        From keyed state, only this subtask's key groups are taken, so the handles may come from several
+        subtasks and from another parallelism. Operator state is taken completely.
 
         Raises:
-            StorageError: A file could not be read.
-            StateError: The bytes are not those of such state.
+            StorageError: if a file could not be read.
+            StateError: if the bytes are not such state.
         """
         if self.changelog is None:
             restore_logged(self.keyed, handles, read)  # there may be a log of an earlier run
@@ -126,16 +126,16 @@ class SubtaskState:
                 self._clock.go_on_from(reached_ms)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """All subtasks have stored their part of this checkpoint."""
+        """Note that all subtasks have stored their part of this checkpoint."""
         for backend in self._backends:
             backend.checkpoint_completed(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """This checkpoint has been given up."""
+        """Note that this checkpoint has been aborted."""
         for backend in self._backends:
             backend.checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
-        """Give up what is kept outside memory, and nothing is stored any more; a second call does nothing."""
+        """Release resources outside memory; no state is stored afterwards, and a second call does nothing."""
         for backend in self._backends:
             backend.close()

@@ -1,10 +1,10 @@
-"""Keyed state in a store of table files, which may be larger than memory, and snapshots that share files.
+"""Keyed state in a store of table files, which may exceed memory, and snapshots that share files.
 
-A snapshot flushes what was written and keeps the files of that moment. It consists of these files as they
-are and of one more, the catalogue, which says whose they are. Full snapshots store all files anew. Of
-incremental ones only those are stored that no confirmed checkpoint has, and the others are named again; so a
-compaction, which makes new files of old entries, makes the next snapshot large. A canonical savepoint has
-the entries of the tables, in the layout that all backends read. (Flink: ``RocksDBKeyedStateBackend`` with
+A snapshot flushes the writes and keeps the current table files. It consists of these files and of a
+catalogue, which lists the files and their states. Full snapshots store all files again. Incremental snapshots
+store only files that no confirmed checkpoint has, and refer to the others. So after a compaction, which
+creates new files from old entries, the next snapshot is large. A canonical savepoint contains the entries of
+the tables in the layout that all backends read. (Flink: ``RocksDBKeyedStateBackend`` with
 ``RocksNativeFullSnapshotStrategy``, ``RocksIncrementalSnapshotStrategy`` and ``RocksFullSnapshotStrategy``.)
 """
 
@@ -39,19 +39,20 @@ LAYOUT = 2
 """Number of the layout of a catalogue."""
 
 LAYOUT_WITHOUT_LEVELS = 1
-"""Is read as well."""
+"""An older layout that can still be read."""
 
 CATALOGUE_NAME = "catalogue"
 
 REMEMBERED_KEYS = 1 << 16
-"""Number of keys whose key group the subtasks of a vertex remember; all keys would take too much memory."""
+"""Number of keys whose key group is remembered for a vertex; all keys would take too much memory."""
 
 
 class TableSettings(NamedTuple):
     """The stores and options of a backend, and whether its snapshots share files.
 
-    `first_checkpoint` is the id of the first checkpoint that the attempt may take. Ids do not come back, so
-    tables that are named by it are those of no other attempt that has completed one.
+    `first_checkpoint`: id of the first checkpoint that the attempt may take. It is part of the names of
+    tables. Ids are never reused, so these names are unique among all attempts that have completed a
+    checkpoint.
     """
 
     stores: TableStores
@@ -63,7 +64,7 @@ class TableSettings(NamedTuple):
 class Catalogue(msgspec.Struct, frozen=True, array_like=True):
     """Metadata of the tables in a snapshot: kinds of states by name, names of tables, options of the store.
 
-    `levels` are those at which the tables stand, one for each.
+    `levels`: the level of each table.
     """
 
     layout: int
@@ -74,18 +75,18 @@ class Catalogue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TableStateBackend(KeyedStateBackend):
-    """The keyed state of one subtask in a store of tables, opened when the first state is asked for.
+    """The keyed state of one subtask in a store of tables, which is opened for the first state.
 
     Args:
-        name: Whose it is: no other subtask of the job has this name.
-        key_groups: Those that the subtask owns.
+        name: Name of the subtask's state, unique in the job.
+        key_groups: The key groups of the subtask.
         max_parallelism: Number of all key groups.
-        groups_of_keys: See `KeyedStateBackend`; here no more than `REMEMBERED_KEYS` are added to it.
-        settings: Where the tables are.
-        clock: What states with a time-to-live go by.
+        groups_of_keys: See `KeyedStateBackend`; this class adds at most `REMEMBERED_KEYS` to it.
+        settings: The stores and options of the tables.
+        clock: Time for states with a time-to-live.
 
-    `on_flush` is called after each flush: then there may be something to compact, which others decide.
-    `accesses` counts those to the store.
+    `on_flush` is called after each flush, when a compaction may be due; the caller decides about it.
+    `accesses` counts reads and writes of the store.
     """
 
     _cleans_on_access = False
@@ -111,7 +112,7 @@ class TableStateBackend(KeyedStateBackend):
 
     @property
     def store(self) -> TableStore:
-        """The store; it is opened now if it was not."""
+        """The store, which is opened on first use."""
         if self._store is None:
             self._store = self._settings.stores.open(self._name, self._settings.options)
         return self._store
@@ -120,9 +121,9 @@ class TableStateBackend(KeyedStateBackend):
         return StoredState(name, self.store.family(name), self._written, self.accesses)
 
     def drop_expired(self) -> None:
-        """Remove what has expired, so that a compaction that begins now leaves it out.
+        """Remove expired values, so that a compaction that begins now drops them.
 
-        All entries of states with a time-to-live are read. What is removed is flushed.
+        It reads all entries of states with a time-to-live, and flushes the removals.
         """
         if self._clock is not None:
             now_ms = self._clock.now_ms
@@ -160,7 +161,7 @@ class TableStateBackend(KeyedStateBackend):
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> TableSnapshot:
-        """Flush, and keep the files of this moment; takes the time of a flush."""
+        """Flush, and keep the current files; takes the time of a flush."""
         if self._store is None:
             return TableSnapshot(self, checkpoint_id, None, None, 0)
         flushed = self._store.flush()
@@ -176,7 +177,7 @@ class TableStateBackend(KeyedStateBackend):
         return snapshot
 
     def canonical_handles_of(self, view: StoreView, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
-        """Store the entries of a snapshot's tables, a piece for each state that has any."""
+        """Store the entries of a snapshot's tables, one piece for each state that has any."""
         pieces = []
         files, levels = (table.read() for table in view.files), [table.level for table in view.files]
         with self._beside("savepoint", files, levels) as store:
@@ -187,7 +188,7 @@ class TableStateBackend(KeyedStateBackend):
         return store_pieces(pieces, FILE_NAME, write, inline_up_to)
 
     def _unexpired(self, name: str, entries: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
-        """The entries of a state, encoded, without what has expired."""
+        """Return the encoded entries of a state, without expired values."""
         if name not in self._expiries or self._clock is None:
             return entries
         expiry, now_ms = self._expiries[name], self._clock.now_ms
@@ -196,7 +197,7 @@ class TableStateBackend(KeyedStateBackend):
 
     @contextmanager
     def _beside(self, suffix: str, files: Iterable[bytes], levels: Sequence[int]) -> Iterator[TableStore]:
-        """A store of these files beside the own one, for a while."""
+        """Open a temporary store with these files, besides the backend's own one."""
         store = self._settings.stores.open(f"{self._name}-{suffix}", self._settings.options)
         try:
             store.restore(files, levels)
@@ -207,7 +208,9 @@ class TableStateBackend(KeyedStateBackend):
     def handles_of(
         self, snapshot: TableSnapshot, view: StoreView, write: WriteFile, inline_up_to: int
     ) -> list[StateHandle]:
-        """Store what of a snapshot is to be stored; handles to all tables, and to the catalogue."""
+        """Store the files of a snapshot that are not stored yet; returns handles to all tables and the
+        catalogue.
+        """
         stored: dict[int, StoredFile] = {}
         handles = []
         for table in view.files:
@@ -242,7 +245,7 @@ class TableStateBackend(KeyedStateBackend):
         if file is None:
             data = table.read()
             if len(data) > inline_up_to:
-                own = name.removeprefix(f"{self._name}-")  # `write` puts that in front
+                own = name.removeprefix(f"{self._name}-")  # `write` adds this prefix
                 number = "" if snapshot.checkpoint_id == NO_CHECKPOINT_ID else f"-{snapshot.checkpoint_id}"
                 file = write(f"{own}{number}", data, shared=shared)
             else:
@@ -265,12 +268,13 @@ class TableStateBackend(KeyedStateBackend):
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
         """Add the part of the keyed state that belongs to this subtask's key groups.
 
-        Tables of a subtask with the same key groups are taken over as they are, and later incremental
-        snapshots use their files if these are shared. Of all other state the own entries are copied.
+        Tables of a subtask with the same key groups are taken over as files, and later incremental snapshots
+        refer to their files if these are shared. From all other state, the entries of the own key groups are
+        copied.
 
         Raises:
-            StorageError: A file could not be read.
-            StateError: The bytes are not those of keyed state, or a name has state of another kind.
+            StorageError: if a file could not be read.
+            StateError: if the bytes are not keyed state, or a name has state of another kind.
         """
         super().restore([handle for handle in handles if handle.format is StateFormat.CANONICAL], read)
         tables: list[StateHandle] = []
@@ -279,7 +283,7 @@ class TableStateBackend(KeyedStateBackend):
             if handle.kind is StateKind.KEYED and self._owns_some_of(handle):
                 if handle.format is StateFormat.TABLE_FILE:
                     tables.append(handle)
-                elif handle.format is StateFormat.CATALOGUE:  # behind the tables that it is about
+                elif handle.format is StateFormat.CATALOGUE:  # follows the tables that it lists
                     catalogues.append((_catalogue(read(handle), tables), tables))
                     same_range = handle.key_groups == self._range
                     tables = []
@@ -305,10 +309,10 @@ class TableStateBackend(KeyedStateBackend):
             self._table(kind, name)
 
     def _copy(self, catalogue: Catalogue, tables: Sequence[StateHandle], read: ReadHandle) -> None:
-        """Open tables beside the own ones, and copy the entries of the own key groups."""
+        """Open tables in a temporary store, and copy the entries of the own key groups."""
         groups = self.key_groups
         first, stop = (bound.to_bytes(GROUP_BYTES, "big") for bound in (groups.start, groups.stop))
-        # Without levels all stand in level 0, where iterating, which this is, is all that one can rely on.
+        # Without levels, all files are put in level 0; only iterating is reliable then, which suffices here.
         levels = catalogue.levels or [0] * len(tables)
         with self._beside("restored", map(read, tables), levels) as beside:
             for name, kind in catalogue.states.items():
@@ -319,14 +323,14 @@ class TableStateBackend(KeyedStateBackend):
                     self._written()
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """The files of this checkpoint may be used by later ones."""
+        """Note that later checkpoints may use the files of this checkpoint."""
         stored = self._stored.get(checkpoint_id)
         if stored is not None:
             self._confirmed = stored
             self._stored = {other: files for other, files in self._stored.items() if other > checkpoint_id}
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The files of this checkpoint are gone, or will be."""
+        """Note that the files of this checkpoint have been or will be deleted."""
         self._stored.pop(checkpoint_id, None)
 
     def close(self) -> None:
@@ -338,8 +342,8 @@ class TableStateBackend(KeyedStateBackend):
 class TableSnapshot:
     """The tables of a subtask at one moment; a `BackendSnapshot`.
 
-    `flushed_bytes` were written when it was taken; `confirmed` are files of tables that need not be stored,
-    None if it shares no files.
+    `flushed_bytes`: bytes written when it was taken. `confirmed`: table files that need not be stored again;
+    None if the snapshot shares no files.
     """
 
     def __init__(
@@ -357,7 +361,7 @@ class TableSnapshot:
         self._view = view
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
-        """Store the tables that no confirmed checkpoint has and the catalogue, and release them."""
+        """Store the catalogue and the tables that no confirmed checkpoint has, and release them."""
         if self._view is None:
             return []
         try:
@@ -369,13 +373,13 @@ class TableSnapshot:
         return self._backend.handles_of(self, view, write, inline_up_to)
 
     def release(self) -> None:
-        """Let go of the files; a second call does nothing."""
+        """Release the files; a second call does nothing."""
         if self._view is not None:
             self._view.release()
 
 
 class CanonicalSnapshot(TableSnapshot):
-    """The entries of the tables of a subtask at one moment, in the layout that all backends read."""
+    """The entries of a subtask's tables at one moment, in the layout that all backends read."""
 
     def _handles(self, view: StoreView, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
         return self._backend.canonical_handles_of(view, write, inline_up_to)
@@ -393,7 +397,7 @@ def _catalogue(data: bytes, tables: Sequence[StateHandle]) -> Catalogue:
 
 
 class Accesses:
-    """Counts of reads and writes of a store, from which a task derives their time."""
+    """Numbers of reads and writes of a store, from which a task computes their duration."""
 
     __slots__ = ("reads", "writes")
 
@@ -423,7 +427,7 @@ class StoredState:
         """Set the value of a key.
 
         Raises:
-            StateError: The value is of a type that cannot be stored.
+            StateError: if the value has a type that cannot be stored.
         """
         try:
             data = encode_value(value)
@@ -433,20 +437,20 @@ class StoredState:
         self._written()
 
     def append(self, key: bytes, values: Sequence[Any]) -> None:
-        """Append to the list that is the value of a key."""
+        """Append to the list of a key."""
         self.put(key, [*(self.get(key) or ()), *values])
 
     def remove(self, key: bytes) -> None:
-        """Forget a key, if it is there."""
+        """Remove a key, if present."""
         self._family.remove(key)
         self._written()
 
     def __iter__(self) -> Iterator[bytes]:
-        """The keys, ascending; the table may be changed meanwhile."""
+        """Yield the keys, ascending; the table may be changed during the iteration."""
         return (key for key, _ in self._family.items())
 
     def beginning_with(self, prefix: bytes) -> Iterator[bytes]:
-        """The keys that begin so, ascending; the table may be changed meanwhile."""
+        """Yield the keys with this prefix, ascending; the table may be changed during the iteration."""
         for key, _ in self._family.items(prefix):
             if not key.startswith(prefix):
                 return

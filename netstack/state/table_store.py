@@ -1,9 +1,9 @@
-"""The interface of a store of immutable, sorted table files to a state backend; bytes only.
+"""The interface between a state backend and a store of immutable, sorted table files; bytes only.
 
-Such a store (a log-structured merge tree, as RocksDB is one) takes writes into memory. A flush turns them
-into a table file of level 0; a compaction merges files of a level into those of the next one. Nothing of
-that happens by itself here: a flush when it is asked for, a compaction when `TableStore.compact` is called,
-so that the same calls give the same files, to the bit.
+Such a store is a log-structured merge tree, like RocksDB. Writes go to memory. A flush turns them into a
+table file of level 0; a compaction merges files of a level into those of the next one. The store does neither
+by itself: it flushes and compacts only when `flush` and `compact` are called, so the same calls produce
+identical files.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 DEEPEST_LEVEL = 6
-"""Level of the files that are merged into no other one; RocksDB's default."""
+"""The last level, whose files are not merged further; RocksDB's default."""
 
 
 class TableOptions(NamedTuple):
     """Layout of the files of a store; the defaults are those of RocksDB in Flink."""
 
     write_buffer_bytes: int = 64 << 20
-    """The user of the store flushes writes at this size at the latest."""
+    """Size of the unflushed writes at which the caller flushes at the latest."""
     target_file_bytes: int = 64 << 20
     """Size of the files that a compaction writes."""
     level_base_bytes: int = 256 << 20
-    """Size of level 1 at most; of each further level ten times as much."""
+    """Maximum size of level 1; each further level may have ten times as much."""
     block_bytes: int = 4 << 10
     """Size of a block of entries before it is compressed."""
     level0_files: int = 4
@@ -35,26 +35,26 @@ class TableFile(Protocol):
 
     @property
     def number(self) -> int:
-        """Its number in the store: ascending in the order in which files were made."""
+        """Number of the file in the store, ascending in the order of creation."""
         ...
 
     @property
     def level(self) -> int:
-        """The level at which it stands, up to `DEEPEST_LEVEL`."""
+        """Level of the file, up to `DEEPEST_LEVEL`."""
         ...
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Size in bytes."""
         ...
 
     def read(self) -> bytes:
-        """Return the bytes; files that came of the same calls have the same."""
+        """Return the bytes; the same calls produce files with identical bytes."""
         ...
 
 
 class StoreView(Protocol):
-    """All files of a store at one moment, kept until they are released."""
+    """All files of a store at one moment, kept until the view is released."""
 
     @property
     def files(self) -> Sequence[TableFile]:
@@ -63,11 +63,11 @@ class StoreView(Protocol):
 
     @property
     def options(self) -> bytes:
-        """The options of the store, as it writes them down."""
+        """The options of the store, in the store's encoding."""
         ...
 
     def release(self) -> None:
-        """Let go of the files; a second call does nothing."""
+        """Release the files; a second call does nothing."""
         ...
 
 
@@ -75,7 +75,7 @@ class FamilyTable(Protocol):
     """The entries of one column family."""
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key, None if there is none."""
+        """Return the value of a key, or None."""
         ...
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -83,29 +83,31 @@ class FamilyTable(Protocol):
         ...
 
     def remove(self, key: bytes) -> None:
-        """Forget a key, if it is there."""
+        """Remove a key, if present."""
         ...
 
     def items(self, first: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """The entries from ``first`` on and before ``stop``, ascending; what is written meanwhile is not."""
+        """Yield the entries from ``first`` up to, not including, ``stop``, ascending; later writes are not
+        seen.
+        """
         ...
 
 
 class Compaction(Protocol):
-    """Files that were merged; until `install` the views of the store still have those from before."""
+    """The result of a compaction; until `install`, views of the store contain the former files."""
 
     @property
     def bytes_read(self) -> int:
-        """Size of the files that were merged."""
+        """Size of the input files."""
         ...
 
     @property
     def bytes_written(self) -> int:
-        """Size of the files that came of it."""
+        """Size of the output files."""
         ...
 
     def install(self) -> None:
-        """Let views that are taken from now on have the merged files in place of the others."""
+        """Replace the merged files in the store; later views contain the new ones."""
         ...
 
 
@@ -113,36 +115,36 @@ class TableStore(Protocol):
     """The tables of one subtask in one attempt."""
 
     def family(self, name: str) -> FamilyTable:
-        """Return a column family, which is made if there is none of that name."""
+        """Return a column family; creates it if there is none with this name."""
         ...
 
     def unflushed_bytes(self) -> int:
-        """Bytes of the writes that no file has yet."""
+        """Return the bytes of writes that have not been flushed."""
         ...
 
     def flush(self) -> int:
-        """Write a file of level 0 for each family that was written to; returns their bytes."""
+        """Write a file of level 0 for each family that was written to; returns the bytes written."""
         ...
 
     def view(self) -> StoreView:
-        """Keep the files of this moment; writes that have not been flushed are in none of them."""
+        """Return a view of the current files; it does not contain unflushed writes."""
         ...
 
     def wants_compaction(self) -> bool:
-        """Whether a level has more in it than it should."""
+        """Whether a level exceeds its maximum size."""
         ...
 
     def compact(self) -> Compaction:
-        """Merge until no level has more than it should. One at a time: the last must have been installed."""
+        """Merge until no level exceeds its maximum; the previous compaction must have been installed."""
         ...
 
     def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
-        """Take over files at their levels, before anything is written; returns their numbers here.
+        """Take over files at the given levels, before any write; returns their numbers in this store.
 
-        Each is asked for when the one before is in its place, since all of them may not fit into memory.
+        Each file is read after the one before has been stored, since all of them may not fit into memory.
 
         Raises:
-            StateError: They are no such files, or cannot stand at these levels.
+            StateError: if they are not such files, or cannot be at these levels.
         """
         ...
 
@@ -152,8 +154,8 @@ class TableStore(Protocol):
 
 
 class TableStores(Protocol):
-    """Opens stores."""
+    """Opens table stores."""
 
     def open(self, name: str, options: TableOptions) -> TableStore:
-        """Return an empty store; ``name`` says whose it is, for people."""
+        """Return an empty store; ``name`` identifies the owner in messages."""
         ...

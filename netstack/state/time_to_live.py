@@ -1,9 +1,9 @@
-"""State that expires: each value, element of a list or entry of a map is stored with the time of its update.
+"""State with a time-to-live: each value, list element or map entry is stored with the time of its update.
 
-What has expired is removed when it is read, and otherwise so: in memory a few entries are looked at whenever
-the state is used; tables leave it out when they are compacted. Snapshots of state in memory leave it out too.
-Stored is the list ``[value, ms]``, by which of the job's times a value was updated; the time-to-live itself
-is not stored. (Flink: ``StateTtlConfig``, ``AbstractTtlDecorator``, ``TtlIncrementalCleanup``.)
+Expired values are removed when they are read. In addition, state in memory checks a few entries on each use,
+and tables drop expired values in a compaction. Snapshots of state in memory omit them too. The stored form is
+the list ``[value, ms]`` with the job's time of the update; the time-to-live itself is not stored. (Flink:
+``StateTtlConfig``, ``AbstractTtlDecorator``, ``TtlIncrementalCleanup``.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UpdateType = Literal["on create and write", "on read and write"]
 Visibility = Literal["never return expired", "return expired if not cleaned up"]
 
 CLEANED_AT_ONCE = 5
-"""Number of keys that are checked whenever a state in memory is used; Flink's default."""
+"""Number of keys that each use of a state in memory checks; Flink's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class StateTtlConfig:
 
     Args:
         ttl: Seconds, or a duration such as "30 min"; at least a millisecond.
-        update_type: What begins the time anew: writing, or reading as well.
-        visibility: Whether something that has expired may be returned once, if it is still there.
+        update_type: What restarts the time-to-live: only writing, or reading as well.
+        visibility: Whether an expired value may still be returned if it has not been removed.
 
     Raises:
-        StateError: One of them is not among these.
+        StateError: if a value is not allowed.
     """
 
     ttl: float | str
@@ -55,7 +55,7 @@ class StateTtlConfig:
 
     @property
     def ttl_ms(self) -> int:
-        """Milliseconds that something lives."""
+        """Time-to-live in milliseconds."""
         try:
             return round((parse_duration(self.ttl) if isinstance(self.ttl, str) else self.ttl) * 1000)
         except (QuantityError, TypeError, ValueError, OverflowError) as error:
@@ -64,40 +64,40 @@ class StateTtlConfig:
 
 
 class StateClock:
-    """The time that state expires by, in whole ms: that of the run, behind that of the run it was stored in.
+    """The time for state expiry, in whole ms: continues from the time of the run that stored the state.
 
-    ``now`` says the time of the run in seconds.
+    ``now`` returns the time of the run in seconds.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._ahead_ms = 0
         self.is_used = False
-        """Whether there is, or has been, state that expires."""
+        """Whether any state with a time-to-live has been used."""
 
     @property
     def now_ms(self) -> int:
-        """The time."""
+        """Current time in milliseconds."""
         return floor(self._now() * 1000 + 1e-6) + self._ahead_ms
 
     def go_on_from(self, reached_ms: int) -> None:
-        """Be at least at a time that has been reached when the state was stored."""
+        """Advance the clock, if necessary, to the time at which the state was stored."""
         self.is_used = True
         self._ahead_ms += max(0, reached_ms - self.now_ms)
 
 
 class Expiry(NamedTuple):
-    """The expiry rule of stored values; `of_elements` for lists, whose elements expire one by one."""
+    """The expiry rule of stored values; `of_elements` for lists, whose elements expire separately."""
 
     ttl_ms: int
     of_elements: bool
 
     def is_over(self, at_ms: int, now_ms: int) -> bool:
-        """Whether something that was updated at a time has expired by now."""
+        """Whether a value updated at `at_ms` has expired at `now_ms`."""
         return at_ms + self.ttl_ms <= now_ms
 
     def left(self, stored: Any, now_ms: int) -> Any | None:
-        """Return the part of a stored value that is not expired, None for nothing; the same object if all."""
+        """Return the unexpired part of a stored value: None if empty, the same object if complete."""
         if not self.of_elements:
             return None if self.is_over(stored[1], now_ms) else stored
         kept = [element for element in stored if not self.is_over(element[1], now_ms)]
@@ -105,9 +105,9 @@ class Expiry(NamedTuple):
 
 
 class TtlTable:
-    """A table whose values expire, over one that has them with their times; a `Table`.
+    """A `Table` whose values expire, based on a table that stores them with timestamps.
 
-    With ``cleans`` it looks at a few entries whenever it is used, and removes what has expired.
+    With ``cleans``, each use also checks a few entries and removes expired ones.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class TtlTable:
         self._to_clean: Iterator[bytes] = iter(())
 
     def get(self, key: bytes) -> Any | None:
-        """Return the value, None if there is none or it has expired."""
+        """Return the value; None if there is none or it has expired."""
         self._clean_some()
         stored = self._table.get(key)
         if stored is None:
@@ -136,26 +136,26 @@ class TtlTable:
         return None if returned is None else self._values(returned)
 
     def put(self, key: bytes, value: Any) -> None:
-        """Set the value of a key, as of now."""
+        """Set the value of a key, with the current time."""
         self._clean_some()
         self._table.put(key, self._with_time(value))
 
     def append(self, key: bytes, values: Sequence[Any]) -> None:
-        """Add values, as of now, to the list of a key."""
+        """Append values, with the current time, to the list of a key."""
         self._clean_some()
         self._table.append(key, self._with_time(values))
 
     def remove(self, key: bytes) -> None:
-        """Forget a key, if it is there."""
+        """Remove a key, if present."""
         self._clean_some()
         self._table.remove(key)
 
     def __iter__(self) -> Iterator[bytes]:
-        """The keys, ascending; what they have may have expired."""
+        """Yield the keys, ascending; their values may have expired."""
         return iter(self._table)
 
     def beginning_with(self, prefix: bytes) -> Iterator[bytes]:
-        """The rows of a key, ascending; what they have may have expired."""
+        """Yield the entries of a key, ascending; their values may have expired."""
         return self._table.beginning_with(prefix)
 
     def _values(self, stored: Any) -> Any:
@@ -183,7 +183,7 @@ class TtlTable:
 
 
 class TtlListTable(TtlTable):
-    """A table of lists whose elements expire one by one."""
+    """A table of lists whose elements expire separately."""
 
     def _values(self, stored: Any) -> Any:
         return [value for value, _ in stored]

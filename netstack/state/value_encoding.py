@@ -1,9 +1,9 @@
-"""Keys and values of state as bytes and back, and copies of them.
+"""Encoding, decoding and copying of keys and values of state.
 
-They may be made of None, bool, int (64 bits), float, str, bytes, list, tuple and dict, of exactly these
-types; anything else is refused, so that what is restored equals what was stored. They nest 100 deep at most.
-The bytes are msgpack. A tuple, and a dict with keys that msgpack knows no scalar for, stand in extensions of
-their own. A dict keeps its order.
+They may consist of None, bool, int (64 bits), float, str, bytes, list, tuple and dict, of exactly these
+types. Other types are rejected, so that a restored value equals the stored one. The maximum nesting depth is
+100. The encoding is msgpack. Tuples, and dicts whose keys are not msgpack scalars, are encoded as extensions.
+A dict keeps its order.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from msgspec.msgpack import Decoder, Encoder, Ext
 from ..errors import StateError
 
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
-"""Types of values that cannot be changed."""
+"""Types of immutable values without elements."""
 
 CONTAINERS = (list, tuple, dict)
-"""Types of values that hold others, and so may change in place."""
+"""Types of values that contain other values, which may be modified in place."""
 
 DEEPEST_VALUE = 100
-"""Limit of the nesting of values: a value without others in it is 0 deep, a list of such values 1."""
+"""Maximum nesting depth: a scalar has depth 0, a list of scalars depth 1."""
 
 _TOO_DEEP = f"it is nested too deep; lists, tuples and dicts go {DEEPEST_VALUE} deep at most"
 
@@ -32,21 +32,21 @@ _TUPLE, _DICT = 1, 2
 _BEGINS_OF_CONTAINERS = bytes(
     [*range(0x80, 0xA0), *range(0xC7, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0)]
 )
-"""First bytes of an array, a map or an extension in msgpack; they also occur elsewhere."""
+"""First bytes of an array, a map or an extension in msgpack; they may also be part of other values."""
 
 _TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\x04\xff", b"\x08\xff", b"\x0c\xff")
-"""Bytes before msgpack's only predefined extension: its length, and -1."""
+"""Byte sequences that begin msgpack's predefined timestamp extension: its length, and -1."""
 
 _LAST_OF_MARKS = b"\xff"
-"""Most values have no such byte, and so none of the marks."""
+"""Last byte of all these sequences; most values do not contain it."""
 
 
 def encode_value(value: Any) -> bytes:
-    """Return the bytes of a value; equal values of equal types, in the same order, have the same bytes.
+    """Encode a value; equal values of equal types, in the same order, have the same bytes.
 
     Raises:
-        StateError: Something in it is of another type than those above, or an int of more than 64 bits; or it
-            is nested too deep.
+        StateError: if it contains another type than those above or an int of more than 64 bits, or is nested
+            too deep.
     """
     try:
         data = _ENCODER.encode(value if type(value) in SCALARS else _plain(value))
@@ -60,10 +60,10 @@ def encode_value(value: Any) -> bytes:
 
 
 def decode_value(data: bytes) -> Any:
-    """Return the value with these bytes.
+    """Decode a value.
 
     Raises:
-        StateError: They are not those of a value, or of one that is nested too deep.
+        StateError: if the bytes are not a value, or it is nested too deep.
     """
     try:
         value = _DECODER.decode(data)
@@ -79,7 +79,7 @@ def decode_value(data: bytes) -> Any:
 
 
 def copy_value(value: Any) -> Any:
-    """Return a value that shares nothing that could be changed with this one."""
+    """Return a deep copy of a value; immutable parts are shared."""
     kind = type(value)
     if kind is list:
         return [copy_value(each) if type(each) in CONTAINERS else each for each in value]
@@ -91,7 +91,7 @@ def copy_value(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value with what msgpack does not have as extensions."""
+    """Return the value with extensions for the types that msgpack does not have."""
     kind = type(value)
     if kind in SCALARS:
         return value
@@ -107,9 +107,9 @@ def _plain(value: Any) -> Any:
 
 
 def _is_too_deep(value: Any, data: bytes) -> bool:
-    """Whether the value with these bytes is nested deeper than values go.
+    """Whether the value with these bytes exceeds the maximum nesting depth.
 
-    Most long values have fewer containers than that, which their bytes tell faster than a walk through them.
+    Most long values have fewer containers than that; counting bytes shows this faster than a traversal.
     """
     if type(value) in SCALARS:
         return False
@@ -129,7 +129,7 @@ def _is_too_deep(value: Any, data: bytes) -> bool:
 
 
 def _is_value(value: Any) -> bool:
-    """Whether a value that has been read could be stored again."""
+    """Whether a decoded value could be encoded again."""
     kind = type(value)
     if kind is dict:
         return all(_is_value(each) for pair in value.items() for each in pair)

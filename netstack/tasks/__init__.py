@@ -1,1 +1,1 @@
-"""Subtasks: what they run, and what that costs."""
+"""Subtasks: their operators, sources and costs."""

@@ -1,19 +1,20 @@
-"""Emission of a vertex of a scenario for the records that it reads, where it has no function of the user's.
+"""Emission of a vertex without a user function: the records that it emits for those that it reads.
 
-It emits as many records as its selectivity says, of the size that is given, at once or held back for a time::
+The selectivity determines the number of emitted records. They have the configured size, and are emitted at
+once or held back for a time::
 
     selectivity 0.5   read  a b c d e f   emitted  b d f
     selectivity 2     read  a b c         emitted  a a b b c c
 
-Windows of event time hold records back until a watermark passes their end. Records bear no timestamps here.
-The watermark before a record in its channel says that its source had emitted the ones before it by then, so
-the record counts as emitted at that moment::
+Event-time windows hold records back until a watermark passes their end. Records have no timestamps. The last
+watermark before a record in its channel gives the time by which its source had emitted all earlier records.
+The record counts as emitted at this time::
 
     channel    a b |W 9.8 s| c d e |W 10.0 s| f g         windows of 10 s, no disorder
     window        0 to 10 s: a b c d e          10 to 20 s: f g
 
-A window loses nothing by that, since it fires at a watermark that is behind all of its records; its border
-is as exact as watermarks are frequent. The rules are those of Flink's event-time windows (EventTimeTrigger).
+No record is lost, since a window fires at a watermark that follows all of its records. The borders of windows
+are as exact as watermarks are frequent. The rules are those of Flink's event-time windows (EventTimeTrigger).
 """
 
 from __future__ import annotations
@@ -32,46 +33,47 @@ from ..state.snapshots import OWED
 from .operators import NOTHING, Operator, OperatorContext
 
 FILLER = 0x2E
-"""Every byte of an emitted record beyond what was read."""
+"""Value of the padding bytes of emitted records."""
 
 _ROUNDING = 1e-9
-"""Tolerance for a record that is owed: sums of selectivities are not exact."""
+"""Tolerance for rounding errors in sums of selectivities."""
 
 
 class HeldBack:
-    """Records that wait to be emitted all at once: those of a window, whatever input they come from."""
+    """Held-back records that are emitted together: those of a window, from all inputs."""
 
     def __init__(self) -> None:
         self._blocks: list[RecordBlock] = []
 
     def add(self, block: RecordBlock) -> None:
-        """Keep the records of a block."""
+        """Add the records of a block."""
         if len(block):
             self._blocks.append(block)
 
     def take(self) -> RecordBlock:
-        """All records that were kept since the last time."""
+        """Remove and return all records added since the last call."""
         blocks, self._blocks = self._blocks, []
         return RecordBlock.concat(blocks)
 
     @property
     def encoded(self) -> list[Any]:
-        """The records that are kept now, as state."""
+        """The held-back records, in the form in which they are stored as state."""
         self._blocks = [RecordBlock.concat(self._blocks)] if self._blocks else []
         return [block.data.tobytes() for block in self._blocks]
 
     def restore(self, encoded: list[Any]) -> None:
-        """Restore records that were kept."""
+        """Add records from restored state."""
         for data in encoded:
             self.add(RecordDecoder().feed(memoryview(data)))
 
 
 class Emission(Operator):
-    """Emits `selectivity` records for each that it reads, of `record_bytes` bytes if that is given.
+    """Emits `selectivity` records for each record read, of `record_bytes` bytes if that is given.
 
-    A record keeps what it can of the one it comes from, its key first. Where the selectivity is no whole
-    number, one record more comes in regular turns, or with `chance`, numbers between 0 and 1, at random. With
-    `held_back`, what would be emitted goes there. `name` tells this from others of the same subtask.
+    An emitted record is a copy of the record read, cut or padded; the key is kept. If the selectivity is not
+    an integer, additional records are emitted at regular intervals, or at random with `chance`, a stream of
+    numbers between 0 and 1. With `held_back`, records are added there instead of being emitted. `name`
+    distinguishes several of them in one subtask.
     """
 
     def __init__(
@@ -93,12 +95,12 @@ class Emission(Operator):
         self._context: OperatorContext
 
     def open(self, context: OperatorContext) -> None:
-        """Go on with what was owed."""
+        """Continue with the fraction of a record that was still to be emitted."""
         self._context = context
-        self._owed = sum(context.operator.get(self._state_name))  # of several where there are fewer now
+        self._owed = sum(context.operator.get(self._state_name))  # of several former subtasks
 
     def process(self, block: RecordBlock) -> RecordBlock:
-        """Return the output of each record that is emitted now."""
+        """Return the records that are emitted now for a block."""
         if self._selectivity == 1:
             emitted = block
         elif len(block) == 1:
@@ -113,7 +115,7 @@ class Emission(Operator):
         return NOTHING
 
     def _of_one(self, block: RecordBlock) -> RecordBlock:
-        """Return the output of a block of one record, without the cost of arrays."""
+        """Return the output for a block of one record, without the cost of arrays."""
         if self._chance is not None:
             count = floor(self._selectivity + next(self._chance))
         else:
@@ -121,11 +123,11 @@ class Emission(Operator):
             count = floor(owed + _ROUNDING)
             self._owed = max(0.0, owed - count)
         if count == 1 and self._held_back is None:
-            return block  # of what is held back a copy, as this keeps all of the buffer that it came in
+            return block  # not for held-back records: the block would keep its whole buffer in memory
         return block.take([0] * count)
 
     def _counts(self, records: int) -> NDArray[np.int64]:
-        """Return the number of output records for each of the next ones."""
+        """Return the number of output records for each of the next input records."""
         if self._chance is not None:
             drawn = np.array([next(self._chance) for _ in range(records)])
             counts: NDArray[np.int64] = np.floor(self._selectivity + drawn).astype(np.int64)
@@ -141,14 +143,14 @@ class Emission(Operator):
         return NOTHING if self._held_back is None else self._held_back.take()
 
     def before_snapshot(self, checkpoint_id: int) -> None:
-        """Note what is owed."""
+        """Store the fraction of a record that is still to be emitted."""
         self._context.operator.put(self._state_name, [self._owed] if self._owed else [])
 
 
 class EventTimeWindows(HeldBack):
-    """Records by the end of their window, in milliseconds of event time.
+    """Held-back records by the end of their window, in milliseconds of event time.
 
-    `size_s` is that of a window.
+    `size_s` is the size of a window.
     """
 
     def __init__(self, size_s: float) -> None:
@@ -159,41 +161,42 @@ class EventTimeWindows(HeldBack):
         self._end = self._size_ms
 
     def reads_from(self, event_time_ms: int | None) -> None:
-        """The records that are added next count as of this time, or of the first window that has not fired.
+        """Set the event time of the records added next; it selects their window.
 
-        The latter where nothing is known of them (None), or that window is later: no record is late.
+        If it is unknown (None), or its window has already fired, they go to the first window that has not: no
+        record is late.
         """
         earliest = max(0, self._watermark + 1, event_time_ms or 0)
         self._end = (earliest // self._size_ms + 1) * self._size_ms
 
     def add(self, block: RecordBlock) -> None:
-        """Keep the records of a block in their window."""
+        """Add the records of a block to the current window."""
         if len(block):
             self._windows.setdefault(self._end, []).append(block)
 
     def take_until(self, watermark: int) -> list[RecordBlock]:
-        """The records of each window that a watermark has passed, the earliest first; they are kept no more.
+        """Remove and return the records of each window that a watermark has passed, earliest window first.
 
-        A window of which there is no record does not fire.
+        A window without records does not fire.
         """
         self._watermark = max(self._watermark, watermark)
         passed = sorted(end for end in self._windows if end - 1 <= watermark)
         return [RecordBlock.concat(self._windows.pop(end)) for end in passed]
 
     def take(self) -> RecordBlock:
-        """All records of all windows, the earliest first: the input has ended."""
+        """Remove and return all records of all windows, earliest first, at the end of the input."""
         windows, self._windows = self._windows, {}
         return RecordBlock.concat([block for end in sorted(windows) for block in windows[end]])
 
     @property
     def encoded(self) -> list[Any]:
-        """The records that are kept now, and the latest watermark, as state."""
+        """The held-back records and the last watermark, in the form in which they are stored as state."""
         self._windows = {end: [RecordBlock.concat(blocks)] for end, blocks in sorted(self._windows.items())}
         windows = {end: blocks[0].data.tobytes() for end, blocks in self._windows.items()}
         return [{"watermark": self._watermark, "windows": windows}]
 
     def restore(self, encoded: list[Any]) -> None:
-        """Restore records that were kept."""
+        """Add records from restored state."""
         for state in encoded:
             self._watermark = max(self._watermark, state["watermark"])
             for end, data in state["windows"].items():

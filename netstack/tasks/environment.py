@@ -1,4 +1,4 @@
-"""The surroundings of a subtask: its outputs, the coordinator, and what it shares with all others."""
+"""The environment of a subtask: its outputs, the coordinator, and objects that all subtasks share."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from ..state.table_store import TableStores
 
 
 class Coordinator(Protocol):
-    """The part of the checkpoint coordinator that subtasks see."""
+    """The part of the checkpoint coordinator that subtasks use."""
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
-        """A subtask has taken its snapshot."""
+        """Report that a subtask has taken its snapshot."""
         ...
 
     def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
-        """A subtask has given a checkpoint up."""
+        """Report that a subtask has declined a checkpoint."""
         ...
 
     def discard_unused(self, files: Iterable[StoredFile]) -> None:
-        """Delete those of some shared files that no checkpoint needs."""
+        """Delete the given shared files that no checkpoint needs."""
         ...
 
     def fail_task(self, subtask: CheckpointedTask, cause: str) -> None:
-        """A subtask cannot go on, and so the job cannot."""
+        """Fail a subtask that cannot continue, and with it its region or the job."""
         ...
 
     def finished(self, subtask: CheckpointedTask) -> None:
-        """A subtask has ended; no acknowledgement will come from it any more."""
+        """Report that a subtask has ended; it sends no acknowledgements any more."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteSubtask:
-    """A subtask that runs in another process; here only its name is known."""
+    """A subtask that runs in another process; only its name is known here."""
 
     name: str
     index: int
@@ -56,7 +56,7 @@ class RemoteSubtask:
 
 
 class Output(NamedTuple):
-    """One exchange out of a subtask; without a selector each record goes to all subpartitions."""
+    """One exchange out of a subtask; without a selector, each record goes to all subpartitions."""
 
     partition: ResultPartition
     selector: ChannelSelector | None
@@ -67,7 +67,7 @@ class Environment(NamedTuple):
 
     agenda: Agenda
     scope: Scope
-    """Timers of the subtasks besides their routines; dropped when they are cancelled."""
+    """Callbacks and routines of the subtasks; closed when they are cancelled."""
     costs: CostModel
     config: NetworkConfig
     randomness: Randomness

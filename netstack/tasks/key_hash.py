@@ -1,7 +1,7 @@
-"""The hash code of a key that an operator reads out of a record, as Java would have it.
+"""The hash code that Java would compute for a key that an operator reads from a record.
 
-Text hashes as a String, bytes as a byte array, a number of 64 bits as a Long. Whatever else may be a key, or
-tell keys apart that Java would not, hashes by the bytes with which it is stored. So one key has one hash.
+Text hashes as a String, bytes as a byte array, a 64-bit integer as a Long. All other keys hash by their
+encoded bytes, so that equal keys, and only these, are treated as one key.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ..state.value_encoding import encode_value
 
 
 def hash_by(key_of: KeyOf) -> KeyHash:
-    """Return the hash of each record's key, as `key_of` says it.
+    """Return a function that hashes each record's key, as returned by `key_of`.
 
     Raises:
-        StateError: when it is called, where something cannot be a key.
+        StateError: when the function is called, if a value cannot be a key.
     """
 
     def key_hash(block: RecordBlock) -> NDArray[np.int32]:
@@ -44,7 +44,7 @@ def hash_keys(keys: Sequence[object]) -> Hashes:
 
 
 def _hash_function(key: object) -> Callable[[list[Any]], Hashes]:
-    """Return the function that hashes a list of such keys; it depends on nothing but the key."""
+    """Return the function that hashes a list of keys of this type."""
     if type(key) is str:
         return hash_strings
     if type(key) is bytes:

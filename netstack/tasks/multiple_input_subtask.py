@@ -1,9 +1,9 @@
-"""Subtasks with several inputs: joins, and whatever else treats its inputs differently.
+"""Subtasks with several inputs, such as joins.
 
-Inputs that have something are read in turns, one record or event each. So a quiet input waits for no more
-than a record of a busy one, unless a barrier has blocked it: then what came meanwhile is read at half the
-pace, and the next barrier behind it. The rules are those of Flink's StreamMultipleInputProcessor, which reads
-no batches of records in tasks with several inputs (TwoInputStreamTask, MultipleInputStreamTask).
+Inputs with data are read in turns, one record or event each. So a quiet input waits at most for one record of
+a busy one, unless a barrier has blocked it: then the data queued meanwhile, and the next barrier behind it,
+are read at half the pace. The rules are those of Flink's StreamMultipleInputProcessor, which does not read
+batches of records in tasks with several inputs (TwoInputStreamTask, MultipleInputStreamTask).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .time_account import Waiting
 
 
 class GateWork(NamedTuple):
-    """The work on the records of a gate, and the input of the task that the gate belongs to."""
+    """Operator and service time for the records of a gate, and the index of the gate's input."""
 
     input: int
     operator: Operator
@@ -32,11 +32,11 @@ class GateWork(NamedTuple):
 
 
 class TaskInput:
-    """One input of a task: a gate, or several in union, and the buffer that is being read.
+    """One input of a task: one gate or a union of several, and the buffer that is being read.
 
-    `parts` of the buffer are left, the first of which `serving` serves; each but the last ends with a
-    watermark, which is due when `records_served`. The rules of a union are those of Flink's UnionInputGate:
-    its gates are polled in turns.
+    `parts` holds the unprocessed parts of the buffer; `serving` processes the first one. Each part except the
+    last ends with a watermark, which is processed when `records_served` is True. The rules of a union are
+    those of Flink's UnionInputGate: its gates are polled in turns.
     """
 
     def __init__(self) -> None:
@@ -52,11 +52,11 @@ class TaskInput:
 
     @property
     def readable(self) -> bool:
-        """Whether there may be something to read: so it is until a poll has found nothing."""
+        """Whether there may be data to read; True until a poll returns nothing."""
         return self.serving is not None or self._polled_last or any(gate.readable for gate in self.gates)
 
     def poll(self, now: float) -> tuple[InputChannel, Item] | None:
-        """The next item of the gate whose turn it is."""
+        """Return the next item of the gate whose turn it is."""
         gates = self.gates
         for _ in gates:
             gate = gates[self._turn]
@@ -70,19 +70,19 @@ class TaskInput:
 
 
 class MultipleInputSubtask(OperatorSubtask):
-    """Reads its inputs in turns; `works` says of each gate, in their order, what is done with its records."""
+    """Reads its inputs in turns; `works` holds the operator and throttle for the records of each gate."""
 
     __slots__ = ("_gate_of_channel", "_task_inputs", "_works")
 
     _works: Sequence[GateWork]
 
     def reads(self, works: Sequence[GateWork]) -> None:
-        """Say what is done with the records of each gate, in the order of the gates."""
+        """Set the operators and throttles for the records of each gate, in the order of the gates."""
         self._works = works
         self._task_inputs: list[TaskInput] = []
 
     def connect(self, gates: list[InputGate]) -> None:
-        """Read from `gates`, whose channels are complete, and so are the outputs."""
+        """Set the gates to read from; their channels and the outputs are complete."""
         super().connect(gates)
         cost = self.environment.costs.consumer_record_s
         inputs: dict[int, TaskInput] = {}
@@ -95,7 +95,7 @@ class MultipleInputSubtask(OperatorSubtask):
 
     @property
     def records_in(self) -> int:
-        """Records whose service is over."""
+        """Number of records whose service is finished."""
         return sum(serving.records for each in self._task_inputs for serving in each.servings.values())
 
     @property
@@ -129,7 +129,7 @@ class MultipleInputSubtask(OperatorSubtask):
                 await self._read_one(inputs[turn])
 
     def _readable_after(self, last: int) -> int | None:
-        """The input that has something and whose turn is next when that of `last` is over."""
+        """Return the next input with data after `last` in turn, or None."""
         inputs = self._task_inputs
         turn = last
         for _ in inputs:
@@ -159,7 +159,7 @@ class MultipleInputSubtask(OperatorSubtask):
         task_input.serving.begin(channel, task_input.parts[0][0], self._cost_of_buffer())
 
     async def _serve(self, task_input: TaskInput) -> bool:
-        """Serve the next record or watermark of an input's buffer; False: there is none left."""
+        """Process the next record or watermark of an input's buffer; returns False if none is left."""
         serving, channel, buffer = task_input.serving, task_input.channel, task_input.buffer
         if serving is None or channel is None or buffer is None:
             return False
@@ -182,7 +182,7 @@ class MultipleInputSubtask(OperatorSubtask):
         return has_record
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
-        """Return the data of `channel` that has been read and not been processed."""
+        """Return the data of `channel` that has been read but not processed."""
         gate, begun = self._gate_of_channel[channel], list[Content]()
         for task_input in self._task_inputs:
             if gate in task_input.servings:
@@ -192,7 +192,7 @@ class MultipleInputSubtask(OperatorSubtask):
         return [*begun, channel.begun_record]
 
     def release(self) -> None:
-        """Give all memory back."""
+        """Return all memory."""
         for task_input in self._task_inputs:
             if task_input.buffer is not None:
                 task_input.buffer.release()

@@ -1,4 +1,4 @@
-"""Subtasks that read input gates, work on records and write what comes out."""
+"""Subtasks that read input gates, process records and write the output."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from .watermarks import WatermarkFlow
 class OperatorSubtask(Subtask):
     """Reads its gates buffer by buffer and spends the service time of each record.
 
-    A subtask without outputs waits once for a whole buffer; mail that comes meanwhile is handled at the
-    next end of a record's sleep. With outputs, or where its work takes a core, it emits each record when its
-    service is over, and begins the next one only while the outputs are available. What is `held_back` is
-    emitted every so often, or as `watermarks` say where that is set before `connect`. `behind_s` seconds of
-    earlier work come first, unless a checkpoint is restored.
+    A subtask without outputs waits once for a whole buffer; mail that arrives meanwhile is handled at the
+    next end of a record's sleep. With outputs, or if its work occupies a core, it emits each record when its
+    service is finished, and begins the next one only while the outputs are available. Records in `held_back`
+    are emitted periodically, or by watermarks if `watermarks` is set before `connect`. The subtask begins
+    with `behind_s` seconds of earlier work, unless a checkpoint is restored.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class OperatorSubtask(Subtask):
         self._turn = 0
         self._with_data = 0
         self._recovering = 0
-        self._upstream_recovered: dict[object, set[int]] = {}  # by gate, indices of channels
+        self._upstream_recovered: dict[object, set[int]] = {}  # by gate: indices of channels
         self.throttle = throttle
         self.held_back = held_back
         self._emit_every_s = emit_every_s
@@ -108,7 +108,7 @@ class OperatorSubtask(Subtask):
         self._serving: Serving = WholeBuffers(environment.agenda, operator, throttle, cost)
 
     def connect(self, gates: list[InputGate]) -> None:
-        """Read from `gates`, whose channels are complete, and so are the outputs."""
+        """Set the gates to read from; their channels and the outputs are complete."""
         self.gates = gates
         if self.outputs or self.throttle.cores is not None:
             cost = self.environment.costs.consumer_record_s
@@ -117,16 +117,16 @@ class OperatorSubtask(Subtask):
             self.watermarks.connect(gates, self._event_time_goes_on)
         self.checkpoints.connect(gates)
         self._with_data = self.checkpoints.open_channels
-        # With one gate there is no frame of ours around its poll, which runs once a buffer.
+        # With one gate its poll is called directly, since it runs once per buffer.
         self._poll = gates[0].poll if len(gates) == 1 else self._poll_in_turns
 
     def data_arrived(self) -> None:
-        """A gate has become readable: go on if that is what is waited for."""
+        """Resume if the subtask is waiting for input: a gate has become readable."""
         if self._waiting is Waiting.INPUT:
             self._waiter.wake(self._wake_up * self._jitter())
 
     def post(self, mail: Mail) -> None:
-        """Have `mail` handled between two records; within a buffer at the end of the current sleep."""
+        """Have `mail` handled between two records; within a buffer, at the end of the current sleep."""
         pause_ends = self._serving.pause_ends
         if pause_ends is not None:
             self.environment.scope.at(pause_ends, mail)
@@ -134,20 +134,20 @@ class OperatorSubtask(Subtask):
             super().post(mail)
 
     def cancel(self) -> None:
-        """Its routine was closed: nothing wakes it any more, and nothing more is to come."""
+        """Cancel the partition requests: the routine was closed, and nothing wakes it any more."""
         super().cancel()
         for gate in self.gates:
             gate.cancel()
 
     @property
     def records_in(self) -> int:
-        """Records whose service is over."""
+        """Number of records whose service is finished."""
         return self._serving.records
 
     async def run(self) -> None:
-        """Work until every channel has ended."""
+        """Run until every channel has ended."""
         if self._state_times is not None:
-            self._state_times.owed_s()  # what was restored has taken its time
+            self._state_times.owed_s()  # the restore has taken its time already
         for operator in self._operators:
             operator.open(self._context)
         if self.held_back is not None:
@@ -164,7 +164,7 @@ class OperatorSubtask(Subtask):
         await self._end()
 
     async def _read(self) -> None:
-        """Read and process all that comes."""
+        """Read and process all input."""
         checkpoints, agenda = self.checkpoints, self.agenda
         while checkpoints.open_channels and not self.suspended:
             if self.lateness is not None:
@@ -186,7 +186,7 @@ class OperatorSubtask(Subtask):
                     await self._process(channel, item)  # type: ignore[arg-type]
 
     def _poll_in_turns(self, now: float) -> tuple[InputChannel, Item] | None:
-        """The next item of the gate whose turn it is."""
+        """Return the next item of the gate whose turn it is."""
         gates = self.gates
         for _ in gates:
             gate = gates[self._turn]
@@ -198,11 +198,11 @@ class OperatorSubtask(Subtask):
 
     @property
     def _service_s(self) -> float:
-        """The service time of all records so far."""
+        """Total service time of all records so far."""
         return self.throttle.charged_s
 
     def look_at(self, lateness: Lateness) -> None:
-        """Note how much has been read by now."""
+        """Update the lateness with the amount of data read so far."""
         work_s = lateness.of_reading(self.buffers_in, self.records_in) + self._service_s
         lateness.look(self.agenda.now, self.times, work_s, self.checkpoints.snapshots)
 
@@ -214,13 +214,13 @@ class OperatorSubtask(Subtask):
     def _cost_of_buffer(self) -> float:
         """Return the cost of a buffer besides its records, in seconds.
 
-        State and looks at the load of subpartitions are paid for with the next buffer.
+        It includes the cost of state accesses and of load comparisons since the last buffer.
         """
         times, cost = self._state_times, self._buffer_cost + self.looks_s()
         return cost if times is None else cost + times.owed_s()
 
     def _set_alarm(self) -> None:
-        """Emit what is held back at the next multiple of the period, and so on."""
+        """Schedule the emission of held-back records at the next multiple of the period."""
         period = self._emit_every_s
         self.environment.scope.at((floor(self.agenda.now / period + 1e-9) + 1) * period, self._alarm)
 
@@ -233,7 +233,7 @@ class OperatorSubtask(Subtask):
         self._emits_held_back = True
 
     async def handle_mail(self) -> None:
-        """Handle all mail; a timer may say that what was held back is to be emitted, all at once."""
+        """Handle all mail, and emit the held-back records if a timer has requested it."""
         await super().handle_mail()
         while self._emits_held_back and self.held_back is not None:
             self._emits_held_back = False
@@ -241,7 +241,7 @@ class OperatorSubtask(Subtask):
             await super().handle_mail()
 
     async def _event_time_goes_on(self, watermark: int) -> None:
-        """The least watermark of all channels has risen: fire windows, and send it on behind them."""
+        """Fire windows after the lowest watermark of all channels has risen, then send it downstream."""
         if self.watermarks is not None and self.watermarks.windows is not None:
             for block in self.watermarks.windows.take_until(watermark):
                 await self.emit_all(block)
@@ -261,7 +261,7 @@ class OperatorSubtask(Subtask):
     async def _serve_parts(
         self, flow: WatermarkFlow, channel: InputChannel, block: RecordBlock, spent: float
     ) -> None:
-        """Serve the records of a buffer, and take its watermarks between them."""
+        """Process the records of a buffer, and its watermarks between them."""
         self._parts_of, self._parts = channel, split_at_watermarks(block)
         while self._parts:
             records, watermark = self._parts[0]
@@ -288,7 +288,7 @@ class OperatorSubtask(Subtask):
                     self.checkpoints.finish(begun)
 
     async def _end_data(self, channel: InputChannel) -> None:
-        """All records of `channel` have been processed; after those of the last one, emit what is left."""
+        """Handle the end of `channel`'s data; after the last channel, emit the operator's final output."""
         self._with_data -= 1
         if self._with_data == 0:
             if not self.had_ended:
@@ -298,24 +298,24 @@ class OperatorSubtask(Subtask):
         channel.acknowledge_all_records()
 
     def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """The coordinator asks because all upstream tasks have ended; their last events come first."""
+        """Begin a checkpoint for the coordinator, after the last events of the ended upstream tasks."""
         if self.checkpoints.open_channels:
             self._requested.append(barrier)
         else:
             super()._start_checkpoint(barrier)
 
     def stall(self, duration: float) -> None:
-        """Do nothing for `duration` seconds; the records in progress are done so much later."""
+        """Block for `duration` seconds; the records in progress are delayed by this time."""
         if not self._serving.stall(duration):
             super().stall(duration)
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
-        """Return the data of `channel` that has been read and not been processed."""
+        """Return the data of `channel` that has been read but not processed."""
         behind = encode_behind(self._parts) if channel is self._parts_of else b""
         return [self._serving.rest(channel), behind, channel.begun_record]
 
     def before_snapshot(self, checkpoint_id: int) -> None:
-        """Let the operator catch up with the time, and complete its state."""
+        """Update the operator to the current time, and complete its state."""
         self._serving.catch_up()
         for operator in self._operators:
             operator.before_snapshot(checkpoint_id)
@@ -326,7 +326,7 @@ class OperatorSubtask(Subtask):
 
     @property
     def _operators(self) -> Iterable[Operator]:
-        """All that works on records here."""
+        """All operators of the subtask."""
         return (self.operator,)
 
     @property
@@ -338,7 +338,7 @@ class OperatorSubtask(Subtask):
         super()._checkpoint_completed(checkpoint_id)
 
     def recover(self, recovery: SubtaskRecovery) -> None:
-        """Take the state of a checkpoint over; the data that was in flight comes first."""
+        """Restore the state of a checkpoint; its in-flight data is read first."""
         super().recover(recovery)
         self._recovering = len(self.gates)
         if self.watermarks is not None:
@@ -352,11 +352,15 @@ class OperatorSubtask(Subtask):
 
     @property
     def had_ended(self) -> bool:
-        """Whether it had ended before, and no record has come since, as at least once may be."""
+        """Whether the subtask had ended before and no record has arrived since, which is possible with
+        at-least-once.
+        """
         return super().had_ended and not self.records_in
 
     def _recovered(self, channel: InputChannel) -> None:
-        """The recovered data of `channel` has been read; after the last one, the gate requests partitions."""
+        """Note that the recovered data of `channel` was read; after the last one, the gate requests
+        partitions.
+        """
         gate = channel.gate
         if gate.recovered(channel):
             gate.request_partitions()
@@ -365,7 +369,7 @@ class OperatorSubtask(Subtask):
             self.on_running()
 
     def _recovered_upstream(self, channel: InputChannel) -> None:
-        """The recovered data of a producer has been read; all channels wait for the last one."""
+        """Note that a producer's recovered data was read; all channels wait for the last one."""
         gate = channel.gate
         waiting = self._upstream_recovered.setdefault(gate, set())
         waiting.add(channel.index)
@@ -375,7 +379,7 @@ class OperatorSubtask(Subtask):
                 other.resume()
 
     def sample(self) -> SubtaskSample:
-        """The counters and gauges of this moment."""
+        """Return the current counters and gauges."""
         sample = (
             super()
             .sample()
@@ -386,22 +390,22 @@ class OperatorSubtask(Subtask):
         return with_inputs(sample, self.gates)
 
     def debloat(self) -> None:
-        """Recalculate the buffer sizes of all gates: a timer's mail.
+        """Recalculate the buffer sizes of all gates; called as mail of a timer.
 
-        Not while data in flight is read that a checkpoint had: no partition is requested then, so
-        producers would not hear of it, nor later, as long as the size stays. (Flink's StreamTask begins when
-        all gates have recovered.)
+        It does nothing while recovered in-flight data is being read: no partition is requested then, so an
+        announced size would not reach the producers, and would not be repeated while it stays the same.
+        (Flink's StreamTask begins when all gates have recovered.)
         """
         if not self._recovering:
             for gate in self.gates:
                 gate.debloat(self.agenda.now)
 
     def let_overtake(self) -> None:
-        """Barriers may overtake data from now on."""
+        """Allow barriers to overtake data from now on."""
         self.checkpoints.let_overtake()
 
     def release(self) -> None:
-        """Give all memory back."""
+        """Return all memory."""
         super().release()
         for gate in self.gates:
             gate.release()

@@ -1,8 +1,8 @@
-"""Operators: what a subtask does with the records it reads.
+"""Operators: process the records that a subtask reads.
 
-A user gives a function over one record (`bytes`) or over a block of records; blocks are the fast path.
-An operator is made anew for each subtask and each attempt to run the job. What it wants to find again
-after a restart it keeps in the state of its context; anything else is gone with the attempt.
+A user provides a function over one record (`bytes`) or over a block of records; blocks are faster. An
+operator is created for each subtask and each attempt. Data that it needs after a restart must be in the state
+of its context; all other data is lost with the attempt.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ BlockFunction = Callable[[RecordBlock], RecordBlock]
 Pair = tuple[bytes, int]
 
 BROADCAST_NAME = "broadcast"
-"""Name of the state of what all subtasks have read."""
+"""Name of the broadcast state."""
 
 NOTHING = RecordBlock.from_payloads([])
-"""No records."""
+"""An empty block."""
 
 
 def _unheard(text: str) -> None:
@@ -38,9 +38,9 @@ def _unheard(text: str) -> None:
 class OperatorContext(NamedTuple):
     """Context of an operator when it opens; its state has been restored by then.
 
-    `key_hash`: Java's hashCode of the key of each record of a block, None where the input is not hash
-    partitioned. `checkpointing`: whether checkpoints are taken regularly. `trace` tells the trace of the
-    job, if there is one, what happens here.
+    `key_hash`: Java's hashCode of the key of each record of a block; None if the input is not hash
+    partitioned. `checkpointing`: whether checkpoints are taken regularly. `trace` adds a text to the trace of
+    the job, if there is one.
     """
 
     vertex: str
@@ -52,7 +52,7 @@ class OperatorContext(NamedTuple):
     trace: Callable[[str], None] = _unheard
 
     def key_groups(self, block: RecordBlock) -> list[int]:
-        """Return the key group of each record; the subtask's first one if the records are not hashed."""
+        """Return the key group of each record; without hash partitioning, the subtask's first one."""
         if self.key_hash is None:
             return [self.keyed.key_groups.start] * len(block)
         groups: list[int] = key_groups(self.key_hash(block), self.keyed.max_parallelism).tolist()
@@ -60,62 +60,66 @@ class OperatorContext(NamedTuple):
 
 
 class Operator:
-    """Base of all operators; the methods here do nothing, so that an operator writes only those it needs."""
+    """Base of all operators; most methods do nothing, so a subclass overrides only those that it needs."""
 
     one_to_one = False
-    """Whether each input record gives exactly one output record and nothing is remembered of it, so that
-    blocks may be processed ahead of their time and cut anywhere."""
+    """Whether each input record yields exactly one output record, independent of other records, so that
+    blocks may be processed ahead of time and split anywhere.
+    """
 
     emits_later = False
-    """Whether the results of a record are never emitted at once, so that many may be processed together."""
+    """Whether the output of a record is never emitted at once, so that many records may be processed
+    together.
+    """
 
     keyed = False
-    """Whether it keeps state by the key that `key_of` says: then all records of a key have to reach one
-    subtask, and a hash exchange that is given no other hash deals them out by this key."""
+    """Whether it keeps keyed state by the key that `key_of` returns. Then all records of a key must reach one
+    subtask; a hash exchange without its own hash distributes them by this key.
+    """
 
     reads_broadcast = False
-    """Whether it treats the records of edges of ship ``broadcast`` by themselves."""
+    """Whether it processes the records of ``broadcast`` edges separately."""
 
     hears_of_completion = False
-    """Whether `checkpoint_completed` does anything; follows from that."""
+    """Whether `checkpoint_completed` is overridden."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.hears_of_completion = cls.checkpoint_completed is not Operator.checkpoint_completed
 
     def key_of(self, record: bytes) -> object:
-        """The key of a record: bytes, text, a number, or a tuple of these; also asked before `open`."""
+        """Return the key of a record: bytes, text, a number, or a tuple of these. May precede `open`."""
         raise NotImplementedError
 
     def open(self, context: OperatorContext) -> None:
-        """Get ready; called once, before the first record."""
+        """Prepare the operator; called once, before the first record."""
 
     def process(self, block: RecordBlock) -> RecordBlock:
         """Turn input records into output records."""
         raise NotImplementedError
 
     def finish(self) -> RecordBlock:
-        """The last output records, when the input has ended."""
+        """Return the last output records, at the end of the input."""
         return NOTHING
 
     def before_snapshot(self, checkpoint_id: int) -> None:
-        """Put into the state what is not there yet: it is about to be snapshotted."""
+        """Put all data that must survive into the state, which is about to be snapshotted."""
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """The whole job has completed a checkpoint."""
+        """Note that the whole job has completed a checkpoint."""
 
 
 OperatorFactory = Callable[[int], Operator]
-"""Makes the operator of the subtask with the given index; also to ask it for keys, and never to open it."""
+"""Creates the operator of the subtask with this index; some are only asked for keys and never opened."""
 
 
 class Forward(Operator):
-    """Hands records on as they are; what a vertex without a function does."""
+    """Forwards records unchanged; the operator of a vertex without a function."""
 
     one_to_one = True
 
     def process(self, block: RecordBlock) -> RecordBlock:
-        """Return the block as it came."""
+        """Return the block unchanged."""
         return block
 
 
@@ -128,12 +132,12 @@ class Map(Operator):
         self._function = function
 
     def process(self, block: RecordBlock) -> RecordBlock:
-        """One output record for each input record."""
+        """Return one output record for each input record."""
         return RecordBlock.from_payloads([self._function(bytes(payload)) for payload in block.payloads()])
 
 
 class MapBlocks(Operator):
-    """Applies a function to whole blocks; it has to return as many records as it was given."""
+    """Applies a function to whole blocks; it must return as many records as it gets."""
 
     one_to_one = True
 
@@ -141,7 +145,7 @@ class MapBlocks(Operator):
         self._function = function
 
     def process(self, block: RecordBlock) -> RecordBlock:
-        """Return as many records as went in.
+        """Return the function's result, with as many records as the block.
 
         Raises:
             ValueError: if the function returned another number of records.
@@ -153,20 +157,20 @@ class MapBlocks(Operator):
 
 
 def _several(records: Iterable[bytes]) -> Iterable[bytes]:
-    """Records that a user's function gives; of one by itself each byte would be taken for a record."""
+    """Check a user function's output: a single record, whose bytes would count as records, is an error."""
     if records is None or isinstance(records, bytes | bytearray | memoryview | str):
         raise TypeError(f"an operator returned {records!r:.40}; return a list of records, such as [record]")
     return records
 
 
 class FlatMap(Operator):
-    """Applies a function to each record that gives any number of records."""
+    """Applies a function to each record that returns any number of records."""
 
     def __init__(self, function: FlatFunction) -> None:
         self._function = function
 
     def process(self, block: RecordBlock) -> RecordBlock:
-        """All output records of all input records."""
+        """Return all output records of all input records."""
         function = self._function
         return RecordBlock.from_payloads(
             [out for payload in block.payloads() for out in _several(function(bytes(payload)))]
@@ -174,10 +178,10 @@ class FlatMap(Operator):
 
 
 class KeyedOperator(Operator):
-    """Works on one record at a time, with state that is scoped by the record's key.
+    """Processes one record at a time, with state that is scoped by the record's key.
 
-    A subclass declares its state, says what the key of a record is, and what a record does. Where there are
-    several subtasks, its input has to be hash partitioned by that key.
+    A subclass declares its state, the key of a record, and the processing of a record. With several subtasks,
+    its input must be hash partitioned by this key.
     """
 
     keyed = True
@@ -189,15 +193,15 @@ class KeyedOperator(Operator):
         self.declare(context.keyed)
 
     def declare(self, state: KeyedStateBackend) -> None:
-        """Ask for the states that `process_record` uses: value, list, map, reducing, aggregating ones."""
+        """Declare the states that `process_record` uses: value, list, map, reducing, aggregating ones."""
         raise NotImplementedError
 
     def process_record(self, record: bytes) -> Iterable[bytes]:
-        """Work on one record; the states are those of its key. Returns the output records."""
+        """Process one record; the states refer to its key. Returns the output records."""
         raise NotImplementedError
 
     def process(self, block: RecordBlock) -> RecordBlock:
-        """Work on each record, in order."""
+        """Process each record, in order."""
         context, results = self._context, list[bytes]()
         for payload, group in zip(block.payloads(), context.key_groups(block), strict=True):
             record = bytes(payload)
@@ -207,16 +211,16 @@ class KeyedOperator(Operator):
 
 
 class KeyedBroadcastOperator(KeyedOperator):
-    """Works on records by key, by rules that come with records that all subtasks read.
+    """Processes keyed records with rules from broadcast records, which all subtasks read.
 
-    These come by edges of ship ``broadcast``, and only they change the state `broadcast`, which is the same
-    in all subtasks. (Flink: ``KeyedBroadcastProcessFunction``.)
+    Broadcast records come from edges of ship ``broadcast``. Only they change the state `broadcast`, which is
+    equal in all subtasks. (Flink: ``KeyedBroadcastProcessFunction``.)
     """
 
     reads_broadcast = True
 
     broadcast: Mapping[Any, Any]
-    """State that the broadcast records have left; there from `open` on."""
+    """State written by the broadcast records; available from `open` on."""
 
     def open(self, context: OperatorContext) -> None:
         """Declare the states."""
@@ -225,18 +229,18 @@ class KeyedBroadcastOperator(KeyedOperator):
         self.broadcast = MappingProxyType(self.written_broadcast)
 
     def process_broadcast(self, record: bytes, state: BroadcastState) -> Iterable[bytes]:
-        """Work on a record that every subtask reads, and change `state` by it; returns output records."""
+        """Process a broadcast record and update `state` by it; returns output records."""
         raise NotImplementedError
 
 
 class BroadcastSide(Operator):
-    """The part of an operator that treats the records that all subtasks read."""
+    """The part of an operator that processes broadcast records."""
 
     def __init__(self, operator: KeyedBroadcastOperator) -> None:
         self._operator = operator
 
     def process(self, block: RecordBlock) -> RecordBlock:
-        """Work on each record, in order."""
+        """Process each record, in order."""
         operator, results = self._operator, list[bytes]()
         for payload in block.payloads():
             results.extend(_several(operator.process_broadcast(bytes(payload), operator.written_broadcast)))
@@ -244,7 +248,7 @@ class BroadcastSide(Operator):
 
 
 class KeySum(Operator):
-    """Sums numbers by key in keyed state; gives the sums when the input has ended, ordered by key."""
+    """Sums numbers by key in keyed state; emits the sums at the end of the input, ordered by key."""
 
     keyed = True
 
@@ -260,11 +264,11 @@ class KeySum(Operator):
         self._sums = context.keyed.reducing("sum", _add)
 
     def key_of(self, record: bytes) -> object:
-        """The key of a record."""
+        """Return the key of a record."""
         return self._parse(record)[0]
 
     def process(self, block: RecordBlock) -> RecordBlock:
-        """Add up; nothing goes out yet."""
+        """Add the numbers of the records; returns no records."""
         context, sums = self._context, self._sums
         for payload, group in zip(block.payloads(), context.key_groups(block), strict=True):
             key, value = self._parse(bytes(payload))
@@ -273,14 +277,14 @@ class KeySum(Operator):
         return NOTHING
 
     def finish(self) -> RecordBlock:
-        """One record for each key."""
+        """Return one record for each key."""
         return RecordBlock.from_payloads(
             [self._render(key, value) for key, value in sorted(self._sums.items())]
         )
 
 
 class Sink(Operator):
-    """Hands each record to a function, at once: after a restart it sees some of them again."""
+    """Passes each record to a function at once; after a restart it passes some of them again."""
 
     def __init__(self, function: Callable[[bytes], None]) -> None:
         self._function = function
@@ -297,17 +301,17 @@ def _add(left: int, right: int) -> int:
 
 
 def map_records(function: RecordFunction) -> OperatorFactory:
-    """A vertex that applies `function` to each record."""
+    """Return a factory of operators that apply `function` to each record."""
     return lambda subtask: Map(function)
 
 
 def map_blocks(function: BlockFunction) -> OperatorFactory:
-    """A vertex that applies `function` to blocks of records; it keeps their number."""
+    """Return a factory of operators that apply `function` to blocks; it must keep the number of records."""
     return lambda subtask: MapBlocks(function)
 
 
 def flat_map(function: FlatFunction) -> OperatorFactory:
-    """A vertex that turns each record into any number of records."""
+    """Return a factory of operators that turn each record into any number of records."""
     return lambda subtask: FlatMap(function)
 
 
@@ -315,13 +319,13 @@ def key_sum(
     parse: Callable[[bytes], Pair],
     render: Callable[[bytes, int], bytes] = lambda key, value: b"%b %d" % (key, value),
 ) -> OperatorFactory:
-    """Return a vertex that sums by key: ``parse(record)`` gives key and number.
+    """Return a factory of operators that sum by key: ``parse(record)`` returns key and number.
 
-    When the input ends, ``render(key, sum)`` gives the record of each key.
+    At the end of the input, ``render(key, sum)`` returns the record of each key.
     """
     return lambda subtask: KeySum(parse, render)
 
 
 def sink(function: Callable[[bytes], None]) -> OperatorFactory:
-    """A vertex that hands each record to `function`; after a restart, some of them a second time."""
+    """Return a factory of operators that pass each record to `function`, after a restart some again."""
     return lambda subtask: Sink(function)

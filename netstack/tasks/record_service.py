@@ -1,8 +1,8 @@
-"""The service of the records that a task reads: it spends their time, then emits their output.
+"""Processing of the records that a task reads: spends their service time, then emits their output.
 
-Without outputs a task waits once for a whole buffer, and the operator sees the records at the end. With
-outputs it serves and emits record by record, as it may begin the next one only while the outputs are
-available. A snapshot that is taken meanwhile keeps what is left of the block in progress.
+Without outputs, a task waits once for a whole buffer, and the operator gets the records at the end. With
+outputs, it processes and emits record by record, since it may begin the next one only while the outputs are
+available. A snapshot taken meanwhile keeps the rest of the block in progress.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .subtask import Subtask
 class Outbox:
     """The output of one block of input records, emitted up to a given input record.
 
-    `position`: input records that are done with, their output written. A snapshot may be taken whenever the
-    subtask waits for its outputs between two of them, so an operator with state sees a record only when
-    its turn has come; one without is given the whole block at once.
+    `position`: number of input records whose output has been written. A snapshot may be taken whenever the
+    subtask waits for its outputs between two of them, so an operator with state gets a record only when it is
+    due. An operator without state gets the whole block at once.
     """
 
     __slots__ = ("_ahead", "_block", "_channels", "_operator", "_subtask", "position")
@@ -43,7 +43,7 @@ class Outbox:
             return
         if self.position == records:
             return
-        if self._operator.emits_later and self._subtask.available:  # and so it is after each of them
+        if self._operator.emits_later and self._subtask.available:  # and it stays so after each of them
             self._operator.process(self._block[self.position : records])
             self.position = records
         while self.position < records:
@@ -52,7 +52,7 @@ class Outbox:
                 await self._subtask.wait_for_output()
 
     async def _emit_ready(self, records: int) -> None:
-        """Emit records one by one: each only while the outputs are available."""
+        """Emit records one by one, each only while the outputs are available."""
         subtask = self._subtask
         while self.position < records:
             self.position = await subtask.emit(self._block, self._channels, self.position, records)
@@ -60,7 +60,7 @@ class Outbox:
                 await subtask.wait_for_output()
 
     async def _process_next(self) -> None:
-        """Process one record and emit all its output; mail has to wait meanwhile."""
+        """Process one record and emit all its output; mail is not handled meanwhile."""
         start = self.position
         output = self._operator.process(self._block[start : start + 1])
         if len(output):
@@ -69,37 +69,37 @@ class Outbox:
 
 
 class Serving(Protocol):
-    """A way to serve the records of a buffer; all times are in seconds."""
+    """A way to process the records of a buffer; all times are in seconds."""
 
     @property
     def records(self) -> int:
-        """Records whose service is over."""
+        """Number of records whose service is finished."""
         ...
 
     @property
     def pause_ends(self) -> float | None:
-        """End of the current pause within the buffer being served; None: there is none to wait for."""
+        """End of the current pause within the buffer; None if there is no pause to wait for."""
         ...
 
     async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
-        """Serve the records of one buffer, for which `spent` seconds are to pass besides."""
+        """Process the records of one buffer; `spent` seconds pass for the buffer itself."""
         ...
 
     def stall(self, duration: float) -> bool:
-        """Be done so much later with the records in progress; False: there is none whose time is set."""
+        """Delay the records in progress by `duration`; returns False if no record has a fixed end."""
         ...
 
     def catch_up(self) -> None:
-        """Let the operator see all records whose service is over."""
+        """Pass all records whose service is finished to the operator."""
         ...
 
     def rest(self, channel: InputChannel) -> Content:
-        """The records of `channel` that have been read and not been processed, encoded."""
+        """Return the records of `channel` that have been read but not processed, encoded."""
         ...
 
 
 class WholeBuffers:
-    """Waits once for all records of a buffer; the operator sees them at the end, or up to a snapshot."""
+    """Waits once for all records of a buffer; the operator gets them at the end, or before a snapshot."""
 
     __slots__ = (
         "_agenda",
@@ -120,23 +120,23 @@ class WholeBuffers:
         self._record_cost = record_cost
         self._channel: InputChannel | None = None  # None between two blocks
         self._block = NOTHING
-        self._seen = 0  # records of the block that the operator has seen
+        self._seen = 0  # records of the block passed to the operator
         self._served = 0
         self._pauses: Pauses | None = None
 
     @property
     def records(self) -> int:
-        """Records whose service is over."""
+        """Number of records whose service is finished."""
         pauses = self._pauses
         return self._served + (0 if pauses is None else pauses.records_by(self._agenda.now))
 
     @property
     def pause_ends(self) -> float | None:
-        """The end of the current pause, unless it is the last of the buffer."""
+        """End of the current pause, unless it is the last of the buffer."""
         return None if self._pauses is None else self._pauses.end_within(self._agenda.now)
 
     async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
-        """Serve all records in one wait."""
+        """Process all records in one wait."""
         agenda, count = self._agenda, len(block)
         start = agenda.now + spent
         pauses = self._throttle.charge_all(count, start, self._record_cost)
@@ -145,41 +145,41 @@ class WholeBuffers:
             self._pauses = pauses
         self._channel, self._block, self._seen = channel, block, 0
         await agenda.sleep_until(ends[-1] if ends else start)
-        while ends and ends[-1] > agenda.now:  # a snapshot took its time
+        while ends and ends[-1] > agenda.now:  # a snapshot took time
             await agenda.sleep_until(ends[-1])
         if ends and ends[0] > start:
             self._throttle.overslept(agenda.now - ends[-1])
         self._show(count)
-        self._channel, self._block = None, NOTHING  # so that its memory is free for the next one
+        self._channel, self._block = None, NOTHING  # frees the memory for the next block
         self._served += count
         self._pauses = None
 
     def _show(self, records: int) -> None:
-        """Let the operator see the first `records` records of the block, as far as it has not."""
+        """Pass the first `records` records of the block to the operator, without those passed before."""
         seen, block = self._seen, self._block
         if records > seen:
             self._operator.process(block[seen:records] if seen or records < len(block) else block)
             self._seen = records
 
     def stall(self, duration: float) -> bool:
-        """End the pauses that are still to come so much later."""
+        """Delay the end of the remaining pauses by `duration`."""
         if self._pauses is None:
             return False
         self._pauses.put_off(self._agenda.now, duration)
         return True
 
     def catch_up(self) -> None:
-        """Let the operator see the records of the pauses that are over."""
+        """Pass the records of finished pauses to the operator."""
         if self._channel is not None:
             self._show(self.records - self._served)
 
     def rest(self, channel: InputChannel) -> Content:
-        """The records of the buffer that the operator has not seen, encoded."""
+        """Return the records of the buffer that were not passed to the operator, encoded."""
         return self._block[self._seen :].content if self._channel is channel else b""
 
 
 class RecordByRecord:
-    """Emits the output of each record when its service is over, and handles mail in between."""
+    """Emits the output of each record when its service is finished, and handles mail in between."""
 
     __slots__ = (
         "_block",
@@ -211,7 +211,7 @@ class RecordByRecord:
 
     @property
     def pause_ends(self) -> None:
-        """Mail is handled between any two records."""
+        """None: mail is handled between any two records."""
         return None
 
     async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
@@ -220,18 +220,18 @@ class RecordByRecord:
         await self.go_on()
 
     def begin(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
-        """Take the records of one buffer, to `go_on` with them."""
+        """Set the records of one buffer, for `go_on`."""
         self._outbox = Outbox(self._subtask, self._operator, block)
         self._channel, self._block = channel, block
         self._count, self._served, self._spent = len(block), 0, spent
 
     @property
     def left(self) -> int:
-        """Records of the buffer that are not served."""
+        """Number of records of the buffer that have not been processed."""
         return self._count - self._served
 
     async def go_on(self, *, one_record: bool = False) -> bool:
-        """Serve what is left of the buffer, or the next record of it; returns whether all is done."""
+        """Process the rest of the buffer, or its next record; returns whether the buffer is finished."""
         subtask, throttle, outbox = self._subtask, self._throttle, self._outbox
         agenda, count_of_block = subtask.agenda, self._count
         while self._served < count_of_block:
@@ -256,12 +256,12 @@ class RecordByRecord:
         return True
 
     def stall(self, duration: float) -> bool:
-        """No record has a time at which it will be done."""
+        """Return False: no record has a fixed end."""
         return False
 
     def catch_up(self) -> None:
-        """The operator sees each record in its turn."""
+        """Do nothing: the operator gets each record in its turn."""
 
     def rest(self, channel: InputChannel) -> Content:
-        """The records whose output is not written yet, encoded."""
+        """Return the records whose output has not been written yet, encoded."""
         return self._block[self._outbox.position :].content if self._channel is channel else b""

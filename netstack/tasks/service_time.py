@@ -1,13 +1,13 @@
-"""The service time of records: how a task that does work of a given cost spends its time.
+"""The service time of records: how a task spends the time for work of a given cost.
 
-Costs add to a debt. When it reaches a millisecond the task sleeps for the whole of it; the operating
-system wakes it a little late, and that over-sleep is credited to the next debt::
+Costs add to a debt. When the debt reaches a millisecond, the task sleeps for the whole debt. The operating
+system wakes it a little late; this oversleep is subtracted from the next debt::
 
     cost 0.4 ms:   record 1   record 2   record 3 | sleep 1.2 ms + over-sleep | record 4 ...
     debt           0.4        0.8        1.2      | -over-sleep               | 0.4 - over-sleep
 
-That is the mode `throttle`. In the mode `exact` each record sleeps for itself; in the mode `burn` a task
-works in place of sleeping, on a core that it may have to share.
+This is the mode `throttle`. In the mode `exact` the task sleeps for each record separately. In the mode
+`burn` it works instead of sleeping, on a core that it may have to share.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from ..engine.randomness import Randomness
 from ..scenarios.config import CostModel
 
 SLEEP_THRESHOLD_S = 0.001
-"""A shorter debt than this, in seconds, is carried on."""
+"""Debt in seconds below which the task does not sleep."""
 
 _ROUNDING = 1e-9
 
 
 class Pauses(NamedTuple):
-    """The sleeps within the service of some records: when each ends, and the records done by then."""
+    """The sleeps during the service of some records: the end of each, and the records finished by then."""
 
     ends: list[float]
     counts: list[int]
 
     def records_by(self, now: float) -> int:
-        """Records that are done at a time."""
+        """Return the number of records finished at a time."""
         passed = bisect_right(self.ends, now)
         return self.counts[passed - 1] if passed else 0
 
     def end_within(self, now: float) -> float | None:
-        """Return the end of the current sleep; None in the last one, at whose end the records are done."""
+        """Return the end of the current sleep; None in the last one, which ends with the last record."""
         place = bisect_left(self.ends, now)
         return self.ends[place] if place < len(self.ends) - 1 else None
 
     def put_off(self, now: float, duration: float) -> None:
-        """Let all sleeps that go on or come end so much later."""
+        """Delay the end of the current and later sleeps by `duration`."""
         for place in range(bisect_right(self.ends, now), len(self.ends)):
             self.ends[place] += duration
 
@@ -51,8 +51,8 @@ class Pauses(NamedTuple):
 class Throttle:
     """The debt of one subtask, in seconds; `charged_s` is the cost of all records so far.
 
-    `steps` are (time, cost) pairs in ascending order, costs in seconds a record; the first one holds
-    from the start. `mode` is one of `SERVICE_MODES`; `cores` are those on which it burns.
+    `steps` are (time, cost) pairs in ascending order, with costs in seconds per record; the first one is
+    valid from the start. `mode` is one of `SERVICE_MODES`; `cores` are the cores for the mode `burn`.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class Throttle:
         self.charged_s = 0.0
 
     def follow(self, steps: tuple[tuple[float, float], ...]) -> None:
-        """Let records cost what other `steps` say from now on."""
+        """Use the record costs in `steps` from now on."""
         self._times = [time for time, _ in steps]
         self._costs = [cost for _, cost in steps]
 
     def charge(self, records: int, now: float) -> tuple[int, float]:
         """Charge up to `records` records at time `now`, until one of them has to sleep.
 
-        Returns how many are paid for and how long the last of them slept, in seconds (0: none slept).
+        Returns the number of records charged, and the sleep after the last of them in seconds (0: no sleep).
         """
         cost = self._cost(now)
         paid, pause = (1, cost) if self._exact and cost > 0 else self._charge(records, cost)
@@ -90,9 +90,9 @@ class Throttle:
         return paid, pause
 
     def overslept(self, late: float) -> None:
-        """Credit that the last sleep took `late` seconds longer than was charged, as only a real one does.
+        """Subtract the `late` seconds by which a real sleep was longer than charged.
 
-        Who works on shared cores has waited for them, which the work of others costs as well.
+        On shared cores, the task has waited for other tasks; this time counts as cost.
         """
         if late > 0 and self._sleeps:
             self._debt -= late
@@ -100,9 +100,9 @@ class Throttle:
             self.charged_s += late
 
     def charge_all(self, records: int, start: float, overhead: float) -> Pauses:
-        """Charge `records` records one after the other, each with `overhead` seconds of its own.
+        """Charge `records` records one after the other, each with additional `overhead` seconds.
 
-        The last record ends one of the pauses in any case, without a sleep if it needs none.
+        A pause always ends with the last record, even without a sleep.
         """
         if not self._exact and len(self._costs) == 1 and self._costs[0] > 0:
             return self._charge_evenly(records, start, overhead, self._costs[0])
@@ -118,7 +118,9 @@ class Throttle:
         return Pauses(ends, counts)
 
     def _charge_evenly(self, records: int, now: float, overhead: float, cost: float) -> Pauses:
-        """`charge_all` at one cost: the same arithmetic as `_charge`, without a call for each sleep."""
+        """Do the same as `charge_all` for one cost, by the arithmetic of `_charge` without a call for each
+        sleep.
+        """
         ends: list[float] = []
         counts: list[int] = []
         chance, oversleep, after_sleep = self._chance, self._oversleep, self._after_sleep

@@ -1,13 +1,13 @@
-"""Sources that need nothing else, generated or in memory, and the parts of a source's input.
+"""Generated and in-memory sources, and the splits of a source's input.
 
-The input of a source is cut into as many parts as it had subtasks when the job began. A part is read to its
-end as what it is, by whatever subtask, so a source that is given more subtasks than it has parts has some
-without work, which end at once::
+The input of a source is divided into as many splits as it had subtasks when the job began. A split never
+changes and can be read by any subtask. So if a source has more subtasks than splits, some have no work and
+end at once::
 
     3 subtasks, at   0 of 3: 17    1 of 3: 20    2 of 3: 4
     then 2           subtask 0: [0 of 3, 2 of 3]     subtask 1: [1 of 3]
 
-(Flink: the splits of a source, redistributed as ``SourceOperator`` does with its list state.)
+(Flink: the splits of a source, redistributed like the list state of ``SourceOperator``.)
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ..scenarios.scenario import KEY_BYTES, Keys
 from ..scenarios.user_code import KeyHash, Source, SourceReader
 
 BLOCK_BYTES = 1 << 18
-"""Bytes that a generated source makes at a time, but at least one record."""
+"""Bytes that a generated source creates at a time; at least one record."""
 
 BLOCK_RECORDS = 512
-"""Records that a generated source makes at most at a time."""
+"""Maximum number of records that a generated source creates at a time."""
 
 FILLER = 0x2E
-"""Every byte of a generated record after its key."""
+"""Value of every byte of a generated record after its key."""
 
 
 class _Readable(Protocol):
@@ -39,14 +39,14 @@ class _Readable(Protocol):
 
 
 def skip(reader: SourceReader | _Readable, position: int) -> None:
-    """Make the next record of a reader that nothing was read from the one after ``position`` records.
+    """Skip the first ``position`` records of a new reader.
 
-    A reader that cannot `seek` is read up to there, and what it gives is dropped: the same records come
-    next, but it takes as long as reading them.
+    If the reader has no `seek`, the records are read and dropped; the result is the same, but takes as long
+    as reading them.
 
     Raises:
-        ValueError: ``position`` is negative.
-        SourceError: The records cannot be read.
+        ValueError: if ``position`` is negative.
+        SourceError: if the records cannot be read.
     """
     seek: Callable[[int], None] | None = getattr(reader, "seek", None)
     if seek is not None:
@@ -61,10 +61,10 @@ def skip(reader: SourceReader | _Readable, position: int) -> None:
 
 
 def check_position(position: int) -> None:
-    """Refuse what is no position in an input.
+    """Check that a position in an input is not negative.
 
     Raises:
-        ValueError: It is negative.
+        ValueError: if it is negative.
     """
     if position < 0:
         raise ValueError(f"position is {position}, but the first record is at 0")
@@ -75,12 +75,12 @@ class GeneratedSource:
 
     Args:
         record_bytes: Length of a record in bytes, without its length header; at least 8.
-        seed: Whatever has the same seed, subtask and length generates the same records.
-        keys: Which keys there are, and how often; None: any 64-bit number.
-        blank: No operator reads the records, which need no bytes then.
+        seed: Seed of the keys; equal seed, subtask and length generate equal records.
+        keys: Number and frequencies of the keys; None: any 64-bit number.
+        blank: Whether no operator reads the records, so that they need no bytes.
 
     Raises:
-        ValueError: ``record_bytes`` is too small for the key.
+        ValueError: if ``record_bytes`` is too small for the key.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class GeneratedSource:
 
     @property
     def parallelism_hint(self) -> None:
-        """Any number of subtasks will do."""
+        """None: any number of subtasks is possible."""
         return None
 
     def open(self, subtask: int, parallelism: int) -> GeneratedReader | BlankReader:
@@ -110,7 +110,7 @@ class GeneratedSource:
 
 
 def key_shares(keys: Keys) -> NDArray[np.float64]:
-    """Return how often each key comes, by its number; the sum is 1."""
+    """Return the frequency of each key, by its number; the sum is 1."""
     shares = np.arange(1, keys.number + 1, dtype=np.float64) ** -keys.zipf
     named = np.array(keys.most_frequent[: keys.number])
     rest = shares[len(named) :]
@@ -122,10 +122,9 @@ def key_shares(keys: Keys) -> NDArray[np.float64]:
 
 
 class GeneratedReader:
-    """Generates the records of one subtask, a block at a time; a read is a slice of the block.
+    """Generates the records of one subtask, one block at a time; a read returns a slice of the block.
 
-    `cumulated` has for each key, by its number, how often it or one before it comes; None: keys are any
-    64-bit numbers.
+    `cumulated` holds the cumulative frequency of each key, by its number; None: keys are any 64-bit numbers.
     """
 
     __slots__ = ("_block", "_cumulated", "_generator", "_position", "_seed", "_template")
@@ -150,24 +149,24 @@ class GeneratedReader:
         return self._block[start : self._position]
 
     def seek(self, position: int) -> None:
-        """Go to a record; takes as long for a far one as for a near one.
+        """Move to a position; takes the same time for any distance.
 
         Raises:
-            ValueError: ``position`` is negative.
+            ValueError: if ``position`` is negative.
         """
         check_position(position)
         count = len(self._template)
         blocks, within = divmod(position, count)
-        # A key takes one step of the bit generator, as 8 bytes or as a number from 0 to 1.
+        # A key takes one step of the bit generator, drawn as 8 bytes or as a number from 0 to 1.
         self._generator = np.random.Generator(np.random.PCG64(self._seed).advance(blocks * count))
         self._block, self._position = self._generate(), within
 
     def close(self) -> None:
-        """Let go of the block."""
+        """Release the block."""
         self._block = None
 
     def _generate(self) -> RecordBlock:
-        # A new array each time: slices of the previous one may still be on their way.
+        # A new array each time: slices of the previous one may still be in transit.
         template = self._template
         count, stride = len(template), template.stride
         data = template.data.copy()
@@ -177,7 +176,7 @@ class GeneratedReader:
         return RecordBlock(data.data.toreadonly(), len(data), count, stride)
 
     def _draw(self, count: int) -> bytes:
-        """The bytes of as many keys."""
+        """Return the bytes of `count` keys."""
         if self._cumulated is None:
             return self._generator.bytes(count * KEY_BYTES)
         chosen = np.searchsorted(self._cumulated, self._generator.random(count), side="right")
@@ -185,7 +184,7 @@ class GeneratedReader:
 
 
 class BlankReader:
-    """Gives as many records at a time as a `GeneratedReader`, of the same length, and blank."""
+    """Returns blank records, with the same lengths and block sizes as a `GeneratedReader`."""
 
     __slots__ = ("_block", "_position")
 
@@ -200,16 +199,16 @@ class BlankReader:
         return self._block[start : self._position]
 
     def seek(self, position: int) -> None:
-        """Go to a record.
+        """Move to a position.
 
         Raises:
-            ValueError: ``position`` is negative.
+            ValueError: if ``position`` is negative.
         """
         check_position(position)
         self._position = position % len(self._block)
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: the reader holds no resources."""
 
 
 def _records_at_a_time(record_bytes: int) -> int:
@@ -217,17 +216,17 @@ def _records_at_a_time(record_bytes: int) -> int:
 
 
 class CollectionSource:
-    """Records that are in memory, for examples and tests.
+    """Records in memory, for examples and tests.
 
     Raises:
-        TypeError: a partition is a record, or a record is not bytes.
+        TypeError: if a partition is a single record, or a record is not bytes.
 
     Args:
         partitions: The payloads of each partition; a subtask takes partitions ``subtask``,
             ``subtask + parallelism``, and so on.
-        key_hash: Java's hash code of the key of each record; by default the whole payload is the key, as a
-            byte array (`payload_hash`), unless an operator with keyed state says another one. For text,
-            `text_hash`.
+        key_hash: Java's hash code of each record's key. By default the whole payload is the key, as a byte
+        array (`payload_hash`), unless an operator with keyed state declares another key. For text use
+        `text_hash`.
     """
 
     def __init__(self, partitions: Sequence[Sequence[bytes]], key_hash: KeyHash | None = None) -> None:
@@ -237,11 +236,11 @@ class CollectionSource:
 
     @property
     def parallelism_hint(self) -> int:
-        """One subtask per partition, but at least one."""
+        """One subtask for each partition, but at least one."""
         return max(1, len(self._partitions))
 
     def open(self, subtask: int, parallelism: int) -> CollectionReader:
-        """Return the reader of one subtask's partitions, one after the other."""
+        """Return a reader of one subtask's partitions, one after the other."""
         read = self._partitions[subtask::parallelism]
         return CollectionReader([payload for payloads in read for payload in payloads])
 
@@ -263,7 +262,7 @@ def _partition(payloads: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 class CollectionReader:
-    """Reads payloads that are in memory."""
+    """Reads payloads in memory."""
 
     __slots__ = ("_block", "_position")
 
@@ -280,16 +279,16 @@ class CollectionReader:
         return self._block[start : self._position]
 
     def seek(self, position: int) -> None:
-        """Go to a record.
+        """Move to a position.
 
         Raises:
-            ValueError: ``position`` is negative.
+            ValueError: if ``position`` is negative.
         """
         check_position(position)
         self._position = min(position, len(self._block))
 
     def close(self) -> None:
-        """Drop what has not been read."""
+        """Drop the unread records."""
         self._position = len(self._block)
 
 
@@ -299,7 +298,7 @@ def payload_hash(block: RecordBlock) -> NDArray[np.int32]:
 
 
 def text_hash(block: RecordBlock) -> NDArray[np.int32]:
-    """Return the hash code of each whole payload as a String, which it is in UTF-8."""
+    """Return the hash code of each whole payload as a String; the payload is UTF-8."""
     return hash_utf8(*_joined(block))
 
 
@@ -307,7 +306,7 @@ def leading_bytes(block: RecordBlock, count: int) -> NDArray[np.uint8]:
     """Return the first ``count`` bytes of each payload: one contiguous row per record, a copy.
 
     Raises:
-        ValueError: A payload is shorter.
+        ValueError: if a payload is shorter.
     """
     shortest = block.stride or int(block.sizes().min(initial=HEADER_BYTES + count))
     if shortest < HEADER_BYTES + count:
@@ -322,17 +321,17 @@ def leading_bytes(block: RecordBlock, count: int) -> NDArray[np.uint8]:
 
 
 def _joined(block: RecordBlock) -> tuple[bytes, NDArray[np.int64]]:
-    """Return all payloads back to back, and where each begins."""
+    """Return all payloads back to back, and the start of each."""
     sizes = block.sizes() - HEADER_BYTES
     return b"".join(block.payloads()), np.concatenate(([0], np.cumsum(sizes)))
 
 
 OpenSplit = Callable[[int, int], SourceReader]
-"""Opens a part of a source's input: its number, and of how many."""
+"""Opens a split of a source's input, by its number and the number of splits."""
 
 
 class Split(NamedTuple):
-    """Part `part` of `of`, of which so many records have been emitted."""
+    """Split number `part` of `of`; the first `position` records have been emitted."""
 
     part: int
     of: int
@@ -340,11 +339,11 @@ class Split(NamedTuple):
 
 
 class SplitReader:
-    """Reads splits in turns, a block each; a `SourceReader` without `seek`.
+    """Reads several splits in turns, one block each; a `SourceReader` without `seek`.
 
     Raises:
-        SourceError: One cannot be opened, or not be read from where it was left.
-        ValueError: A position is negative.
+        SourceError: if a split cannot be opened, or cannot be read from its position on.
+        ValueError: if a position is negative.
     """
 
     def __init__(self, splits: Sequence[Split], open_split: OpenSplit) -> None:
@@ -357,11 +356,11 @@ class SplitReader:
         except BaseException:
             self.close()
             raise
-        self._left = list(range(len(splits)))  # those that have not ended, the next one first
+        self._left = list(range(len(splits)))  # splits that have not ended, the next one first
         self._latest = 0
 
     def read(self, max_records: int) -> RecordBlock | None:
-        """Return the next records of the split whose turn it is, or None at the end of all."""
+        """Return the next records of the split whose turn it is, or None when all splits have ended."""
         while self._left:
             place = self._left.pop(0)
             block = self._readers[place].read(max_records)
@@ -374,7 +373,9 @@ class SplitReader:
         return None
 
     def splits(self, unsent: int) -> list[Split]:
-        """Return the position of each split if so many records of the latest block have not been emitted."""
+        """Return the position of each split; the last `unsent` records of the latest block are not emitted
+        yet.
+        """
         splits = list(self._splits)
         split = splits[self._latest]
         splits[self._latest] = split._replace(position=split.position - unsent)
@@ -387,9 +388,9 @@ class SplitReader:
 
 
 def opener_of(source: Source) -> OpenSplit:
-    """Return what opens a part of a source that was cut at another parallelism than it has now.
+    """Return the function that opens a split of a source after a change of parallelism.
 
-    It is `open`, unless the source has a method `open_split`: that raises a SourceError where what `open`
-    gives depends on more than its two numbers.
+    It is `open`, unless the source has a method `open_split`. That method raises a SourceError if the records
+    depend on more than the two numbers.
     """
     return cast(OpenSplit, getattr(source, "open_split", source.open))

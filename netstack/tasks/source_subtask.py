@@ -1,7 +1,7 @@
-"""Subtasks that read a source and write records, as fast as possible or at a pace.
+"""Subtasks that read a source and write records, as fast as possible or at a given rate.
 
-A `Pace` is for records that do not come in even steps: it says how many are due by a time, and when the next
-ones will be. Times are seconds since the source began.
+A `Pace` is for rates that change over time: it returns the number of records due by a time, and the time at
+which the next ones are due. Times are seconds since the source began.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from .time_account import Lateness, Waiting
 from .watermarks import SourceWatermarks
 
 _LOOK_S = 0.001
-"""Interval at which a rate that changes all the time is read."""
+"""Interval at which a continuously changing rate is evaluated."""
 
 _ROUNDING = 1e-9
 
 
 class Pace(Protocol):
-    """The records that are due over time."""
+    """The number of records that are due over time."""
 
     def due_by(self, elapsed_s: float) -> int:
-        """Return how many records are due by a time."""
+        """Return the number of records due by a time."""
         ...
 
     def next_due(self, elapsed_s: float) -> float:
-        """Return when more records will be due than by a time."""
+        """Return the time after `elapsed_s` at which more records are due."""
         ...
 
 
 class Bursts:
-    """`rate` records per second, those of `period_s` seconds all at once at its beginning."""
+    """`rate` records per second; those of each `period_s` seconds are all due at its start."""
 
     def __init__(self, rate: float, period_s: float) -> None:
         self._records = rate * period_s
         self._period = period_s
 
     def due_by(self, elapsed_s: float) -> int:
-        """Return how many records are due by a time."""
+        """Return the number of records due by a time."""
         return int((self._bursts(elapsed_s) + 1) * self._records + _ROUNDING)
 
     def next_due(self, elapsed_s: float) -> float:
-        """Return when the next burst comes."""
+        """Return the time of the next burst."""
         return (self._bursts(elapsed_s) + 1) * self._period
 
     def _bursts(self, elapsed_s: float) -> int:
@@ -66,24 +66,24 @@ class Bursts:
 
 
 class Wave:
-    """A rate that follows a sine wave around `rate` records per second, from 0 to twice as many."""
+    """A rate that follows a sine wave around `rate` records per second, from 0 to 2 * `rate`."""
 
     def __init__(self, rate: float, period_s: float) -> None:
         self._rate = rate
         self._period = period_s
 
     def due_by(self, elapsed_s: float) -> int:
-        """Return how many records are due by a time: the integral of the rate."""
+        """Return the number of records due by a time: the integral of the rate."""
         turn = 2 * pi / self._period
         return int(self._rate * (elapsed_s + (1 - cos(turn * elapsed_s)) / turn) + _ROUNDING) + 1
 
     def next_due(self, elapsed_s: float) -> float:
-        """A little later, when it is worth looking again."""
+        """Return a slightly later time at which the rate is evaluated again."""
         return elapsed_s + _LOOK_S
 
 
 def pace_of(source: SourceSpec | None, rate: float) -> Pace | None:
-    """Return the pace of a source's subtask that emits `rate` records per second; None: even, or none."""
+    """Return the pace of a source's subtask with `rate` records per second; None: even, or without a rate."""
     if not isinstance(source, GeneratorSpec) or rate <= 0:
         return None
     if source.burst_s is not None:
@@ -92,21 +92,22 @@ def pace_of(source: SourceSpec | None, rate: float) -> Pace | None:
 
 
 BATCH_RECORDS = 20
-"""Records that a source emits before it looks for mail."""
+"""Number of records that a source emits before it checks for mail."""
 
 READ_RECORDS = 512
-"""Records that are taken from a reader at once."""
+"""Number of records read from a reader at once."""
 
 MIN_PACE_S = 0.001
-"""A paced source wakes up at most this often."""
+"""Minimum time between two wake-ups of a paced source."""
 
 
 class Calls(NamedTuple):
-    """Calls of a source: the records of one call are written whole, whether outputs are available or not.
+    """Settings for the calls of a source; all records of one call are written, even if outputs become
+    unavailable.
 
-    A call returns `batch` records; one of a `legacy` source, a SourceFunction in a SourceStreamTask, begins
-    without looking at the outputs, too. A record takes `cost_s` seconds; None: as the cost model says.
-    An even pace that lags by more than `catch_up_s` forgets the records that were due before.
+    A call returns `batch` records. A call of a `legacy` source, which is a SourceFunction in a
+    SourceStreamTask, also begins without checking the outputs. A record takes `cost_s` seconds; None: the
+    cost in the cost model. If an even pace lags by more than `catch_up_s`, the older records are skipped.
     """
 
     batch: int = 1
@@ -116,17 +117,17 @@ class Calls(NamedTuple):
 
 
 ONE_BY_ONE = Calls()
-"""Each record by a call of its own."""
+"""One call for each record."""
 
 
 class SourceSubtask(Subtask):
     """Emits the records of a reader while its outputs are available, or at a given rate.
 
-    `rate` is in records a second, 0 for as fast as possible; `pace` says when they are due if that is not in
-    even steps. With `watermarks` it sends some, also while it waits for its outputs. Behind a savepoint with
-    which the job stops it sends nothing. `open_split` opens what other subtasks had begun to read, where a
-    restored checkpoint says so; by default nothing can. The rules are those of Flink's SourceOperator in a
-    StreamTask.
+    `rate` is in records per second; 0: as fast as possible. `pace` returns when records are due, if not at
+    even intervals. With `watermarks` it sends watermarks, even while it waits for its outputs. After a
+    savepoint with which the job stops, it sends nothing. `open_split` opens splits that other subtasks had
+    begun, if a restored checkpoint assigns some; by default this is an error. The rules are those of Flink's
+    SourceOperator in a StreamTask.
     """
 
     __slots__ = (
@@ -184,20 +185,20 @@ class SourceSubtask(Subtask):
         self._period = 1 / rate if rate > 0 else 0.0
         self._next_due = environment.agenda.now
         self._read_records = 0
-        self._timer = 0.0  # when the latest alarm goes off; mail must not set one more for the same record
+        self._timer = 0.0  # time of the latest alarm; mail must not set another one for the same record
         self._block: RecordBlock = NOTHING
         self._channels: list[list[int]] = []
         self._index = 0
         self._working_until = 0.0
-        self._holds_for: int | None = None  # a savepoint, behind which nothing is sent
-        self._drained_for: CheckpointBarrier | None = None  # which follows the end of the data
+        self._holds_for: int | None = None  # a savepoint after which nothing is sent
+        self._drained_for: CheckpointBarrier | None = None  # the savepoint that follows the end of the data
         self._routine: Routine | None = None
-        self._only_partition: ResultPartition | None = None  # if nothing else has to be asked
+        self._only_partition: ResultPartition | None = None  # if no other condition has to be checked
         self._own_cost_s = calls.cost_s
         self._record_cost = environment.costs.source_record_s if calls.cost_s is None else calls.cost_s
 
     async def run(self) -> None:
-        """Emit until the reader has no more records."""
+        """Run until the reader has no more records."""
         agenda = self.agenda
         self._next_due = agenda.now
         self._begun_at = agenda.now, self.position
@@ -237,7 +238,7 @@ class SourceSubtask(Subtask):
         await self._end_data()
 
     async def _end_data(self) -> None:
-        """All records have been emitted: say so, and end."""
+        """Send the end of data after the last record, and end."""
         if self._watermarks is not None:
             self._watermarks.ended()
             await self.emit_watermark(MAX_WATERMARK)
@@ -248,7 +249,7 @@ class SourceSubtask(Subtask):
         await self._end()
 
     def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """Begin a checkpoint; with a savepoint that drains the job the data ends first."""
+        """Begin a checkpoint; a savepoint that drains the job first ends the data."""
         savepoint = barrier.options.savepoint
         if savepoint is not None and savepoint.stops and not self.data_ended:
             if savepoint.action is PostCheckpointAction.TERMINATE:
@@ -258,14 +259,14 @@ class SourceSubtask(Subtask):
         super()._start_checkpoint(barrier)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The coordinator has given a checkpoint up: what was held back for it goes on."""
+        """Abort a checkpoint; if emission was held back for it, continue."""
         super().checkpoint_aborted(checkpoint_id)
         if checkpoint_id == self._holds_for:
             self._holds_for = None
             self._waiter.wake()
 
     def _set_alarm(self) -> None:
-        """Send a watermark when the interval is over."""
+        """Schedule the next watermark after the interval."""
         if self._watermarks is not None:
             self.environment.scope.after(self._watermarks.interval_s, self._alarm)
 
@@ -278,7 +279,7 @@ class SourceSubtask(Subtask):
         self._watermark_due = self._holds_for is None
 
     async def handle_mail(self) -> None:
-        """Handle all mail; a timer may say that a watermark is due, if there is news for one."""
+        """Handle all mail, and send a watermark if a timer has requested it and it has risen."""
         await super().handle_mail()
         while self._watermark_due and self._watermarks is not None:
             self._watermark_due = False
@@ -288,7 +289,7 @@ class SourceSubtask(Subtask):
             await super().handle_mail()
 
     def _read(self) -> bool:
-        """Fetch the next block; False at the end of the input."""
+        """Read the next block; returns False at the end of the input."""
         if self.lateness is not None:
             self.look_at(self.lateness)
         if self._recovery is not None and self._recovery.data_ended:
@@ -303,14 +304,14 @@ class SourceSubtask(Subtask):
         return True
 
     def _plain_output(self) -> ResultPartition | None:
-        """The output, if records are written to it as fast as possible, and nothing else is to be seen to."""
+        """Return the output if it is the only one and records are written without a pace; else None."""
         if self._period or self._batch > 1 or self._legacy or self._watermarks is not None:
             return None
         single = len(self.outputs) == 1 and self.outputs[0].selector is not None
         return self.outputs[0].partition if single else None
 
     def _beat(self) -> None:
-        """The last records have taken their time: deal out more, or let the routine see what there is."""
+        """Continue after the time of the last records: deal more, or resume the routine if it has work."""
         agenda, partition = self.agenda, self._only_partition
         if self._routine is None:
             return  # cancelled
@@ -337,7 +338,7 @@ class SourceSubtask(Subtask):
         stop = min(start + BATCH_RECORDS, len(self._block))
         if self._period:
             stop = min(stop, start + self._due_records())
-            if stop <= start:  # before, when a call has given more than was due
+            if stop <= start:  # a previous call returned more records than were due
                 await self._pace()
                 return
         self._working_until = agenda.now
@@ -353,7 +354,7 @@ class SourceSubtask(Subtask):
         self._next_due += emitted * self._period
 
     async def _emit_calls(self, stop: int) -> None:
-        """Emit what comes of call after call, up to a record; each begins while outputs are available."""
+        """Emit the output of calls up to record `stop`; each call begins while outputs are available."""
         block, channels = self._block, self._channels
         while self._index < stop and (self._legacy or self.available):
             end = min(self._index + self._batch, len(block))
@@ -385,17 +386,17 @@ class SourceSubtask(Subtask):
         await self._wait(Waiting.TIME)
 
     def look_at(self, lateness: Lateness) -> None:
-        """Note how much has been emitted by now."""
+        """Update the lateness with the number of records emitted so far."""
         work_s = lateness.of_emitting(self.position, self._own_cost_s)
         lateness.look(self.agenda.now, self.times, work_s, self.checkpoints.snapshots)
 
     def adapt(self, adaptive: bool) -> None:
-        """As for any subtask; the rest of the block that has been read is dealt out anew."""
+        """Switch the adaptive choice of channels; also reassigns the rest of the current block."""
         super().adapt(adaptive)
         self._channels = self.select_channels(self._block)
 
     def change_rate(self, rate: float, pace: Pace | None) -> None:
-        """Emit so many records a second from now on, 0 for as fast as possible; mail."""
+        """Emit at this rate in records per second from now on, 0: as fast as possible; called as mail."""
         self._period = 1 / rate if rate > 0 else 0.0
         self._only_partition = self._plain_output()
         self._pace_of_records = pace
@@ -408,11 +409,11 @@ class SourceSubtask(Subtask):
 
     @property
     def position(self) -> int:
-        """Records emitted, counted from the beginning of the input."""
+        """Number of records emitted since the beginning of the input."""
         return self._read_records - (len(self._block) - self._index)
 
     def before_snapshot(self, checkpoint_id: int) -> None:
-        """Note the position, which is the state of a source."""
+        """Store the position, which is the state of a source."""
         if self._split_reader is None:
             self.state.operator.put(POSITION, [self.position])
         else:
@@ -423,7 +424,7 @@ class SourceSubtask(Subtask):
         self.trace(f"notes its position: {self.position} records sent", checkpoint_id)
 
     def recover(self, recovery: SubtaskRecovery) -> None:
-        """Take the state of a checkpoint over, and go on reading where it was taken."""
+        """Restore the state of a checkpoint, and continue reading at its position."""
         super().recover(recovery)
         for position in self.state.operator.get(POSITION):
             skip(self._reader, position)
@@ -435,7 +436,7 @@ class SourceSubtask(Subtask):
                 self._watermarks.clock.go_on_from(reached_ms)
 
     def _read_splits(self, splits: list[Split]) -> None:
-        """Read these in place of the own input, if there are any."""
+        """Read these splits instead of the subtask's own input, if there are any."""
         if not splits:
             return
         try:
@@ -451,17 +452,17 @@ class SourceSubtask(Subtask):
             self.trace(f"goes on behind record {position} of part {part} of {of}")
 
     def cancel(self) -> None:
-        """Its routine was closed, and goes on at no beat."""
+        """Cancel the subtask: its routine was closed and is not resumed."""
         super().cancel()
         self._routine = None
 
     def sample(self) -> SubtaskSample:
-        """The counters and gauges of this moment."""
+        """Return the current counters and gauges."""
         sample, watermarks = super().sample(), self._watermarks
         return sample if watermarks is None else sample._replace(watermark_lag_ms=watermarks.lag_ms)
 
     def release(self) -> None:
-        """Give all memory back and close the reader."""
+        """Return all memory and close the reader."""
         super().release()
         self._routine = None
         self._reader.close()

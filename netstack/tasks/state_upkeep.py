@@ -1,27 +1,27 @@
-"""Work with keyed state besides the service time of records: access, compaction, materialisation.
+"""Work with keyed state besides the service time of records: accesses, compaction, materialisation.
 
-**Access.** State in memory is part of the service time. Tables count what is read from them and written to
-them, and a changelog what is added to it; a task spends the time for that with its next buffer.
+**Accesses.** For state in memory, accesses are part of the service time. Tables count reads and writes, and a
+changelog counts the changes added; a task spends the time for them with its next buffer.
 
-**Compaction** of tables, in emulated time, beside the work of the task::
+**Compaction** of tables runs in the background, in emulated time::
 
     flush, by a snapshot or a full write buffer -> compaction begins -- bytes / rate --> its files are used
                                  snapshots meanwhile have the old files, and new ones of level 0
 
-So the snapshot that sets a compaction off still has the files from before, as in RocksDB, whose compactions
-run in threads of their own. One runs at a time; the next one is chosen when it ends. Entries that have
-expired by the time at which a compaction begins are left out of its result.
+So the snapshot that triggers a compaction still contains the former files, as in RocksDB, which compacts in
+separate threads. One compaction runs at a time; the next one is chosen when it ends. Entries that have
+expired when a compaction begins are dropped by it.
 
-**Materialisation** of a changelog: the state is stored as a whole from time to time::
+**Materialisation** of a changelog stores the whole state from time to time::
 
     task opens --- delay ---> mark the state, between two records
                                  | upload, while the task goes on
                               checkpoints rest on it from here on
                                  |--- interval ---> again
 
-The first delay is part of the interval, by a hash of the task's name, so that not all tasks store at once.
-After a recovery there is nothing that checkpoints could rest on, so it begins at once.
-(Flink: ``PeriodicMaterializationManager``.)
+The first delay is a fraction of the interval, derived from a hash of the task's name, so that not all tasks
+store their state at once. After a recovery there is no base for checkpoints, so the first materialisation
+begins at once. (Flink: ``PeriodicMaterializationManager``.)
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .task_checkpoints import storing_s
 
 
 class StateTimes:
-    """The time that one subtask owes for its work with keyed state."""
+    """Computes the time for one subtask's work with keyed state."""
 
     __slots__ = ("_accesses", "_costs", "_log", "_logged", "_paid")
 
@@ -68,14 +68,14 @@ class StateTimes:
 
 
 def state_times(state: SubtaskState, costs: CostModel) -> StateTimes | None:
-    """Return the meter of the time that a subtask spends on its state; None where state costs no time."""
+    """Return the counter for the time that a subtask spends on its state; None if state costs no time."""
     if state.changelog is None and not isinstance(state.keyed, TableStateBackend):
         return None
     return StateTimes(state, costs)
 
 
 class TableSchedule:
-    """Compacts the tables of a backend from now on, beside the work of its task."""
+    """Compacts the tables of a backend in the background."""
 
     def __init__(self, scope: Scope, costs: CostModel, backend: TableStateBackend) -> None:
         self._scope = scope
@@ -100,14 +100,14 @@ class TableSchedule:
 
 
 OPERATOR = "KeyedProcessOperator"
-"""The operator whose name stands before that of the vertex in what is hashed."""
+"""Name of the operator in the identifier that is hashed, before the name of the vertex."""
 
 
 def first_delay_s(vertex: str, index: int, parallelism: int, interval_s: float) -> float:
-    """Return when a subtask first stores its state, in seconds after its timer runs: less than an interval.
+    """Return the delay of a subtask's first materialisation in seconds, less than the interval.
 
-    By Flink's rule, from the hash of the operator's identifier; in place of the id of the operator stands
-    the name of the vertex.
+    As in Flink, it is derived from a hash of the operator's identifier; the name of the vertex replaces the
+    operator id.
     """
     identifier = f"{OPERATOR}_{vertex}_({index + 1}/{parallelism})"
     interval_ms = max(1, round(interval_s * 1e3))
@@ -116,7 +116,7 @@ def first_delay_s(vertex: str, index: int, parallelism: int, interval_s: float) 
 
 
 class Materializer:
-    """Materialises the state of `subtask`, one of `parallelism`, that `backend` keeps."""
+    """Materialises the state in `backend`, for `subtask`, one of `parallelism`."""
 
     def __init__(self, subtask: Subtask, parallelism: int, backend: ChangelogBackend) -> None:
         self._subtask = subtask
@@ -127,7 +127,7 @@ class Materializer:
         self._failures = 0
 
     def start(self) -> None:
-        """Set the timer; the task is about to run."""
+        """Start the timer, before the task runs."""
         subtask = self._subtask
         delay_s = self._environment.costs.materialize_start_s
         if subtask.recovered_from is None:
@@ -142,7 +142,7 @@ class Materializer:
             self._subtask.post(self._begin)
 
     def _begin(self) -> None:
-        """Between two records: mark the state and store it; it is stored when the upload is over."""
+        """Mark the state between two records and store it; it takes effect when the upload has finished."""
         marked = self._backend.materialise()
         if marked is None:
             self._after(self._interval_s)
@@ -166,7 +166,7 @@ class Materializer:
         self._environment.scope.after(duration, self._stored, marked, handles)
 
     def _file_name(self, name: str) -> str:
-        """A name that no other materialisation has, nor one of an attempt or a run before."""
+        """Return a name that is unique among all materialisations, attempts and runs."""
         subtask, now_us = self._subtask, round(self._environment.agenda.now * 1e6)
         from_checkpoint = subtask.recovered_from or 0
         return f"{subtask.name}-{subtask.index}-{name}-{from_checkpoint}-{now_us}"

@@ -1,8 +1,8 @@
-"""The part that all subtasks share: one thread of control, its mailbox, its outputs and its time account.
+"""Base of all subtasks: one thread of control with a mailbox, outputs and a time account.
 
-A subtask does one thing at a time. It reads only while it can write, and it handles mail (timers, the
-coordinator's requests) between two records, never during a sleep. The rules are those of Flink's
-StreamTask and its mailbox.
+A subtask does one thing at a time. It reads only while it can write, and it handles mail (timers, requests of
+the coordinator) only between two records, never during a sleep. The rules are those of Flink's StreamTask and
+its mailbox.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ Mail = Callable[[], None]
 class Subtask:
     """One parallel instance of a vertex.
 
-    `vertex`, `name` and `index` say which. `outputs` are written in order; a record goes to each of them.
-    `upstream` are the subtasks it reads from; `readers` has, for each output, the vertex that reads it and
-    the index of its subtask by subpartition. `data_ended`: the last record has been processed. `suspended`:
-    the savepoint is complete with which the job stops where it is. `mail` waits for the next end of a record.
+    `vertex`, `name` and `index` identify it. `outputs` are written in order; a record goes to each of them.
+    `upstream`: the subtasks that it reads from. `readers`: for each output, the reading vertex and the index
+    of its subtask by subpartition. `data_ended`: whether the last record has been processed. `suspended`:
+    whether the savepoint that stops the job without draining is complete. `mail` is handled after the current
+    record.
     """
 
     __slots__ = (
@@ -105,13 +106,13 @@ class Subtask:
 
     @property
     def last_checkpoint(self) -> int:
-        """The latest checkpoint whose barrier it has sent on."""
+        """Id of the last checkpoint whose barrier it has sent."""
         return self.checkpoints.last
 
     def behind_s(self, held_up_s: float) -> float | None:
-        """Return how far the task is behind the wall clock, in seconds; None: not measured.
+        """Return how far the task lags behind the wall clock, in seconds; None: not measured.
 
-        `held_up_s` is for how long its process could not do what was due.
+        `held_up_s`: total time for which its process could not run entries that were due.
         """
         if self.lateness is None:
             return None
@@ -121,15 +122,15 @@ class Subtask:
         return self.lateness.behind_s(held_up_s)
 
     def look_at(self, lateness: Lateness) -> None:
-        """Note how much has been done by now, when nothing is in progress."""
+        """Update the lateness with the work done so far; called while nothing is in progress."""
         raise NotImplementedError
 
     async def run(self) -> None:
-        """Work until the input has ended or the job is cancelled."""
+        """Run until the input has ended or the job is cancelled."""
         raise NotImplementedError
 
     def begin(self) -> Routine:
-        """Return the routine that is its work: `run`, and before it what of the recovery waits for memory."""
+        """Return the routine of the subtask: the rest of the recovery, if it waits for memory, then `run`."""
         return self.run() if self._putting_back is None else self._recover_and_run(self._putting_back)
 
     async def _recover_and_run(self, putting_back: Iterator[None]) -> None:
@@ -138,12 +139,12 @@ class Subtask:
         await self.run()
 
     def post(self, mail: Mail) -> None:
-        """Have `mail` handled between two records, as soon as that is possible."""
+        """Have `mail` handled between two records, as soon as possible."""
         self.mail.append(mail)
         self._waiter.wake(self._wake_up * self._jitter())
 
     def output_available(self) -> None:
-        """A pool has buffers again: go on if that is what is waited for."""
+        """Resume if the subtask is waiting for its outputs: a pool has buffers again."""
         if self._waiting is Waiting.OUTPUT:
             self._waiter.wake(self._wake_up * self._jitter())
 
@@ -156,7 +157,7 @@ class Subtask:
         return True
 
     async def handle_mail(self) -> None:
-        """Handle all mail, also what comes while the time passes that a snapshot took in doing so."""
+        """Handle all mail, including mail that arrives during the time of a snapshot."""
         while self.mail or self._stalled_s:
             while self.mail:
                 self.mail.popleft()()
@@ -165,7 +166,7 @@ class Subtask:
                 await self.agenda.sleep(stalled)
 
     def stall(self, duration: float) -> None:
-        """Do nothing for `duration` seconds, once the mail has been handled."""
+        """Block for `duration` seconds after the mail has been handled."""
         self._stalled_s += duration
 
     async def _wait(self, reason: Waiting) -> None:
@@ -178,20 +179,20 @@ class Subtask:
         self._waiting = Waiting.NOTHING
 
     async def wait_for_output(self) -> None:
-        """Wait until the next record may be begun; mail is handled meanwhile."""
+        """Wait until the next record may begin; mail is handled meanwhile."""
         while not (self.available or self.suspended):
-            if not self.mail:  # it may have come while a record was being written
+            if not self.mail:  # mail may have arrived while a record was being written
                 await self._wait(Waiting.OUTPUT)
             if self.mail:
                 await self.handle_mail()
 
     async def _complete_record(self, partition: ResultPartition) -> None:
-        """Wait, within a record, until it is written whole; mail has to wait too."""
+        """Wait until a partly written record is complete; mail is not handled meanwhile."""
         while not partition.go_on():
             await self._wait(Waiting.OUTPUT)
 
     async def emit(self, block: RecordBlock, channels: list[list[int]], start: int, stop: int) -> int:
-        """Write records until the outputs become unavailable; returns the first one not written."""
+        """Write records until the outputs become unavailable; returns the index of the first unwritten one."""
         if len(self.outputs) == 1:
             return await self._emit_to(0, block, channels[0], start, stop)
         while start < stop:
@@ -204,7 +205,7 @@ class Subtask:
         return start
 
     async def emit_all(self, block: RecordBlock) -> None:
-        """Emit a block whose records count as one: outputs are not waited for in between."""
+        """Emit all records of a block without waiting for available outputs in between."""
         if len(block):
             channels = self.select_channels(block)
             start = 0
@@ -224,9 +225,9 @@ class Subtask:
         return index
 
     async def emit_watermark(self, watermark: int) -> None:
-        """Send a watermark to all channels of all outputs, behind all that has been written.
+        """Send a watermark to all channels of all outputs, after all written records.
 
-        As in Flink's ChannelSelectorRecordWriter each channel gets its own, in the buffer that is open there.
+        As in Flink's ChannelSelectorRecordWriter, each channel gets its own copy, in its open buffer.
         """
         element = memoryview(encode_watermark(watermark))
         for partition, selector in self.outputs:
@@ -239,14 +240,14 @@ class Subtask:
                 partition.flush()
 
     def adapt(self, adaptive: bool) -> None:
-        """Let exchanges that deal out records in turns choose by load, or no longer."""
+        """Switch round-robin exchanges to the choice by load, or back."""
         for _, selector in self.outputs:
             turns = selector.selector if isinstance(selector, Fraction) else selector
             if isinstance(turns, RoundRobin):
                 turns.adaptive = adaptive
 
     def looks_s(self) -> float:
-        """Return the time of all looks at the load of subpartitions since the last call, in seconds."""
+        """Return the time for comparing loads of subpartitions since the last call, in seconds."""
         looks = 0
         for output in self.outputs:
             looks += output.partition.compared
@@ -254,37 +255,37 @@ class Subtask:
         return looks * self.environment.costs.adaptive_look_s
 
     def select_channels(self, block: RecordBlock) -> list[list[int]]:
-        """The channels of all records of `block`, for each output."""
+        """Return the channel of each record of `block`, for each output."""
         return [[] if output.selector is None else output.selector.select(block) for output in self.outputs]
 
     def broadcast(self, event: Event) -> None:
-        """Send `event` to all consumers, behind all that has been written."""
+        """Send `event` to all consumers, after all written records."""
         for output in self.outputs:
             output.partition.broadcast_event(event)
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """Start checkpoint `barrier`: a request of the coordinator, handled as mail."""
+        """Start the checkpoint of `barrier` for the coordinator; handled as mail."""
         self.post(partial(self._start_checkpoint, barrier))
 
     def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
         self.checkpoints.trigger(barrier)
 
     def before_snapshot(self, checkpoint_id: int) -> None:
-        """Complete the state: it is about to be snapshotted."""
+        """Complete the state before it is snapshotted."""
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
-        """Return the data of `channel` that has been read and not been processed; here nothing is read."""
+        """Return the data of `channel` that has been read but not processed; empty in this class."""
         return []
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """All subtasks have acknowledged: news of the coordinator, and mail if there is anything to do."""
+        """Process the completion of a checkpoint; handled as mail if the subtask waits for it."""
         self.state.checkpoint_completed(checkpoint_id)
         if self._awaits_completion:
             self.post(partial(self._checkpoint_completed, checkpoint_id))
 
     @property
     def _awaits_completion(self) -> bool:
-        """Whether this subtask waits for a checkpoint: its final one, or the savepoint that it stops with."""
+        """Whether this subtask waits for its final checkpoint, or for the savepoint that it stops with."""
         return self.checkpoints.final is not None or self.checkpoints.stops_with is not None
 
     def _checkpoint_completed(self, checkpoint_id: int) -> None:
@@ -296,11 +297,11 @@ class Subtask:
             self.consumer_acknowledged()
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The coordinator has given a checkpoint up."""
+        """Abort a checkpoint for the coordinator."""
         self.checkpoints.abort(checkpoint_id)
 
     def recover(self, recovery: SubtaskRecovery) -> None:
-        """Take over the state of a checkpoint, before all else."""
+        """Restore the state of a checkpoint; called first."""
         self._recovery = recovery
         self.state.restore(recovery.state_handles, recovery.read)
         putting_back = restore_partitions([output.partition for output in self.outputs], recovery)
@@ -311,12 +312,12 @@ class Subtask:
 
     @property
     def had_ended(self) -> bool:
-        """Whether it had processed its last record before the checkpoint that it began from."""
+        """Whether it had processed its last record before the restored checkpoint."""
         return self._recovery is not None and self._recovery.data_ended
 
     @property
     def recovered_from(self) -> int | None:
-        """The checkpoint whose state it took over; None: it began with nothing."""
+        """Id of the restored checkpoint; None: it started without state."""
         return None if self._recovery is None else self._recovery.checkpoint_id
 
     @property
@@ -325,18 +326,18 @@ class Subtask:
         return self.environment.trace is not None
 
     def trace(self, text: str, checkpoint_id: int | None = None) -> None:
-        """Tell the trace of this job, if there is one, what happens here."""
+        """Add a text to the trace of the job, if there is one."""
         if self.environment.trace is not None:
             self.environment.trace(self.agenda.now, str(self), text, checkpoint_id)
 
     async def _end(self) -> None:
         """Wait until all consumers have processed all records and the final checkpoint is complete.
 
-        Checkpoints go on meanwhile, so what this subtask has done is part of one (FLIP-147).
+        Checkpoints continue meanwhile, so that all work of this subtask is part of one (FLIP-147).
         """
         if self.environment.config.checkpoints_after_tasks_finish:
             while not (self._may_end or self.suspended):
-                if not self.mail:  # it may have come while the last events were handled
+                if not self.mail:  # mail may have arrived while the last events were handled
                     await self._wait(Waiting.CONSUMERS)
                 await self.handle_mail()
         if self.suspended:
@@ -353,12 +354,12 @@ class Subtask:
         return all(output.partition.acknowledged for output in self.outputs)
 
     def consumer_acknowledged(self) -> None:
-        """A consumer has processed all records: go on if that was the last thing to wait for."""
+        """Resume if all consumers have acknowledged and the subtask waits for that."""
         if self._waiting is Waiting.CONSUMERS and self._may_end:
             self._waiter.wake(self._wake_up * self._jitter())
 
     def sample(self) -> SubtaskSample:
-        """The counters and gauges of this moment."""
+        """Return the current counters and gauges."""
         busy, idle, backpressured = self.times.until(self.agenda.now)
         partitions = [output.partition for output in self.outputs]
         size = sum([partition.pool.size for partition in partitions])
@@ -376,12 +377,12 @@ class Subtask:
         )
 
     def cancel(self) -> None:
-        """Its routine was closed, and it will not be woken any more; `release` is to follow."""
+        """Cancel the subtask: its routine was closed and is not woken again; call `release` afterwards."""
         self._waiter.forget()
-        self.checkpoints.release()  # before its outputs, whose barriers count as sent when they go
+        self.checkpoints.release()  # before its outputs, whose barriers count as sent when they are released
 
     def release(self) -> None:
-        """Give all memory back, and what the state has outside of it."""
+        """Return all memory, and release the state's resources outside memory."""
         self.checkpoints.release()
         self.state.close()
         for output in self.outputs:
@@ -405,6 +406,6 @@ def with_inputs(sample: SubtaskSample, gates: Sequence[InputGate]) -> SubtaskSam
 
 
 def _usage(pools: Sequence[tuple[int, int]]) -> float:
-    """Used by all buffers; 0 where there are none, as in Flink's gauges."""
+    """Return the fraction of all buffers in use; 0 if there are none, as in Flink's gauges."""
     total = sum(total for _, total in pools)
     return sum(used for used, _ in pools) / total if total else 0.0

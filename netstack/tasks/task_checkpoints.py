@@ -1,8 +1,9 @@
 """The checkpoints of one task, from the first barrier or the coordinator's trigger to the acknowledgement.
 
-Barriers that the task reads go to the barrier handler of the checkpoint mode, and its actions are carried out
-here. The synchronous part of a snapshot sends the barrier on and marks the state; the task does nothing else
-meanwhile. The asynchronous part runs beside the task and ends when three things have come together::
+Barriers that the task reads are passed to the barrier handler of the checkpoint mode, and its actions are
+carried out here. The synchronous part of a snapshot sends the barrier downstream and marks the state; the
+task does nothing else meanwhile. The asynchronous part runs in the background and ends when three parts are
+complete::
 
     begin --- sync ---> upload of the state -----------------------\\
           \\-- unaligned: data of the inputs, until the last barrier -> upload of channel state -> acknowledge
@@ -66,14 +67,14 @@ if TYPE_CHECKING:
     from .subtask import Subtask
 
 UPLOADS_AT_ONCE = 4
-"""Files of a snapshot that are uploaded at a time: Flink's default number of threads for it."""
+"""Number of files of a snapshot that are uploaded at a time: Flink's default number of threads."""
 
 ASYNC_FAILED = "CHECKPOINT_ASYNC_EXCEPTION"
-"""Flink's name of a failure in the asynchronous part."""
+"""Flink's name for a failure in the asynchronous part."""
 
 
 class Begun(NamedTuple):
-    """A snapshot that has begun: duration of its synchronous part, and the actions that follow it."""
+    """A snapshot that has begun: duration of its synchronous part, and the actions that follow."""
 
     checkpoint_id: int
     sync_s: float
@@ -81,12 +82,12 @@ class Begun(NamedTuple):
 
 
 class RunningCheckpoint:
-    """A checkpoint that the task has begun and not acknowledged.
+    """A checkpoint that the task has begun and not acknowledged yet.
 
-    `barrier` is unaligned once it may overtake. `metrics` is None until the alignment is over. `channel_data`
-    is None once it is stored, which waits for `open_outputs` subpartitions. `uploading_since`: the end of the
-    synchronous part; `uploads` are in progress. `written`: the files in `storage` that belong to this
-    checkpoint alone.
+    `barrier` becomes unaligned when it may overtake. `metrics` is None until the alignment has ended.
+    `channel_data` is None once it has been stored, which requires the data of `open_outputs` more
+    subpartitions. `uploading_since`: end of the synchronous part; `uploads`: number of uploads in progress.
+    `written`: files in `storage` that belong only to this checkpoint.
     """
 
     __slots__ = (
@@ -128,11 +129,11 @@ class RunningCheckpoint:
 class TaskCheckpoints:
     """Takes the snapshots of `task` and reports them to the coordinator.
 
-    A task that reads others begins checkpoints with the barriers that arrive at its `gates` (`connect`,
-    `handle`); a source begins them when the coordinator asks (`trigger`). All channels of all gates are
-    numbered in one row, `channels`, of which `open_channels` have not ended. `last`: the latest checkpoint
-    that has begun; `final`: the first one taken after the last record; `snapshots`: how many were taken;
-    `stops_with`: the savepoint with which the job is to stop, and `drains` whether the data ends before it.
+    A task with inputs begins checkpoints at the barriers that arrive at its `gates` (`connect`, `handle`); a
+    source begins them for the coordinator (`trigger`). `channels` holds the channels of all gates;
+    `open_channels` of them have not ended. `last`: the last checkpoint begun. `final`: the first one taken
+    after the last record. `snapshots`: number of snapshots taken. `stops_with`: the savepoint with which the
+    job will stop; `drains`: whether the data ends before it.
     """
 
     def __init__(self, task: Subtask) -> None:
@@ -174,7 +175,7 @@ class TaskCheckpoints:
             channel.persist = persist
 
     def let_overtake(self) -> None:
-        """Let barriers overtake data from now on; a checkpoint whose alignment has begun stays aligned."""
+        """Allow barriers to overtake data from now on; an alignment that has begun stays aligned."""
         aligner = self.handler
         if isinstance(aligner, BarrierAligner):
             count_ends = self._environment.config.checkpoints_after_tasks_finish
@@ -183,7 +184,7 @@ class TaskCheckpoints:
             self._persist_data()
 
     def handle(self, channel: InputChannel, event: Event) -> Begun | None:
-        """Let the barrier handler see an event, and carry out its actions up to a snapshot."""
+        """Pass an event to the barrier handler, and carry out its actions up to a snapshot."""
         number, now, task = self._number(channel), self._environment.agenda.now, self._task
         handler = self.handler
         match event:
@@ -210,7 +211,7 @@ class TaskCheckpoints:
         return self._perform(actions)
 
     def finish(self, begun: Begun) -> None:
-        """The synchronous part is over: carry out the remaining actions, then begin the upload."""
+        """End the synchronous part: carry out the remaining actions, then begin the upload."""
         for action in begun.rest:
             self._do(action)
         self.upload(begun.checkpoint_id)
@@ -258,14 +259,14 @@ class TaskCheckpoints:
         self._task.post(self._handle_priority)
 
     def _handle_priority(self) -> None:
-        """Handle all events that overtake data, between two records: mail."""
+        """Handle all events that overtake data, between two records; called as mail."""
         for gate in self._gates:
             while (polled := gate.poll_priority(self._environment.agenda.now)) is not None:
                 channel, item = polled
                 self._in_mail(self.handle(channel, decode_event(bytes(item.payload))))
 
     def _in_mail(self, begun: Begun | None) -> None:
-        """Complete a snapshot begun in mail, which cannot wait: the task stands still after the mail."""
+        """Complete a snapshot begun in mail, which cannot wait: the task blocks after the mail."""
         if begun is not None:
             for action in begun.rest:
                 self._do(action)
@@ -275,7 +276,7 @@ class TaskCheckpoints:
         return self._first_numbers[channel.gate][1] + channel.index
 
     def _add_input(self, checkpoint_id: int, channel: InputChannel, data: Content) -> None:
-        """Data arrived on a channel before the barrier of an unaligned checkpoint that has begun."""
+        """Keep data that arrived on a channel before the barrier of an unaligned checkpoint in progress."""
         if self._task.traced:
             text = f"keeps {in_bytes(len(data))} that come before the barrier from"
             self._trace_channel(text, self._number(channel), checkpoint_id)
@@ -290,7 +291,7 @@ class TaskCheckpoints:
             channel.stop_persisting(checkpoint_id)
 
     def _end_alignment(self, checkpoint_id: int, metrics: AlignmentMetrics) -> None:
-        """The last barrier of an unaligned checkpoint is here."""
+        """End the alignment of an unaligned checkpoint, whose last barrier has arrived."""
         self._stop_persisting(checkpoint_id)
         running = self._running.get(checkpoint_id)
         if running is not None:
@@ -308,10 +309,10 @@ class TaskCheckpoints:
     # The synchronous part
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
-        """Take a checkpoint that the coordinator asks for; to be called between two records.
+        """Take a checkpoint for the coordinator; must be called between two records.
 
-        One that a newer checkpoint has come before is not taken: it was aborted, and its barrier would
-        fail the newer one. (Flink: ``SubtaskCheckpointCoordinatorImpl``, "out of order checkpoint barrier".)
+        It is skipped if a newer checkpoint has begun: it was aborted, and its barrier would fail the newer
+        one. (Flink: ``SubtaskCheckpointCoordinatorImpl``, "out of order checkpoint barrier".)
         """
         if barrier.checkpoint_id <= self.last:
             return
@@ -320,15 +321,16 @@ class TaskCheckpoints:
         self._pass_sync(barrier.checkpoint_id, sync_s)
 
     def _pass_sync(self, checkpoint_id: int, sync_s: float) -> None:
-        """Let the task stand still for the synchronous part, and upload then."""
+        """Block the task for the synchronous part, then upload."""
         self._task.stall(sync_s)
         self._environment.scope.after(sync_s, self.upload, checkpoint_id)
 
     def begin(self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None) -> float:
-        """Take the synchronous part; returns its duration in seconds.
+        """Run the synchronous part; returns its duration in seconds.
 
-        `metrics` is None while the alignment goes on, which an unaligned checkpoint does not wait for. A
-        checkpoint that the coordinator has aborted is not taken, and cancelled downstream.
+        `metrics` is None if the alignment has not ended, for which an unaligned checkpoint does not wait. If
+        the coordinator has aborted the checkpoint, no snapshot is taken, and a cancel marker is sent
+        downstream.
         """
         task, number = self._task, barrier.checkpoint_id
         if task.traced:
@@ -344,10 +346,10 @@ class TaskCheckpoints:
             storage = storage.savepoint(savepoint.location)
             self.stops_with = number if savepoint.stops else self.stops_with
             self.drains = savepoint.action is PostCheckpointAction.TERMINATE
-        # Where the data has ended only to drain the job, a job that is restored from it reads on.
-        # A task that had ended before emits nothing more, also if the barrier has overtaken its EndOfData.
+        # If the data has only ended to drain the job, a job restored from this checkpoint continues to read.
+        # A task that had ended before emits no more records, even if the barrier has overtaken its EndOfData.
         data_ended = (task.data_ended or task.had_ended) and not self.drains
-        # A barrier that had to stay aligned so far may overtake again where it is sent on.
+        # A barrier that had to stay aligned so far may overtake again on the outputs.
         sent_on = replace(barrier, options=barrier.options.with_unaligned_supported())
         running = RunningCheckpoint(sent_on, metrics, data_ended, storage)
         self._running[number] = running
@@ -365,7 +367,7 @@ class TaskCheckpoints:
         return running.sync_s
 
     def _send_on(self, running: RunningCheckpoint) -> None:
-        """Send the barrier to all outputs; it may overtake what is queued there, now or after a timeout."""
+        """Send the barrier to all outputs; it may overtake queued data there, now or after a timeout."""
         barrier, environment = running.barrier, self._environment
         for number, output in enumerate(self._task.outputs):
             running.open_outputs += len(output.partition.subpartitions)
@@ -381,9 +383,10 @@ class TaskCheckpoints:
     def _output_settled(
         self, running: RunningCheckpoint, output: int, channel: int, data: list[Content] | None
     ) -> None:
-        """Take the data that the barrier has overtaken in a subpartition.
+        """Store the data that the barrier has overtaken in a subpartition.
 
-        None: a newer barrier with a timeout came while this one was queued, so it cannot be complete.
+        If `data` is None, a newer barrier with a timeout arrived while this one was queued, so this
+        checkpoint fails.
         """
         running.open_outputs -= 1
         number = running.barrier.checkpoint_id
@@ -411,7 +414,7 @@ class TaskCheckpoints:
                     output.partition.alignment_timeout(unaligned)
 
     def _collect_inputs(self, running: RunningCheckpoint) -> None:
-        """Keep what is in flight on each channel; what arrives before its barrier comes by `_add_input`."""
+        """Keep the in-flight data of each channel; `_add_input` adds data that arrives before the barrier."""
         number, data = running.barrier.checkpoint_id, running.channel_data
         assert data is not None
         for gate_number, gate in enumerate(self._gates):
@@ -425,14 +428,14 @@ class TaskCheckpoints:
     # The asynchronous part
 
     def upload(self, checkpoint_id: int) -> None:
-        """Begin the asynchronous part: the synchronous one is over."""
+        """Begin the asynchronous part, after the synchronous one."""
         running = self._running.get(checkpoint_id)
         if running is None or running.state is None:
             return
         running.uploading_since = self._environment.agenda.now
         running.uploads += 1
         if running.state.work.entry_bytes > self._inline_up_to:
-            # What a file costs by itself comes first, and the task goes on changing the state meanwhile.
+            # The fixed cost of a file comes first; the task already changes the state meanwhile.
             self._environment.scope.after(self._environment.costs.state_file_s, self._store_state, running)
         else:
             self._store_state(running)
@@ -453,7 +456,7 @@ class TaskCheckpoints:
         self._store(running, partial(state.handles, write, self._inline_up_to), running.uploading_since)
 
     def _upload_channels(self, running: RunningCheckpoint) -> None:
-        """Store the channel state as soon as it is complete."""
+        """Store the channel state when it is complete."""
         number = running.barrier.checkpoint_id
         is_complete = running.metrics is not None and running.open_outputs == 0
         if self._running.get(number) is not running or running.uploading_since is None or not is_complete:
@@ -480,7 +483,9 @@ class TaskCheckpoints:
     def _store(
         self, running: RunningCheckpoint, store: Callable[[], list[StateHandle]], since: float
     ) -> None:
-        """Write bytes now; be done when an upload `since` then would be, at once if they are inline."""
+        """Write now; the upload counts as finished after its emulated duration from `since`, or at once if
+        inline.
+        """
         try:
             handles = store()
         except StorageError as error:
@@ -520,7 +525,7 @@ class TaskCheckpoints:
         self._environment.coordinator.decline(self._task, checkpoint_id, ASYNC_FAILED, detail)
 
     def abort(self, checkpoint_id: int) -> None:
-        """Abort a checkpoint: drop all that is held for it, or do not begin it later."""
+        """Abort a checkpoint: drop its data, and do not begin it later."""
         running = self._running.pop(checkpoint_id, None)
         if checkpoint_id == self.stops_with:
             self.stops_with = None
@@ -532,7 +537,7 @@ class TaskCheckpoints:
             self._aborted.add(checkpoint_id)
 
     def release(self) -> None:
-        """Forget all that runs, without reports: the attempt is over."""
+        """Drop all running checkpoints without reporting them: the attempt has ended."""
         while self._running:
             _drop(self._running.popitem()[1])
 
@@ -541,7 +546,7 @@ def _drop(running: RunningCheckpoint) -> None:
     if running.state is not None:
         running.state.release()
         running.state = None
-    with suppress(StorageError):  # no checkpoint needs them; `netstack checkpoints --verify` shows them
+    with suppress(StorageError):  # no checkpoint needs the files; `netstack checkpoints --verify` lists them
         running.storage.delete(running.written)
 
 
@@ -563,10 +568,10 @@ def snapshot_s(work: SnapshotWork, costs: CostModel) -> float:
 
 
 def storing_s(handles: Sequence[StateHandle], costs: CostModel) -> float:
-    """Return how long it takes to store what is new of these handles, in seconds; what is inline takes none.
+    """Return the time to store the new state in these handles, in seconds; inline state takes none.
 
-    State in memory is turned into bytes first, which all else is already. Files of tables are uploaded a few
-    at a time, and so each takes its time for some of them only.
+    State in memory is serialized first; all other state is already in bytes. Table files are uploaded a few
+    at a time, so their fixed cost counts only for a fraction of them.
     """
     new = [handle for handle in handles if handle.file is not None and not handle.stored_before]
     uploading_s = sum(handle.size for handle in new) / costs.upload_rate_bytes_per_s

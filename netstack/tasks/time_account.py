@@ -1,17 +1,17 @@
-"""The time of a subtask: what it spends it on, and how far it is behind where its work takes real time.
+"""The time of a subtask: busy, idle and back-pressured time, and its lateness in real time.
 
-In one process, virtual time says what has been done, and the wall clock what should have been. Over several
-processes there is no virtual time. So each task has one of its own, which advances by the cost of its work
-according to the cost model; while it waits, it makes up for its lateness::
+In one process, virtual time shows the work done, and the wall clock the work that should have been done. Over
+several processes there is no common virtual time. So each task has its own virtual time, which advances by
+the cost of its work in the cost model. While the task waits, it catches up::
 
-    work of 10 ms, done in 10 ms         behind by 0
-    work of 10 ms, done in 14 ms         behind by 4 ms: its process was too slow, or busy with other tasks
-    waits for 3 ms for input             behind by 1 ms
-    waits for 9 ms for its outputs       behind by 0: it is never ahead
+    work of 10 ms, done in 10 ms         lateness 0
+    work of 10 ms, done in 14 ms         lateness 4 ms: its process was too slow, or busy with other tasks
+    waits for 3 ms for input             lateness 1 ms
+    waits for 9 ms for its outputs       lateness 0: a task is never ahead
 
-Where processes hold each other up, all of them wait, and none catches up. So a task is behind by at least
-as much as its process was held up, unless it has worked all of the time, or has waited as long for its
-outputs: then it was early enough.
+If processes delay each other, all of them wait, and none catches up. So the lateness of a task is at least
+the time for which its process was delayed, with two exceptions: the task has worked all of the time, or has
+waited as long for its outputs, so that it was early enough.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..scenarios.config import CostModel
 
 
 class Waiting(Enum):
-    """Reason for which a subtask waits."""
+    """Reason why a subtask waits."""
 
     NOTHING = "nothing"
     INPUT = "input"
@@ -33,10 +33,10 @@ class Waiting(Enum):
 
 
 class TimeAccount:
-    """Idle and back-pressured time of a subtask, in seconds; the rest of its time it was busy.
+    """Idle and back-pressured time of a subtask, in seconds; it was busy during the rest.
 
-    Its time is that from `begin` to `end`: a subtask that waits for others to be built is not busy, nor is
-    one that has ended while others of the job go on.
+    Only the time from `begin` to `end` counts: a subtask is not busy while it waits for others to be built,
+    nor after it has ended.
     """
 
     __slots__ = ("_began_at", "_ended_at", "_since", "_state", "backpressured", "idle")
@@ -50,20 +50,20 @@ class TimeAccount:
         self._ended_at: float | None = None
 
     def begin(self, now: float) -> None:
-        """The subtask begins to work."""
+        """Start the account when the subtask begins."""
         self._since = self._began_at = now
 
     def end(self, now: float) -> None:
-        """The subtask has ended, and does not wait for anything."""
+        """Stop the account when the subtask has ended."""
         self._ended_at = now
 
     def enter(self, state: Waiting, now: float) -> None:
-        """The subtask begins to wait for `state`, or to work again."""
+        """Record that the subtask begins to wait for `state`, or to work again."""
         self.settle(now)
         self._state = state
 
     def settle(self, now: float) -> None:
-        """Book the time until `now`."""
+        """Add the time until `now` to the current state."""
         elapsed = now - self._since
         self._since = now
         if self._state is Waiting.OUTPUT:
@@ -72,7 +72,7 @@ class TimeAccount:
             self.idle += elapsed
 
     def until(self, now: float) -> tuple[float, float, float]:
-        """Return how long it was busy, idle and back-pressured until `now`, in seconds; books nothing."""
+        """Return busy, idle and back-pressured time until `now`, in seconds; changes nothing."""
         if self._began_at is None:
             return 0.0, 0.0, 0.0
         elapsed = now - self._since
@@ -86,7 +86,7 @@ class TimeAccount:
 
 
 class Lateness:
-    """Lateness of one task, in seconds, if its work takes what `costs` say; 0 until the second look."""
+    """Lateness of one task, in seconds, if its work has the costs in `costs`; 0 until the second update."""
 
     __slots__ = ("_behind_s", "_costs", "_least_s", "_unused_s", "_unused_s_at_first")
 
@@ -96,17 +96,19 @@ class Lateness:
         self._least_s = self._unused_s_at_first = nan
 
     def of_reading(self, buffers: int, records: int) -> float:
-        """The seconds that it takes to read so much, without service."""
+        """Return the seconds for reading so many buffers and records, without their service time."""
         costs = self._costs
         low, high = costs.subtask_factor
         return buffers * costs.consumer_buffer_s * (low + high) / 2 + records * costs.consumer_record_s
 
     def of_emitting(self, records: int, record_s: float | None) -> float:
-        """The seconds that a source takes for so many records, of `record_s` each if it says so itself."""
+        """Return the seconds for emitting so many records; `record_s` overrides the cost model's cost."""
         return records * (self._costs.source_record_s if record_s is None else record_s)
 
     def look(self, now: float, times: TimeAccount, work_s: float, snapshots: int) -> None:
-        """Begin at `now` with nothing in progress, `work_s` of work and so many snapshots done."""
+        """Update the lateness at `now`, with nothing in progress, `work_s` of work and `snapshots` snapshots
+        done.
+        """
         low_s, high_s = self._costs.sync_s
         not_done_s = now - work_s - snapshots * (low_s + high_s) / 2
         lost_s = not_done_s - 2 * (times.idle + times.backpressured)
@@ -118,5 +120,5 @@ class Lateness:
         self._unused_s = unused_s - self._unused_s_at_first
 
     def behind_s(self, held_up_s: float) -> float:
-        """Return the lateness at the last look, if the process of the task was held up for so long."""
+        """Return the lateness at the last update, if the process was delayed for `held_up_s` in total."""
         return max(self._behind_s, min(self._unused_s, held_up_s))

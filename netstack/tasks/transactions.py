@@ -1,10 +1,10 @@
-"""A sink whose output appears exactly once: records become visible with the checkpoint they belong to.
+"""An exactly-once sink: records become visible when their checkpoint is complete.
 
-Between two barriers the sink gathers records in an open transaction. A snapshot seals it (pre-commit) and
-keeps it in the state; when the checkpoint is complete everywhere, it is committed. After a restart, what
-was sealed in the restored checkpoint is committed once more, which a log that knows the transaction
-ignores, and what was still open is forgotten: its records come again. The protocol is that of Flink's
-TwoPhaseCommitSinkFunction.
+Between two barriers, the sink collects records in an open transaction. A snapshot closes the transaction
+(pre-commit) and stores it in the state. When all subtasks have completed the checkpoint, the transaction is
+committed. After a restart, the closed transactions in the restored checkpoint are committed again; a log
+ignores those that it already has. Open transactions are dropped, and their records are read again. The
+protocol is that of Flink's TwoPhaseCommitSinkFunction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .operators import NOTHING, Operator, OperatorContext, OperatorFactory
 class Transaction(NamedTuple):
     """The records that one subtask of a sink received up to the barrier of a checkpoint.
 
-    `vertex`, `subtask` and `checkpoint_id` tell it from all others.
+    `vertex`, `subtask` and `checkpoint_id` identify it.
     """
 
     vertex: str
@@ -31,13 +31,13 @@ class Transaction(NamedTuple):
 
 
 class TransactionLog:
-    """Committed transactions, in the order of the commits; outside of any attempt to run the job."""
+    """Committed transactions, in the order of the commits; exists independently of attempts."""
 
     def __init__(self) -> None:
         self._committed: dict[tuple[str, int, int], Transaction] = {}
 
     def commit(self, transaction: Transaction) -> None:
-        """Make a transaction visible; a second time changes nothing."""
+        """Make a transaction visible; repeated commits have no effect."""
         self._committed.setdefault(transaction[:3], transaction)
 
     @property
@@ -52,9 +52,9 @@ class TransactionLog:
 
 
 class TransactionalSink(Operator):
-    """Gathers records and commits them with checkpoints.
+    """Collects records and commits them with checkpoints.
 
-    A job without checkpoints commits at the end of its input, as the last thing it does.
+    A job without checkpoints commits at the end of its input.
     """
 
     def __init__(self, commit: Callable[[Transaction], None]) -> None:
@@ -64,10 +64,10 @@ class TransactionalSink(Operator):
         self._context: OperatorContext
 
     def open(self, context: OperatorContext) -> None:
-        """Commit what was sealed when the restored checkpoint was taken."""
+        """Commit the transactions that were pending in the restored checkpoint."""
         self._context = context
         for checkpoint_id, records, *whose in context.operator.get(PENDING_TRANSACTIONS):
-            # It keeps its name at another parallelism, and in another chain.
+            # It keeps its name, even with another parallelism or chain.
             subtask = whose[0] if whose else context.subtask
             vertex = whose[1] if len(whose) > 1 else context.vertex
             self._commit(Transaction(vertex, subtask, checkpoint_id, tuple(records)))
@@ -78,21 +78,21 @@ class TransactionalSink(Operator):
         return NOTHING
 
     def finish(self) -> RecordBlock:
-        """The last transaction waits for the last checkpoint, unless there will be none."""
+        """Keep the last transaction for the last checkpoint; without checkpoints, commit it."""
         if not self._context.checkpointing:
             self.before_snapshot(0)
             self._commit_up_to(max(self._pending, default=0))
         return NOTHING
 
     def before_snapshot(self, checkpoint_id: int) -> None:
-        """Seal the open transaction."""
+        """Close the open transaction."""
         if self._open:
             self._pending[checkpoint_id] = self._open
             self._open = []
         self._context.operator.put(PENDING_TRANSACTIONS, [list(item) for item in self._pending.items()])
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Commit what was sealed up to this checkpoint."""
+        """Commit the transactions closed up to this checkpoint."""
         self._commit_up_to(checkpoint_id)
 
     def _commit_up_to(self, checkpoint_id: int) -> None:
@@ -103,9 +103,9 @@ class TransactionalSink(Operator):
 
 
 def transactional_sink(commit: Callable[[Transaction], None]) -> OperatorFactory:
-    """A vertex whose output appears exactly once.
+    """Return a factory of exactly-once sinks.
 
-    `commit` makes a transaction visible, and has to ignore one that it knows, as `TransactionLog.commit`
-    does: after a restart the last ones come again.
+    `commit` makes a transaction visible. It must ignore transactions that it already has, as
+    `TransactionLog.commit` does, because the last ones are committed again after a restart.
     """
     return lambda subtask: TransactionalSink(commit)

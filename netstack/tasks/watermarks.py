@@ -1,7 +1,7 @@
-"""Watermarks on their way through a task: a source makes them, others read them among their records.
+"""Watermarks of tasks: created by sources, and read by other tasks among their records.
 
-A watermark is handled in its turn, between two records. If it raises the least watermark of all channels,
-windows fire, and then it goes on to all channels of all outputs::
+A watermark is handled in its turn, between two records. If it raises the lowest watermark of all channels,
+windows fire; then the new lowest watermark is sent to all channels of all outputs::
 
     buffer   a b c |W| d e     serve a b c;  take W: fire windows, send the least watermark on;  serve d e
 
@@ -27,10 +27,10 @@ PassOn = Callable[[int], Coroutine[Any, None, None]]
 
 
 class SourceWatermarks:
-    """Makes the watermarks of one source subtask, one every `interval_s`.
+    """Creates the watermarks of one source subtask, one every `interval_s`.
 
-    Each lies `out_of_orderness_s` and 1 ms behind the latest record. Invariant: each value of `due` exceeds
-    the one before.
+    Each is `out_of_orderness_s` plus 1 ms behind the latest record. Invariant: the values of `due` strictly
+    increase.
     """
 
     def __init__(self, clock: EventClock, interval_s: float, out_of_orderness_s: float) -> None:
@@ -41,31 +41,30 @@ class SourceWatermarks:
         self._sent = NO_WATERMARK
 
     def emitted(self, at_ms: int) -> None:
-        """Records were emitted that bear this time."""
+        """Note that records with this event time were emitted."""
         self._latest_ms = at_ms
 
     def due(self) -> int | None:
-        """The watermark to be sent now; None: nothing new is known."""
+        """Return the watermark to send now; None if it has not risen."""
         if self._latest_ms is None or self._latest_ms - self._behind_ms <= self._sent:
             return None
         self._sent = self._latest_ms - self._behind_ms
         return self._sent
 
     def ended(self) -> None:
-        """No record follows: the last watermark is sent."""
+        """Note that the last watermark is sent, because no record follows."""
         self._sent = MAX_WATERMARK
 
     @property
     def lag_ms(self) -> float:
-        """Lag of the last watermark behind the clock; NaN before the first one, and after the last."""
+        """Lag of the last watermark behind the clock; NaN before the first and after the last one."""
         return nan if self._sent in (NO_WATERMARK, MAX_WATERMARK) else self.clock.now_ms - self._sent
 
 
 class WatermarkFlow:
-    """The watermarks of the channels that a subtask reads; `windows` are its own, if it has some.
+    """The watermarks of the channels that a subtask reads, and its own `windows`, if any.
 
-    Those that come in by a gate stay behind the records before them by its number in `disorders_s`, which is
-    in the order of the gates.
+    `disorders_s` holds for each gate, in order, how far its watermarks lag behind the preceding records.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class WatermarkFlow:
         self._ahead_ms: list[int] = []
 
     def connect(self, gates: Sequence[InputGate], pass_on: PassOn) -> None:
-        """Follow the watermarks of these gates, and let `pass_on` have the least one when it rises."""
+        """Follow the watermarks of these gates; `pass_on` is called with the lowest one when it rises."""
         channels = [channel for gate in gates for channel in gate.channels]
         self._numbers = {channel: number for number, channel in enumerate(channels)}
         self._ahead_ms = [
@@ -92,7 +91,7 @@ class WatermarkFlow:
         self._pass_on = pass_on
 
     def reads(self, channel: InputChannel) -> None:
-        """The records that are served next come from a channel: they are ahead of its watermark."""
+        """Set the channel of the records processed next, whose event time is derived from its watermark."""
         if self.windows is not None:
             number = self._numbers[channel]
             watermark = self._valve.of_channel(number)
@@ -100,13 +99,13 @@ class WatermarkFlow:
             self.windows.reads_from(watermark + self._ahead_ms[number] if known else None)
 
     async def take(self, channel: InputChannel, watermark: int) -> None:
-        """Take a watermark of a channel, and do what follows from it."""
+        """Process a watermark of a channel."""
         risen = self._valve.advance(self._numbers[channel], watermark)
         if risen is not None:
             await self._pass_on(risen)
 
     @property
     def lag_ms(self) -> float:
-        """Lag of the least watermark behind the clock; NaN before there is one, and after the last."""
+        """Lag of the lowest watermark behind the clock; NaN before the first and after the last one."""
         lowest = self._valve.lowest
         return nan if lowest in (NO_WATERMARK, MAX_WATERMARK) else self.clock.now_ms - lowest

@@ -1,1 +1,1 @@
-"""Connections between processes: who may connect, and what an established connection is held to."""
+"""Connections between processes: listening, handshake, limits, sending and receiving."""

@@ -1,8 +1,8 @@
-"""A connection on its way from accepted, or dialled, to proven: TLS if it is wanted, then the handshake.
+"""Establishes a proven connection after a dial or an accept: optional TLS, then the handshake.
 
-Everything that can go wrong ends in `UnprovenError` with a reason in a few words, none of which a peer has
-chosen. Who dials also learns whether to try again: a peer that is not there yet, or has put this end out
-among strangers, may be there later; one that says something wrong, or refuses the proof, will do so again.
+All failures end in `UnprovenError` with a short reason; no text of the peer is part of it. The dialling side
+also learns whether to retry. A peer that is not running yet, or has dropped this connection for lack of room,
+may accept later. A peer that sends something wrong, or refuses the proof, will do so again.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ class TlsContexts:
     server: ssl.SSLContext
     """Context of incoming connections; needs a certificate."""
     client: ssl.SSLContext
-    """Context of outgoing connections; has to verify certificates, against a man in the middle."""
+    """Context of outgoing connections; must verify certificates, to prevent man-in-the-middle attacks."""
     server_name: str | None = None
-    """The name in the certificates; None: the host that is dialled."""
+    """Host name in the certificates; None: the dialled host."""
 
 
 def fresh_secret() -> Secret:
-    """A new random secret, for one job."""
+    """Return a new random secret for one job."""
     return Secret(secrets.token_bytes(_SECRET_BYTES))
 
 
 def fresh_nonce() -> bytes:
-    """A new random number, for one handshake."""
+    """Return a new random number for one handshake."""
     return secrets.token_bytes(NONCE_BYTES)
 
 
 async def answer(transport: trio.SocketStream, tls: TlsContexts | None) -> Stream:
-    """The stream over an accepted connection, encrypted if `tls` says so.
+    """Return the stream over an accepted connection, encrypted if `tls` is given.
 
     Raises:
-        UnprovenError: if the peer does not speak TLS.
+        UnprovenError: if the TLS handshake fails.
     """
     if tls is None:
         return transport
@@ -60,10 +60,10 @@ async def answer(transport: trio.SocketStream, tls: TlsContexts | None) -> Strea
 async def dial(
     address: tuple[str, int], secret: Secret, identity: Identity, tls: TlsContexts | None
 ) -> Stream:
-    """A proven stream to a listener.
+    """Return a proven stream to a listener.
 
     Raises:
-        UnprovenError: if there is none, or it did not prove itself, or refused this end.
+        UnprovenError: if nothing listens there, or the peer did not prove itself, or refused this end.
     """
     with _as_unproven():
         transport = await trio.open_tcp_stream(*address)
@@ -82,12 +82,12 @@ async def dial(
 
 
 async def converse(stream: Stream, handshake: Handshake) -> bytes:
-    """Exchange the messages of `handshake` until the peer is proven; returns what is to be sent then.
+    """Exchange the messages of `handshake` until the peer is proven; returns the bytes to send next.
 
-    Nothing is read that comes behind the handshake.
+    Data after the handshake is not read.
 
     Raises:
-        UnprovenError: if the peer said something wrong, or left.
+        UnprovenError: if the peer sent something wrong, or closed the connection.
     """
     said = handshake.begin()
     while not handshake.proven:
@@ -105,7 +105,7 @@ async def converse(stream: Stream, handshake: Handshake) -> bytes:
 
 
 async def refuse(stream: Stream, handshake: Handshake) -> None:
-    """Tell a peer, if it is still there, that it need not come again."""
+    """Send the refusal to a peer, if it is still connected."""
     with suppress(UnprovenError):
         await say(stream, handshake.refusal)
 
@@ -114,7 +114,7 @@ async def say(stream: Stream, data: bytes) -> None:
     """Send `data`, if there is any.
 
     Raises:
-        UnprovenError: if the peer has left.
+        UnprovenError: if the peer has closed the connection.
     """
     if data:
         with _as_unproven():
@@ -124,11 +124,11 @@ async def say(stream: Stream, data: bytes) -> None:
 def is_own_end(stream: trio.SocketStream) -> bool:
     """Whether a connection leads back to itself.
 
-    TCP makes such a one when a free port is dialled and, by chance, is given to the dialling end, too.
+    TCP can create such a connection if a free port is dialled and the dialling end happens to get this port.
     """
     try:
         return bool(stream.socket.getsockname() == stream.socket.getpeername())
-    except OSError:  # it is broken already
+    except OSError:  # the connection is already broken
         return False
 
 
@@ -140,7 +140,7 @@ async def _encrypted(stream: trio.SSLStream[trio.SocketStream]) -> Stream:
 
 @contextmanager
 def _as_unproven() -> Iterator[None]:
-    """Turn what a connection can die of into an `UnprovenError`."""
+    """Convert errors of a connection into an `UnprovenError`."""
     try:
         yield
     except HandshakeRefused as refusal:
@@ -150,18 +150,18 @@ def _as_unproven() -> Iterator[None]:
 
 
 def _is_final(error: BaseException) -> bool:
-    """Whether TLS failed because of what the peer said, and not because it said nothing."""
+    """Whether TLS failed because of the peer's data, and not because the peer sent none."""
     cause = error.__cause__
     return isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
 
 
 def _problem(error: BaseException) -> str:
-    """Why there is no connection, in a few words."""
+    """Return a short reason why there is no connection."""
     cause = error.__cause__ or error
-    if isinstance(cause, ExceptionGroup):  # one for each address that a name has
+    if isinstance(cause, ExceptionGroup):  # one error for each address of a name
         return ", ".join(dict.fromkeys(map(_problem, cause.exceptions)))
     if isinstance(cause, ssl.SSLError):
         return f"no TLS handshake ({cause.reason or 'the peer left'})"
     if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
-        return os.strerror(cause.errno)  # without what trio adds to it
+        return os.strerror(cause.errno)  # without the text that trio adds
     return str(cause) or "the connection broke"

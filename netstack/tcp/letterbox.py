@@ -1,15 +1,14 @@
-"""Sealed questions and answers between processes that are not connected yet, one for each connection.
+"""Sealed questions and answers between processes without a connection, one for each TCP connection.
 
 ::
 
     ask_letterbox:  dial, seal the question, half-close  -->  Letterbox: read, unseal, `answer`
                     read, unseal                         <--  seal the answer, close
 
-The seal of an answer covers the question, so that no other message can stand in for it, nor an echo. A
-repeated question, whether its sender lost the answer or a stranger replays it, is answered again and counts
-only the first time.
-Strangers are treated as at any listener: they stay for a while, or until there is no room, and each leaves
-one line in the log.
+The seal of an answer covers the question, so that no other message can replace the answer. A repeated
+question, after a lost answer or a replay by a stranger, is answered again, but counts only once.
+Strangers are handled as by `Listener`: they are dropped after a while, or when there is no room, and each
+leaves one line in the log.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Answer = Callable[[bytes], Awaitable[bytes]]
 
 
 class Letterbox(trio.abc.AsyncResource):
-    """Listens at `host` for `count` different questions of at most `max_bytes`; `answer` answers."""
+    """Listens at `host` for `count` different questions of at most `max_bytes`, answered by `answer`."""
 
     def __init__(self, host: str, secret: Secret, count: int, max_bytes: int, answer: Answer) -> None:
         self._secret = secret
@@ -50,25 +49,25 @@ class Letterbox(trio.abc.AsyncResource):
         """Begin to listen.
 
         Raises:
-            OSError: if that is not possible at this host and port.
+            OSError: if it cannot listen at this host and port.
         """
         await self._listener.open(port)
 
     async def serve(self) -> None:
-        """Take questions until all have been answered."""
+        """Accept questions until all have been answered."""
         if self._count:
             with self._done:
                 await self._listener.serve()
 
     async def aclose(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._listener.close()
         await trio.lowlevel.checkpoint()
 
     async def _admit(self, stream: trio.SocketStream) -> None:
         question = await _receive(stream, self._secret, _QUESTION, self._max_bytes)
         name = hashlib.sha256(question).digest()
-        if name not in self._asked:  # who repeats what was overheard stays a stranger
+        if name not in self._asked:  # a replay of an overheard question stays a stranger
             self._asked.add(name)
             self._listener.proven(stream)
         answer = await self._answer(question)

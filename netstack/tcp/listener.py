@@ -1,15 +1,15 @@
 """The listening socket of a process: admits proven peers and refuses all others.
 
-Who comes is a stranger until it is proven. A stranger stays for `handshake_timeout_s` at most, and no longer
-than there is room: when all places are taken, the one that has been there longest is put out for the next::
+A connection is a stranger until its peer is proven. A stranger stays for at most `handshake_timeout_s`. When
+all places are taken, the oldest stranger is dropped for the next connection::
 
     accept --> [ oldest stranger, ..., newest stranger ] -- proven --> stays until it leaves
                     | put out for want of room
 
-So any number of strangers that say nothing delay a peer by the time that it takes to accept them, since a
-peer proves itself in a few turns of the event loop. Each leaves one line in the log ("netstack.tcp") with its
-address and what was wrong. There are `max_connections` places, and strangers never have more than half of the
-descriptors that the process has left: the other half is for what it opens itself.
+A peer proves itself within a few turns of the event loop. So strangers that send nothing delay a peer only by
+the time to accept them, however many there are. Each dropped stranger leaves one line in the log
+("netstack.tcp") with its address and the reason. There are `max_connections` places. Strangers never use more
+than half of the process's free file descriptors; the other half is for files that the process opens itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .pipe import ConnectionLimits, free_descriptors
 
 _log = logging.getLogger("netstack.tcp")
 
-_BACKLOG = 4096  # those that have come and were not accepted yet; the system may allow fewer
+_BACKLOG = 4096  # connections that wait to be accepted; the system may allow fewer
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 _PAUSE_S = 0.1
 
@@ -37,10 +37,10 @@ class _Stranger(NamedTuple):
 
 
 class Listener:
-    """Listens at `host` and asks `admit` about each connection.
+    """Listens at `host` and calls `admit` for each connection.
 
-    `admit` calls `proven` as soon as it knows who is there, and returns when the connection is to stay or has
-    been served, or raises `UnprovenError` with the reason why not.
+    `admit` calls `proven` as soon as the peer has proven itself. It returns when the connection is to be kept
+    or has been served, or raises `UnprovenError` with the reason for a refusal.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Listener:
         return self._socket is not None
 
     async def open(self, port: int = 0) -> tuple[str, int]:
-        """Begin to listen, at a free port unless one is given; returns the address.
+        """Begin to listen, at a free port if none is given; returns the address.
 
         Raises:
-            OSError: if that is not possible at this host, or the port is taken.
+            OSError: if it cannot listen at this host, or the port is taken.
         """
         self.close()
         try:
@@ -82,23 +82,23 @@ class Listener:
         return host, port
 
     def proven(self, stream: trio.SocketStream) -> None:
-        """Keep a connection whatever others arrive; one that is being closed has come too late."""
+        """Keep a connection whatever others arrive; without effect if it is already being closed."""
         if self._strangers.pop(stream, None) is not None:
             self._proven.add(stream)
 
     def left(self, stream: trio.SocketStream) -> None:
-        """Free the place of a connection that has ended."""
+        """Release the place of a connection that has ended."""
         self._strangers.pop(stream, None)
         self._proven.discard(stream)
 
     def close(self) -> None:
-        """Listen no more; who has been let in stays."""
+        """Stop listening; admitted connections stay."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     async def serve(self) -> None:
-        """Take connections until cancelled."""
+        """Accept connections until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 try:
@@ -117,7 +117,7 @@ class Listener:
                     socket.close()
 
     def _make_room(self) -> bool:
-        """Put strangers out, the oldest first, until one more has a place; False if there is none at all."""
+        """Drop strangers, oldest first, until there is room for one more; returns False if there is none."""
         proven = len(self._proven)
         descriptors = max(1, (self._descriptors - proven) // 2)
         places = min(self._limits.max_connections - proven, descriptors)
@@ -136,7 +136,7 @@ class Listener:
         _log.warning(crowded, stranger.address, count)
 
     async def _wait_after(self, error: OSError) -> None:
-        """Go on at once if a connection was gone before it was taken, later if this machine is exhausted."""
+        """Continue at once if a connection closed before it was accepted; wait if resources are exhausted."""
         if error.errno not in _EXHAUSTED:
             return
         if self._strangers:

@@ -1,11 +1,11 @@
 """The proven connections between the processes of a job: one for each pair.
 
-Each process listens, tells the others where, and then connects: the higher index dials the lower::
+Each process listens, publishes its address, and then connects: the higher index dials the lower one::
 
     0 <--- 1 <--- 2        the one that is dialled, and can be by any process,
     ^------------ 2        grants nothing before the handshake is done
 
-It listens no longer than until all are connected that are to dial it.
+A process stops listening when all processes with a higher index have connected.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
 
 class Mesh(trio.abc.AsyncResource):
-    """The way of process `index` of `size` to a connection with each of the others; to be used once.
+    """Connects process `index` of `size` with each of the others; can be used once.
 
-    `host` is where it listens; it must not be a wildcard, which cannot be dialled.
+    `host` is the address to listen at; it must not be a wildcard, which cannot be dialled.
 
     Raises:
-        ValueError: if there is no such process, no host, or more peers have to dial it than may.
+        ValueError: if there is no such process or no host, or more peers have to dial it than the limit
+            allows.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Mesh(trio.abc.AsyncResource):
             )
         self._index = index
         self._size = size
-        self._secret: Secret  # no peer is admitted before `connect` has it
+        self._secret: Secret  # no peer is admitted before `connect` has set it
         self._limits = limits
         self._tls = tls
         self._listener = Listener(host, limits, self._admit)
@@ -71,23 +72,22 @@ class Mesh(trio.abc.AsyncResource):
         self._failure: HandshakeError | None = None
 
     async def listen(self) -> tuple[str, int]:
-        """Begin to listen; returns the address and port to tell the others.
+        """Begin to listen; returns the address and port, to be passed to the other processes.
 
         Raises:
-            OSError: if that is not possible at this host.
+            OSError: if it cannot listen at this host.
         """
         return await self._listener.open()
 
     async def connect(self, addresses: Sequence[tuple[str, int]], secret: Secret) -> dict[int, Stream]:
-        """Connect to all others; `addresses` has what `listen` gave each process, by index.
+        """Connect to all others; `addresses` holds the results of `listen` of all processes, by index.
 
-        Each proves to know `secret`; who dials before this end knows it waits.
-
-        The streams have TCP_NODELAY set, and are the caller's to close.
+        Each process proves that it knows `secret`. A process that dials before this one knows the secret has
+        to wait. The streams have TCP_NODELAY set; the caller closes them.
 
         Raises:
-            HandshakeError: if a peer is not what it should be, or some are not there in time; says which.
-            ValueError: if these are not as many addresses as processes.
+            HandshakeError: names the peers that failed to prove themselves or did not connect in time.
+            ValueError: if the number of addresses is not the number of processes.
         """
         if len(addresses) != self._size:
             raise ValueError(f"{len(addresses)} addresses for {self._size} processes")
@@ -105,7 +105,7 @@ class Mesh(trio.abc.AsyncResource):
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Listen no more, and close what `connect` has not handed over."""
+        """Stop listening, and close the connections that `connect` has not returned."""
         self._listener.close()
         streams, self._streams = self._streams, {}
         with trio.CancelScope(shield=True):
@@ -125,10 +125,10 @@ class Mesh(trio.abc.AsyncResource):
         self._listener.close()
 
     async def _admit(self, transport: trio.SocketStream) -> None:
-        """Keep a connection if a peer proves to be at its other end.
+        """Keep a connection if a peer of the job proves itself at its other end.
 
         Raises:
-            UnprovenError: if not.
+            UnprovenError: if it does not.
         """
         stream = await answer(transport, self._tls)
         handshake = ServerHandshake(self._secret, self._index, self._size, fresh_nonce())
@@ -150,7 +150,7 @@ class Mesh(trio.abc.AsyncResource):
             self._diallers_done.cancel()
 
     async def _dial(self, peer: int, scope: trio.CancelScope) -> None:
-        """Connect to a lower index, again and again until it is there; cancel `scope` if it never will be."""
+        """Connect to a lower index, with retries; cancel `scope` if retrying is useless."""
         identity = Identity(self._index, peer, self._size)
         pause = _FIRST_PAUSE_S
         while peer not in self._streams:

@@ -1,8 +1,8 @@
-"""Bytes to and from a peer: over the bare socket, or over TLS; the queue of messages, and limits.
+"""Bytes to and from a peer, over a plain socket or TLS; the queue of messages; limits.
 
-The bare one gathers what it sends from many places, and reads to many places, with one system call each and
-without copies. It asks the kernel first and trio only if there is nothing to do, so a busy connection does
-not pay for a turn of the event loop at each call. TLS has to copy.
+A plain socket sends from and reads into many pieces of memory with one system call each, without copies. The
+pipe calls the kernel first, and waits with trio only if there is nothing to do. So a busy connection does not
+need a turn of the event loop for each call. TLS has to copy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 """A proven connection."""
 
 MAX_PARTS = 64
-"""Pieces of memory that one call gathers; the kernel allows 1024."""
+"""Number of pieces of memory in one system call; the kernel allows 1024."""
 
 _TLS_BYTES = 256 << 10
 
@@ -36,40 +36,40 @@ class Pipe(Protocol):
     """Both directions of a stream of bytes; each is used by one task at a time."""
 
     def send_now(self, parts: Sequence[bytes | memoryview]) -> int | None:
-        """Write what can be written at once, as `send`; None where that would have to wait."""
+        """Send without waiting, as `send`; returns None if it would have to wait."""
         ...
 
     def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
-        """Read bytes that have arrived, as `receive_into`; None if that would have to wait."""
+        """Read bytes that have arrived, as `receive_into`; returns None if it would have to wait."""
         ...
 
     async def send(self, parts: Sequence[bytes | memoryview]) -> int:
-        """Send some of `parts`, at most `MAX_PARTS` and not empty; returns how many bytes left.
+        """Send some of `parts`, at most `MAX_PARTS` and not empty; returns the number of bytes sent.
 
         Raises:
-            OSError, trio.BrokenResourceError: if the peer has gone.
+            OSError, trio.BrokenResourceError: if the peer has closed the connection.
         """
         ...
 
     async def receive_into(self, buffers: Sequence[memoryview]) -> int:
-        """Fill some of `buffers` from the first on; returns how many bytes arrived, 0 at the end.
+        """Fill some of `buffers`, starting with the first; returns the number of bytes read, 0 at the end.
 
         Raises:
-            OSError, trio.BrokenResourceError: if the peer has gone.
+            OSError, trio.BrokenResourceError: if the peer has closed the connection.
         """
         ...
 
     async def send_eof(self) -> None:
-        """Send nothing more; what the peer sends can still be received."""
+        """Stop sending; data of the peer can still be received."""
         ...
 
     async def aclose(self) -> None:
-        """Close it; what was sent still arrives."""
+        """Close the stream; data already sent still arrives."""
         ...
 
 
 class SocketPipe:
-    """The bare socket of a stream."""
+    """The plain socket of a stream."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
@@ -102,7 +102,7 @@ class SocketPipe:
         return count
 
     async def send_eof(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         with suppress(OSError, trio.BrokenResourceError):
             await self._stream.send_eof()
 
@@ -113,16 +113,16 @@ class SocketPipe:
 
 
 class TlsPipe:
-    """A stream over TLS, which encrypts whole strings of bytes."""
+    """A stream over TLS, which encrypts contiguous bytes."""
 
     def __init__(self, stream: trio.SSLStream[trio.SocketStream]) -> None:
         self._stream = stream
 
     def send_now(self, parts: Sequence[bytes | memoryview]) -> None:
-        """TLS may always have to wait."""
+        """Return None: TLS may always have to wait."""
 
     def receive_now(self, buffers: Sequence[memoryview]) -> None:
-        """TLS may always have to wait."""
+        """Return None: TLS may always have to wait."""
 
     async def send(self, parts: Sequence[bytes | memoryview]) -> int:
         """Send all of `parts`; see `Pipe`."""
@@ -141,22 +141,22 @@ class TlsPipe:
         return len(data)
 
     async def send_eof(self) -> None:
-        """Half-close the socket under it, which to the peer is a broken connection: all has been said."""
+        """Half-close the underlying socket; the peer sees a broken connection, but all data has been sent."""
         with suppress(OSError, trio.BrokenResourceError):
             await self._stream.transport_stream.send_eof()
 
     async def aclose(self) -> None:
-        """Close the socket under it; the first to close does not wait for the other."""
+        """Close the underlying socket without waiting for the peer."""
         await trio.aclose_forcefully(self._stream)
 
 
 def pipe_over(stream: Stream) -> Pipe:
-    """The pipe for a stream."""
+    """Return the pipe for a stream."""
     return SocketPipe(stream) if isinstance(stream, trio.SocketStream) else TlsPipe(stream)
 
 
 def describe(error: BaseException) -> str:
-    """Why a connection broke, in a few words."""
+    """Return a short reason why a connection broke."""
     cause = error.__cause__ if isinstance(error, trio.BrokenResourceError) else error
     if isinstance(cause, ssl.SSLError):
         return f"the connection broke (TLS: {cause.reason})"
@@ -168,27 +168,27 @@ def describe(error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """Bounds on what a peer may ask for, and on how long it may take; times in seconds.
+    """Limits on the requests of a peer and on its response times; times in seconds.
 
     Raises:
-        ValueError: if one of them is not positive.
+        ValueError: if a limit is not positive.
     """
 
     max_frame_bytes: int = 16 << 20
-    """The longest frame, header included."""
+    """Maximum length of a frame, header included."""
     max_channels: int = 65_536
-    """Channels of one connection that a peer may open."""
+    """Maximum number of channels that a peer may open on one connection."""
     max_connections: int = 1024
-    """Connections of one listener, those that have yet to prove themselves included.
+    """Maximum number of connections of one listener, including unproven ones.
 
-    Of the latter there are never more than half the descriptors that the process has left.
+    Unproven connections never use more than half of the process's free file descriptors.
     """
     handshake_timeout_s: float = 10.0
     """Timeout from the first byte of a connection to its proof."""
     connect_timeout_s: float = 60.0
-    """Until all peers are connected."""
+    """Timeout for connecting all peers."""
     keep_alive_s: float = 30.0
-    """A peer that sends nothing for so long is dead; detecting that takes up to a quarter longer."""
+    """Time without data after which a peer counts as dead; detection takes up to a quarter longer."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -205,13 +205,13 @@ def free_descriptors() -> int:
 
 
 _Part = tuple[bytes | memoryview, Callable[[], None] | None, bool]
-"""Bytes, what to call when they have left, and whether they end their message."""
+"""Bytes, a callback for when they have been sent, and whether they end their message."""
 
 
 class Outgoing:
-    """A queue of encoded messages, which may leave in portions of any size.
+    """A queue of encoded messages, which may be sent in portions of any size.
 
-    Invariant: `waiting_bytes` is the sum of the queued parts; `sent_bytes` has left.
+    Invariant: `waiting_bytes` is the total size of the queued parts; `sent_bytes` counts the bytes sent.
     """
 
     def __init__(self) -> None:
@@ -224,7 +224,7 @@ class Outgoing:
         return bool(self._parts)
 
     def add(self, message: Message, written: Callable[[], None] | None = None) -> None:
-        """Append `message`; the payload of a buffer is not copied, and must stay until `written` is called.
+        """Append `message`; its payload is not copied and must not change until `written` is called.
 
         Raises:
             LocalProtocolError: if it cannot be encoded.
@@ -243,7 +243,7 @@ class Outgoing:
         return [data for data, _, _ in islice(self._parts, MAX_PARTS)]
 
     def left(self, count: int) -> None:
-        """Take note that the first `count` bytes that waited have left."""
+        """Note that the first `count` waiting bytes have been sent."""
         self.sent_bytes += count
         self.waiting_bytes -= count
         parts = self._parts
@@ -260,7 +260,7 @@ class Outgoing:
                 written()
 
     def drop(self) -> None:
-        """Forget all but the rest of a message that has partly left, or the peer would lose its place."""
+        """Drop all messages except the rest of a partly sent one, which the peer needs to stay in step."""
         begun = list(self._parts) if self._mid_message else []
         self.clear()
         for data, _, ends_message in begun:
@@ -270,6 +270,6 @@ class Outgoing:
                 break
 
     def clear(self) -> None:
-        """Forget everything: nothing will leave any more."""
+        """Drop everything; nothing more will be sent."""
         self._parts.clear()
         self.waiting_bytes = 0

@@ -1,1 +1,1 @@
-"""Records between processes: the network layer as the transport of an exchange from all to all."""
+"""Records between processes: the network layer as transport of an all-to-all exchange."""

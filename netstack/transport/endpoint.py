@@ -1,4 +1,4 @@
-"""One process of an exchange from all to all: its partition, its gate and its links, in one thread.
+"""One process of an all-to-all exchange: its partition, its gate and its links, in one thread.
 
 ::
 
@@ -7,10 +7,10 @@
 
     write -> LoopbackRecords -> read                                       records of this process to itself
 
-A reader that does not read gives no credit, so its peers stop sending, their partitions run full, and their
-writers wait: memory stays what it is, whatever the skew. Records to the process itself take no segments: they
-are handed over as they are, as many bytes at once as a channel may hold. Where records to all are among them,
-these and what follows go by the own subpartition, which is read without a link, so that all keep their order.
+A reader that does not read gives no credit. So its peers stop sending, their partitions fill up, and their
+writers wait: memory is bounded, whatever the skew. Records of a process to itself take no segments; they are
+passed on directly, up to as many bytes as a channel may hold. After the first record to all processes, later
+records to itself go through the process's own subpartition, which is read without a link, to keep the order.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ from ..scenarios.config_rules import debloater_of
 from .transport_config import TransportConfig, TransportStatistics
 
 READ_BYTES = 1 << 20
-"""About how many bytes of records one `read` returns at most."""
+"""Approximate maximum number of bytes of records that one `read` returns."""
 
 MAX_RECORD_BYTES = DEFAULT_MAX_RECORD_BYTES
-"""The longest record; a reader takes a greater length for a corrupt one."""
+"""Maximum length of a record; a reader treats a greater length as corrupt."""
 
 ALL_TARGETS = ALL
-"""The target of a record that goes to every process."""
+"""Target of a record for all processes."""
 
 _LENGTH = struct.Struct(">I")
 
 
 class Endpoint:
-    """Process `index` of `size`; `links` has the link to each other one.
+    """Process `index` of `size`; `links` holds the link to each other process.
 
-    Runs within one trio task at a time. Invariant: while `error` is None, every record that was written
-    is in a subpartition, on a link, in the gate of its reader, among `LoopbackRecords`, or has been read,
-    once.
+    At most one trio task runs it at a time. Invariant: while `error` is None, every written record is in
+    exactly one place: in a subpartition, on a link, in the gate of its reader, in `LoopbackRecords`, or has
+    been read.
     """
 
     def __init__(self, index: int, size: int, config: TransportConfig) -> None:
@@ -94,11 +94,11 @@ class Endpoint:
         self._gate.add_channel(local, index)
 
     def _channel_id(self, producer: int, consumer: int) -> int:
-        """The number by which both ends know a channel."""
+        """Return the id that both ends use for a channel."""
         return producer * self.size + consumer
 
     def attach(self, peer: int, link: TcpLink) -> None:
-        """Exchange records with `peer` over `link`, which does not run yet."""
+        """Exchange records with `peer` over `link`, which must not be running yet."""
         self.links[peer] = link
         to_peer = {self._channel_id(self.index, peer): self._subpartitions[peer]}
         self._producers[peer] = producer = ProducerEnd(link.producing, link.notify, to_peer.__getitem__)
@@ -110,15 +110,16 @@ class Endpoint:
         self._gate.add_channel(channel, self.index)
 
     def open(self) -> None:
-        """Ask all peers for their data; every link is attached."""
+        """Request the data of all peers, after all links have been attached."""
         self._gate.request_partitions()
 
     async def write(self, records: Sequence[tuple[int, bytes | memoryview]]) -> None:
-        """Write records, each to its target; waits while there is no memory for them.
+        """Write records, each to its target; waits while no memory is free.
 
         Raises:
             TransportError: if the exchange has failed, or writing was finished.
-            ValueError: if there is no such target, or a record is too long; those before it are written.
+            ValueError: if a target does not exist, or a record is too long; earlier records have been
+                written.
         """
         for target, record in records:
             self._check()
@@ -132,7 +133,7 @@ class Endpoint:
                 await self._write_to_partition(target, payload)
 
     def _payload(self, target: int, record: bytes | memoryview) -> memoryview:
-        """The bytes of a record that may be written."""
+        """Return the bytes of a record after checking target and length."""
         if not ALL <= target < self.size:
             raise ValueError(f"there is no target {target} among {self.size} processes")
         payload = memoryview(record).cast("B")
@@ -159,7 +160,7 @@ class Endpoint:
             self._write_blocked_s += trio.current_time() - started
 
     async def _until_room(self) -> None:
-        """Wait until what was begun is written and the next record may be begun."""
+        """Wait until the current record is complete and the next one may begin."""
         partition = self._partition
         started = trio.current_time()
         while not (partition.go_on() and partition.available):
@@ -169,7 +170,7 @@ class Endpoint:
         self._write_blocked_s += trio.current_time() - started
 
     def finish_writing(self) -> None:
-        """Write nothing more; readers get the end of data behind the last record.
+        """End writing; readers get the end of data after the last record.
 
         Raises:
             TransportError: if the exchange has failed.
@@ -180,7 +181,7 @@ class Endpoint:
         self._partition.finish()
 
     async def read(self) -> list[memoryview] | None:
-        """Take the records that have arrived, at least one, or wait for one; None when all have ended.
+        """Return the records that have arrived, waiting for at least one; None when all data has ended.
 
         Raises:
             TransportError: if the exchange has failed.
@@ -216,7 +217,7 @@ class Endpoint:
         return records or None
 
     def _take_loopback(self, records: list[memoryview]) -> int:
-        """Take a record of this process to itself, if there is one; its bytes with those of its length."""
+        """Read a record of this process to itself, if any; returns its bytes, including its length."""
         if not self._loopback:
             return 0
         record = self._loopback.take()
@@ -232,7 +233,7 @@ class Endpoint:
         self._read_blocked_s += trio.current_time() - started
 
     def _event(self, channel: InputChannel, payload: bytes) -> None:
-        """Take the end of a channel: its producer may go when it knows that all has been read."""
+        """Handle the end of a channel, and acknowledge that all its records have been read."""
         if not isinstance(decode_event(payload), EndOfPartition):
             return
         channel.acknowledge_all_records()
@@ -245,10 +246,10 @@ class Endpoint:
         self._end_if_done()
 
     def _acknowledged(self) -> None:
-        """A reader has read everything: nothing more goes its way.
+        """Check the acknowledgements of readers, and finish the links of readers that have read everything.
 
         Raises:
-            RemoteProtocolError: if it says so before it has been sent everything.
+            RemoteProtocolError: if a reader acknowledges before everything has been sent to it.
         """
         for subpartition in self._subpartitions:
             if subpartition.acknowledged and (len(subpartition) or not subpartition.finished):
@@ -263,7 +264,7 @@ class Endpoint:
             self._done.set()
 
     async def wait_done(self) -> None:
-        """Wait until all data has been read here, and all of this process by the others.
+        """Wait until this process has read all data, and the others have read all data of this process.
 
         Raises:
             TransportError: if the exchange has failed.
@@ -272,7 +273,7 @@ class Endpoint:
         self._check()
 
     def fail(self, error: BaseException) -> None:
-        """Raise the first error in all tasks that wait."""
+        """Raise the first error in all waiting tasks."""
         if self.error is None:
             self.error = error
         for event in (self._room, self._data, self._done):
@@ -283,17 +284,17 @@ class Endpoint:
             raise self.error
 
     def flush(self) -> None:
-        """Make available to the readers what lies in buffers that are not full."""
+        """Make partly filled buffers available to the readers."""
         if self.error is None:
             self._partition.flush()
 
     def debloat(self) -> None:
-        """Recalculate the size of buffers and tell the producers, if debloating is on."""
+        """Recalculate the buffer size and announce it to the producers, if debloating is on."""
         if self.error is None and not self.reading_ended:
             self._gate.debloat(trio.current_time())
 
     def statistics(self) -> TransportStatistics:
-        """The counters at this moment."""
+        """Return the current counters."""
         links = self.links.values()
         memory = self._buffers.memory
         return TransportStatistics(
@@ -317,19 +318,19 @@ class Endpoint:
         )
 
     def release(self) -> int:
-        """Release all memory when no link runs any more; returns the number of segments still in use."""
+        """Release all memory after all links have ended; returns the number of segments still in use."""
         for producer in self._producers.values():
             producer.close()
         return self._buffers.release()
 
 
 class ExchangeBuffers:
-    """The memory, the partition and the gate, still without channels, of process `index` of `size`.
+    """The memory, the partition and the gate (without channels) of process `index` of `size`.
 
-    `on_room` is called when a record may be begun, `on_data` when one may be read.
+    `on_room` is called when a record may be written, `on_data` when one may be read.
 
     Raises:
-        InsufficientBuffers: if the network memory of `config` is too little for so many processes.
+        InsufficientBuffers: if the network memory in `config` is too small for this number of processes.
     """
 
     def __init__(
@@ -343,7 +344,7 @@ class ExchangeBuffers:
         self._size = size
         self._config = config
         self.memory = NetworkBufferPool(config.segments(size), config.network.segment_bytes)
-        # These first: what is written before there are channels must not take their memory.
+        # Exclusive segments first: records written before channels exist must not use their memory.
         count = config.gate(size).exclusive_per_channel
         peers = (peer for peer in range(size) if peer != index)
         self._exclusive = {peer: self.memory.request_unpooled(count) for peer in peers}
@@ -381,11 +382,11 @@ class ExchangeBuffers:
         return InputGate(name, pool, debloater_of(self._config.network), on_data)
 
     def take_exclusive(self, peer: int) -> list[MemorySegment]:
-        """The segments of the channel from `peer`, which gives them back itself."""
+        """Return the segments for the channel from `peer`; the channel releases them."""
         return self._exclusive.pop(peer)
 
     def release(self) -> int:
-        """Release all memory when nothing is on a link; returns the number of segments still in use."""
+        """Release all memory after all links have ended; returns the number of segments still in use."""
         for segments in self._exclusive.values():
             self.memory.recycle_unpooled(segments)
         self.partition.release()
@@ -396,17 +397,17 @@ class ExchangeBuffers:
 
 
 RECORD_BYTES = 200
-"""Memory of a record beside its bytes: the object that holds them, and its place in the queue."""
+"""Memory of a record besides its bytes: its object and its place in the queue."""
 
 _MOST_KEPT = 2
-"""Factor by which the memory around a record may be larger than it, to be kept for it."""
+"""Maximum factor by which the memory that a record keeps alive may exceed the record."""
 
 
 class LoopbackRecords:
-    """A queue of records that is full from `max_bytes` on, by what they take; one record may take more.
+    """A queue of records that is full at `max_bytes` of memory; one record may exceed the limit.
 
-    `records` and `bytes` count what was added and not given back by `close`. Invariant: what is closed is
-    empty.
+    `records` and `bytes` count the records added, without those that `close` returned. Invariant: a closed
+    queue is empty.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -418,16 +419,16 @@ class LoopbackRecords:
         self._queued_bytes = 0
 
     def __len__(self) -> int:
-        """Records that wait."""
+        """Number of queued records."""
         return len(self._queue)
 
     @property
     def full(self) -> bool:
-        """Whether the writer has to wait before it adds another."""
+        """Whether the writer has to wait before it adds another record."""
         return self._queued_bytes >= self._max_bytes
 
     def add(self, record: memoryview) -> None:
-        """Append a record of bytes; it is copied if it could still change, or keeps much else alive."""
+        """Append a record; it is copied if its memory may change, or is part of a much larger object."""
         size = len(record)
         self._queue.append(record if _may_be_kept(record) else memoryview(bytes(record)))
         self._queued_bytes += size + RECORD_BYTES
@@ -435,13 +436,13 @@ class LoopbackRecords:
         self.bytes += size
 
     def take(self) -> memoryview:
-        """Take the first record, of which there is at least one."""
+        """Remove and return the first record; there must be at least one."""
         record = self._queue.popleft()
         self._queued_bytes -= len(record) + RECORD_BYTES
         return record
 
     def close(self) -> list[memoryview]:
-        """Take nothing more, and give back what waits, in order."""
+        """Close the queue, and return the queued records in order."""
         self.closed = True
         waiting = list(self._queue)
         self._queue.clear()
@@ -452,9 +453,10 @@ class LoopbackRecords:
 
 
 def _may_be_kept(record: memoryview) -> bool:
-    """Whether the memory of a record never changes, as that of bytes and of Arrow's buffers, and is its own.
+    """Whether the memory of a record is immutable (as in bytes and Arrow buffers) and not much larger than
+    it.
 
-    That a view cannot be written to says nothing of its owner.
+    A read-only view does not guarantee that its owner is immutable.
     """
     owner = record.obj
     never_changes = type(owner) is bytes or getattr(owner, "is_mutable", True) is False

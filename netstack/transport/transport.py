@@ -1,7 +1,7 @@
-"""An exchange of records between processes, for programs that have threads and no event loop.
+"""An exchange of records between processes, for programs with threads and without an event loop.
 
-The thread that has the records writes them, another one reads what arrives, and both block where they have
-to; the network runs in a third, on trio::
+One thread writes the records, another one reads arriving records, and both block when necessary. The network
+runs in a third thread, on trio::
 
     thread that writes -- write --> |                 |
                                     | network thread  | <== TCP ==> the other processes
@@ -38,19 +38,19 @@ from .transport_config import TransportConfig, TransportStatistics
 T = TypeVar("T")
 
 Record = tuple[int, bytes | memoryview]
-"""A record and the index of the process that it is for, or `ALL_TARGETS`."""
+"""A record and the index of its target process, or `ALL_TARGETS`."""
 
 
 class Transport:
     """Process `index` of an exchange of records between `size` processes.
 
-    `host` is the address to listen at. A record has up to 256 MiB; the records from one process to
-    another arrive in the order in which they were written, each once. Memory is bounded by the network
-    memory of `config`, whatever the skew, beside one `read` and one record for each sender, and as much as
-    one channel may hold for records of the process to itself.
+    `host` is the address to listen at. A record has at most 256 MiB. Records from one process to another
+    arrive once, in the order in which they were written. Memory is bounded by the network memory in `config`,
+    whatever the skew, plus one `read`, one record for each sender, and as much as one channel may hold for
+    records of the process to itself.
 
-    `write` and `finish_writing` are for one thread, `read` for another. If anything fails, all calls raise a
-    `TransportError` that names the first cause.
+    One thread calls `write` and `finish_writing`, another one `read`. After any failure, all calls raise a
+    `TransportError` with the first cause.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Transport:
     ) -> None:
         self.index = index
         self.leaked_segments = 0
-        """Segments that were not released, known after `close`."""
+        """Number of segments that were not released, known after `close`."""
         config = config or TransportConfig()
         self._config = config
         self._endpoint = Endpoint(index, size, config)
@@ -87,7 +87,7 @@ class Transport:
         self.close(error)
 
     def listen(self) -> tuple[str, int]:
-        """Start the network thread; returns the address and port to tell the other processes.
+        """Start the network thread; returns the address and port, to be passed to the other processes.
 
         Raises:
             OSError: if it cannot listen at this host.
@@ -106,16 +106,16 @@ class Transport:
         except BaseException as error:
             if self._token.done():
                 raise
-            self._thread = None  # it has never been of use
+            self._thread = None  # it was never usable
             self._token.set_exception(error)
 
     def connect(self, addresses: Sequence[tuple[str, int]], secret: Secret) -> None:
-        """Connect to all others, whose addresses these are, by index; the own one is among them.
+        """Connect to all others; `addresses` are those of all processes by index, including this one.
 
-        `secret` is shared by all processes: each proves to know it before anything is sent.
+        All processes share `secret`; each proves that it knows it before records are sent.
 
         Raises:
-            HandshakeError: if some of them are not there in time, or do not know the secret.
+            HandshakeError: if some peers do not connect in time, or do not know the secret.
         """
         self._call(self._connect, addresses, secret)
 
@@ -128,7 +128,7 @@ class Transport:
         self._call(self._endpoint.write, records)
 
     def finish_writing(self) -> None:
-        """Send nothing more.
+        """End writing.
 
         Raises:
             TransportError: if the exchange has failed.
@@ -136,7 +136,8 @@ class Transport:
         self._call(self._finish_writing)
 
     def read(self) -> list[memoryview] | None:
-        """Take the records that have arrived, at least one; blocks until there is one. None: that was all.
+        """Return the records that have arrived, blocking until there is at least one; None after the last
+        one.
 
         Raises:
             TransportError: if the exchange has failed.
@@ -144,7 +145,7 @@ class Transport:
         return self._call(self._read)
 
     def statistics(self) -> TransportStatistics:
-        """The counters, at this moment or when it was closed."""
+        """Return the current counters, or those at the time of closing."""
         if self._thread is not None:
             with suppress(LinkClosedError):
                 return self._call(self._get_statistics)
@@ -154,34 +155,34 @@ class Transport:
     def close(self, cause: BaseException | None = None) -> None:
         """End the exchange and the network thread; further calls do nothing.
 
-        Without a `cause`, wait until all processes have read what is for them. With one, or if that has
-        not been written and read here, the others get the reason, and fail.
+        Without a `cause`, it waits until all processes have read their records. With a cause, or if this
+        process has not written and read everything, the other processes get the reason and fail.
 
         Raises:
-            TransportError: if the exchange fails while it waits.
+            TransportError: if the exchange fails during the wait.
         """
         if self._thread is None:
             return
         try:
-            with suppress(LinkClosedError):  # by another thread, or before
+            with suppress(LinkClosedError):  # another thread has closed it
                 self._call(self._close, cause)
         finally:
             self._thread.join()
 
     def _call(self, work: Callable[..., Awaitable[T]], *args: object) -> T:
-        """Let the network thread do something, and wait for it."""
+        """Run `work` in the network thread, and wait for the result."""
         if self._thread is None:
             raise RuntimeError("the transport has to listen first")
         try:
             return trio.from_thread.run(partial(work, *args), trio_token=self._token.result())
-        except (trio.RunFinishedError, trio.Cancelled):  # it has ended before the work
+        except (trio.RunFinishedError, trio.Cancelled):  # the thread ended before the work was done
             raise self._closed() from None
 
     def _closed(self) -> LinkClosedError:
         return LinkClosedError(f"task {self.index}", "this side has been closed")
 
     async def _serve(self) -> None:
-        """The network thread, until `close`."""
+        """Run the network thread until `close`."""
         async with self._mesh, trio.open_nursery() as self._nursery:
             self._token.set_result(trio.lowlevel.current_trio_token())
             await self._closing.wait()
@@ -237,7 +238,7 @@ class Transport:
     async def _read(self) -> list[memoryview] | None:
         try:
             return await self._endpoint.read()
-        except TransportError as error:  # of one channel, perhaps, of which no other call knows yet
+        except TransportError as error:  # a failure of one channel, which other calls do not know yet
             self._fail(error)
             raise
 
@@ -262,7 +263,7 @@ class Transport:
     async def _close(self, cause: BaseException | None) -> None:
         self._connecting.cancel()
         async with self._connect_lock:
-            pass  # `connect` has ended, and leaves nothing behind
+            pass  # `connect` has ended, and has cleaned up
         try:
             if cause is not None:
                 self._fail(cause)

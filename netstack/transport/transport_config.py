@@ -1,4 +1,4 @@
-"""Settings and counters of an exchange between processes."""
+"""Settings and statistics of an exchange between processes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..tcp.pipe import ConnectionLimits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportConfig:
-    """Flink's options of the network layer, and what connections are held to.
+    """Flink's options of the network layer, and the limits of connections.
 
-    Of the options, those of segments, buffers, debloating and the buffer timeout take effect.
+    The options of segments, buffers, debloating and the buffer timeout have an effect.
 
     Raises:
-        ValueError: if a channel may have one buffer only, which is the one that is being written.
+        ValueError: if a channel may have only one buffer: it is always open for writing, so nothing is sent.
     """
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
@@ -30,7 +30,7 @@ class TransportConfig:
             raise ValueError("max_buffers_per_channel must be at least 2, or nothing would ever be sent")
 
     def gate(self, size: int) -> GateBuffersSpec:
-        """The buffers of the gate of each of `size` processes."""
+        """Return the buffers of the gate of one of `size` processes."""
         network = self.network
         return gate_buffers(
             size,
@@ -40,7 +40,7 @@ class TransportConfig:
         )
 
     def segments(self, size: int) -> int:
-        """Segments of each of `size` processes: what its gate and its partition can use, or the limit."""
+        """Return the segments of one of `size` processes: the maximum of gate and partition, or the limit."""
         network = self.network
         wanted = gate_segments(self.gate(size), size - 1) + partition_segments(
             size,
@@ -56,10 +56,10 @@ class TransportConfig:
 class TransportStatistics(msgspec.Struct, frozen=True):
     """Counters of one process; times in seconds.
 
-    Records include those of a process to itself, which take no buffers until one went to all. Record bytes
-    include the 4-byte length of each record, and buffers the events. A record to all counts once where it is
-    sent, and so does a buffer that leaves in several parts because of the buffer timeout; each part counts
-    where it is received.
+    Records of a process to itself are included; they take no buffers until a record has gone to all
+    processes. Record bytes include the 4-byte length of each record; buffers include events. A record to all
+    counts once at its sender. A buffer that is sent in several parts because of the buffer timeout counts
+    once at its sender, but each part counts at the receiver.
     """
 
     index: int
@@ -70,17 +70,17 @@ class TransportStatistics(msgspec.Struct, frozen=True):
     buffers_sent: int
     buffers_received: int
     bytes_sent: int
-    """Bytes on the wire with those of the protocol, also in the next fields."""
+    """Bytes on the wire, protocol included; the same holds for the next field."""
     bytes_received: int
     credit_stalls: int
-    """Times that a channel with data had no credit."""
+    """Number of times that a channel with data had no credit."""
     credit_blocked_s: float
-    """Sum of these times over channels, in seconds."""
+    """Total duration of these stalls over all channels, in seconds."""
     write_blocked_s: float
-    """Time for which the writer waited for network memory."""
+    """Time that the writer waited for network memory."""
     read_blocked_s: float
-    """Time for which the reader waited for data."""
+    """Time that the reader waited for data."""
     network_memory_bytes: int
     """Network memory of the process."""
     peak_network_memory_bytes: int
-    """Most that it has used."""
+    """Maximum network memory used."""
