@@ -5,7 +5,7 @@ borrows from the gate's floating pool until it has them, or waits in the pool's 
 
     floating pool [f f f] --- borrow ---> channel: floating [f f]  exclusive [e]
           ^                                  | arriving data takes a floating one first
-          +--- recycled floating ones <------+---> a recycled exclusive one comes home; if there are
+          +--- recycled floating ones <------+---> a recycled exclusive one returns; if there are
           +--- one surplus floating one <----+     more than required then, a floating one leaves
 
 Every buffer gained in this way becomes credit. The rules are those of Flink's BufferManager.

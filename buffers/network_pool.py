@@ -118,9 +118,9 @@ class NetworkBufferPool:
     def reserve_unpooled(self, count: int, *, owed: bool = False) -> None:
         """Reserve `count` exclusive segments, which `take_reserved` takes when they are first needed.
 
-        Flink waits until local pools have returned their surplus segments; this method fails at once. With
-        `owed` it does not fail: no other pool gets a segment before the surplus is back, and no reserved
-        segment may be taken while `owed` is positive.
+        If other users still hold the memory, Flink waits for it; this method raises InsufficientBuffers.
+        With `owed=True` it reserves the segments nevertheless. Until they have been returned, no pool gets
+        a segment, and the caller must not call `take_reserved` (see the property `owed`).
 
         Raises:
             ValueError: if `count` is negative.

@@ -4,7 +4,7 @@ After the task has begun an unaligned checkpoint, all data in front of the barri
 before the barrier but is processed after the snapshot. So this data is part of the checkpoint::
 
     processed | queued at start(7)  |  arrives later  | barrier 7 | ...
-              |<-- persist at once->|<-- as it comes->|   done
+              |<-- persist at once->|<- on arrival -->|   done
 
 A channel is in one of three states in its newest checkpoint: OVER, PERSISTING (begun, barrier not arrived),
 ARRIVED (barrier arrived). Older checkpoints are ignored:

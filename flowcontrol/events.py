@@ -124,7 +124,7 @@ class CheckpointOptions(msgspec.Struct, frozen=True):
 
     @property
     def needs_alignment(self) -> bool:
-        """Whether a channel must wait behind the barrier for the other channels."""
+        """Whether a channel is blocked after its barrier until the barriers of all channels have arrived."""
         return self.alignment in (Alignment.ALIGNED, Alignment.FORCED_ALIGNED)
 
     @property
@@ -176,7 +176,7 @@ class CheckpointBarrier(msgspec.Struct, frozen=True):
 
 
 class CancelCheckpointMarker(msgspec.Struct, frozen=True):
-    """Marks a checkpoint that a task upstream has aborted: its barrier will not come."""
+    """Marks a checkpoint that an upstream task has aborted: its barrier will not arrive."""
 
     checkpoint_id: int
 
@@ -347,7 +347,7 @@ def _encode_barrier(barrier: CheckpointBarrier) -> bytes:
     )
 
 
-@lru_cache(maxsize=8)  # the same barrier comes on all channels of a task
+@lru_cache(maxsize=8)  # the same barrier arrives on all channels of a task
 def _decode_barrier(payload: bytes) -> CheckpointBarrier:
     if payload[_TYPE_OFFSET : _TYPE_OFFSET + 1] != _PLAIN_TYPE:
         return _decode_savepoint(payload)

@@ -3,7 +3,7 @@
 Before each read, `buffers` returns the memory for the next bytes: the rest of the payload that is arriving,
 then the *lookahead*, which collects headers and short messages::
 
-    socket --> [ rest of the payload, in the segment that the credit stands for ][ lookahead ]
+    socket --> [ rest of the payload, in the segment reserved by the credit    ][ lookahead ]
                                                                                   header of the next frame
 
 So a stream of full buffers needs one read for each, and only the few payload bytes that reach the lookahead

@@ -135,7 +135,7 @@ class AckAllUserRecordsProcessed(msgspec.Struct, frozen=True, gc=False):
 
 
 class BacklogAnnouncement(msgspec.Struct, frozen=True, gc=False):
-    """Tells a consumer without exclusive buffers that `backlog` data buffers wait, at least 1."""
+    """Announces `backlog` queued data buffers, at least 1, to a consumer without exclusive buffers."""
 
     channel: int
     backlog: int

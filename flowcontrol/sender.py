@@ -1,6 +1,6 @@
 """The sending end of a connection: decides which channel sends its next buffer.
 
-Channels that have something to send stand in one queue, each at most once. The first one sends a
+Channels with items to send are in one queue, each at most once. The first one sends a
 single message and goes to the tail if it can send more, so the wire is shared buffer by buffer::
 
     data arrives, credit arrives, consumption resumes

@@ -2,7 +2,7 @@
 
 `InputError`: something that the caller gave is wrong; all mistakes are reported at once.
 `StateError`, `StorageError`, `RecoveryError`: a checkpoint cannot be written or restored.
-`SourceError`, `JobFailedError`, `LaunchError`: a job cannot go on.
+`SourceError`, `JobFailedError`, `LaunchError`: a job cannot continue.
 `TransportError`: the connection to a peer has failed.
 `AgendaStuckError`: a defect of netstack.
 """
@@ -23,7 +23,7 @@ class InputError(ValueError):
 
     Attributes:
         problems: One line for each mistake: its place, the mistake, and a correct value. Unprintable
-        characters, such as a line feed in a name, are escaped.
+            characters, such as a line feed in a name, are escaped.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:

@@ -5,7 +5,7 @@
     scheduler -> trigger -> pending --- all have acknowledged, metadata stored ---> completed
         ^                      \\--- declined, expired, subsumed, storage failed ---> failed
         |                                                                              |
-        \\---------------------------------------------------- tasks are told <---------/
+        \\------------------------------------------------- tasks are notified <--------/
 
 Control messages take time: a trigger reaches the first source after milliseconds and each further source a
 little later; an acknowledgement takes some more. A checkpoint waits for every subtask that was running when

@@ -300,10 +300,10 @@ def _misfits(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out: b
             return
     there = _with_edges(metadata, job)
     yield from rescaling_misfits(there, job)
-    yield from _looked_at_too_late(there, job)
+    yield from _blank_records_now_read(there, job)
 
 
-def _looked_at_too_late(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
+def _blank_records_now_read(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
     """Yield an error for each exchange with blank in-flight records that the job now reads."""
     if metadata.has_records:
         for source, target, _ in sorted({*metadata.blank_exchanges} - {*job.unread}):

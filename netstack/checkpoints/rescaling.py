@@ -18,8 +18,8 @@ The in-flight data of a channel has two parts, one at its reader and one at its 
 begin and end with complete records. So they are joined, decoded, and distributed record by record::
 
     reader's piece | writer's piece         by key: to the subtask that has its key group now
-    [..r1][r2][r3.. | ..r3][r4]    ->       in turns, where the exchange does not go by keys
-                                            broadcast: all that one of the readers had still to see
+    [..r1][r2][r3.. | ..r3][r4]    ->       round robin, if the exchange has no keys
+                                            broadcast: all unread records of one of the readers
 
 All of it becomes data of input channels, which a subtask reads before newly sent data: each record once, and
 the records of a channel in order. In Flink the parts meet in virtual channels at the reader, which drops the
@@ -285,7 +285,7 @@ def rescaling_misfits(metadata: CheckpointMetadata, job: JobShape) -> Iterator[s
                 f"{name} has parallelism {len(before)} in it and {job.parallelism[name]} in the job; no hash "
                 "exchange leads there, so its keyed state belongs to its subtasks and not to key groups"
             )
-        yield from _half_ended(name, before)
+        yield from _partly_ended(name, before)
     for number, (source, target, ship) in enumerate(job.exchanges):
         is_pointwise = ShipStrategy.of(ship).pointwise
         if {source, target} & {*changed} and is_pointwise and _in_flight(metadata, job, number):
@@ -300,7 +300,7 @@ def is_hashed(vertex: str, exchanges: Iterable[Exchange]) -> bool:
     return any(target == vertex and ShipStrategy.of(ship).by_key for _, target, ship in exchanges)
 
 
-def _half_ended(vertex: str, before: Sequence[SubtaskSnapshot]) -> Iterator[str]:
+def _partly_ended(vertex: str, before: Sequence[SubtaskSnapshot]) -> Iterator[str]:
     ended = [snapshot for snapshot in before if _has_ended(snapshot)]
     if not 0 < len(ended) < len(before):
         return
@@ -383,7 +383,7 @@ class _Stream(NamedTuple):
 
 
 Dealt = list[dict[int, bytearray]]
-"""In-flight data by channel, for each subtask of a consumer."""
+"""The in-flight data of each subtask of a consumer, by channel."""
 
 
 class ChannelAssignment:

@@ -5,7 +5,7 @@
     start --- random part of the interval --- tick --- interval --- tick --- interval --- tick ..
                                                 |                     | one is pending: the request waits
     end of a checkpoint --- 2 ms --- trigger, if a request waits <----/
-                        --- pause --- tick, if the pause is not over; the timer goes on from there
+                        --- pause --- tick, if the pause is not over; the timer restarts there
 
     timer ----- periodic --\\                                      too many pending: wait
                             >--> queue: by kind, then by time ----> pause not over: put off (periodic only)

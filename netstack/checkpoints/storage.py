@@ -56,9 +56,9 @@ class CheckpointStorage(Protocol):
         """Return the bytes of a file.
 
         Raises:
-            MissingFileError: It is not there.
-            DamagedFileError: It has another size or checksum.
-            StorageError: It could not be read.
+            MissingFileError: if it does not exist.
+            DamagedFileError: if it has another size or checksum.
+            StorageError: if it could not be read.
         """
         ...
 
@@ -625,7 +625,7 @@ class MemoryStorage(FileLayout):
         """The stored files, by path."""
 
     def write_pieces(self, checkpoint_id: int, name: str, data: Pieces) -> StoredFile:
-        """Store a file without creating blank bytes; see the function `write_pieces`."""
+        """Store a file whose blank pieces stay descriptions; see the function `write_pieces`."""
         path = self._free_path(checkpoint_id, name, shared=False)
         self.files[path] = data
         return StoredFile(path=path, size=len(data), checksum=checksum(data.description))

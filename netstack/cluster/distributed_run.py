@@ -92,7 +92,7 @@ class _Run:
         self._history = RunHistory(scenario, None if initial is None else Start(initial))
         randomness = Randomness(scenario.seed, scenario.costs.jitter_sigma)
         self._restart_strategy = restart_strategy_of(scenario, randomness)
-        self._hopeless = False
+        self._cannot_restart = False
         self._unrestorable: set[int] = set()
         first = 1 if initial is None else initial.next_id
         self._first = self._next_checkpoint = max([first, *(number + 1 for number in storage.present())])
@@ -107,7 +107,7 @@ class _Run:
             failed = self._attempt(restore)
             if failed is None:
                 return None, history
-            if history.origin is None or self._hopeless:  # it failed before it opened its tasks
+            if history.origin is None or self._cannot_restart:  # it failed before it opened its tasks
                 return failed.cause, history
             if failed.unrestorable and self._latest_checkpoint() is None:
                 return f"{failed.cause}; no other checkpoint is left", history
@@ -119,7 +119,7 @@ class _Run:
                 history.nothing_ran_until(self._scenario.duration_s)
                 return never_restored(history.restarts), history
             sleep(delay)
-            self._clear_away()
+            self._delete_incomplete()
             restore = self._latest_checkpoint()
 
     def _attempt(self, restore: CheckpointMetadata | None) -> Failure | None:
@@ -141,7 +141,7 @@ class _Run:
         try:
             reports = self._launch(assignment)
         except LaunchError as error:
-            self._hopeless = not error.again
+            self._cannot_restart = not error.again
             if history.origin is None:
                 history.origin = launched
             history.lost()
@@ -162,7 +162,7 @@ class _Run:
             for event in sorted(events, key=lambda event: event.at):
                 self._trace(*event)
 
-    def _clear_away(self) -> None:
+    def _delete_incomplete(self) -> None:
         """Delete the files of this run's incomplete checkpoints; their ids are not used again."""
         complete, present = self._storage.checkpoints(), self._storage.present()
         for number in set(present) - set(complete):

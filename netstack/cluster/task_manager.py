@@ -436,9 +436,9 @@ class HoldUps:
 
     def start(self, at: float) -> None:
         """Begin measuring at time `at` of the run."""
-        self._agenda.at(at, self._look, at)
+        self._agenda.at(at, self._measure, at)
 
-    def _look(self, due: float) -> None:
+    def _measure(self, due: float) -> None:
         now = self._agenda.now
         if now - due > LEAST_DELAY_S:
             self.total_s += now - due

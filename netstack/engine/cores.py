@@ -31,7 +31,7 @@ class Cores:
 
     async def work(self, seconds: float) -> None:
         """Suspend the calling routine until it has received `seconds` of processor time."""
-        self._look()
+        self._advance()
         self._serial += 1
         entry = (self._got_s + seconds, self._serial, Waiter(self._agenda))
         heapq.heappush(self._working, entry)
@@ -45,7 +45,7 @@ class Cores:
     def _leave(self, entry: tuple[float, int, Waiter]) -> None:
         """Remove a routine that was closed while working; the others get its share."""
         if entry in self._working:
-            self._look()
+            self._advance()
             self._working.remove(entry)
             heapq.heapify(self._working)
             self._set_timer()
@@ -55,7 +55,7 @@ class Cores:
         """The share of a core that each working routine gets."""
         return min(1.0, self._cores / len(self._working)) if self._working else 1.0
 
-    def _look(self) -> None:
+    def _advance(self) -> None:
         """Advance the virtual time since the last call; the same routines were working meanwhile."""
         now = self._agenda.now
         self._got_s += (now - self._looked_at) * self._speed
@@ -71,7 +71,7 @@ class Cores:
 
     def _done(self) -> None:
         """Wake the routines whose work is finished."""
-        self._look()
+        self._advance()
         self._got_s = max(self._got_s, self._working[0][0])
         while self._working and self._working[0][0] <= self._got_s + _ROUNDING:
             heapq.heappop(self._working)[2].wake()

@@ -27,10 +27,10 @@ RARELY = (100_000, 50, 100)
 """Thresholds of the collector during a large job; with the defaults it would take a third of the time."""
 
 PART_OF_JOB = 8
-"""For a very large job, the first threshold is its number of memory blocks divided by this."""
+"""Divisor: the first threshold of a very large job is its number of memory blocks divided by this."""
 
 
-class _Left:
+class _Frozen:
     """State of this module for the whole process: which objects it has frozen."""
 
     frozen = False
@@ -47,8 +47,8 @@ class _Left:
 def building() -> Iterator[None]:
     """Disable the collector while a job is built, and freeze the job afterwards if it is large."""
     over()
-    if _Left.unsearched:
-        _Left.unsearched = False
+    if _Frozen.unsearched:
+        _Frozen.unsearched = False
         gc.collect()
     frozen_by_others = gc.get_freeze_count() > 0
     enabled = gc.isenabled()
@@ -59,20 +59,20 @@ def building() -> Iterator[None]:
         made = sys.getallocatedblocks() - before
         if not frozen_by_others and made >= LARGE_BLOCKS:
             gc.freeze()
-            _Left.frozen = True
-            _Left.thresholds = gc.get_threshold()
+            _Frozen.frozen = True
+            _Frozen.thresholds = gc.get_threshold()
             gc.set_threshold(max(RARELY[0], made // PART_OF_JOB), *RARELY[1:])
-            _Left.rarely = gc.get_threshold()
+            _Frozen.rarely = gc.get_threshold()
     finally:
         if enabled:
             gc.enable()
 
 
 def over() -> None:
-    """Search all objects again; called when a job has ended."""
-    if _Left.frozen:
+    """Let the collector search all objects again; called when a job has ended."""
+    if _Frozen.frozen:
         gc.freeze()  # its new objects count as old, or they would be searched at once
         gc.unfreeze()
-        if gc.get_threshold() == _Left.rarely:  # no other code has changed them
-            gc.set_threshold(*_Left.thresholds)
-        _Left.frozen, _Left.unsearched = False, True
+        if gc.get_threshold() == _Frozen.rarely:  # no other code has changed them
+            gc.set_threshold(*_Frozen.thresholds)
+        _Frozen.frozen, _Frozen.unsearched = False, True

@@ -5,7 +5,7 @@ Both kinds of channels have two modes besides normal reading::
     persisting   the task has begun an unaligned checkpoint, and the barrier of this channel is not here:
                  data that is queued, and data that comes until then, goes to the checkpoint as well
     restoring    data that was in flight in a checkpoint is queued again and polled before the channel
-                 asks its producer for anything; an EndOfInputChannelState event stands behind it
+                 requests its partition; an EndOfInputChannelState event follows it
 """
 
 from __future__ import annotations

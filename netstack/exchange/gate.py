@@ -111,7 +111,7 @@ class InputGate:
                 self._on_data()
 
     def priority_arrived(self, channel: InputChannel) -> None:
-        """Move `channel` to the priority queue, unless it is there."""
+        """Move `channel` to the priority queue, unless it is in it already."""
         if channel.urgent:
             return
         readable = self.readable

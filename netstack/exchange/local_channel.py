@@ -102,7 +102,7 @@ class LocalInputChannel(InputChannel):
         self._subpartition.set_buffer_size(size)
 
     def acknowledge_all_records(self) -> None:
-        """Tell the producer that its last record has been processed."""
+        """Inform the producer that its last record has been processed."""
         self._subpartition.acknowledge_all_records()
 
     @property

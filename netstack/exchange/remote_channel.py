@@ -279,7 +279,7 @@ class RemoteInputChannel(InputChannel):
         self._connection.send(NewBufferSize(self.channel_id, size))
 
     def acknowledge_all_records(self) -> None:
-        """Tell the producer that its last record has been processed."""
+        """Inform the producer that its last record has been processed."""
         self._connection.send(AckAllUserRecordsProcessed(self.channel_id))
 
     @property

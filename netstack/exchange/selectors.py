@@ -1,4 +1,4 @@
-"""Channel selectors: which subpartition a record goes to."""
+"""Channel selectors, which choose the subpartition of each record."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class TcpLink:
         self._failed = False
         self._error: Exception | None = None
         self._scope = trio.CancelScope()
-        self._said_all = trio.Event()
+        self._all_sent = trio.Event()
         self._over = trio.Event()
         self._peer_gone = trio.Event()
 
@@ -128,9 +128,9 @@ class TcpLink:
     def end_finished(self) -> None:
         """Send the last message if both ends have finished."""
         if self.producing.finished and self.consuming.finished and not self._closing:
-            self.notify(self._take_leave)
+            self.notify(self._send_close_request)
 
-    def _take_leave(self) -> None:
+    def _send_close_request(self) -> None:
         self.enqueue(CloseRequest())
         self._closing = True
 
@@ -144,13 +144,13 @@ class TcpLink:
         if self._failed:
             return
         self._failed = self._closing = True
-        self._said_all = trio.Event()
+        self._all_sent = trio.Event()
         self._deferred.clear()
         # Not at once: the sending task may be using the messages that have to be dropped.
-        self.notify(self._say_last_words, readable(cause))
+        self.notify(self._send_final_error, readable(cause))
         self._over.set()
 
-    def _say_last_words(self, cause: str) -> None:
+    def _send_final_error(self, cause: str) -> None:
         self.outgoing.drop()
         self.outgoing.add(ErrorResponse(cause))
 
@@ -197,7 +197,7 @@ class TcpLink:
             self._run_deferred()
             if not self.outgoing:
                 if self._closing:
-                    self._said_all.set()
+                    self._all_sent.set()
                     self._end_if_done()
                 self._wake = trio.Event()
                 await self._wake.wait()
@@ -291,20 +291,20 @@ class TcpLink:
         self._peer_gone.set()
 
     def _end_if_done(self) -> None:
-        if self.incoming.finished and self._said_all.is_set():
+        if self.incoming.finished and self._all_sent.is_set():
             self._over.set()
 
     async def _wind_up(self) -> None:
         """Close the connection when both sides have finished, or this side has failed."""
         await self._over.wait()
         with trio.move_on_after(_LINGER_S):
-            await self._said_all.wait()
+            await self._all_sent.wait()
             await self._pipe.send_eof()
             await self._peer_gone.wait()
         self._scope.cancel()
 
 
-_LOOKS = 4
+_CHECKS_PER_LIMIT = 4
 """Number of checks of a connection within the timeout for a silent peer."""
 
 
@@ -344,7 +344,7 @@ async def keep_alive(link: TcpLink, limit_s: float) -> None:
     Raises:
         PeerSilentError: if nothing was received for `limit_s` seconds while this process was running.
     """
-    interval = limit_s / _LOOKS
+    interval = limit_s / _CHECKS_PER_LIMIT
     said = heard = -1
     silent_checks = 0
     while True:
@@ -355,7 +355,7 @@ async def keep_alive(link: TcpLink, limit_s: float) -> None:
         if said == link.outgoing.sent_bytes and not link.outgoing:
             link.enqueue(KeepAlive())
         silent_checks = 0 if heard != link.received_bytes or stalled else silent_checks + 1
-        if silent_checks == _LOOKS:
+        if silent_checks == _CHECKS_PER_LIMIT:
             raise PeerSilentError(link.peer, f"nothing was heard for {limit_s:g} s")
         said, heard = link.outgoing.sent_bytes, link.received_bytes
 

@@ -92,12 +92,12 @@ class FaultInjector:
         self._heartbeat_timeout = scenario.config.heartbeat_timeout_s
         self._attempt: Attempt | None = None
         self._polled: dict[TaskKey, dict[ChannelItem, array[int]]] = {}
-        """Counts of released tasks, by channel in the order of `channels_into`."""
+        """Number of items polled by each released task, for each of its channels (as in `channels_into`)."""
         self._cuts: list[_Cut] = []
         self._messages: list[tuple[DelayMessages | DropMessages, float]] = []
         self._condition = StorageCondition(agenda)
         self._watched: dict[tuple[SubtaskName, SubtaskName], list[int]] = {}
-        """Indices of channels in `channels_into` of their reader, by (producer, reader)."""
+        """Indices in `channels_into` of the reader, for each pair of producer and reader."""
         self._channels: dict[tuple[SubtaskName, SubtaskName, ChannelItem], _Count] = {}
         self._acknowledgements: dict[TaskKey, _Count] = {}
         for fault in scenario.faults:

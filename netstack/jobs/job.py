@@ -6,7 +6,7 @@ only affects its own region, which restarts within the attempt (`failover`). A f
 everything that is scheduled in it, then waits for the restart delay and for deployment::
 
     attempt 1 ----- fails                     attempt 2 (restores checkpoint 7) -------------------- end
-                      |-- delay, deployment --|-- reads its state --| running: checkpoints go on
+                      |-- delay, deployment --|-- reads its state --| running: checkpoints resume
 
 A checkpoint that cannot be restored is a failure too; the next restart uses the retained checkpoint before
 it. If none is left, the job has failed permanently.
@@ -115,7 +115,7 @@ class Job:
         self.attempt: Attempt | None = None
         self.start = None if initial is None else Start(initial)
         self._initial = initial
-        self._hopeless = False  # no checkpoint is left that can be restored
+        self._cannot_restart = False  # no checkpoint is left that can be restored
         self._whole_restart: Restart | None = None  # the last restart of all tasks together
         self._options = options
         self._trace = options.get("trace")
@@ -227,7 +227,7 @@ class Job:
         except UNUSABLE as error:
             if metadata is None:
                 raise
-            self._go_further_back(metadata, error)
+            self._fall_back(metadata, error)
             return False
         return True
 
@@ -244,18 +244,18 @@ class Job:
             storage, owned = initial.storage, initial.shares_files
         return RecoverySource(metadata, storage, owned=owned, rescaling=rescaling_of(self.scenario, metadata))
 
-    def _go_further_back(self, metadata: CheckpointMetadata, error: Exception) -> None:
+    def _fall_back(self, metadata: CheckpointMetadata, error: Exception) -> None:
         """Fail the job because a checkpoint cannot be restored; the next restart uses the one before it, if
         any.
         """
         self.coordinator.store.forget(metadata)
-        self._hopeless = self.coordinator.latest_completed is None
-        self.fail(unusable_text(metadata.checkpoint_id, error, last=self._hopeless))
+        self._cannot_restart = self.coordinator.latest_completed is None
+        self.fail(unusable_text(metadata.checkpoint_id, error, last=self._cannot_restart))
 
     def cannot_restore(self, restart: Restart, metadata: CheckpointMetadata, error: Exception) -> None:
         """Fail the whole job because a region cannot restore a checkpoint."""
         restart.unusable_checkpoint_id = metadata.checkpoint_id
-        self._go_further_back(metadata, error)
+        self._fall_back(metadata, error)
 
     def _begin(self, source: RecoverySource | None) -> None:
         scenario = self._in_force
@@ -370,9 +370,9 @@ class Job:
             self.failure = f"{cause}; the job was about to stop, with {savepoint}, which is complete"
             self._stop()
             return
-        delay = None if self._hopeless else self._restart_strategy.delay_after(now)
+        delay = None if self._cannot_restart else self._restart_strategy.delay_after(now)
         if delay is None:
-            self._give_up(cause, "" if self._hopeless else self._restart_strategy.exhausted)
+            self._give_up(cause, "" if self._cannot_restart else self._restart_strategy.exhausted)
             return
         self._whole_restart = restart = Restart(now, cause)
         self.restarts.append(restart)

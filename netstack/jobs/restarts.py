@@ -4,7 +4,7 @@ A restart strategy decides after each failure of a running job. It has no clock 
 callers do: the run in virtual time and the run over several processes::
 
     failed at t --> delay_after(t) --> seconds --> the job restarts
-                                 \\--> None ----> it has failed for good, as `exhausted` says
+                                 \\--> None ----> permanent failure, explained by `exhausted`
 
 The rules are those of Flink's RestartBackoffTimeStrategy and its classes. Failures of all regions of a job
 count. With a growing delay, a failure while another region waits for its restart counts as part of that
@@ -71,7 +71,7 @@ class FixedDelayRestart(RestartBackoffStrategy):
 
     @property
     def exhausted(self) -> str:
-        """The number of attempts, as error text."""
+        """Text for the limit of attempts."""
         return _limit(self._config.restart_attempts)
 
 
@@ -115,7 +115,7 @@ class ExponentialDelayRestart(RestartBackoffStrategy):
 
     @property
     def exhausted(self) -> str:
-        """The number of attempts since the backoff was reset, as error text."""
+        """Text for the limit of attempts since the last reset of the backoff."""
         limit = self._config.restart_attempts_before_reset
         return "" if limit is None else _limit(limit)
 
@@ -138,7 +138,7 @@ class FailureRateRestart(RestartBackoffStrategy):
 
     @property
     def exhausted(self) -> str:
-        """The number of failures and the interval, as error text."""
+        """Text for the limit of failures within the interval."""
         interval = format_duration(self._config.restart_failure_rate_interval_s)
         most = self._config.restart_max_failures_per_interval
         return f"failed {most + 1} times within {interval}, and the limit is {most}"

@@ -64,7 +64,7 @@ class RestartStrategy(StrEnum):
 
 
 class FailoverStrategy(StrEnum):
-    """Which tasks restart with a failed one: those connected with it, or the whole job."""
+    """The tasks that restart with a failed one: those connected with it, or the whole job."""
 
     REGION = "region"
     FULL = "full"

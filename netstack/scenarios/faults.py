@@ -116,7 +116,7 @@ _COUNTED = named(
 
 
 class _MomentKeys(Part):
-    """A moment, in the table of a fault: a time ``at``, or ``on`` with a number of occurrences."""
+    """A moment, in the table of a fault: ``at`` a time, or ``on`` the n-th item or acknowledgement."""
 
     def read(self, section: Section, key: Key, default: object) -> Moment:
         if "at" in section and "on" not in section:
@@ -169,7 +169,7 @@ _PERIOD = needed(TIME, '"500 ms"', 1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillSubtask:
-    """A subtask fails, and with it its region; both restart according to the job's strategy."""
+    """A subtask fails; its region, or the whole job, restarts as the restart strategy allows."""
 
     kind: ClassVar[str] = "kill_subtask"
     when: Moment = field(metadata=_WHEN)

@@ -65,13 +65,13 @@ SHIPS = tuple(ship.value for ship in ShipStrategy)
 """Names of ship strategies."""
 
 EMISSIONS = ("regular", "random")
-"""How the records that emit one more than others are chosen, if the selectivity is not an integer."""
+"""Choices of the records that emit one more than others, if the selectivity is not an integer."""
 
 EMITS_BY = ("processing_time", "event_time")
 """Clocks by which a vertex emits held-back records: the wall clock, or the watermarks that it reads."""
 
 SERVICE_MODES = ("throttle", "exact", "burn")
-"""How service time is spent: in sleeps of at least a millisecond, record by record, or on a core."""
+"""Ways to spend service time: in sleeps of at least a millisecond, record by record, or on a core."""
 
 KEY_BYTES = 8
 """Size of the key at the start of a generated record: a 64-bit big-endian integer."""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class ShipStrategy(StrEnum):
-    """How an exchange distributes records to its consumers (Flink's ShipStrategyType)."""
+    """Distribution of an exchange's records to its consumers (Flink's ShipStrategyType)."""
 
     FORWARD = "forward"
     RESCALE = "rescale"

@@ -155,7 +155,7 @@ class KeyedStateBackend:
         key_groups: The key groups of the subtask.
         max_parallelism: Number of all key groups.
         groups_of_keys: The key group of each key seen by any subtask of the vertex. The subtasks share it, so
-        that no two of them have state for the same key.
+            that no two of them have state for the same key.
         clock: Time for states with a time-to-live.
     """
 

@@ -225,8 +225,8 @@ class CollectionSource:
         partitions: The payloads of each partition; a subtask takes partitions ``subtask``,
             ``subtask + parallelism``, and so on.
         key_hash: Java's hash code of each record's key. By default the whole payload is the key, as a byte
-        array (`payload_hash`), unless an operator with keyed state declares another key. For text use
-        `text_hash`.
+            array (`payload_hash`), unless an operator with keyed state declares another key. For text use
+            `text_hash`.
     """
 
     def __init__(self, partitions: Sequence[Sequence[bytes]], key_hash: KeyHash | None = None) -> None:

@@ -311,7 +311,7 @@ class SourceSubtask(Subtask):
         return self.outputs[0].partition if single else None
 
     def _beat(self) -> None:
-        """Continue after the time of the last records: deal more, or resume the routine if it has work."""
+        """Emit more records when the last ones have taken their time; resume the routine for other work."""
         agenda, partition = self.agenda, self._only_partition
         if self._routine is None:
             return  # cancelled

@@ -15,7 +15,7 @@ expired when a compaction begins are dropped by it.
 **Materialisation** of a changelog stores the whole state from time to time::
 
     task opens --- delay ---> mark the state, between two records
-                                 | upload, while the task goes on
+                                 | upload, while the task continues
                               checkpoints rest on it from here on
                                  |--- interval ---> again
 

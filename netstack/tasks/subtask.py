@@ -192,7 +192,7 @@ class Subtask:
             await self._wait(Waiting.OUTPUT)
 
     async def emit(self, block: RecordBlock, channels: list[list[int]], start: int, stop: int) -> int:
-        """Write records until the outputs become unavailable; returns the index of the first unwritten one."""
+        """Write records until the outputs become unavailable; returns the index of the next one."""
         if len(self.outputs) == 1:
             return await self._emit_to(0, block, channels[0], start, stop)
         while start < stop:

@@ -4,7 +4,7 @@ A connection is a stranger until its peer is proven. A stranger stays for at mos
 all places are taken, the oldest stranger is dropped for the next connection::
 
     accept --> [ oldest stranger, ..., newest stranger ] -- proven --> stays until it leaves
-                    | put out for want of room
+                    | dropped if there is no room
 
 A peer proves itself within a few turns of the event loop. So strangers that send nothing delay a peer only by
 the time to accept them, however many there are. Each dropped stranger leaves one line in the log

@@ -2,8 +2,8 @@
 
 Each process listens, publishes its address, and then connects: the higher index dials the lower one::
 
-    0 <--- 1 <--- 2        the one that is dialled, and can be by any process,
-    ^------------ 2        grants nothing before the handshake is done
+    0 <--- 1 <--- 2        the listening end, which any process can dial,
+    ^------------ 2        sends no data before the handshake is done
 
 A process stops listening when all processes with a higher index have connected.
 """

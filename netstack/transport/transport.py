@@ -9,7 +9,7 @@ runs in a third thread, on trio::
 
     with Transport(index, size) as transport:
         address = transport.listen()            # the others learn it by other means
-        transport.connect(addresses, secret)    # those of all, by index, and what only they know
+        transport.connect(addresses, secret)    # addresses of all, by index; shared secret
         ...
 """
 
