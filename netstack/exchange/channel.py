@@ -2,8 +2,8 @@
 
 Both kinds of channels have two modes besides normal reading::
 
-    persisting   the task has begun an unaligned checkpoint, and the barrier of this channel is not here:
-                 data that is queued, and data that comes until then, goes to the checkpoint as well
+    persisting   the task has begun an unaligned checkpoint, and this channel's barrier has not arrived:
+                 data that is queued, or arrives before the barrier, belongs to the checkpoint
     restoring    data that was in flight in a checkpoint is queued again and polled before the channel
                  requests its partition; an EndOfInputChannelState event follows it
 """
