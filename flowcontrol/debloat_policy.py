@@ -132,8 +132,8 @@ def announcements(
     """Let `policy` take a step; returns its announcements after checking them.
 
     Raises:
-        AnnouncementError: if the policy returns something else, such as None or sizes that are not integers; if
-            a channel index does not exist, or a size is outside the limits of the settings.
+        AnnouncementError: if the policy returns something else, such as None or sizes that are not integers,
+            if a channel index does not exist, or if a size is outside the limits of the settings.
     """
     name = type(policy).__qualname__
     answer = policy.recalculate(throughput, channels, now)

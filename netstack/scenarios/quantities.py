@@ -1,9 +1,9 @@
 """Times, sizes and rates as text: parsing and formatting.
 
 There are two notations. Flink's options use Flink's notation: integers, "32 kb" (1 kb = 1024 bytes), "100
-ms"; a number without unit is in bytes or milliseconds, and `unit_notice` warns of it. All other values use the
-notation of scenario files: a number, with or without decimals, and its unit. The arithmetic is decimal, so that
-formatting and parsing return the same number.
+ms"; a number without unit is in bytes or milliseconds, and `unit_notice` warns of it. All other values use
+the notation of scenario files: a number, with or without decimals, and its unit. The arithmetic is decimal,
+so that formatting and parsing return the same number.
 """
 
 from __future__ import annotations
