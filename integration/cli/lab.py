@@ -15,7 +15,7 @@ import trio
 from buffers import InsufficientBuffers
 from netstack import NetworkConfig, Scenario, policy_problems
 
-from ..emulating import heard_by_trio
+from ..emulating import ctrl_c_to_trio
 from ..errors import OutputError, UsageError
 from ..extras import require
 from ..files.reading import one_line
@@ -205,7 +205,7 @@ def _reader(
 def _serve(server: LabServer, port: int, *, browser: bool) -> None:
     ready = partial(_ready_at, browser=browser)
     try:
-        heard_by_trio(trio.run)(partial(server.serve, port, ready))
+        ctrl_c_to_trio(trio.run)(partial(server.serve, port, ready))
     except OSError as error:
         raise UsageError([f"netstack lab: --port: {port}: {error.strerror}"]) from None
 

@@ -33,7 +33,7 @@ import trio
 
 from netstack import InputError
 
-from ..emulating import heard_by_trio
+from ..emulating import ctrl_c_to_trio
 from ..errors import FlinkRestError, Note, Parameter, TooLargeError, TooManyValuesError, TransferError
 from ..files.reading import (
     DEEPEST,
@@ -301,7 +301,7 @@ def fetch(url: str, *, timeout_s: float, largest: int, access: Access = ANONYMOU
         return answer
 
     try:
-        return heard_by_trio(trio.run)(follow)
+        return ctrl_c_to_trio(trio.run)(follow)
     except trio.TooSlowError:
         raise TransferError(Note(f"no answer within {timeout_s:g} s.")) from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ImportError, ValueError) as error:

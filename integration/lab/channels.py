@@ -108,7 +108,7 @@ class EdgeView:
                     place = places[Pair(None if self._summed else producer, consumer)]
                     yield _Channel(queue, channel if isinstance(channel, RemoteInputChannel) else None, place)
 
-    def look(self, *, barriers: bool) -> EdgeFrame:
+    def frame(self, *, barriers: bool) -> EdgeFrame:
         """Return the current state of the channels; with `barriers` search for barriers too."""
         # Up to thousands of channels, twenty times a second: `map` and `zip` are fast.
         queued = list(map(len, self._queues))

@@ -213,7 +213,7 @@ class LiveJob:
             )
             for each in self._job.coordinator.pending
         ]
-        edges = [view.look(barriers=bool(pending)) for view in self._edge_views()]
+        edges = [view.frame(barriers=bool(pending)) for view in self._edge_views()]
         shares = self._figures.shares()
         return Frame(self.side, self.now, state, text, speed, shares, edges, pending, replays_to_s)
 

@@ -250,11 +250,11 @@ def are_plain(result: Result) -> bool:
 def checkpoints_by_end(result: Result) -> str:
     """Return the number of checkpoints by outcome, with types and reasons for failures."""
     completed, failed = of_status(result, COMPLETED), of_status(result, FAILED)
-    going_on = len(result.checkpoints) - len(completed) - len(failed)
+    in_progress = len(result.checkpoints) - len(completed) - len(failed)
     types = Counter(checkpoint.checkpoint_type for checkpoint in completed)
     parts = [_counted(len(completed), "complete", types if set(types) - {PLAIN_TYPE} else Counter())]
     parts += [_counted(len(failed), "failed", _reasons(failed))] if failed else []
-    parts += [f"{going_on} not ended"] if going_on else []
+    parts += [f"{in_progress} not ended"] if in_progress else []
     return ", ".join(parts)
 
 

@@ -23,7 +23,7 @@ import trio
 
 from netstack import SourceError
 
-from ..emulating import heard_by_trio
+from ..emulating import ctrl_c_to_trio
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +77,7 @@ def require_master(master: str) -> None:
         if not host or not port.isdecimal():
             return  # Spark reports what is wrong with it
         addresses.append((host.strip("[]"), int(port)))
-    if not heard_by_trio(trio.run)(_any_answers, addresses):
+    if not ctrl_c_to_trio(trio.run)(_any_answers, addresses):
         raise SourceError(f"Spark does not start: nothing answers at {master} within {PROBE_S:g} s")
 
 

@@ -78,7 +78,7 @@ class RequestFolder:
             yield self.take
         finally:
             for request in self.take():
-                request.told(SavepointEnd(problem="the run has ended"))
+                request.on_end(SavepointEnd(problem="the run has ended"))
             self._tidy()
 
     def _tidy(self) -> None:
@@ -102,7 +102,7 @@ class RequestFolder:
                 continue
             requests.append(
                 SavepointRequest(
-                    directory=wish.directory, format=wish.format, action=wish.action, told=answer
+                    directory=wish.directory, format=wish.format, action=wish.action, on_end=answer
                 )
             )
         return requests

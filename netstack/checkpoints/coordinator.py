@@ -205,7 +205,7 @@ class CheckpointCoordinator:
         if self._stopping is request:
             self._stopping = None
             self._scheduler.go_on()
-        request.told(SavepointEnd(problem=problem))
+        request.on_end(SavepointEnd(problem=problem))
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         """Send the report of a subtask that has taken its snapshot; it arrives after the delay of the control
@@ -360,7 +360,7 @@ class CheckpointCoordinator:
             if savepoint.stops:
                 self.stopped_with = savepoint.location
             assert checkpoint.request is not None
-            checkpoint.request.told(SavepointEnd(location=savepoint.location))
+            checkpoint.request.on_end(SavepointEnd(location=savepoint.location))
         self._scheduler.ended()
 
     def _declined(self, checkpoint_id: int, reason: FailureReason, who: str) -> None:
@@ -415,7 +415,7 @@ class CheckpointCoordinator:
         for checkpoint in dropped:
             self._discard(checkpoint)
             if checkpoint.request is not None:
-                checkpoint.request.told(SavepointEnd(problem="the job has failed or ended meanwhile"))
+                checkpoint.request.on_end(SavepointEnd(problem="the job has failed or ended meanwhile"))
         self._discard_reports(self._reported)
         return dropped
 

@@ -45,7 +45,7 @@ from ..state.snapshots import (
     SubtaskSnapshot,
 )
 from ..state.value_encoding import decode_value, encode_value
-from .rescaling import StateAssignment, carried_over, is_hashed, rescaling_misfits, united
+from .rescaling import StateAssignment, carried_over, is_hashed, rescaling_mismatches, united
 from .storage import CheckpointStorage, HandleReader
 
 UNUSABLE = (StorageError, StateError, RecoveryError)
@@ -231,21 +231,21 @@ class InitialCheckpoint(NamedTuple):
             except StorageError as error:
                 raise StorageError(f"{self.path}: {error}") from error
 
-    def misfits(self, job: JobShape) -> list[str]:
+    def mismatches(self, job: JobShape) -> list[str]:
         """Return the reasons why the job cannot start from this checkpoint, one line each; empty if it can.
 
         Raises:
             StorageError: if state that has to be checked cannot be read.
         """
         metadata = rechained(self.metadata, job, self.storage)
-        reasons = _misfits(metadata, job, leaves_state_out=self.leaves_state_out)
+        reasons = _mismatches(metadata, job, leaves_state_out=self.leaves_state_out)
         return [f"{self.path}: {reason}" for reason in reasons]
 
     def fitted(self, job: JobShape) -> InitialCheckpoint:
         """Return this checkpoint adapted to the job: without vertices that are gone, with new ones.
 
         Raises:
-            StorageError: see `misfits`.
+            StorageError: see `mismatches`.
         """
         return self._replace(metadata=fitted(self.metadata, job, self.storage))
 
@@ -271,7 +271,7 @@ def _with_edges(metadata: CheckpointMetadata, job: JobShape) -> CheckpointMetada
     )
 
 
-def _misfits(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out: bool) -> Iterator[str]:
+def _mismatches(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out: bool) -> Iterator[str]:
     if metadata.job != job.name:
         yield f"it is a checkpoint of the job {metadata.job!r}, not of {job.name!r}"
         return
@@ -299,7 +299,7 @@ def _misfits(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out: b
             )
             return
     there = _with_edges(metadata, job)
-    yield from rescaling_misfits(there, job)
+    yield from rescaling_mismatches(there, job)
     yield from _blank_records_now_read(there, job)
 
 

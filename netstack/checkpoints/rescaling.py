@@ -134,10 +134,10 @@ class StateAssignment:
 
     def _with_keys(self, before: Sequence[SubtaskSnapshot]) -> list[SubtaskSnapshot]:
         """Return the subtasks whose keyed state is still needed."""
-        going_on = [snapshot for snapshot in before if not _has_ended(snapshot)]
-        if not going_on or self._again:
+        still_running = [snapshot for snapshot in before if not _has_ended(snapshot)]
+        if not still_running or self._again:
             return list(before)
-        return going_on
+        return still_running
 
     def _lists(self, before: Sequence[SubtaskSnapshot], subtasks: int) -> list[dict[str, list[Any]]]:
         """Return the operator state of the subtasks of a vertex: the values of each list, by name."""
@@ -147,16 +147,18 @@ class StateAssignment:
             for name, values in self._lists_in(snapshot).items():
                 if not (some_go_on and _has_ended(snapshot) and _is_over(name)):
                     found.setdefault(name, []).append((snapshot.subtask, values))
-        dealt: list[dict[str, list[Any]]] = [{} for _ in range(subtasks)]
+        distributed: list[dict[str, list[Any]]] = [{} for _ in range(subtasks)]
         for name, parts in found.items():
             redistribution = self._redistributions.get((before[0].vertex, name), Redistribution.SPLIT)
             if redistribution is Redistribution.BROADCAST:  # an empty one is valid
                 known = dict(parts)
                 parts = [(snapshot.subtask, known.get(snapshot.subtask, [])) for snapshot in before]
-            for own, values in zip(dealt, deal(name, parts, subtasks, redistribution), strict=True):
+            for own, values in zip(
+                distributed, distribute(name, parts, subtasks, redistribution), strict=True
+            ):
                 if values:
                     own[name] = values
-        return dealt
+        return distributed
 
     def _splits(self, before: Sequence[SubtaskSnapshot], subtasks: int) -> list[dict[str, list[Any]]]:
         """Return the state of a source's subtasks; each gets a share of the splits that were begun."""
@@ -168,7 +170,7 @@ class StateAssignment:
             if not _has_ended(snapshot):
                 splits += lists.get(SPLITS, begun)
             event_time.append((snapshot.subtask, lists.get(EVENT_TIME, [])))
-        reached = deal(EVENT_TIME, event_time, subtasks)
+        reached = distribute(EVENT_TIME, event_time, subtasks)
         return [
             {
                 name: values
@@ -218,7 +220,7 @@ def _is_united(handle: StateHandle) -> bool:
     return handle.kind is StateKind.OPERATOR and handle.redistribution is Redistribution.UNION
 
 
-def deal(
+def distribute(
     name: str,
     parts: Sequence[tuple[int, list[Any]]],
     subtasks: int,
@@ -270,7 +272,7 @@ def carried_over(metadata: CheckpointMetadata, job: JobShape) -> dict[str, int]:
     }
 
 
-def rescaling_misfits(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
+def rescaling_mismatches(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
     """Yield the reasons why a checkpoint cannot be rescaled to a job, one line each."""
     changed = [name for name in job.parallelism if metadata.parallelism[name] != job.parallelism[name]]
     for name in changed:
@@ -382,7 +384,7 @@ class _Stream(NamedTuple):
     records: RecordBlock
 
 
-Dealt = list[dict[int, bytearray]]
+Distributed = list[dict[int, bytearray]]
 """The in-flight data of each subtask of a consumer, by channel."""
 
 
@@ -406,7 +408,7 @@ class ChannelAssignment:
         self._of_subtasks: dict[tuple[str, int], list[StateHandle]] = {}
         for (vertex, subtask, *_), handle in self._handles.items():
             self._of_subtasks.setdefault((vertex, subtask), []).append(handle)
-        self._dealt: dict[int, Dealt] = {}
+        self._distributed: dict[int, Distributed] = {}
 
     def handles(self, vertex: str, subtask: int) -> list[StateHandle]:
         """Return the in-flight data that a subtask begins with.
@@ -423,19 +425,19 @@ class ChannelAssignment:
         ]
         for gate, number in enumerate(exchanges[StateKind.INPUT_CHANNEL]):
             if self._changed(number):
-                if number not in self._dealt:
-                    self._dealt[number] = self._deal(number)
-                dealt = self._dealt[number][subtask]
-                kept += [_handle(gate, channel, bytes(data)) for channel, data in sorted(dealt.items())]
+                if number not in self._distributed:
+                    self._distributed[number] = self._distribute(number)
+                distributed = self._distributed[number][subtask]
+                kept += [_handle(gate, channel, bytes(data)) for channel, data in sorted(distributed.items())]
         return kept
 
     def _changed(self, number: int) -> bool:
         return any(self._before[name] != self._now[name] for name in self._job.exchanges[number][:2])
 
-    def _deal(self, number: int) -> Dealt:
+    def _distribute(self, number: int) -> Distributed:
         source, target, ship = self._job.exchanges[number]
         streams = [stream for stream in self._streams(number) if len(stream.records)]
-        dealt: Dealt = [{} for _ in range(self._now[target])]
+        distributed: Distributed = [{} for _ in range(self._now[target])]
         if streams and ShipStrategy.of(ship).pointwise:
             raise StateError(f"{ship} cannot deal out what was in flight from {source} to {target}")
         if not ShipStrategy.of(ship).copies and self._before[target] != self._now[target]:
@@ -444,9 +446,9 @@ class ChannelAssignment:
         for stream in streams:
             channel = stream.producer % self._now[source]
             for consumer, data in self._shares(number, stream, turn):
-                dealt[consumer].setdefault(channel, bytearray()).extend(data)
+                distributed[consumer].setdefault(channel, bytearray()).extend(data)
             turn += len(stream.records)
-        return dealt
+        return distributed
 
     def _shares(self, number: int, stream: _Stream, turn: int) -> Iterator[tuple[int, bytes]]:
         """Yield each subtask's part of a stream; `turn` counts the records of earlier streams."""

@@ -34,7 +34,7 @@ class SavepointRequest:
     directory: str | None = None
     format: SavepointFormat = SavepointFormat.CANONICAL
     action: PostCheckpointAction = PostCheckpointAction.NONE
-    told: Callable[[SavepointEnd], None] = lambda end: None
+    on_end: Callable[[SavepointEnd], None] = lambda end: None
 
     @classmethod
     def of(cls, scheduled: ScheduledSavepoint) -> SavepointRequest:

@@ -60,7 +60,7 @@ def run_distributed(
     check_scenario(scenario)
     problems = [f"{key}: {message}" for key, message in distribution_problems(scenario)]
     if from_checkpoint is not None:
-        problems += from_checkpoint.misfits(shape_of(scenario))
+        problems += from_checkpoint.mismatches(shape_of(scenario))
     if problems:
         raise ScenarioError(problems)
     started = perf_counter()

@@ -134,7 +134,7 @@ class _Process:
         self._restores_from = restores_from
         self._source: RecoverySource | None = None
         self._sampler = Sampler(self._agenda, self._attempt)
-        self._hold_ups = HoldUps(self._agenda)
+        self._stalls = Stalls(self._agenda)
         self._fired: list[FiredFault] = []
         self._started, self._over = trio.Event(), False
         self._failure: Failure | None = None
@@ -283,7 +283,7 @@ class _Process:
         self._begins_at = start.begins_at
         self._agenda.at(start.begins_at, self._open)
         self._sampler.start(start.begins_at)
-        self._hold_ups.start(start.begins_at)
+        self._stalls.start(start.begins_at)
         for fault in self._scenario.faults:
             when, hits = fault.when, any(self._is_hit(fault, each) for each in self._attempt.subtasks)
             if hits and isinstance(when, AtTime) and when.time_s >= start.begins_at:
@@ -338,7 +338,7 @@ class _Process:
         """Return the delay of this process behind the wall clock, which is the delay of its latest task."""
         if not self._opened:
             return None
-        tasks = [task.behind_s(self._hold_ups.total_s) for task in self._attempt.subtasks]
+        tasks = [task.behind_s(self._stalls.total_s) for task in self._attempt.subtasks]
         return max((behind for behind in tasks if behind is not None), default=None)
 
     def _fail_with(self, error: Exception) -> None:
@@ -423,7 +423,7 @@ LEAST_DELAY_S = 0.002
 """Minimum delay that counts: a sleeping process wakes a millisecond late, and other entries may run first."""
 
 
-class HoldUps:
+class Stalls:
     """Measures the delays of this process while it had no processor; `total_s` is their sum.
 
     During such a delay, other processes may have waited for this one. To measure them, a small entry is put

@@ -210,7 +210,7 @@ class Agenda:
         self._serial = 0
         self._foremost = 0
         self.stopped = False
-        self._beats = Line(self)
+        self._increasing = Line(self)
         self._in_a_row = False  # whether a line may run several of its entries
         self._off_heap: Line | None = None  # the line that does so now
         self._routines: dict[Routine, tuple[str, Callable[[], None] | None]] = {}
@@ -240,9 +240,9 @@ class Agenda:
         self._serial = serial = self._serial + 1
         heapq.heappush(self._heap, (self.now + delay, serial, callback, args))
 
-    def beat(self, time: float, callback: Callable[[], None]) -> None:
+    def at_increasing(self, time: float, callback: Callable[[], None]) -> None:
         """Like `at`, optimised for nearly increasing times."""
-        line = self._beats
+        line = self._increasing
         if time < line.last_s:
             self.at(time, callback)
         else:

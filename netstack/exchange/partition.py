@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from buffers import (
     BufferBuilder,
+    BufferTurns,
     Content,
-    Deal,
     EventBuffer,
     EventConsumer,
     LocalBufferPool,
@@ -51,7 +51,7 @@ class OpenBuffers:
     """The open buffers of a partition, at most one for each channel; `unicast` holds them by subpartition.
 
     Invariant: an open buffer has room; a buffer for `ALL` is never open beside another one. Code that writes
-    directly to buffers of `unicast` must end the deal first.
+    directly to buffers of `unicast` must call `end_turns` first.
     """
 
     def __init__(self, pool: LocalBufferPool, subpartitions: Sequence[PipelinedSubpartition]) -> None:
@@ -59,43 +59,43 @@ class OpenBuffers:
         self._pool = pool
         self._subpartitions = subpartitions
         self._broadcast: BufferBuilder | None = None
-        self._deal: Deal | None = None
-        self._no_deal_for = 0  # records for which checking the room for a deal is not worthwhile
+        self._turns: BufferTurns | None = None
+        self._no_turns_for = 0  # records for which checking the room for whole turns is not worthwhile
 
-    def deal(self, stride: int, channel: int, count: int) -> bool:
+    def write_in_turns(self, stride: int, channel: int, count: int) -> bool:
         """Distribute `count` blank records of `stride` bytes round robin, if there is room for all.
 
         The first record goes to `channel`. If it returns False, nothing was written.
         """
-        deal = self._deal
-        if deal is not None:
-            if deal.take(count, channel, stride):
+        turns = self._turns
+        if turns is not None:
+            if turns.take(count, channel, stride):
                 return True
-            self.end_deal()
-        if self._no_deal_for > 0 or not stride:
-            self._no_deal_for -= count
+            self.end_turns()
+        if self._no_turns_for > 0 or not stride:
+            self._no_turns_for -= count
             return False
         room, whole_turns = room_in_turns(self.unicast, channel, stride)
         if not whole_turns or room < count:
-            self._no_deal_for = room - count
+            self._no_turns_for = room - count
             return False
-        self._deal = deal = Deal(self.unicast, channel, stride, room)
-        return deal.take(count, channel, stride)
+        self._turns = turns = BufferTurns(self.unicast, channel, stride, room)
+        return turns.take(count, channel, stride)
 
-    def deal_more(self, stride: int, count: int) -> bool:
-        """Continue the current deal with `count` records, if there is one with room for all of them."""
-        deal = self._deal
-        return deal is not None and deal.take(count, deal.next_channel, stride)
+    def write_more_in_turns(self, stride: int, count: int) -> bool:
+        """Continue the current turns with `count` records, if there is one with room for all of them."""
+        turns = self._turns
+        return turns is not None and turns.take(count, turns.next_channel, stride)
 
-    def end_deal(self) -> None:
-        """Update the positions of all buffers and end the deal, before the buffers are used directly."""
-        if self._deal is not None:
-            self._deal.end()
-            self._deal = None
+    def end_turns(self) -> None:
+        """Update the positions of all buffers and end the turns, before the buffers are used directly."""
+        if self._turns is not None:
+            self._turns.end()
+            self._turns = None
 
     def get(self, channel: int) -> BufferBuilder | None:
-        """Return the open buffer for `channel`; ends a deal, and switches between unicast and broadcast."""
-        self.end_deal()
+        """Return the open buffer for `channel`; switches between turns, unicast and broadcast."""
+        self.end_turns()
         if channel == ALL:
             if self._broadcast is None:
                 self._finish_unicast()
@@ -135,7 +135,7 @@ class OpenBuffers:
 
     def finish(self) -> None:
         """Finish all open buffers."""
-        self.end_deal()
+        self.end_turns()
         if self._broadcast is not None:
             self.close(ALL, self._broadcast)
         self._finish_unicast()
@@ -190,7 +190,7 @@ class ResultPartition:
         self._flush_always = flush_always
         self._grows = grows
         self._blank = blank
-        self._deals = blank and in_turns
+        self._writes_in_turns = blank and in_turns
         self.subpartitions = list(subpartitions)
         self.compared = 0
         self._max_traverse = min(max_traverse, len(self.subpartitions))
@@ -210,7 +210,7 @@ class ResultPartition:
     @property
     def open_buffers(self) -> Sequence[BufferBuilder | None]:
         """The open buffer of each subpartition; None if it has none of its own."""
-        self._open.end_deal()
+        self._open.end_turns()
         return self._open.unicast
 
     @property
@@ -226,12 +226,16 @@ class ResultPartition:
         `stop` if the pool became unavailable. While the last begun record is `blocked`, call `go_on`.
         """
         if start < stop and channels[start] == LEAST_LOADED:
-            self._open.end_deal()
+            self._open.end_turns()
             index = self._write_to_least_loaded(block, channels, start, stop)
-        elif self._deals and start < stop and self._open.deal(block.stride, channels[start], stop - start):
+        elif (
+            self._writes_in_turns
+            and start < stop
+            and self._open.write_in_turns(block.stride, channels[start], stop - start)
+        ):
             index = stop
         else:
-            self._open.end_deal()
+            self._open.end_turns()
             index = self._write_each(block, channels, start, stop)
         count = index - start
         self.records_out += count
@@ -307,12 +311,12 @@ class ResultPartition:
         self._last_chosen = chosen
         return chosen
 
-    def deal_more(self, stride: int, count: int) -> bool:
-        """Write `count` more blank records, if a deal is open that has room for them.
+    def write_more_in_turns(self, stride: int, count: int) -> bool:
+        """Write `count` more blank records, if turns go on that has room for them.
 
         The effect is that of `write` with the next channels in round-robin order.
         """
-        if self._flush_always or not self._open.deal_more(stride, count):
+        if self._flush_always or not self._open.write_more_in_turns(stride, count):
             return False
         self.records_out += count
         self.bytes_out += count * stride

@@ -103,7 +103,7 @@ class Job:
     def __init__(self, scenario: Scenario, agenda: Agenda, **options: Unpack[JobOptions]) -> None:
         initial, storage = options.get("from_checkpoint"), options.get("storage")
         if initial is not None:
-            if problems := initial.misfits(shape_of(scenario)):
+            if problems := initial.mismatches(shape_of(scenario)):
                 raise ScenarioError(problems)
             initial.claim()
             initial = initial.fitted(shape_of(scenario))

@@ -114,7 +114,7 @@ class MultipleInputSubtask(OperatorSubtask):
         inputs, last = self._task_inputs, -1
         while self.checkpoints.open_channels and not self.suspended:
             if self.lateness is not None:
-                self.look_at(self.lateness)
+                self.measure_lateness(self.lateness)
             if self.mail:
                 await self.handle_mail()
                 if self.suspended:

@@ -168,7 +168,7 @@ class OperatorSubtask(Subtask):
         checkpoints, agenda = self.checkpoints, self.agenda
         while checkpoints.open_channels and not self.suspended:
             if self.lateness is not None:
-                self.look_at(self.lateness)
+                self.measure_lateness(self.lateness)
             if self.mail:
                 await self.handle_mail()
                 if self.suspended:
@@ -201,10 +201,10 @@ class OperatorSubtask(Subtask):
         """Total service time of all records so far."""
         return self.throttle.charged_s
 
-    def look_at(self, lateness: Lateness) -> None:
+    def measure_lateness(self, lateness: Lateness) -> None:
         """Update the lateness with the amount of data read so far."""
         work_s = lateness.of_reading(self.buffers_in, self.records_in) + self._service_s
-        lateness.look(self.agenda.now, self.times, work_s, self.checkpoints.snapshots)
+        lateness.measure(self.agenda.now, self.times, work_s, self.checkpoints.snapshots)
 
     def _count(self, buffer: InputBuffer) -> None:
         self.bytes_in += buffer.size

@@ -216,7 +216,7 @@ class SourceSubtask(Subtask):
                 if self._only_partition is None:
                     await agenda.sleep_until(self._working_until)
                 else:
-                    agenda.beat(self._working_until, self._beat)
+                    agenda.at_increasing(self._working_until, self._emit_next)
                     await suspend()
             elif self._holds_for is not None:
                 await self._wait(Waiting.TIME)
@@ -291,7 +291,7 @@ class SourceSubtask(Subtask):
     def _read(self) -> bool:
         """Read the next block; returns False at the end of the input."""
         if self.lateness is not None:
-            self.look_at(self.lateness)
+            self.measure_lateness(self.lateness)
         if self._recovery is not None and self._recovery.data_ended:
             return False
         block = self._reader.read(READ_RECORDS)
@@ -310,7 +310,7 @@ class SourceSubtask(Subtask):
         single = len(self.outputs) == 1 and self.outputs[0].selector is not None
         return self.outputs[0].partition if single else None
 
-    def _beat(self) -> None:
+    def _emit_next(self) -> None:
         """Emit more records when the last ones have taken their time; resume the routine for other work."""
         agenda, partition = self.agenda, self._only_partition
         if self._routine is None:
@@ -324,13 +324,13 @@ class SourceSubtask(Subtask):
             or self._holds_for is not None
             or self._drained_for is not None
             or not partition.pool.available
-            or not partition.deal_more(self._block.stride, count)
+            or not partition.write_more_in_turns(self._block.stride, count)
         ):
             agenda.step(self._routine)
             return
         self._index += count
         self._working_until = agenda.now + count * self._record_cost
-        agenda.beat(self._working_until, self._beat)
+        agenda.at_increasing(self._working_until, self._emit_next)
 
     async def _emit_batch(self) -> None:
         agenda = self.agenda
@@ -385,10 +385,10 @@ class SourceSubtask(Subtask):
             agenda.at(due, self._waiter.wake)
         await self._wait(Waiting.TIME)
 
-    def look_at(self, lateness: Lateness) -> None:
+    def measure_lateness(self, lateness: Lateness) -> None:
         """Update the lateness with the number of records emitted so far."""
         work_s = lateness.of_emitting(self.position, self._own_cost_s)
-        lateness.look(self.agenda.now, self.times, work_s, self.checkpoints.snapshots)
+        lateness.measure(self.agenda.now, self.times, work_s, self.checkpoints.snapshots)
 
     def adapt(self, adaptive: bool) -> None:
         """Switch the adaptive choice of channels; also reassigns the rest of the current block."""

@@ -117,11 +117,11 @@ class Subtask:
         if self.lateness is None:
             return None
         if self._waiting is not Waiting.NOTHING:
-            self.times.settle(self.agenda.now)
-            self.look_at(self.lateness)
+            self.times.add_until(self.agenda.now)
+            self.measure_lateness(self.lateness)
         return self.lateness.behind_s(held_up_s)
 
-    def look_at(self, lateness: Lateness) -> None:
+    def measure_lateness(self, lateness: Lateness) -> None:
         """Update the lateness with the work done so far; called while nothing is in progress."""
         raise NotImplementedError
 

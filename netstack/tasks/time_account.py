@@ -59,10 +59,10 @@ class TimeAccount:
 
     def enter(self, state: Waiting, now: float) -> None:
         """Record that the subtask begins to wait for `state`, or to work again."""
-        self.settle(now)
+        self.add_until(now)
         self._state = state
 
-    def settle(self, now: float) -> None:
+    def add_until(self, now: float) -> None:
         """Add the time until `now` to the current state."""
         elapsed = now - self._since
         self._since = now
@@ -105,7 +105,7 @@ class Lateness:
         """Return the seconds for emitting so many records; `record_s` overrides the cost model's cost."""
         return records * (self._costs.source_record_s if record_s is None else record_s)
 
-    def look(self, now: float, times: TimeAccount, work_s: float, snapshots: int) -> None:
+    def measure(self, now: float, times: TimeAccount, work_s: float, snapshots: int) -> None:
         """Update the lateness at `now`, with nothing in progress, `work_s` of work and `snapshots` snapshots
         done.
         """

@@ -131,7 +131,7 @@ def check_checkpoint(body: bytes, files: Mapping[str, bytes]) -> bool:
 def _go_on(checkpoint: InitialCheckpoint, parallelism: int) -> None:
     """Begin the job with it, as far as state goes; refusals are those that a run knows what to do with."""
     job = JobShape(JOB, {"source": 1, "count": parallelism, "sink": 1}, EXCHANGES)
-    if checkpoint.misfits(job):
+    if checkpoint.mismatches(job):
         return
     fitted = checkpoint.fitted(job)
     in_tables = any(

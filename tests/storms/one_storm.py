@@ -17,7 +17,7 @@ from time import perf_counter
 
 import trio
 
-from integration.emulating import heard_by_trio
+from integration.emulating import ctrl_c_to_trio
 from integration.extras import is_installed
 from integration.storage.rocksdb import RocksStores
 from netstack import Agenda, InitialCheckpoint, Job, Scenario, StateBackendType, check_scenario
@@ -205,7 +205,7 @@ class _Runs:
         """Run a job, and yield what is wrong with how it went; `stopped`: it need not have ended."""
         case = self._case
         try:
-            heard_by_trio(trio.run)(stage.run, job, restrict_keyboard_interrupt_to_checkpoints=True)
+            ctrl_c_to_trio(trio.run)(stage.run, job, restrict_keyboard_interrupt_to_checkpoints=True)
             yield from check_end(case, job, stopped or has_ended(job))
             yield from check_storage(job, stage.storage, stored_in(stage.storage))
             yield from check_coordinator(case, job)

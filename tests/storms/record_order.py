@@ -135,6 +135,8 @@ def check_turns(case: StormCase, transactions: Sequence[Transaction]) -> Iterato
 
 def turns_of(case: StormCase, source: StormVertex) -> int:
     """Among how many subtasks the records of a source are dealt out on their way; 0: not in turns alone."""
+    if case.config.adaptive_partitioner_enabled:
+        return 0
     turns, alone, vertex = 1, True, source
     while vertex.work is not Work.SINK:
         ways = [(target, ship) for origin, target, ship in case.edges if origin == vertex.name]

@@ -17,7 +17,7 @@ from time import perf_counter
 
 import trio
 
-from integration.emulating import heard_by_trio
+from integration.emulating import ctrl_c_to_trio
 from netstack import (
     Assignment,
     AtTime,
@@ -119,7 +119,7 @@ def _run(seed: int) -> Outcome:
     storage, reports = MemoryStorage(), list[Report]()
 
     def launch(assignment: Assignment) -> list[Report]:
-        run = heard_by_trio(trio.run)
+        run = ctrl_c_to_trio(trio.run)
         new = run(_run_processes, assignment, storage, restrict_keyboard_interrupt_to_checkpoints=True)
         reports.extend(new)
         return new

@@ -23,7 +23,7 @@ from netstack import (
     StateKind,
     SubtaskSnapshot,
 )
-from netstack.checkpoints.rescaling import StateAssignment, deal, rescaling_misfits, split
+from netstack.checkpoints.rescaling import StateAssignment, distribute, rescaling_mismatches, split
 from netstack.exchange.key_groups import assign_to_operators, key_group_range
 from netstack.scenarios.topology import JobShape
 from netstack.state.value_encoding import decode_value, encode_value
@@ -89,20 +89,20 @@ def test_a_list_is_split_in_order_and_the_first_have_one_more() -> None:
 
 
 def test_lists_of_tasks_themselves_mean_what_they_did() -> None:
-    assert deal("event time", [(0, [40]), (1, [70]), (2, [])], 2) == [[70], [70]]
+    assert distribute("event time", [(0, [40]), (1, [70]), (2, [])], 2) == [[70], [70]]
     pending = [(0, [[5, [b"a"]]]), (1, [[5, [b"b"]], [4, [b"c"], 9]])]
-    assert deal("pending transactions", pending, 2) == [
+    assert distribute("pending transactions", pending, 2) == [
         [[5, [b"a"], 0], [5, [b"b"], 1]],
         [[4, [b"c"], 9]],
     ]
     windows = [{"watermark": 10, "windows": {20: b"x"}}, {"watermark": 30, "windows": {}}]
     fired = {"watermark": 30, "windows": {}}
-    assert deal("records held back", [(0, windows[:1]), (1, windows[1:])], 3) == [
+    assert distribute("records held back", [(0, windows[:1]), (1, windows[1:])], 3) == [
         [windows[0], fired],
         [windows[1], fired],
         [fired],
     ]
-    assert deal("records held back", [(0, [b"ab"]), (1, [b"c"])], 1) == [[b"ab", b"c"]]
+    assert distribute("records held back", [(0, [b"ab"]), (1, [b"c"])], 1) == [[b"ab", b"c"]]
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(9, 300))
@@ -257,7 +257,7 @@ def test_a_vertex_without_state_may_outgrow_its_key_groups() -> None:
         {"source": 1, "count": 1}, part("count", 0, in_flight("input", 0, records(*numbers)))
     )
     job = shape({"source": 1, "count": 200})
-    assert list(rescaling_misfits(metadata, job)) == []
+    assert list(rescaling_mismatches(metadata, job)) == []
     found = assigned(metadata, job, "count", {0: key_hash})
     owners = assign_to_operators(np.array(numbers, dtype=np.int32), 512, 200)
     assert [numbers_in(snapshot).get(0, []) for snapshot in found] == [
@@ -281,7 +281,7 @@ def test_what_ends_within_a_record_is_refused() -> None:
         StateError, match=r"^what was in flight from source\[1\] to count\[0\] ends within a r"
     ):
         assigned(metadata, job, "count")
-    assert list(rescaling_misfits(metadata, job)) == []
+    assert list(rescaling_mismatches(metadata, job)) == []
 
 
 def test_an_exchange_that_has_not_changed_keeps_its_pieces() -> None:
@@ -305,11 +305,11 @@ def test_an_exchange_that_has_not_changed_keeps_its_pieces() -> None:
 def test_operator_state_of_a_subtask_that_had_ended_is_nobody_elses() -> None:
     ended = part("count", 1, operator("mine", 1), operator("pending transactions", [1, []]), data_ended=True)
     metadata = checkpoint({"source": 1, "count": 2}, part("count", 0), ended)
-    assert list(rescaling_misfits(metadata, shape({"source": 1, "count": 3}))) == [
+    assert list(rescaling_mismatches(metadata, shape({"source": 1, "count": 3}))) == [
         "the input of count[1] had ended and that of others had not, so its operator state 'mine' is nobody "
         "else's; go on from an older checkpoint"
     ]
-    assert list(rescaling_misfits(metadata, shape({"source": 3, "count": 2}))) == []
+    assert list(rescaling_mismatches(metadata, shape({"source": 3, "count": 2}))) == []
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_keys_that_no_hash_exchange_dealt_out_stay_with_their_subtasks(before: s
         exchanges=(("source", "count", before),),
     )
     begin = InitialCheckpoint(metadata, MemoryStorage(), "earlier", 8)
-    (problem,) = begin.misfits(shape({"source": 3, "count": 3}, ("source", "count", now)))
+    (problem,) = begin.mismatches(shape({"source": 3, "count": 3}, ("source", "count", now)))
     if before == now:
         assert problem == (
             "earlier: count has parallelism 2 in it and 3 in the job; no hash exchange leads there, so its "
@@ -335,7 +335,7 @@ def test_keys_that_no_hash_exchange_dealt_out_stay_with_their_subtasks(before: s
             f"earlier: its edges are source -> count ({before}); with those of the job, source -> count "
             f"({now}), the keys of count go by other key groups than its state"
         )
-    assert begin.misfits(shape({"source": 3, "count": 2}, ("source", "count", before))) == []
+    assert begin.mismatches(shape({"source": 3, "count": 2}, ("source", "count", before))) == []
 
 
 def test_a_broadcast_state_comes_from_the_one_whose_records_in_flight_come_too() -> None:
@@ -359,7 +359,7 @@ def test_lists_of_all_are_for_all_also_of_those_that_had_ended(redistribution: R
         ended = part("count", 1, *(() if finished else (mine,)), data_ended=True, finished=finished)
         metadata = checkpoint({"source": 1, "count": 2}, part("count", 0, mine), ended)
         assert (
-            list(rescaling_misfits(metadata, job))
+            list(rescaling_mismatches(metadata, job))
             == [
                 "some subtasks of count had ended and others had not, so what they had of the operator state "
                 "'mine' is missing; go on from an older checkpoint"

@@ -145,7 +145,7 @@ def test_output_is_that_of_one_run(way: str, mode: str) -> None:
     before, after = JOBS[way]
     log = TransactionLog()
     begun = stopped(before(log, **MODES[mode]))
-    assert begun.misfits(shape_of(after(log))) == []
+    assert begun.mismatches(shape_of(after(log))) == []
     job = Job(after(log, **MODES[mode]), Agenda(), from_checkpoint=begun)
     trio.run(job.run)
     assert (job.failure, job.restarts) == (None, [])

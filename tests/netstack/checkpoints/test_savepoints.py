@@ -319,13 +319,13 @@ def test_where_records_are_in_flight_edges_stay_and_otherwise_they_may_change() 
     run(with_savepoint(sums_job(log, rate=0, **settings), 0.3), storage)
     in_flight = next(each for each in map(storage.load, storage.checkpoints()) if each.persisted_bytes)
     shape = shape_of(other_edges(sums_job(log)))
-    (problem,) = InitialCheckpoint(in_flight, storage, "chk", 1000).misfits(shape)
+    (problem,) = InitialCheckpoint(in_flight, storage, "chk", 1000).mismatches(shape)
     assert problem.startswith(
         "chk: it has records in flight, and its edges are numbers -> middle (rebalance), "
     )
     assert problem.endswith("; go on from a savepoint, or an aligned checkpoint")
     begun = initial(savepoint_in(storage))
-    assert begun.misfits(shape) == []
+    assert begun.mismatches(shape) == []
     job = Job(other_edges(sums_job(TransactionLog())), Agenda(), from_checkpoint=begun)
     trio.run(job.run)
     assert job.failure is None

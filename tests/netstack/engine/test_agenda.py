@@ -488,7 +488,7 @@ class Followed(Story):
         """Something is to happen in a while, and `more` of it after that."""
         time = self.agenda.now + pause
         if way == 0 and self.lined:
-            self.agenda.beat(time, lambda: self.happen(name, way, pause, more))
+            self.agenda.at_increasing(time, lambda: self.happen(name, way, pause, more))
         elif way == 1 and self.lined and time >= self.line.last_s:
             self.line.at(time, self.happen, name, way, pause, more)
         else:

@@ -13,7 +13,7 @@ from buffers import (
     BlankBytes,
     BufferBuilder,
     BufferSlice,
-    Deal,
+    BufferTurns,
     NetworkBufferPool,
     PipelinedSubpartition,
     RecordBlock,
@@ -69,9 +69,9 @@ class Exchange:
         self.write(number, STRIDE + 4)
 
     def more(self, number: int) -> None:
-        """Deal out more, or write them where that is not possible."""
+        """Write more in turns, or write them where that is not possible."""
         writable = self.partition.available and not self.partition.blocked
-        if writable and self.partition.deal_more(STRIDE, number):
+        if writable and self.partition.write_more_in_turns(STRIDE, number):
             self._next = (self._next + number) % CHANNELS
             self.story.append(number)
         else:
@@ -153,7 +153,7 @@ def test_a_flush_finds_what_was_dealt_out_since_the_one_before() -> None:
     for channel in range(CHANNELS):
         exchange.poll(channel)
     exchange.story.clear()
-    assert exchange.partition.deal_more(STRIDE, 2)
+    assert exchange.partition.write_more_in_turns(STRIDE, 2)
     exchange.flush(0)
     assert exchange.story == [("data", 1), ("data", 2)]
     exchange.partition.release()
@@ -214,16 +214,20 @@ def test_a_deal_is_settled_where_somebody_looks_and_whole_at_its_end() -> None:
     made = builders(7, 7, 7)
     first, second, third = (each for each in made if each is not None)
     readers = [each.consumer() for each in (first, second, third)]
-    deal = Deal(made, 1, STRIDE, 10)
-    assert [deal.take(4, 1, STRIDE), deal.take(1, 1, STRIDE), deal.take(7, 2, STRIDE)] == [True, False, False]
-    assert (deal.next_channel, deal.left, deal.dealt) == (2, 6, 4)
+    turns = BufferTurns(made, 1, STRIDE, 10)
+    assert [turns.take(4, 1, STRIDE), turns.take(1, 1, STRIDE), turns.take(7, 2, STRIDE)] == [
+        True,
+        False,
+        False,
+    ]
+    assert (turns.next_channel, turns.left, turns.written) == (2, 6, 4)
     assert (readers[1].unread, second.position, first.position) == (21, 21, 7)
     piece = readers[2].build()
     assert isinstance(piece, BufferSlice)
     assert (piece.size, readers[2].unread) == (14, 0)
-    assert deal.take(2, 2, STRIDE)
-    deal.end()
+    assert turns.take(2, 2, STRIDE)
+    turns.end()
     assert [each.position for each in (first, second, third)] == [21, 21, 21]
     assert [reader.unread for reader in readers] == [21, 21, 7]
-    assert deal.take(1, 1, STRIDE)
-    assert [reader.unread for reader in readers] == [21, 21, 7], "a deal that has ended tells nobody"
+    assert turns.take(1, 1, STRIDE)
+    assert [reader.unread for reader in readers] == [21, 21, 7], "a turns that has ended tells nobody"

@@ -32,7 +32,7 @@ from netstack import (
     StoredFile,
     Vertex,
 )
-from netstack.checkpoints.rescaling import deal
+from netstack.checkpoints.rescaling import distribute
 from netstack.state.operator_state import OperatorSnapshot
 
 PARTS = [(0, [1, 2]), (1, [3]), (2, [])]
@@ -47,7 +47,7 @@ PARTS = [(0, [1, 2]), (1, [3]), (2, [])]
     ],
 )
 def test_who_is_given_what(redistribution: Redistribution, subtasks: int, dealt: list[list[int]]) -> None:
-    assert deal("list", PARTS, subtasks, redistribution) == dealt
+    assert distribute("list", PARTS, subtasks, redistribution) == dealt
 
 
 def handles_of(backend: OperatorStateBackend, storage: MemoryStorage) -> list[StateHandle]:

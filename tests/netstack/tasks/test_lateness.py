@@ -27,7 +27,7 @@ from netstack import (
     sink,
 )
 from netstack.cluster.distributed_run import RunHistory
-from netstack.cluster.task_manager import CHECK_EVERY_S, LEAST_DELAY_S, HoldUps
+from netstack.cluster.task_manager import CHECK_EVERY_S, LEAST_DELAY_S, Stalls
 from netstack.engine.agenda import Agenda
 from netstack.engine.cores import Cores
 from netstack.engine.randomness import Randomness
@@ -59,7 +59,7 @@ class Task:
         self.look()
 
     def look(self) -> None:
-        self.lateness.look(self.now, self.times, self._done_s, self.snapshots)
+        self.lateness.measure(self.now, self.times, self._done_s, self.snapshots)
 
     def work(self, seconds: float, took: float) -> None:
         """Do work of so many seconds, in `took` seconds."""
@@ -167,8 +167,8 @@ class HeldUp(Clocked):
 
     def __init__(self) -> None:
         super().__init__()
-        self.hold_ups = HoldUps(self.agenda)
-        self.hold_ups.start(0.0)
+        self.stalls = Stalls(self.agenda)
+        self.stalls.start(0.0)
 
     def work(self, seconds: float) -> None:
         clock = trio.lowlevel.current_clock()
@@ -178,7 +178,7 @@ class HeldUp(Clocked):
     def total_s(self) -> float:
         self.agenda.at(10.0, self.agenda.stop)
         self.run()
-        return self.hold_ups.total_s
+        return self.stalls.total_s
 
 
 def test_a_process_without_anything_to_do_is_not_held_up() -> None:

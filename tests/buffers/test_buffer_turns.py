@@ -1,4 +1,4 @@
-"""A deal of records counts for the buffers what writing the records one by one in turns would."""
+"""A turns of records counts for the buffers what writing the records one by one in turns would."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from buffers import (
     BlankBytes,
     BufferBuilder,
-    Deal,
+    BufferTurns,
     EventBuffer,
     MemorySegment,
     NetworkBufferPool,
@@ -59,32 +59,32 @@ def test_as_many_fit_as_can_be_written_in_turns(positions: list[int], data: st.D
 
 
 @given(st.integers(1, 4), st.lists(st.integers(1, 5), max_size=4), st.data())
-def test_dealt_records_are_where_turns_put_them(count: int, parts: list[int], data: st.DataObject) -> None:
+def test_records_are_where_turns_put_them(count: int, parts: list[int], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, count - 1))
-    dealt_to, one_by_one = builders([1] * count), builders([1] * count)
-    room, _ = room_in_turns(dealt_to, first, STRIDE)
-    deal = Deal(dealt_to, first, STRIDE, room)
+    buffers, one_by_one = builders([1] * count), builders([1] * count)
+    room, _ = room_in_turns(buffers, first, STRIDE)
+    turns = BufferTurns(buffers, first, STRIDE, room)
     taken = 0
     for part in parts:
         fits = taken + part <= room
-        assert deal.take(part, (first + taken) % count, STRIDE) == fits
+        assert turns.take(part, (first + taken) % count, STRIDE) == fits
         if fits:
             for number in range(taken, taken + part):
                 one_by_one[(first + number) % count].append(RECORD)
             taken += part
-        deal.settle(dealt_to[taken % count])
-    assert (deal.dealt, deal.left) == (taken, room - taken)
-    deal.end()
-    assert [builder.position for builder in dealt_to] == [builder.position for builder in one_by_one]
-    assert [builder.deal for builder in dealt_to] == [None] * count
+        turns.settle(buffers[taken % count])
+    assert (turns.written, turns.left) == (taken, room - taken)
+    turns.end()
+    assert [builder.position for builder in buffers] == [builder.position for builder in one_by_one]
+    assert [builder.turns for builder in buffers] == [None] * count
 
 
-def test_a_deal_takes_neither_other_records_nor_those_out_of_turn() -> None:
-    deal = Deal(builders([1, 1, 1]), 1, STRIDE, 6)
-    assert not deal.take(1, 0, STRIDE)
-    assert not deal.take(1, 1, STRIDE + 1)
-    assert deal.take(1, 1, STRIDE)
-    assert deal.next_channel == 2
+def test_turns_take_neither_other_records_nor_those_out_of_turn() -> None:
+    turns = BufferTurns(builders([1, 1, 1]), 1, STRIDE, 6)
+    assert not turns.take(1, 0, STRIDE)
+    assert not turns.take(1, 1, STRIDE + 1)
+    assert turns.take(1, 1, STRIDE)
+    assert turns.next_channel == 2
 
 
 def test_records_of_another_length_and_places_without_a_buffer_have_no_room() -> None:
