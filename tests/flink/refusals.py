@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from netstack import (
+    OPTIONS,
     CostModel,
     Edge,
     GeneratorSpec,
@@ -15,6 +16,7 @@ from netstack import (
     ScenarioError,
     Vertex,
     edge_key,
+    is_before,
     vertex_key,
 )
 
@@ -66,8 +68,12 @@ def problems_of(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _about_the_whole(scenario: Scenario) -> Iterator[Problem]:
-    if scenario.preset != "flink-2.2":
+    if scenario.preset.startswith("flink-1"):
         yield "preset", f"is {scenario.preset}; the testbed runs Flink {VERSION}, so drop it"
+    for field in sorted(scenario.config.given & OPTIONS.keys()):
+        option = OPTIONS[field]
+        if option.since and is_before(VERSION, option.since):
+            yield f"flink.{option.name}", f"came with Flink {option.since}; the testbed runs {VERSION}"
     if scenario.config.debloat_policy not in POLICIES:
         policy = scenario.config.debloat_policy
         yield "policy", f"{policy!r} is not known to the agent; it knows {', '.join(POLICIES)}"

@@ -250,7 +250,8 @@ def test_every_scenario_of_the_policy_runs_can_be_made(name: str) -> None:
 
 
 def test_every_reference_of_this_version_can_be_made() -> None:
-    names = sorted(file.stem for file in REFERENCES.glob("*.toml") if not file.stem.startswith("flink1_"))
+    others = ("flink1_", "flink23_")
+    names = sorted(file.stem for file in REFERENCES.glob("*.toml") if not file.stem.startswith(others))
     assert "2x2_200KBs_on1s" in names
     for name in names:
         assert described(scenario_named(name))["name"] == name

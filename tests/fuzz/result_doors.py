@@ -128,7 +128,7 @@ def check_result(data: bytes) -> bool:
         msgspec.json.encode(differing)
         print_differences(differing, _console())
     windows = [diagnose(view) for view in observations(result)]
-    print_diagnosis(Diagnosis(name="a", of="b", windows=windows), _console())
+    print_diagnosis(Diagnosis(name="a", of="b", windows=windows), _console(), following="c", verbose=True)
     return True
 
 

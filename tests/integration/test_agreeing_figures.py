@@ -133,7 +133,7 @@ def test_size_and_diagnose_give_the_rate_of_a_consumer_in_the_same_unit(
     main(["run", str(debloated), "--json"])
     kept = tmp_path / "result.json"
     kept.write_text(capsys.readouterr().out, "utf-8")
-    main(["diagnose", str(kept)])
+    main(["diagnose", str(kept), "--verbose"])
     (rate,) = re.findall(r" at (\S+) KiB/s", re.sub(r"\s+", " ", capsys.readouterr().out))
     assert float(rate) == pytest.approx(int(subtasks) * float(each), rel=0.05)  # computed
 
@@ -141,7 +141,7 @@ def test_size_and_diagnose_give_the_rate_of_a_consumer_in_the_same_unit(
 def test_diagnose_and_report_say_the_same(
     kept: Path, result: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["diagnose", str(kept)])
+    main(["diagnose", str(kept), "--verbose"])
     told = re.sub(r"\s+", " ", capsys.readouterr().out)
     shown, figures = report(result), figures_of(result)
     assert f"{shown['End to end']} from trigger to completion" in told

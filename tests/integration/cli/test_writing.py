@@ -166,7 +166,7 @@ def places(tmp_path: Path) -> dict[str, str]:
         ["import-flink", "http://127.0.0.1:1"],
         ["validate", "--from-flink", "http://127.0.0.1:1"],
         ["size", "{scenario}", "--check"],
-        ["lint", "{scenario}"],
+        ["lint", "{configuration}"],
     ],
     ids=lambda command: command[0],
 )
@@ -174,7 +174,9 @@ def test_a_folder_that_cannot_be_written_is_known_before_the_work(
     command, place, scenario, tmp_path, capsys
 ) -> None:
     folder, reason = list(places(tmp_path).items())[place]
-    values = {"scenario": scenario, "reference": tmp_path / "none"}
+    configuration = tmp_path / "config.yaml"
+    configuration.write_text("parallelism.default: 2\n")
+    values = {"scenario": scenario, "reference": tmp_path / "none", "configuration": configuration}
     assert main([*(text.format(**values) for text in command), "--out", folder]) == exit_status.MISTAKE
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", f"netstack: {folder}: {reason}\n")

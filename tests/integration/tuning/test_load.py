@@ -64,7 +64,7 @@ MISTAKES = [
     (
         "[flink]",
         'preset = "flink-3"\n[flink]',
-        ["preset: 'flink-3' is no preset", "'flink-2.3', 'flink-2.2' or 'flink-1.20'"],
+        ["preset: 'flink-3' is no preset", "'flink-2.3' or 'flink-2.2' or 'flink-1.20'"],
     ),
     ("[flink]", 'phases = [["1 s"]]\n[flink]', ["phases: ['1 s'] is no window", '["20 s", "60 s"]']),
     ("[flink]", 'phases = [["9 s", "90 s"]]\n[flink]', ["phases[0]: is 9 s to 90 s", "within 0 s and 46 s"]),

@@ -55,7 +55,7 @@ def test_a_target_turns_debloating_on_and_counts_as_given() -> None:
 
 
 def test_values_have_one_form_and_stand_once_in_the_order_given() -> None:
-    axis = only(target="1s, 50 ms,1000ms,200")
+    axis = only(target="1s, 50 ms,1000ms,200ms")
     assert (axis.name, shown(axis)) == ("target", ["1 s", "50 ms", "200 ms"])
 
 
