@@ -30,7 +30,7 @@ def moments(job: LiveJob) -> Iterator[float]:
 
 
 def looked(job: LiveJob, edge: int) -> EdgeFrame:
-    return EdgeView(job._job, edge).look(barriers=True)
+    return EdgeView(job._job, edge).frame(barriers=True)
 
 
 def test_a_channel_is_shown_as_it_is_at_its_place(job: LiveJob) -> None:
@@ -39,7 +39,7 @@ def test_a_channel_is_shown_as_it_is_at_its_place(job: LiveJob) -> None:
     view = EdgeView(job._job, 1)
     blocked = full = barriers = False
     for _ in moments(job):
-        frame = view.look(barriers=True)
+        frame = view.frame(barriers=True)
         for place, (producer, consumer) in enumerate(pairs):
             assert producer is not None
             end = attempt.builder.subtasks[2][consumer].gates[0].channels[producer]
@@ -101,10 +101,10 @@ def test_the_least_size_of_summed_channels_is_shown_whichever_comes_last() -> No
         sizes = [4096 * (1 + place % 5) for place in range(16)]
         for channel in view._channels:
             channel.queue.set_buffer_size(sizes[channel.place])
-        assert view.look(barriers=False).size == sizes
+        assert view.frame(barriers=False).size == sizes
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("integration.lab.channels.MOST_CHANNELS", 15)
-            summed = EdgeView(job._job, 1).look(barriers=False)
+            summed = EdgeView(job._job, 1).frame(barriers=False)
         pairs = pairs_of(job.scenario, job.scenario.edges[1])
         assert summed.size == [
             min(size for size, pair in zip(sizes, pairs, strict=True) if pair.consumer == consumer)
