@@ -32,7 +32,7 @@ TABLE_NAME = "comparison.md"
 
 
 class Subject(NamedTuple):
-    """A scenario to run, or a result, with its reference."""
+    """A scenario to run, or an existing result, with its reference."""
 
     file: Path
     ours: Scenario | Result
@@ -41,7 +41,7 @@ class Subject(NamedTuple):
 
     @property
     def sides(self) -> str:
-        """The files of both sides."""
+        """The files of both sides, as text."""
         other = "reference" if "schema" in self.reference else "Flink"
         return f"{other}: {self.reference_file}, ours: {self.file}"
 
@@ -89,7 +89,7 @@ def compare(
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
-    """The given files, and the scenarios of given folders."""
+    """Return the given files, and the scenarios in the given folders."""
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
@@ -171,7 +171,7 @@ def _measured(file: Path) -> Result:
 
 
 def _names(first: Path, second: Path) -> tuple[str, str]:
-    """The shortest names that differ; numbers if both are one file."""
+    """Return the shortest names that differ; numbered if both are the same file."""
     if first.stem != second.stem:
         return first.stem, second.stem
     longer = str(first.with_suffix("")), str(second.with_suffix(""))

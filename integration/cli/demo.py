@@ -41,7 +41,7 @@ from .arguments import Flag, command_line
 DEFAULT_OUT = Path("netstack-demo")
 
 MIN_DURATION_S = 10.0
-"""Least emulated seconds of a run; a shorter one has next to nothing to measure."""
+"""Shortest run, in emulated seconds; a shorter one has too little to measure."""
 
 
 def demo(

@@ -81,7 +81,7 @@ def diagnose(
 
 
 def _following(diagnosis: Diagnosis, *, can_tune: bool, verbose: bool) -> str:
-    """Return the command to run next: the search for a debloat target where barriers wait behind data."""
+    """Return the command to run next: `tune` if barriers wait behind data, else more details; or none."""
     rules = {finding.rule for window in diagnosis.windows for finding in window.findings}
     command = command_line().removesuffix(" --verbose")
     if can_tune and (verbose or BARRIERS_WAIT in rules):
@@ -90,7 +90,7 @@ def _following(diagnosis: Diagnosis, *, can_tune: bool, verbose: bool) -> str:
 
 
 def _run(file: Path, allow_code: bool) -> Result:
-    """Run a scenario; a job that failed for good has a result too."""
+    """Run a scenario; a job that failed permanently has a result too."""
     scenario = load_runnable(file, allow_code=allow_code)
     with (
         opened(scenario, file) as ready,

@@ -40,7 +40,7 @@ from .exit_status import FAILED, failure_text
 from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
 
 _MANY_CHANNELS = 10_000
-"""Number of channels that takes seconds to build."""
+"""Number of channels from which building the job takes seconds."""
 
 
 @Parameter(name="*")
@@ -113,7 +113,7 @@ def _run(
     place: PlaceOptions,
     trace: TracePrinter | None,
 ) -> Result:
-    """Run a scenario in the given place; a job that failed for good has a result too."""
+    """Run a scenario in the given place; a job that failed permanently has a result too."""
     with checkpoints_of(scenario, file, begin) as (storage, initial):
         try:
             if place.on_spark:

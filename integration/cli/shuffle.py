@@ -70,14 +70,14 @@ _OPTIONS = {
     "max_memory": "--max-memory",
     "compression": "--compression",
 }
-"""Arguments of `shuffle_frame` with which lines begin, and what they are on the command line."""
+"""Arguments of `shuffle_frame`, as messages name them, with their names on the command line."""
 
 _CONFIG = "config: "
 """Prefix of messages about Flink's options."""
 
 
 class Options(NamedTuple):
-    """Assigned options by their owner."""
+    """Values of options, by their owner: Flink or Spark."""
 
     spark: dict[str, str]
     flink: dict[str, str]
@@ -86,7 +86,7 @@ class Options(NamedTuple):
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingOptions:
-    """The partitions of rows, and their transport."""
+    """Placement of rows in partitions, and their transport."""
 
     ship: Ship = "hash"
     """How rows are dealt out."""
@@ -150,7 +150,7 @@ def shuffle(
 
 
 def _shuffled(wanted: Shuffled, format: Format | None, routing: RoutingOptions, options: Options) -> Shuffled:
-    """Run the shuffle, in a Spark session of this command unless one runs already."""
+    """Run the shuffle, in a Spark session of this command unless one is already running."""
     with _said_in_a_line(wanted.output):
         _check(wanted, routing, options)
         require_columns(wanted.input, wanted.keys, format, as_spark=True)
@@ -166,7 +166,7 @@ def _shuffled(wanted: Shuffled, format: Format | None, routing: RoutingOptions, 
 
 
 def _rows_out(wanted: Shuffled, format: Format | None) -> int | None:
-    """Number of rows of all partitions; None: not counted."""
+    """Return the number of rows in all output partitions; None: not counted."""
     rows = count_rows(wanted.input, format)
     return rows if rows is None or wanted.ship != "broadcast" else rows * wanted.partitions
 
@@ -189,7 +189,7 @@ def _check(wanted: Shuffled, routing: RoutingOptions, options: Options) -> None:
 
 
 def _master(master: str | None, partitions: int) -> str:
-    """Default: this machine, with a slot for each partition if those are few, else one for each core."""
+    """Return the master; by default this machine, with a slot per partition or, for many, per core."""
     cores = os.cpu_count() or 1
     slots = max(partitions, cores) if partitions <= SLOTS_PER_CORE * cores else cores
     return master or f"local[{slots}]"
@@ -221,10 +221,10 @@ def _run(
 
 
 def read_assignments(texts: Sequence[str]) -> Options:
-    """Return what "OPTION=VALUE" texts assign; the last of an option counts.
+    """Return the assignments of "OPTION=VALUE" texts; the last one of an option counts.
 
     Raises:
-        UsageError: one is no such text.
+        UsageError: a text is not an assignment.
     """
     assigned = [split_assignment(text) for text in texts]
     wrong = [text for text, pair in zip(texts, assigned, strict=True) if pair is None or not pair[0]]
@@ -238,7 +238,7 @@ def read_assignments(texts: Sequence[str]) -> Options:
 
 
 def _tasks(frame: DataFrame) -> list[dict[str, Any]]:
-    """Counters of the tasks of the last run."""
+    """Return the counters of the tasks of the last run."""
     tasks = [row.asDict() for row in shuffle_statistics(frame).collect()]
     last = max((task["run"] for task in tasks), default=0)
     return [task for task in tasks if task["run"] == last]
@@ -267,9 +267,9 @@ def _session(master: str | None, partitions: int, options: Mapping[str, str]) ->
 
 @contextmanager
 def _said_in_a_line(output: str) -> Iterator[None]:
-    """Turn what goes wrong into one line for each mistake, and warnings into lines on stderr.
+    """Turn errors into one line for each mistake, and warnings into lines on stderr.
 
-    Nothing is left at `output`: of a job that fails Spark deletes all but the folder itself.
+    After an error `output` is deleted: Spark leaves an empty folder of a failed job.
     """
     try:
         with warnings.catch_warnings():
@@ -292,7 +292,7 @@ def _said_in_a_line(output: str) -> Iterator[None]:
 
 
 def _as_typed(line: str) -> str:
-    """Return a line about arguments of `shuffle_frame` with their names on the command line."""
+    """Return a message with arguments of `shuffle_frame` renamed as on the command line."""
     line = f"--set {line.removeprefix(_CONFIG)}" if line.startswith(_CONFIG) else line
     return f"netstack shuffle: {_typed_names(line)}"
 

@@ -49,9 +49,9 @@ _PARAMETERS = {
     "ship": "--ship",
     "throughput": "--throughput",
 }
-"""Options of this command by the parameters that messages begin with."""
+"""Options of this command, by the parameter names at the beginning of messages."""
 _REACHED = 0.99
-"""Part of a throughput from which it counts as reached."""
+"""Share of a throughput from which it counts as reached."""
 
 
 @Parameter(name="*")
@@ -141,7 +141,7 @@ def size(
 
 @contextmanager
 def _options_named() -> Iterator[None]:
-    """Put the options of this command in place of the parameters that mistakes begin with."""
+    """Replace the parameter names at the beginning of errors by this command's options."""
     try:
         yield
     except UsageError as error:

@@ -100,7 +100,7 @@ class AxisOptions:
         """Return the axes of the sweep.
 
         Raises:
-            UsageError: a value makes no sense.
+            UsageError: a value is invalid.
         """
         return read_axes(
             target=self.target,
@@ -114,7 +114,7 @@ class AxisOptions:
 
     @property
     def sets_interval(self) -> bool:
-        """Whether an axis may turn checkpoints on."""
+        """Whether an axis may turn checkpoints on, by setting an interval."""
         return any(text.partition("=")[0].strip() in _INTERVAL for text in self.settings)
 
 
@@ -131,10 +131,10 @@ class ConstraintOptions:
     """What 95 % of the records may take from emission to processing."""
 
     def constraints(self) -> Constraints:
-        """Return them as numbers.
+        """Return the constraints as numbers.
 
         Raises:
-            UsageError: one is no share, or no time.
+            UsageError: an option is not a share, or not a time.
         """
         if not 0 <= self.min_throughput <= 1:
             share = f"--min-throughput is {self.min_throughput:g}"
@@ -219,7 +219,7 @@ def tune(
 
 
 def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
-    """Return the command to run next: a check of the job that has the advised options, or the details."""
+    """Return the next command: a diagnosis of the changed job, or this command with `--verbose`."""
     is_change = any(each.configuration for each in tuning.recommendations)
     if not is_change and not verbose:
         return f"{tuning.command} --verbose"
@@ -230,7 +230,7 @@ def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
 def _scenario(
     file: Path | None, running: JobOptions, access: AccessOptions, allow_code: bool
 ) -> tuple[Scenario, list[str]]:
-    """The scenario of a file, or of a running job with notes on what could not be read."""
+    """Return the scenario of a file or of a running job, with notes on values that could not be read."""
     options = ReadingOptions(
         record_bytes=running.record_bytes,
         rate=running.rate,
@@ -277,7 +277,7 @@ def _runner(name: str, out: Path | None, master: str | None) -> RunPoints:
 
 
 def _import_late(out: Path | None) -> None:
-    """Import the slow modules that are needed at the end."""
+    """Import slow modules during the sweep that only its end needs."""
     importlib.import_module("scipy.special")
     if out is not None:
         importlib.import_module("..present.pages", __package__)
@@ -286,7 +286,7 @@ def _import_late(out: Path | None) -> None:
 def _announce(
     scenario: Scenario, points: Sequence[Point], possible: Sequence[Point], tried: Sequence[PointRow]
 ) -> None:
-    """Report the least and most number of emulations, and their time as estimated from earlier ones."""
+    """Report the range of the number of emulations, and their time as estimated from earlier ones."""
     cores = os.cpu_count() or 1
     least, most = (seconds_for(each, tried) for each in (points, possible))
     time = "for an unknown time"

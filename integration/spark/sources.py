@@ -109,7 +109,7 @@ class SparkSource:
         return self._spooled[1]
 
     def prepare(self) -> Spool:
-        """Spool the data, unless that has been done; all that takes long happens here.
+        """Spool the data, unless that has been done; this is the slow step.
 
         Raises:
             SourceError: The data cannot be read: no such file or column, an unknown format, an unsupported
@@ -144,7 +144,7 @@ class SparkSource:
         return key_hash(block)
 
     def close(self) -> None:
-        """Delete the files, which no reader may need any more; a second call does nothing."""
+        """Delete the files; no reader may need them any more. A second call does nothing."""
         if self._spooled is not None:
             self._spooled[0].close()
             self._spooled = None
@@ -297,7 +297,7 @@ def codec_of(files: Sequence[Path], schema: pa.Schema, key: str | Sequence[str] 
 
 
 def require_same_cut(parts: int, partitions: int) -> None:
-    """Refuse to continue from `parts` of an earlier run if Spark now cuts the rows differently.
+    """Check that Spark cuts the rows into as many parts as when the checkpoint was taken.
 
     Raises:
         SourceError: The number of partitions differs.
