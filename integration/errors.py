@@ -161,7 +161,7 @@ class ShuffleWarning(UserWarning):
 class UnsupportedColumnError(SourceError):
     """A column has a type that a record, a shuffle or a key cannot have. The message names both."""
 
-    def __init__(self, column: str, kind: object, problem: str = "cannot be carried in a record") -> None:
+    def __init__(self, column: str, kind: object, problem: str = "cannot be sent in a record") -> None:
         super().__init__(f"column {column!r}: type {kind} {problem}")
         self.column = column
 

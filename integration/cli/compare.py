@@ -108,7 +108,9 @@ def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
     path = reference / f"{name}.json" if reference.is_dir() else reference
     kind = kind_of(path)
     if kind not in (None, FileKind.MEASUREMENT, FileKind.RESULT):
-        last = "what is named last has to be what a Flink measured, a file .json, or their folder"
+        last = (
+            "the last argument must be the reference: a .json file measured in a Flink, or a folder of them"
+        )
         raise FileError([f"{path}: is {kind}; {last}"])
     document = load_json(path)
     try:
@@ -123,9 +125,7 @@ def _ours(file: Path, allow_code: bool) -> Scenario | Result:
     if kind is FileKind.RESULT:
         return load_result(file)
     if kind is FileKind.MEASUREMENT:
-        raise FileError(
-            [f"{file}: is what a Flink measured; name it last, behind a scenario or a result of ours"]
-        )
+        raise FileError([f"{file}: is a measurement of a Flink; name it last, after a scenario or a result"])
     return load_runnable(file, allow_code=allow_code)
 
 

@@ -45,10 +45,10 @@ def diagnose(
 
     Args:
         file: Result of a run, as `netstack run --json` prints it, a scenario, which is run, or a recording of
-            Flink's REST API; "-": it comes on standard input.
+            Flink's REST API; "-": standard input.
         from_flink: Address of a Flink cluster's REST API, such as http://localhost:8081, or a recording.
         job: Id of that job, where several are running.
-        latency: Of the way between two task managers of that cluster, such as "1 ms".
+        latency: Latency between task managers of that cluster, such as "1 ms".
         json: Print what was found as one JSON document.
     """
     if file is not None and file.parts[:1] in (("http:",), ("https:",)):
@@ -106,7 +106,7 @@ def _run(file: Path, allow_code: bool) -> Result:
 def _of_result(result: Result, file: Path) -> Diagnosis:
     views = observations(result)
     if not views:
-        raise UsageError([f"{file}: has no window that was measured; the run was shorter than its warmup"])
+        raise UsageError([f"{file}: has no measured window: the run was shorter than its warm-up"])
     seen = [replace(view, tried=tried) for view, tried in zip(views, trials(result), strict=True)]
     windows = [diagnosed(view) for view in seen]
     return Diagnosis(name=views[0].name, of=_obtained(result), windows=windows)

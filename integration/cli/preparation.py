@@ -53,13 +53,13 @@ class Begin:
     """Checkpoint that a run continues from, and its owner from then on."""
 
     from_checkpoint: str | None = None
-    """Go on from a checkpoint of an earlier run: a chk-N, or the latest in a directory."""
+    """Start from a checkpoint of an earlier run: a chk-N, or the latest in a directory."""
     from_savepoint: str | None = None
-    """Go on from a savepoint: its folder."""
+    """Start from a savepoint: its folder."""
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
-    """Whose it is then: yours (no-claim), the run's, which deletes it in the end (claim), or legacy."""
+    """Owner of that checkpoint: you (no-claim), the run, which deletes it in the end (claim), or legacy."""
     allow_non_restored_state: Flag = False
-    """Leave out the state of vertices that the job does not have any more."""
+    """Leave out the state of vertices that the job no longer has."""
 
 
 FROM_NOTHING = Begin()
@@ -112,7 +112,7 @@ def checkpoints_of(
 
     Raises:
         ScenarioError: the directory is not writable, belongs to another run, or already has checkpoints,
-        which are kept; or `begin` names none that can be restored.
+            which are kept; or `begin` names none that can be restored.
     """
     with ExitStack() as stack:
         storage = _own_directory(scenario, file, stack) if _writes_files(scenario) else None
@@ -139,7 +139,7 @@ def _for_savepoints(scenario: Scenario, file: Path) -> FileLayout | None:
         nowhere = [number for number, each in enumerate(scenario.savepoints) if each.directory is None]
         if nowhere:
             options = " or ".join(OPTIONS[field].name for field in ("savepoint_dir", "checkpoint_dir"))
-            problem = f"has no place for its files; give it a directory, or the job {options}"
+            problem = f"has no folder for its files; give it a directory, or the job {options}"
             raise ScenarioError([f"{file}: savepoints_at[{nowhere[0]}]: {problem}"])
     return SavepointsInDirectories()
 
@@ -158,7 +158,7 @@ def _own_directory(scenario: Scenario, file: Path, stack: ExitStack) -> Director
         reason = f"{directory}: checkpoints cannot be kept there: {one_line(error)}"
         raise ScenarioError([f"{file}: {_DIRECTORY_KEY}: {reason}"]) from None
     if not storage.is_local:
-        say(f"{file}: {_DIRECTORY_KEY}: no lock can be held there; let no other run use it meanwhile")
+        say(f"{file}: {_DIRECTORY_KEY}: cannot be locked; make sure that no other run uses it")
     return storage
 
 

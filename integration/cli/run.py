@@ -79,9 +79,9 @@ def run(
         file: Scenario, a TOML file or its JSON form.
         json: Print the whole result as one JSON document.
         out: Folder for the result as NAME.json, report.html and its pictures.
-        seed: In place of the scenario's.
-        trace: Print on stderr what happens to each checkpoint, step by step.
-        policy: How debloating sizes buffers, in place of the scenario's way: flink, frozen-while-blocked,
+        seed: Seed that replaces the scenario's.
+        trace: Print each step of each checkpoint on stderr.
+        policy: Debloat policy that replaces the scenario's: flink, frozen-while-blocked,
             longest-channel, per-channel, burst, longest-when-unblocked or MODULE:CLASS;
             share/doc/netstack/POLICIES.md compares them.
     """

@@ -89,17 +89,17 @@ class RoutingOptions:
     """Placement of rows in partitions, and their transport."""
 
     ship: Ship = "hash"
-    """How rows are dealt out."""
+    """Distribution of rows to partitions."""
     bound: Several = ()
-    """For ranges, the greatest key of a partition, of all but the last one; in rising order."""
+    """For ranges, the greatest key of each partition but the last; in rising order."""
     partitioner: Partitioner = "flink"
-    """Whose rule puts a key into a partition: Flink's key groups, or Spark's own."""
+    """Placement of keys in partitions: by Flink's key groups, or as Spark does it."""
     master: str | None = None
     """Spark's master URL; by default this machine, with a slot for each partition up to 4 a core."""
     max_memory: str | None = None
     """Most rows held by a task that has several partitions, such as "256 mb"; 128 MiB by default."""
     compression: Compression | None = None
-    """How columns are compressed on the way."""
+    """Compression of columns in transfer."""
     settings: Settings = ()
     """OPTION=VALUE, an option of Flink's network layer or of Spark's (spark...); several may be given."""
 
@@ -124,9 +124,9 @@ def shuffle(
         input: Parquet, CSV or JSON file, or a folder of them.
         output: Folder for a file of each partition: CSV or JSON where its name ends so, else Parquet.
         partitions: Number of partitions; with fewer slots a task takes several of them.
-        key: Column by which rows find their partition; several may be given.
-        format: What the input is, where the names of its files do not tell.
-        json: Print what each task counted as one JSON document.
+        key: Column that decides the partition of a row; several may be given.
+        format: Format of the input, if the file names do not show it.
+        json: Print the counts of each task as one JSON document.
     """
     require_some("shuffle", "--partitions", partitions)
     require("pandas", "netstack shuffle")
@@ -308,13 +308,13 @@ def package(file: Path, /, *, libraries: Flag = False) -> int:
     """Write the file from which Spark's executors get what a shuffle needs.
 
     Args:
-        file: Where to write; the name ends in .zip, and nothing is there yet.
-        libraries: For --archives, with all that is needed beside NumPy, pandas, PyArrow; without: --py-files.
+        file: Where to write; a new file with a name that ends in .zip.
+        libraries: Include all libraries but NumPy, pandas and PyArrow, for --archives; else for --py-files.
     """
     if file.suffix != ".zip":
-        raise OutputError(f"{file}: the name has to end in .zip, by which Spark knows what it is")
+        raise OutputError(f"{file}: the name must end in .zip, since Spark requires that")
     if file.exists():
-        raise OutputError(f"{file}: is there already; delete it, or name another file")
+        raise OutputError(f"{file}: already exists; delete it, or name another file")
     try:
         written = write_package(file, libraries=libraries)
     except OSError as error:

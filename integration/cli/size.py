@@ -72,7 +72,7 @@ class SizingOptions:
     settings: Settings = ()
     """OPTION=VALUE, an option of Flink; several may be given."""
     flink: str | None = None
-    """Version whose defaults hold, such as 2.3 or 1.20; a scenario has its own."""
+    """Flink version whose defaults apply, such as 2.3 or 1.20; a scenario has its own."""
 
 
 NO_OVERRIDES = SizingOptions()
@@ -181,7 +181,11 @@ def _of_numbers(options: SizingOptions) -> Scenario:
 
 def _of_file(file: Path, options: SizingOptions, allow_code: bool) -> Scenario:
     names = ("throughput", "parallelism", "ship", "flink")
-    extra = [f"netstack size: --{name} goes without a scenario" for name in names if getattr(options, name)]
+    extra = [
+        f"netstack size: --{name} cannot be combined with a scenario"
+        for name in names
+        if getattr(options, name)
+    ]
     if extra:
         raise UsageError(extra)
     scenario = load_runnable(file, allow_code=allow_code)

@@ -61,19 +61,19 @@ class JobOptions:
     """The job to tune, if it is not one of a file."""
 
     from_flink: str | None = None
-    """Address of a Flink's REST API, or a recording of it, to read the job from in place of a file."""
+    """Address of a Flink cluster's REST API, or a recording of it, to read the job from instead of a file."""
     job: str | None = None
-    """Id of the job there; by default the one that runs."""
+    """Id of the job there; by default the only one that is running."""
     record_bytes: Several = ()
-    """Bytes of a source's records, or VERTEX:BYTES, in place of what was read from Flink."""
+    """Bytes of a source's records, or VERTEX:BYTES; overrides the value read from Flink."""
     service_mode: Several = ()
-    """How a record's cost is spent, burn or throttle, or VERTEX:burn, likewise."""
+    """Use of a record's cost, burn or throttle, or VERTEX:burn; overrides the value read from Flink."""
     cores: float | None = None
-    """Cores of each machine, likewise."""
+    """Cores of each machine; overrides the value read from Flink."""
     rate: Several = ()
-    """Records per second of a source's subtask, or VERTEX:RATE, likewise; 0: as fast as possible."""
+    """Records per second of a source's subtask, or VERTEX:RATE, 0: unlimited; overrides Flink's value."""
     watch: str | None = None
-    """How long to watch the metrics of the job, as 30s; by default until they have changed."""
+    """Time to watch the metrics of the job, such as 30s; by default until they have changed."""
 
 
 @Parameter(name="*")
@@ -86,13 +86,13 @@ class AxisOptions:
     settings: Settings = ()
     """OPTION=V1,V2, values of any option of Flink's network layer; several may be given."""
     service: str | None = None
-    """Times of a record, as 2ms,5ms; of one vertex with VERTEX:2ms."""
+    """Costs of a record, as 2ms,5ms; of one vertex with VERTEX:2ms."""
     skew: str | None = None
-    """Factors of the subtasks, as 1:1:1:1,1:1:1:4."""
+    """Factors of the subtasks' costs, as 1:1:1:1,1:1:1:4."""
     parallelism: str | None = None
     """Whole numbers, as 2,4,8; of one vertex with VERTEX:4."""
     latency: str | None = None
-    """Times, added to the way of each message between task managers."""
+    """Latencies between task managers, in addition to the present one."""
     policy: str | None = None
     """Names of debloat policies, to compare with the scenario's own."""
 
@@ -124,11 +124,11 @@ class ConstraintOptions:
     """Constraints on settings."""
 
     min_throughput: float = 0.99
-    """Share of the present throughput that has to be left, in the mean over seeds."""
+    """Least mean throughput over seeds, as a share of the present one."""
     max_checkpoint: str | None = None
-    """What 95 % of the checkpoints may take, as 2s."""
+    """Limit for the duration of 95 % of the checkpoints, such as 2s."""
     max_delay: str | None = None
-    """What 95 % of the records may take from emission to processing."""
+    """Limit for the time from emission to processing of 95 % of the records."""
 
     def constraints(self) -> Constraints:
         """Return the constraints as numbers.

@@ -343,14 +343,14 @@ def runs_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     try:
         measured = msgspec.convert(document, _Measurement)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise FileError([f"the reference is no measurement: {error}"]) from None
+        raise FileError([f"the reference is not a measurement of Flink: {error}"]) from None
     runs: list[_Run] = [measured, *measured.repetitions]
     if not measured.steady:
-        raise FileError(["the reference is no measurement: it has no window"])
+        raise FileError(["the reference is not a measurement of Flink: it has no window"])
     if any(run.windows != measured.windows for run in runs):
-        raise FileError(["the reference is no measurement: its repetitions have other windows"])
+        raise FileError(["the reference is not a measurement of Flink: its repetitions have other windows"])
     if problem := _problem(runs, len(measured.steady[0].vertices)):
-        raise FileError([f"the reference is no measurement: {problem}"])
+        raise FileError([f"the reference is not a measurement of Flink: {problem}"])
     return [document, *document.get("repetitions", ())]
 
 
@@ -360,7 +360,7 @@ def _problem(runs: Sequence[_Run], vertices: int) -> str | None:
         counts = [len(block.vertices) for block in run.steady]
         counts += [len(checkpoint.vertices) for checkpoint in run.checkpoints]
         if any(count != vertices for count in counts):
-            return f"not everywhere are there {vertices} vertices"
+            return f"its parts do not all have {vertices} vertices"
         for vertex in (vertex for block in run.steady for vertex in block.vertices):
             sizes = vertex.debloatedBufferSize
             rates = len(vertex.bytes_in_per_s)

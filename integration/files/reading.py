@@ -39,7 +39,7 @@ LARGEST_RECORDING = 256 << 20
 STDIN = Path("/dev/stdin")
 """The name of standard input; its content can be read more than once."""
 
-NO_RESULT = "is no result of netstack run as JSON"
+NO_RESULT = "is not a JSON result of netstack run"
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -109,7 +109,7 @@ def _read_regular(file: Path, largest: int) -> bytes:
     except FileError:
         raise
     except ValueError:  # a name with a character that no name has
-        raise FileError([f"{file}: is no name of a file"]) from None
+        raise FileError([f"{file}: is not a valid file name"]) from None
 
 
 def read_user_text(file: Path, largest: int, right: str) -> str:
@@ -188,7 +188,7 @@ def json_document(file: Path) -> dict[str, Any]:
     except ValueError as error:
         raise FileError([f"{file}: is not valid JSON: {one_line(error)}"]) from None
     if not isinstance(document, dict):
-        raise FileError([f"{file}: holds no object; it must begin with {{"])
+        raise FileError([f"{file}: is not a JSON object; it must begin with {{"])
     return document
 
 
@@ -290,8 +290,8 @@ def _refuse_code(document: Mapping[str, Any], file: Path) -> None:
     if isinstance(policy, str) and ":" in policy:
         raise FileError(
             [
-                f"{file}: policy: {policy!r} is code, and a file alone has none run; name it by `policy`, "
-                "or give `allow_code` for a file that you trust"
+                f"{file}: policy: {policy!r} is code, which a file must not run by itself; name it by "
+                "`policy`, or give `allow_code` for a file that you trust"
             ]
         )
 

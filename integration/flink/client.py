@@ -463,7 +463,7 @@ def decode_json(body: bytes, shape: type[T], most: int = MOST_VALUES) -> T:
     except msgspec.DecodeError as error:
         at_byte = _AT_BYTE.search(str(error))
         if at_byte and (no_number := _NO_NUMBER.match(body, int(at_byte[1]))):
-            why = f"{no_number[0].decode()} at byte {at_byte[1]} is no number in JSON"
+            why = f"{no_number[0].decode()} at byte {at_byte[1]} is not a number in JSON"
             raise ValueError(why) from None
         raise ValueError(one_line(error)) from None
 

@@ -486,11 +486,11 @@ def _change(client: RestClient, before: JobState) -> str | None:
         which = next((n for n in starts if starts_now.get(n) != starts[n]), None)
         if which is None or not starts_now:
             return (
-                f"job {before.id}: the subtasks of {entry['name']!r} are reported at times only. {_TRY_AGAIN}"
+                f"job {before.id}: the subtasks of {entry['name']!r} are reported only at times. {_TRY_AGAIN}"
             )
         return (
-            f"job {before.id}: subtask {which} of {entry['name']!r} has started again while it was "
-            f"watched. {_TRY_AGAIN}"
+            f"job {before.id}: subtask {which} of {entry['name']!r} restarted while it was watched. "
+            f"{_TRY_AGAIN}"
         )
     for manager, answer in before.managers.items():
         if bool(answer) != bool(after.managers.get(manager)):

@@ -173,7 +173,7 @@ class Recording:
                 raise ValueError(f"{missing[0]} is not among its answers")
         except ValueError as error:
             raise FlinkRestError(
-                f"{file}: is no recording of a Flink job, as netstack import-flink writes it: {error}"
+                f"{file}: is not a recording of a Flink job, as netstack import-flink writes it: {error}"
             ) from None
         self._rounds: Counter[str] = Counter()
         self._pace_s = self._document.metrics_every_s

@@ -424,8 +424,8 @@ def check_all_go_on(
     vertex = next(vertex for vertex in job.vertices if vertex.id == vertex_id)
     manager = vertex.managers[subtask] if subtask < len(vertex.managers) else None
     raise FlinkRestError(
-        f"{client.url}: job {job.id}: subtask {subtask} of {vertex.name!r} fell silent while others went on; "
-        f"its task manager{'' if manager is None else f' {manager}'} may be lost or slow. "
+        f"{client.url}: job {job.id}: subtask {subtask} of {vertex.name!r} stopped reporting while others "
+        f"continued; its task manager{'' if manager is None else f' {manager}'} may be lost or slow. "
         "Try again once the job runs steadily."
     )
 

@@ -173,9 +173,9 @@ def ruler_note(results: Results) -> str:
     """Return the meaning of the lines and shades of `panels`, as sentences after a space, or nothing."""
     notes = ""
     if any(len(result.steady) > 1 for result in results.values()):
-        notes = " Dashed: what is measured begins and ends."
+        notes = " Dashed: begin and end of a measurement."
     elif window_edges(results):
-        notes = " Dashed: measuring begins."
+        notes = " Dashed: the measurement begins."
     if any(result.faults for result in results.values()):
         notes += " Red lines: faults."
     restarts = [restart for result in results.values() for restart in result.restarts]

@@ -39,12 +39,12 @@ UNITS = "Times in ms, throughput in records/s. "
 VALIDATION_LEGEND = (
     "Flink: what the job shows now, times with their range over its checkpoints. "
     "ours: median and range over seeds, predicted from its load and options. "
-    "ratio: ours by Flink's. allowed: how far apart they may be. "
+    "ratio: ours divided by Flink's. allowed: the tolerance. "
     "Times in ms, throughput in records/s."
 )
 
 DIFFERENCES_LEGEND = (
-    "Of the last window of each; difference: the second less the first; ratio: the second by the first."
+    "Of the last window of each; difference: second minus first; ratio: second divided by first."
 )
 
 _VERDICTS = {

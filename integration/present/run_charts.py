@@ -236,7 +236,7 @@ def _lines(height: alt.Y, subtasks: Sequence[str], tooltip: Sequence[Any]) -> An
 
 
 def _lines_note(subtasks: Sequence[str], results: Results) -> str:
-    coinciding = " Subtasks that coincide lie on one another." if len(subtasks) > 1 else ""
+    coinciding = " Lines of subtasks with equal values overlap." if len(subtasks) > 1 else ""
     return coinciding + ruler_note(results)
 
 
@@ -307,7 +307,7 @@ def checkpoint_history(results: Results) -> Chart | None:
     kinds = f"All are of the type {types[0]}." if len(types) == 1 else "The band above: their types."
     ends = {checkpoint.status for result in results.values() for checkpoint in result.checkpoints}
     failed = " Crosses: they failed." if FAILED in ends else ""
-    unfinished = " Rings: they were going on at the end." if ends - {COMPLETED, FAILED} else ""
+    unfinished = " Rings: not finished at the end of the run." if ends - {COMPLETED, FAILED} else ""
     return Chart(
         "checkpoint-history",
         f"A checkpoint takes: {per_window(results, _duration)}" if few else "Every checkpoint of each run",
@@ -626,7 +626,7 @@ def outcome(checkpoint: CheckpointResult) -> str:
         return f"complete after {milliseconds(checkpoint.duration_ms)}"
     if checkpoint.status == FAILED:
         return f"failed: {checkpoint.failure or 'for no known reason'}"
-    return "was going on at the end"
+    return "was still in progress at the end"
 
 
 def _with_ends(

@@ -149,7 +149,7 @@ def fell_behind(result: Result) -> Iterator[str]:
     unknown = [name for name, behind_s in parts.items() if behind_s is None]
     if unknown:
         it_was = "it was" if len(unknown) == 1 else "they were"
-        told = f"{_named(unknown)} ended without telling how far {it_was} behind the clock"
+        told = f"{_named(unknown)} ended without reporting how far {it_was} behind the clock"
         yield f"{told}, {_SO}"
 
 
@@ -349,7 +349,7 @@ def _recovery(restart: RestartResult) -> str:
     if restart.restarted_at is None:
         return f"{alone}not restarted before the end"
     if restart.unusable_checkpoint_id is not UNSET:
-        return f"{alone}restarted from checkpoint {restart.unusable_checkpoint_id}, in vain"
+        return f"{alone}restarted from checkpoint {restart.unusable_checkpoint_id}, without success"
     if restart.checkpoint_id is None:
         text = "began anew, as no checkpoint was complete"
     else:

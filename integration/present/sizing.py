@@ -256,7 +256,7 @@ def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
             numbers = map(str, (place.least, place.enough, place.planned))
             table.add_row(f"  {name}", *numbers, bytes_text(place.planned * job.segment_bytes))
     console.print(table)
-    console.print("\nKeys of the edges by which a scenario has this plan:")
+    console.print("\nKeys of the edges in a scenario with this plan:")
     for exchange in plan.exchanges:
         console.print(Text(f"{exchange.source} -> {exchange.target}"))
         keys = (f"{key} = {number}" for key, number in asdict(exchange.buffers).items())
@@ -310,7 +310,7 @@ def _more(memory: PlannedMemory) -> str:
         text = f"{more} more would shorten barriers by {most}, at first by {rate} per MiB."
         return f"{text} It would go to {' and '.join(memory.saved_at)}."
     if memory.planned_bytes < memory.enough_bytes:
-        return "more brings nothing while other task managers have no more."
+        return "more has no effect unless other task managers get more, too."
     return "more brings nothing."
 
 

@@ -245,8 +245,8 @@ def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
         "trade-off",
         f"Throughput against checkpoint time: {_said_of(recommendations)}",
         "A mark is a target, the mean over seeds; bars are 95 % intervals. Throughput is compared with that "
-        "now, at the same seed. Further left is a faster checkpoint, further up a faster job. Outlines tell "
-        "what is set now and what is recommended.",
+        "now, at the same seed. Further left is a faster checkpoint, further up a faster job. Outlines mark "
+        "the present and the recommended setting.",
         _spec([*_ranges(base, colour), line, dots, *_outlines(rows), *_names(base)], placed(rows)),
     )
 

@@ -132,7 +132,7 @@ def records_per_s(text: str, wire_bytes: int) -> float:
     if not rate:
         raise QuantityError(f"{text!r} is not above 0", _THROUGHPUT_HINT)
     if rate > _MOST_RECORDS_PER_S:
-        raise QuantityError(f"{text[:_SHOWN]!r} is more than any machine takes", _THROUGHPUT_HINT)
+        raise QuantityError(f"{text[:_SHOWN]!r} is more than any machine can process", _THROUGHPUT_HINT)
     return rate
 
 

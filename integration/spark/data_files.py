@@ -113,7 +113,7 @@ def require_new_path(path: str | Path) -> None:
         SourceError: The path exists; it is not changed.
     """
     if not has_scheme(path) and Path(path).expanduser().exists():
-        raise SourceError(f"{path}: is there already; delete it, or name another folder")
+        raise SourceError(f"{path}: already exists; delete it, or name another folder")
 
 
 def write_files(frame: DataFrame, path: str | Path) -> None:

@@ -41,8 +41,8 @@ _BARRIER = re.compile(r"^Job aborted due to stage failure: .*? barrier task .*? 
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*?(\w[^\n]*)")
 _NO_ROLLBACK = "A shuffle map stage with indeterminate output was failed and retried"
 _BLOCKS_LOST = (
-    "what lay between two stages was lost, as happens with an executor, when some of it had been read; run"
-    " the query again, as Spark does not where rows may come in another order"
+    "data between two stages was lost, for example with an executor, when part of it had been read; run the"
+    " query again: Spark does not retry it, since its rows may come in another order"
 )
 _WORKER = "thrown from the Python worker"
 _WORKER_DIED = "Python worker exited unexpectedly"
@@ -249,7 +249,7 @@ def own_files_problem(error: BaseException, session: SparkSession) -> str | None
             conf = session.sparkContext._jsc.sc().conf()
             folders = ", ".join(session._jvm.org.apache.spark.util.Utils.getConfiguredLocalDirs(conf))
         return (
-            f"Spark cannot keep what lies between two stages in {folders}: {reason};"
+            f"Spark cannot store the data between two stages in {folders}: {reason};"
             f" {_FOLDERS} has to name a folder with room for all rows"
         )
     return None

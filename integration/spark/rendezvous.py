@@ -219,7 +219,7 @@ class Rendezvous:
         await trio.sleep(LONG_S)
         _log.warning(
             "task %d of stage %d waits for %s; if some of its rows are cached and others were lost, as"
-            " happens with an executor, it waits in vain: stop the query and unpersist() the DataFrame",
+            " happens with an executor, it will wait forever: stop the query and unpersist() the DataFrame",
             self._index,
             self._context.stageId(),
             "others" if self._index else self._absent(),

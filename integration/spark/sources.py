@@ -79,7 +79,7 @@ class SparkSource:
         if parallelism is not None and parallelism < 1:
             raise ValueError(f"parallelism is {parallelism}, but a source has at least one subtask")
         if format is not None and format not in FILE_FORMATS:
-            raise ValueError(f"format is {format!r}, which is none of {sorted(FILE_FORMATS)}")
+            raise ValueError(f"format is {format!r}, which is not one of {sorted(FILE_FORMATS)}")
         self._data = data
         self._key = key
         self._parallelism = parallelism
@@ -222,7 +222,9 @@ class Spool:
             for partition, rows in sorted(counts.items())
         )
         if not all(file is None or file.exists() for file in self.files):
-            raise SourceError(f"{self.directory} is not shared with Spark's workers; set TMPDIR to what is")
+            raise SourceError(
+                f"{self.directory} is not shared with Spark's workers; set TMPDIR to a folder that is"
+            )
 
     def close(self) -> None:
         """Delete the directory; a second call does nothing."""

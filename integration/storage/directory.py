@@ -330,7 +330,7 @@ class DirectoryOwnership:
             raise StorageError(f"{self._directory} is in use by {self._owner()}; wait for its end") from None
         except (OSError, NotImplementedError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise StorageError(f"{self._directory}: no lock can be held there: {reason}") from error
+            raise StorageError(f"{self._directory}: cannot be locked: {reason}") from error
         try:
             yield
         finally:

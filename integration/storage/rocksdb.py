@@ -295,7 +295,9 @@ class RocksStore:
             raise StateError("table files cannot be restored: a column family is missing afterwards")
         stand = {file["name"]: file["level"] for file in self._opened.live_files()}
         if stand != dict(zip(names, levels, strict=True)):
-            raise StateError("table files cannot be restored: some are not used afterwards, or elsewhere")
+            raise StateError(
+                "table files cannot be restored: RocksDB dropped some of them, or moved them to another level"
+            )
         paths = {name: Path(f"{self._database}{name}") for name in names}
         self._tables = {name: self._take(name, stand[name], path) for name, path in paths.items()}
         return [table.number for table in self._tables.values()]

@@ -122,12 +122,12 @@ class RequestFolder:
 
         Raises:
             StorageError: No run owns the directory, the run accepts no requests or has ended, or the
-            savepoint failed; one line.
+                savepoint failed; one line.
         """
-        self._require_run("no run has it, so there is nothing to take a savepoint of")
+        self._require_run("no run uses it, so there is no job to take a savepoint of")
         if not self._folder.is_dir():
             raise StorageError(
-                f"{self._root}: the run that has it takes no requests yet, or not at all: those with "
+                f"{self._root}: the run that uses it does not accept requests yet, or never will: those with "
                 "`real_time` or `on_spark` do; in virtual time savepoints_at in the scenario takes savepoints"
             )
         name = uuid.uuid4().hex
@@ -151,7 +151,7 @@ class RequestFolder:
             if not DirectoryStorage(self._root).is_in_use():
                 self._tidy()
         if told.location is None:
-            raise StorageError(f"there is no savepoint: {told.problem}")
+            raise StorageError(f"the savepoint failed: {told.problem}")
         return told.location
 
     def _require_run(self, otherwise: str) -> None:

@@ -46,7 +46,7 @@ class TransactionDirectory:
 
         Raises:
             StorageError: it cannot be written, or there is a different one of the same vertex, subtask and
-            checkpoint.
+                checkpoint.
         """
         name = file_name("-".join(map(str, transaction[:3]))) + SUFFIX
         data = msgspec.msgpack.encode(transaction)

@@ -58,7 +58,7 @@ def read_vertex_value(axis: str, text: str) -> VertexValue:
     if axis == SKEW:
         match = _FACTORS.fullmatch(text)
         if match is None:
-            raise QuantityError(f"{text!r} is no list of factors", _FACTORS_HINT)
+            raise QuantityError(f"{text!r} is not a list of factors", _FACTORS_HINT)
         return VertexValue(axis, match[1], _factors(match[2]))
     vertex, colon, value = text.rpartition(":")
     number = parse_duration(value) if axis == SERVICE else _count(value)

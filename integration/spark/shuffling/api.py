@@ -240,15 +240,13 @@ def check_arguments(
     """
     for name, value, known in (("ship", ship, Ship), ("partitioner", partitioner, Partitioner)):
         if value not in get_args(known):
-            raise ShuffleError(f"{name} is {value!r}, which is none of {', '.join(get_args(known))}")
+            raise ShuffleError(f"{name} is {value!r}, which is not one of {', '.join(get_args(known))}")
     if bool(keys) != (ship in ("hash", "range")):
         raise ShuffleError(
             f"ship={ship!r} takes no key" if keys else f"ship={ship!r} needs a key; name a column"
         )
     if partitioner != "flink" and ship != "hash":
-        raise ShuffleError(
-            f"partitioner={partitioner!r} is about keys; it changes nothing with ship={ship!r}"
-        )
+        raise ShuffleError(f"partitioner={partitioner!r} places keys; it has no effect with ship={ship!r}")
     if (bounds is None) == (ship == "range"):
         raise ShuffleError(
             "ship='range' needs bounds, such as those of df.approxQuantile"
@@ -278,7 +276,7 @@ def check_movement(max_memory: int | str | None, compression: object) -> None:
         return
     if compression not in get_args(Compression):
         known = ", ".join(get_args(Compression))
-        raise ShuffleError(f"compression is {compression!r}, which is none of {known}")
+        raise ShuffleError(f"compression is {compression!r}, which is not one of {known}")
     if not pa.Codec.is_available(compression):
         raise ShuffleError(f"compression is {compression!r}, which this PyArrow was built without")
 

@@ -403,7 +403,9 @@ def _as_row(bound: Bound, width: int, place: int) -> _Row:
         values = "1 value" if width == 1 else f"a tuple of {width} values"
         raise ShuffleError(f"bounds[{place}] is {bound!r}; it must be {values}, as there are keys")
     if None in row:
-        raise ShuffleError(f"bounds[{place}] is {_shown(row)}; null is no bound, it comes before all of them")
+        raise ShuffleError(
+            f"bounds[{place}] is {_shown(row)}; null cannot be a bound, as it sorts before all values"
+        )
     return row
 
 
