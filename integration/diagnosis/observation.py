@@ -126,7 +126,7 @@ def any_of(conditions: Iterable[bool | None]) -> bool | None:
 
 
 def share(ms_per_s: Values) -> float | None:
-    """Return the greatest of some times in ms per second as a share, 0 to 1; None if all are unknown."""
+    """Return the greatest time, given in ms per second, as a share from 0 to 1; None if all are unknown."""
     most = highest(ms_per_s)
     return None if most is None else most / 1000
 

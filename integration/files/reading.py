@@ -193,7 +193,7 @@ def json_document(file: Path) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number there")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def check_bounds(document: Mapping[str, object], file: Path) -> None:

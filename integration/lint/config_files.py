@@ -215,7 +215,9 @@ def _documents(text: str) -> list[yaml.Node]:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else min(mark.line, text.rstrip().count("\n")) + 1
         raise _NotOptions(
-            f"is no YAML that is read here: {problem}" if line is None else f"is not valid YAML: {problem}",
+            f"is not YAML that can be read here: {problem}"
+            if line is None
+            else f"is not valid YAML: {problem}",
             line,
         ) from None
 

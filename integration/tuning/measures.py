@@ -1,11 +1,11 @@
 """Figures of one run, for comparing targets.
 
 A job has one figure of each kind. Where its vertices differ it is that of the worst one, since a checkpoint
-waits for the last barrier and a record for the slowest way. All figures are of the last window of `steady`.
+waits for the last barrier and a record for the slowest path. All figures are of the last window of `steady`.
 
-How long records are under way is read off the samples of a run. Records leave a queue in the order in which
-they entered it, so two curves tell how long they were in it: how many the producers had emitted at a time,
-and how many the consumers had read.
+The delay of records is derived from the samples of a run. Records leave a queue in the order in which
+they entered it, so two curves over time show how long they
+were in it: the number that producers had emitted, and the number that consumers had read.
 
     records |        emitted  .'      .' read
             |               .'      .'

@@ -398,8 +398,8 @@ def decode_piece(data: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
     """Return the rows of a piece as a batch whose columns lie in ``data``, which must not change afterwards.
 
     Raises:
-        PieceError: The bytes are not a piece, or its columns do not fit the schema. Of the values only the
-            extent is checked, so that joining and encoding them is safe.
+        PieceError: The bytes are not a piece, or its columns do not fit the schema. Only the bounds of values
+            are checked, not their contents, so that joining and encoding them is safe.
     """
     try:
         batch = pa.ipc.read_record_batch(data, schema)
