@@ -278,7 +278,9 @@ def _place(given: str) -> tuple[str, int | None]:
         full = folder
         folder, _, name = full.rpartition("/")
         if checkpoint_id_of(name) is None:
-            raise StorageError(f"{given}: it is not a savepoint, and contains no checkpoint such as chk-17")
+            raise StorageError(
+                f"{given}: there is no such savepoint, nor a checkpoint, such as chk-17, in it"
+            )
     checkpoint_id = checkpoint_id_of(name)
     return (full, None) if checkpoint_id is None else (folder or "/", checkpoint_id)
 

@@ -4,8 +4,8 @@ A job has one figure of each kind. Where its vertices differ it is that of the w
 waits for the last barrier and a record for the slowest path. All figures are of the last window of `steady`.
 
 The delay of records is derived from the samples of a run. Records leave a queue in the order in which
-they entered it, so two curves over time show how long they
-were in it: the number that producers had emitted, and the number that consumers had read.
+they entered it, so two curves over time show how long they were in it: the number that producers had
+emitted, and the number that consumers had read.
 
     records |        emitted  .'      .' read
             |               .'      .'

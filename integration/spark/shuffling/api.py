@@ -369,8 +369,8 @@ def _warn_of_repartition(source: StageInput, count: int) -> None:
         why = f"has {counted(source.partitions, 'partition')} where {count} are wanted"
     warnings.warn(
         f"the input of the shuffle {why}. So its rows go through Spark's repartition({count}) first, which"
-        f" is another shuffle, with sorting and files. To avoid it, give the input {count} partitions where it"
-        " is read or last repartitioned",
+        f" is another shuffle, with sorting and files. To avoid it, give the input {count} partitions"
+        " where it is read or last repartitioned",
         ShuffleWarning,
         stacklevel=3,
     )

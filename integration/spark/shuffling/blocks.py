@@ -44,7 +44,7 @@ class PartitionBlocks:
     Args:
         schema: The columns of the pieces.
         partitions: The partitions of the task, in rising order; at least one.
-        max_bytes: Maximum of bytes of rows that are held before they are yielded, not counting the last piece.
+        max_bytes: Maximum of bytes of rows that are held before they are yielded, without the last piece.
             Yielding them takes up to three times `BLOCK_BYTES` more.
         to_all: Whether every row is for each of the partitions; pieces then have no ends.
         compression: Compression of the blocks.
