@@ -74,7 +74,7 @@ class Note(str):
         return Note(beginning + self.text, *self.parameters, advice=self._advice)
 
     def naming(self, name: Callable[[Parameter], str]) -> str:
-        """Return the line with other names of the parameters."""
+        """Return the line with its parameters renamed by `name`, such as to options."""
         return f"{self.text} {self._advice.format(*map(name, self.parameters))}" if self.parameters else self
 
 

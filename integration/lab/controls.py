@@ -238,5 +238,5 @@ def _numbers(text: str, separator: str, right: str) -> tuple[float, ...]:
     except ValueError:
         numbers = ()
     if not numbers or not all(0 <= number < math.inf for number in numbers):
-        raise QuantityError(f"{text!r} is not such a list", right)
+        raise QuantityError(f"{text!r} is not a list of such values", right)
     return numbers

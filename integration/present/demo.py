@@ -122,7 +122,7 @@ def _price(result: Result, stored: float) -> str:
     ms, measured = restore_ms(result)
     reading = f"{'which took up to' if measured else 'an estimated'} {milliseconds(ms)} to read back"
     return (
-        f"; its price is {size(stored)} of data in flight stored with each, {reading} after a failure, and "
+        f"; its cost is {size(stored)} of data in flight stored with each, {reading} after a failure, and "
         "longer to work off"
     )
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_MESSAGE = 300
 """Longest part of Spark's own message that is repeated, in characters."""
 
-BEGUN_AGAIN = "Spark has begun it again without tasks that were done"
+BEGUN_AGAIN = "Spark has restarted the stage without the tasks that had finished"
 """Part of a task's error if Spark may have restarted its stage after another failure."""
 
 WORKER_DIED = "a Python worker of Spark has died"

@@ -319,7 +319,7 @@ def _further(
     wanted: set[Place],
     probes: Probes | None = None,
 ) -> list[Point]:
-    """Return the points of some settings that have not run; without `probes`, their main runs."""
+    """Return the points of some settings that have not run: of their main runs, or of `probes`."""
     if not wanted:
         return []
     seeds = {place: seeds_of(place) for place in wanted}
