@@ -91,7 +91,7 @@ class RoutingOptions:
     ship: Ship = "hash"
     """Distribution of rows to partitions."""
     bound: Several = ()
-    """For ranges, the greatest key of each partition but the last; in rising order."""
+    """Greatest key of each partition but the last, in rising order; for ranges."""
     partitioner: Partitioner = "flink"
     """Placement of keys in partitions: by Flink's key groups, or as Spark does it."""
     master: str | None = None

@@ -64,7 +64,7 @@ class SizingOptions:
     parallelism: str | None = None
     """Parallelism of both ends, such as 4, or of producer and consumer, such as 4:8; by default 1."""
     record_bytes: Whole | None = None
-    """Size of a record, by default 1000; with a scenario, of those that it reads from files."""
+    """Size of a record, by default 1000; with a scenario, the size of records that it reads from files."""
     round_trip: str | None = None
     """Time from one task manager to another and back, such as "1 ms"."""
     ship: str | None = None

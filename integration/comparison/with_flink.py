@@ -72,7 +72,7 @@ class Window(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What a number measures: the window, the vertex by its place (None: the whole job), and the quantity."""
+    """Subject of a number: the window, the vertex by its place (None: the whole job), and the quantity."""
 
     window: Window
     vertex: int | None

@@ -89,7 +89,7 @@ class WindowDiagnosis(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: int
     """Number of completed checkpoints."""
     verdict: str
-    """What limits the throughput, and where."""
+    """The limit of the throughput, and the vertex or exchange that causes it."""
     findings: list[Finding]
     not_known: list[str] = []
     """Figures that are unknown, each with the question that it leaves open."""

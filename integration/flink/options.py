@@ -69,7 +69,7 @@ class Overrides:
     rate: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Records per second of each subtask of a source, 0 for as fast as possible."""
     service_mode: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """One of `SERVICE_MODES` for a vertex with input, such as "burn" for work that takes a core."""
+    """Service mode (of `SERVICE_MODES`) of a vertex with input, such as "burn": its work takes a core."""
     cores: float | None = None
     """Cores of each machine."""
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -101,7 +101,7 @@ class MemorySize(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkSize(msgspec.Struct, frozen=True, kw_only=True):
-    """What the link into a consumer needs so that it never waits for credit."""
+    """Buffers that the link into a consumer needs so that it never waits for credit."""
 
     round_trip_ms: float
     needed_buffers: int

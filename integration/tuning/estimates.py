@@ -24,7 +24,7 @@ CONFIDENCE = 0.95
 RESAMPLES = 2000
 
 LEAST_RUNS = 2
-"""With fewer runs the spread is unknown, and there is no interval."""
+"""Fewest runs that have an interval; with fewer, the spread is unknown."""
 _LEAST_RESAMPLED = 5
 
 Answer = Literal["yes", "no", "undecided"]

@@ -157,7 +157,7 @@ class PointStore:
         Raises:
             OSError: it cannot be written.
         """
-        # Readers of a folder leave out what begins with a dot, as what is being written does.
+        # Readers of a folder skip names that begin with a dot, such as unfinished files.
         with written_whole(self._path(row.key)) as partial:
             pq.write_table(to_table([row]), partial)
 

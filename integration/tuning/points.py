@@ -240,7 +240,9 @@ class Grid:
         if self.seeds < 1:
             raise UsageError([f"seeds: is {self.seeds}; at least 1 is needed"])
         problems = problems_after(scenario, ())
-        scaled = any(axis.name == PARALLELISM for axis in self.axes)  # then factors are for what comes of it
+        scaled = any(
+            axis.name == PARALLELISM for axis in self.axes
+        )  # skew factors then depend on the new parallelism
         alone = [axis for axis in self.axes if not (scaled and axis.name == SKEW)]
         problems = problems or [problem for axis in alone for problem in axis.problems(scenario)]
         if not problems:
