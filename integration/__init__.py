@@ -1,7 +1,7 @@
 """The tools of users: scenario files, Spark sources, comparisons, reports, the command line.
 
-pyspark is imported inside functions only, so everything but Spark sources works without it. And what is named
-here is imported when it is used: a command that has just been started hears Ctrl-C from its first moment on.
+pyspark is imported inside functions only, so everything but Spark sources works without it. The names here
+are imported when first used, so that a command can handle Ctrl-C as soon as it starts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Entry point of ``netstack`` and ``python -m integration``; Ctrl-C is heard before all else is imported."""
+"""Entry point of ``netstack`` and ``python -m integration``; handles Ctrl-C before it imports the rest."""
 
 import sys
 

@@ -59,7 +59,7 @@ PACED_SHARE = 0.1
 CHECKPOINT_INTERVAL_S = 2.0
 
 WARMUP_SHARE = 1 / 3
-"""Part of a run that is not measured, since buffer sizes have to settle."""
+"""Part of a run that is not measured, since buffer sizes have to settle first."""
 
 OFF, ON = "debloating off", "debloating on"
 """Names of the two runs."""
@@ -209,7 +209,7 @@ def _scenario(source: SparkSource, data: Data, settings: DemoSettings) -> Scenar
 
 
 def _record_bytes(source: SparkSource) -> float:
-    """The mean of the first records, from the first partition that has any."""
+    """Return the mean size of the first records, from the first partition that has any."""
     for subtask in range(PARALLELISM):
         reader = source.open(subtask, PARALLELISM)
         block = reader.read(_SAMPLE_RECORDS)

@@ -1,6 +1,6 @@
 """Errors of this package, by cause.
 
-Errors in what the user gave are `InputError`, with a line for each mistake: `UsageError` for arguments,
+Errors in the user's input are `InputError`, with a line for each mistake: `UsageError` for arguments,
 `FileError` for files, `ScenarioError` (of netstack) for scenarios, `FlinkRestError` for a cluster that cannot
 be read. The command line prints these lines and ends with status 2.
 """
@@ -33,12 +33,12 @@ ParameterName = Literal[
 
 
 class Parameter(NamedTuple):
-    """A parameter of an import as advice names it, with an example of its value."""
+    """A parameter of an import that advice names, with an example of its value."""
 
     name: ParameterName
     example: float | str | None = None
     of: str | None = None
-    """The vertex or the option of Flink that the example is for, of a parameter that has many values."""
+    """The vertex or the Flink option that the example is for, if the parameter has a value for each."""
 
     def __str__(self) -> str:
         if self.example is None:
@@ -47,9 +47,9 @@ class Parameter(NamedTuple):
 
 
 class Note(str):
-    """A line of text, and the parameters that would supply or override what it is about.
+    """A line of text, and the parameters with which a caller can supply or override the value in question.
 
-    As a string it names them as Python does; the command line names its options instead.
+    As a string it has their Python names; the command line replaces these by its options.
 
     Attributes:
         text: The line without the advice.
@@ -74,7 +74,7 @@ class Note(str):
         return Note(beginning + self.text, *self.parameters, advice=self._advice)
 
     def naming(self, name: Callable[[Parameter], str]) -> str:
-        """Return the line with other names of the parameters."""
+        """Return the line with its parameters renamed by `name`, such as to options."""
         return f"{self.text} {self._advice.format(*map(name, self.parameters))}" if self.parameters else self
 
 
@@ -87,7 +87,7 @@ class FileError(InputError):
 
 
 class FlinkRestError(InputError):
-    """A Flink cluster cannot be read, or reports too little.
+    """A Flink cluster cannot be read, or its reports are insufficient.
 
     Attributes:
         notes: The problems as they were given: a `Note` where a parameter helps.
@@ -124,11 +124,11 @@ class TransferError(Exception):
 
 
 class TooLargeError(Exception):
-    """An answer has more bytes than are read."""
+    """An answer is larger than the limit."""
 
 
 class TooManyValuesError(ValueError):
-    """JSON has more values than are decoded; each may take two hundred bytes of memory."""
+    """JSON has more values than the limit, which bounds the memory: each may take two hundred bytes."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"more than {most:,} values")
@@ -161,7 +161,7 @@ class ShuffleWarning(UserWarning):
 class UnsupportedColumnError(SourceError):
     """A column has a type that a record, a shuffle or a key cannot have. The message names both."""
 
-    def __init__(self, column: str, kind: object, problem: str = "cannot be carried in a record") -> None:
+    def __init__(self, column: str, kind: object, problem: str = "cannot be sent in a record") -> None:
         super().__init__(f"column {column!r}: type {kind} {problem}")
         self.column = column
 

@@ -16,7 +16,7 @@ Extra = Literal["demo", "lab", "pandas", "report", "rocksdb", "statistics"]
 
 
 class ExtraContents(NamedTuple):
-    """Purpose of an extra, and its modules."""
+    """Purpose of an extra, and the modules that it installs."""
 
     purpose: str
     modules: tuple[str, ...]
@@ -36,7 +36,7 @@ EXTRAS: Mapping[Extra, ExtraContents] = {
 
 _ROOT = Path(__file__).resolve().parents[1]
 CHECKOUT = _ROOT if (_ROOT / "pyproject.toml").is_file() and (_ROOT / "Makefile").is_file() else None
-"""The checkout from which this code is imported; None where it is installed."""
+"""The checkout from which this code is imported; None if it is installed."""
 
 
 def is_installed(extra: Extra) -> bool:

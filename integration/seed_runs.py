@@ -1,4 +1,4 @@
-"""Runs of scenarios: with the files that their sources read, and with several seeds in parallel processes.
+"""Running scenarios, with the files of their sources, and with several seeds in parallel processes.
 
 The order of results does not depend on the processes.
 """
@@ -32,7 +32,7 @@ PROCESSES = 2
 """Default number of processes that run scenarios."""
 
 Done = Callable[[int], None]
-"""Called with the number of runs that have ended."""
+"""Callback with the number of runs that have ended."""
 
 
 def reads_paths(scenario: Scenario) -> bool:
@@ -42,7 +42,7 @@ def reads_paths(scenario: Scenario) -> bool:
 
 @contextmanager
 def open_sources(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield a scenario whose paths Spark has read; the copies are deleted when the block ends.
+    """Yield the scenario with open sources, read by Spark; its copies are deleted after the block.
 
     A vertex without a parallelism of its own gets one subtask for each of Spark's partitions. Scenarios
     without paths are not changed, and start no Spark.
@@ -80,7 +80,7 @@ def _opened(vertex: Vertex, stack: ExitStack) -> Vertex:
 def run_seeds(
     scenarios: Sequence[Scenario], seeds: int, *, processes: int = PROCESSES, done: Done = lambda count: None
 ) -> list[list[Result]]:
-    """Return the results of each scenario: of its own seed, the next one, and so on.
+    """Return the results of each scenario, for its own seed and the following ones.
 
     Scenarios that read files run in this process, since their sources cannot be pickled.
 
@@ -111,9 +111,9 @@ def _run(scenario: Scenario, seed: int) -> Result:
 
 @contextmanager
 def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that end with the block, at once if an error or Ctrl-C ends it.
+    """Yield a pool of processes that ends with the block, at once if an error or Ctrl-C ends it.
 
-    Work has to be submitted within `ctrl_c_held`, since processes start then.
+    Submit work within `ctrl_c_held`, since that is when the processes start.
 
     Raises:
         WorkerError: A process was killed, as happens when memory is short.
@@ -135,7 +135,7 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def ctrl_c_held() -> Iterator[None]:
-    """Hold Ctrl-C back, here until the end of the block, and in processes started in it until `_quiet`.
+    """Delay Ctrl-C: here until the end of the block, in processes started in it until `_quiet`.
 
     Blocking it is not enough: another thread, such as one of NumPy's algebra, may receive it instead.
     """
@@ -155,7 +155,7 @@ def ctrl_c_held() -> Iterator[None]:
 
 
 def _quiet(ignored: bool) -> None:
-    """Let Ctrl-C end a worker without a message, which the main process prints.
+    """Let Ctrl-C end a worker silently; the main process prints the message.
 
     If the main process ignores Ctrl-C, as one in the background of a shell does, so does the worker.
     """

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: one orderly way out of a command, from its first moment to its last.
+"""Handling of Ctrl-C and SIGTERM: an orderly exit at any moment of a command.
 
 What a signal does depends on how far the process is::
 
@@ -26,19 +26,19 @@ from time import monotonic
 from types import FrameType
 
 PATIENCE_S = 1.0
-"""Seconds after a signal in which another one says nothing new."""
+"""Seconds after a signal in which further signals are ignored."""
 
 AGAIN_S = 0.01
-"""Seconds after which an exception that was lost is raised again."""
+"""Seconds after which a lost exception is raised again."""
 
 LINE = "netstack: stopped"
 
 _FATAL = 128
-"""Number that shells add to a signal for the exit status of the process that it ended."""
+"""Exit status of a process that a signal ended, minus the number of the signal (a shell convention)."""
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal has asked the command to stop; `lost` is called when nobody holds this any more."""
+    """A signal has asked the command to stop; `lost` is called when the exception is garbage-collected."""
 
     def __init__(self, lost: Callable[[], None]) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class StopSignals:
-    """What this process does when it is asked to stop; nothing of its own before `install`."""
+    """Signal handling of this process; Python's defaults apply until `install`."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -60,7 +60,7 @@ class StopSignals:
         self._report: Callable[[sys.UnraisableHookArgs], object] = sys.unraisablehook
 
     def install(self) -> None:
-        """Take over both signals; from here on until `work_begins` they end the process."""
+        """Handle both signals; until `work_begins`, they end the process."""
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             # As in background of a shell. Blocked, it is ignored as before, and trio works as ever.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -75,9 +75,9 @@ class StopSignals:
         self._working = True
 
     def end(self, error: BaseException | None = None) -> int | None:
-        """Leave the rest to the interpreter; returns the exit status if it was asked to stop, else None.
+        """Stop raising, and return the exit status if a signal arrived, else None.
 
-        Whatever error arrives after that was asked for came of it.
+        An `error` after the signal counts as its consequence.
         """
         self._ending = True
         self._working = False
@@ -86,7 +86,7 @@ class StopSignals:
         return _FATAL + (self._asked or signal.SIGINT)
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Do what a signal asks for."""
+        """Handle a signal."""
         late = self._asked is None or self._clock() - self._asked_at >= PATIENCE_S
         if not late and not self._lost:
             return
@@ -98,9 +98,9 @@ class StopSignals:
             self._leave()
 
     def leave_to_trio(self) -> bool:
-        """Let Ctrl-C be trio's in what calls `trio.run`, which takes it over from Python's own handler only.
+        """Restore Python's own handler of Ctrl-C, since `trio.run` handles Ctrl-C only in place of that one.
 
-        Returns whether `take_back` is to be called.
+        Returns whether the caller has to call `take_back` afterwards.
         """
         ours = signal.getsignal(signal.SIGINT) == self.handle
         if not (self._working and ours and get_ident() == self._thread):
@@ -109,7 +109,7 @@ class StopSignals:
         return True
 
     def take_back(self) -> None:
-        """Be the one again that handles Ctrl-C."""
+        """Handle Ctrl-C here again."""
         signal.signal(signal.SIGINT, self.handle)
 
     def _raise(self, frame: FrameType | None) -> None:
@@ -130,7 +130,7 @@ class StopSignals:
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
 
     def _swallowed(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """Say nothing of an exception that comes again."""
+        """Do not report an exception that was lost and will be raised again."""
         if self._working and _is_ctrl_c(unraisable.exc_value):
             self._ask_again()
         else:
@@ -143,7 +143,7 @@ class StopSignals:
 
 
 STOP = StopSignals()
-"""The listener to signals in this process."""
+"""The signal handling of this process."""
 
 
 def _is_ctrl_c(error: BaseException | None) -> bool:
@@ -153,6 +153,6 @@ def _is_ctrl_c(error: BaseException | None) -> bool:
 
 
 def _be_deaf() -> None:
-    """Let nothing interrupt the interpreter's last steps, of which it would tell in a traceback."""
+    """Ignore signals during the interpreter's last steps, which would print a traceback."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

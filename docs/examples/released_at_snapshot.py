@@ -1,9 +1,9 @@
 """A change of the protocol: a task that has taken its unaligned snapshot blocks no channel any more.
 
-A barrier that has not overtaken blocks its channel, as what comes behind it must not get into the snapshot.
-In an unaligned checkpoint the snapshot is taken with the first barrier, so nothing that is read later gets
-into it. Flink keeps such channels blocked until the last barrier is here all the same, and that can bring a
-job to a stand (docs/CHECKPOINTS.md). Here they are resumed at once::
+A barrier that has not overtaken blocks its channel, since the data after it must not get into the snapshot.
+In an unaligned checkpoint the snapshot is taken with the first barrier, so no data that is read later gets
+into it. Flink still keeps such channels blocked until the last barrier has arrived, which can deadlock a job
+(docs/CHECKPOINTS.md). Here they are resumed at once::
 
     Flink      |1|  snapshot ........ blocked ........ last barrier, resumed
     here       |1|  snapshot, resumed

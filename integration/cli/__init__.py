@@ -1,1 +1,1 @@
-"""The commands of the command line, and what they share: output, progress, preparation."""
+"""The commands of the command line, and their shared options, preparation and error reports."""

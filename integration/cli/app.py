@@ -19,7 +19,7 @@ from .exit_status import MISTAKE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status; `arguments` are those of the process unless given."""
+    """Run the command line and return its exit status; `arguments` default to those of the process."""
     _import_compiled(set_arguments(arguments))
     try:
         STOP.work_begins()
@@ -35,13 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 _STDIN = "/dev/stdin"
-"""The file that the argument "-" stands for."""
+"""File that the argument "-" is replaced by."""
 
 _ONLY_HELP = {"--help", "-h", "--version"}
 
 
 def _import_compiled(arguments: Sequence[str]) -> None:
-    """Import what is compiled in part, where a Ctrl-C is swallowed, before a command begins."""
+    """Import partly compiled modules, which would swallow Ctrl-C, before a command begins."""
     if arguments and _ONLY_HELP.isdisjoint(arguments):
         import concurrent.futures.process  # noqa: F401
         import statistics  # noqa: F401
@@ -61,7 +61,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _report(error: BaseException, arguments: Sequence[str] | None) -> int:
-    """Say what went wrong and return the exit status; what is a defect of ours is raised again."""
+    """Print an error and return the exit status; raise an error again that is a defect of netstack."""
     match error:
         case CycloptsError():
             _say(usage_problem(error, set_arguments(arguments)))
@@ -146,7 +146,7 @@ _COMMANDS = {
 """Commands by group, with their help."""
 
 _ELSEWHERE = {"package": "shuffle"}
-"""Modules of commands that are not named after them."""
+"""Modules of commands that do not have the command's name."""
 
 for _group, _commands in _COMMANDS.items():
     _ordered = Group.create_ordered(_group)

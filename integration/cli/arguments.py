@@ -1,4 +1,4 @@
-"""Arguments of commands: the options that they share, how these are read, and the line itself."""
+"""Arguments of commands: shared options, their parsing, and the command line as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cyclopts import CoercionError, CycloptsError, Parameter, Token, UnusedCliTo
 
 
 def _whole(wanted: type, tokens: Sequence[Token]) -> int:
-    """Read a whole number; left to itself, the library rounds "1.5"."""
+    """Read a whole number; the library alone would round "1.5"."""
     try:
         return int(tokens[0].value)
     except ValueError:
@@ -53,14 +53,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HEADER = "--header"
-"""The option that may hold a secret; what it is given is not shown."""
+"""The option that may hold a secret; its values are never shown."""
 
 _QUERY = re.compile(r"^(https?://[^?#]*)[?].*")
 
 _PARAMETER = re.compile(
     r"`(allow_code|leaves_state_out|master|min_throughput|on_spark|policy|real_time|seeds)`"
 )
-"""Parameters of our functions that are options."""
+"""Parameters of functions, in back-ticks in messages, that correspond to options."""
 
 _NEGATIVE = re.compile(r"-[0-9.]")
 
@@ -68,20 +68,20 @@ _given: list[str] | None = None
 
 
 def set_arguments(arguments: Sequence[str] | None) -> list[str]:
-    """Take note of the arguments of this call, those of the process unless given, and return them."""
+    """Store the arguments of this call, by default those of the process, and return them."""
     global _given
     _given = None if arguments is None else list(arguments)
     return _arguments()
 
 
 def command_line() -> str:
-    """Return the command with its arguments, quoted for a shell; in place of secrets stand dots."""
+    """Return the command with its arguments, quoted for a shell; secrets are replaced by dots."""
     arguments = _arguments()
     return shlex.join(["netstack", *map(_without_secret, ["", *arguments], arguments)])
 
 
 def _without_secret(option: str, argument: str) -> str:
-    """An argument as it may be shown; `option` is what stands before it."""
+    """Return an argument without secrets; `option` is the argument before it."""
     name, equals, value = argument.partition("=")
     if name == HEADER and equals:
         return f"{HEADER}={_without_value(value)}"
@@ -97,7 +97,7 @@ def _arguments() -> list[str]:
 
 
 def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
-    """Return what to say of arguments that could not be read; `arguments` are those after ``netstack``."""
+    """Return the message about arguments that could not be read; `arguments` are those after ``netstack``."""
     if isinstance(error, UnusedCliTokensError) and HEADER in arguments:
         return f'netstack {arguments[0]}: one argument too many; write {HEADER} "Name: value" in quotes'
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
@@ -122,7 +122,7 @@ _OPTIONS = {
 
 
 def option_of(parameter: ImportParameter) -> str:
-    """Return the option for a parameter of an import, with the example of its value if there is one."""
+    """Return the option for a parameter of an import, with an example value if the parameter has one."""
     from netstack import format_duration
 
     name, option = parameter.name, _option(parameter.name)
@@ -140,7 +140,7 @@ def _option(name: str) -> str:
 
 
 def naming_options(note: str) -> str:
-    """Return a line of an import with options in place of parameters."""
+    """Return an import's note with the names of options in place of parameters."""
     from ..errors import Note
 
     return note.naming(option_of) if isinstance(note, Note) else note
@@ -180,10 +180,10 @@ def warn_of_bare_numbers(beginning: str, settings: Sequence[str]) -> None:
 
 
 def require_some(command: str, option: str, number: int) -> None:
-    """Refuse a number below 1.
+    """Reject a number below 1.
 
     Raises:
-        UsageError: it is; the line names command and option.
+        UsageError: the number is below 1; the line names command and option.
     """
     from ..errors import UsageError
 
@@ -192,10 +192,10 @@ def require_some(command: str, option: str, number: int) -> None:
 
 
 def read_quantity(command: str, option: str, text: str, read: Callable[[str], T]) -> T:
-    """Return what `read` makes of the text of an option.
+    """Parse the text of an option with `read`.
 
     Raises:
-        UsageError: it is no such quantity; the line names command and option.
+        UsageError: the text is invalid; the line names command and option.
     """
     from netstack import QuantityError
 

@@ -68,7 +68,7 @@ class AccessOptions:
         return LiveCluster(place, access)
 
     def refuse_without_address(self, reason: str) -> None:
-        """Refuse these options where no cluster is read.
+        """Reject these options if no cluster is read.
 
         Raises:
             UsageError: one is set.

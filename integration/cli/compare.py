@@ -32,7 +32,7 @@ TABLE_NAME = "comparison.md"
 
 
 class Subject(NamedTuple):
-    """A scenario to run, or a result, with its reference."""
+    """A scenario to run, or an existing result, with its reference."""
 
     file: Path
     ours: Scenario | Result
@@ -41,7 +41,7 @@ class Subject(NamedTuple):
 
     @property
     def sides(self) -> str:
-        """The files of both sides."""
+        """The files of both sides, as text."""
         other = "reference" if "schema" in self.reference else "Flink"
         return f"{other}: {self.reference_file}, ours: {self.file}"
 
@@ -89,7 +89,7 @@ def compare(
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
-    """The given files, and the scenarios of given folders."""
+    """Return the given files, and the scenarios in the given folders."""
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
@@ -108,7 +108,9 @@ def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
     path = reference / f"{name}.json" if reference.is_dir() else reference
     kind = kind_of(path)
     if kind not in (None, FileKind.MEASUREMENT, FileKind.RESULT):
-        last = "what is named last has to be what a Flink measured, a file .json, or their folder"
+        last = (
+            "the last argument must be the reference: a .json file measured in a Flink, or a folder of them"
+        )
         raise FileError([f"{path}: is {kind}; {last}"])
     document = load_json(path)
     try:
@@ -123,9 +125,7 @@ def _ours(file: Path, allow_code: bool) -> Scenario | Result:
     if kind is FileKind.RESULT:
         return load_result(file)
     if kind is FileKind.MEASUREMENT:
-        raise FileError(
-            [f"{file}: is what a Flink measured; name it last, behind a scenario or a result of ours"]
-        )
+        raise FileError([f"{file}: is a measurement of a Flink; name it last, after a scenario or a result"])
     return load_runnable(file, allow_code=allow_code)
 
 
@@ -171,7 +171,7 @@ def _measured(file: Path) -> Result:
 
 
 def _names(first: Path, second: Path) -> tuple[str, str]:
-    """The shortest names that differ; numbers if both are one file."""
+    """Return the shortest names that differ; numbered if both are the same file."""
     if first.stem != second.stem:
         return first.stem, second.stem
     longer = str(first.with_suffix("")), str(second.with_suffix(""))

@@ -22,7 +22,7 @@ else
   autoload -Uz compinit && compinit
 fi
 """
-"""Lines for the start-up file of zsh, which has looked for completions above them, or not at all."""
+"""Lines for zsh's start-up file, which may have initialised completions above them, or not at all."""
 
 
 def install_completion(*, shell: Shell | None = None) -> int:

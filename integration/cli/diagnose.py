@@ -45,10 +45,10 @@ def diagnose(
 
     Args:
         file: Result of a run, as `netstack run --json` prints it, a scenario, which is run, or a recording of
-            Flink's REST API; "-": it comes on standard input.
+            Flink's REST API; "-": standard input.
         from_flink: Address of a Flink cluster's REST API, such as http://localhost:8081, or a recording.
         job: Id of that job, where several are running.
-        latency: Of the way between two task managers of that cluster, such as "1 ms".
+        latency: Latency between task managers of that cluster, such as "1 ms".
         json: Print what was found as one JSON document.
     """
     if file is not None and file.parts[:1] in (("http:",), ("https:",)):
@@ -81,7 +81,7 @@ def diagnose(
 
 
 def _following(diagnosis: Diagnosis, *, can_tune: bool, verbose: bool) -> str:
-    """Return the command to run next: the search for a debloat target where barriers wait behind data."""
+    """Return the command to run next: `tune` if barriers wait behind data, else more details; or none."""
     rules = {finding.rule for window in diagnosis.windows for finding in window.findings}
     command = command_line().removesuffix(" --verbose")
     if can_tune and (verbose or BARRIERS_WAIT in rules):
@@ -90,7 +90,7 @@ def _following(diagnosis: Diagnosis, *, can_tune: bool, verbose: bool) -> str:
 
 
 def _run(file: Path, allow_code: bool) -> Result:
-    """Run a scenario; a job that failed for good has a result too."""
+    """Run a scenario; a job that failed permanently has a result too."""
     scenario = load_runnable(file, allow_code=allow_code)
     with (
         opened(scenario, file) as ready,
@@ -106,7 +106,7 @@ def _run(file: Path, allow_code: bool) -> Result:
 def _of_result(result: Result, file: Path) -> Diagnosis:
     views = observations(result)
     if not views:
-        raise UsageError([f"{file}: has no window that was measured; the run was shorter than its warmup"])
+        raise UsageError([f"{file}: has no measured window: the run was shorter than its warm-up"])
     seen = [replace(view, tried=tried) for view, tried in zip(views, trials(result), strict=True)]
     windows = [diagnosed(view) for view in seen]
     return Diagnosis(name=views[0].name, of=_obtained(result), windows=windows)

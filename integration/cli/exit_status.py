@@ -1,4 +1,4 @@
-"""Ends of commands: their exit status, and the line for a job that failed for good."""
+"""Exit statuses of commands, and the message for a job that failed permanently."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from netstack import Result
 
 FAILED = 1
-"""The subject of the command is bad: outside of a tolerance, failed for good, wrong, corrupt."""
+"""A check failed: outside of a tolerance, a failed job, a wrong configuration, a damaged file."""
 MISTAKE = 2
 """Mistakes of the user, with a line for each on stderr."""
 INTERRUPTED = 130
@@ -17,7 +17,7 @@ BROKEN_PIPE = 1
 
 
 def failure_text(result: Result) -> str:
-    """Return why a job failed for good, in one line."""
+    """Return why a job failed permanently, in one line."""
     from ..files.reading import one_line  # here, since who asks for help needs nothing that runs
 
     name, cause = result.scenario.name, one_line(result.failure)

@@ -1,4 +1,4 @@
-"""Files that commands take: a file of another kind is refused, with the command that takes it."""
+"""Kinds of files that commands accept; the error for another kind names the command that accepts it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def require_kind(file: Path, *wanted: FileKind) -> FileKind | None:
     """Return the kind of a file; None if it is not recognised, which its reader then reports.
 
     Raises:
-        FileError: it is of a kind that is not wanted; the line names the command that takes it.
+        FileError: the kind is not accepted; the line names the command that accepts it.
     """
     kind = kind_of(file)
     if kind is not None and kind not in wanted:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..lab.server import LabServer
 
 LEAST_DURATION_S = 3600.0
-"""Least length of a run, in emulated seconds; the user ends it."""
+"""Least length of a run, in emulated seconds; normally the user ends it earlier."""
 
 
 def lab(
@@ -86,7 +86,7 @@ def lab(
 
 
 def _check_policies(policies: Sequence[str]) -> None:
-    """Make sure that all can be made; those of modules are imported."""
+    """Check that all policies can be created; those of modules are imported."""
     configs = {
         name: dataclasses.replace(NetworkConfig(), debloat_enabled=True, debloat_policy=name)
         for name in policies
@@ -119,7 +119,7 @@ def serve(scenario: Scenario, port: int, *, policies: Sequence[str] = (), browse
     """Serve the page of a job until Ctrl-C.
 
     Raises:
-        UsageError: nothing can be served at that port.
+        UsageError: the port cannot be used.
     """
     from ..lab.lab import Lab
     from ..lab.server import LabServer
@@ -143,8 +143,8 @@ def serve_beside(
     """Serve the page of a running Flink job until Ctrl-C.
 
     Raises:
-        FlinkRestError: there is no such job, or no answer.
-        UsageError: an option makes no sense, or nothing can be served at that port.
+        FlinkRestError: the job does not exist, or the cluster does not answer.
+        UsageError: an option is invalid, or the port cannot be used.
     """
     from ..flink.importing import check_readable
     from ..flink.job_watch import JobWatch
@@ -183,7 +183,7 @@ def serve_beside(
 def _reader(
     cluster: Answers, job: str | None, options: ReadingOptions
 ) -> Callable[[bool, Callable[[float, float], None]], Imported]:
-    """Reader of the named job, or of the one that runs when that has ended."""
+    """Return a function that reads the named job, or, once that has ended, the running one."""
     given, watch_s = options.overrides(), options.watch_s()
     prepare_file(options.recording)
 

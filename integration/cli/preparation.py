@@ -1,4 +1,4 @@
-"""Loading of a scenario that a user names, with warnings about it."""
+"""Loading a user's scenario, with warnings about its options."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _DIRECTORY_KEY = f"flink.{OPTIONS['checkpoint_dir'].name}"
 
 _NO_CHECKPOINT = 0
-"""An id that no checkpoint of a run has; theirs begin with 1."""
+"""An id that no checkpoint of a run has, as ids begin with 1."""
 
 
 @Parameter(name="*")
@@ -53,17 +53,17 @@ class Begin:
     """Checkpoint that a run continues from, and its owner from then on."""
 
     from_checkpoint: str | None = None
-    """Go on from a checkpoint of an earlier run: a chk-N, or the latest in a directory."""
+    """Start from a checkpoint of an earlier run: a chk-N, or the latest in a directory."""
     from_savepoint: str | None = None
-    """Go on from a savepoint: its folder."""
+    """Start from a savepoint: its folder."""
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
-    """Whose it is then: yours (no-claim), the run's, which deletes it in the end (claim), or legacy."""
+    """Owner of that checkpoint: you (no-claim), the run, which deletes it in the end (claim), or legacy."""
     allow_non_restored_state: Flag = False
-    """Leave out the state of vertices that the job does not have any more."""
+    """Leave out the state of vertices that the job no longer has."""
 
 
 FROM_NOTHING = Begin()
-"""Start of a run without options."""
+"""Start without a checkpoint."""
 
 
 def load_runnable(
@@ -74,14 +74,14 @@ def load_runnable(
     policy: str | None = None,
     allow_code: bool = False,
 ) -> Scenario:
-    """Read a scenario that this version can run, and say on stderr what a user should know of its options.
+    """Read a scenario that this version can run, and print notices about its options to stderr.
 
-    `stores` is whether its checkpoints will be written to the directory that it may name. `seed` and `policy`
-    take the place of the scenario's. With `allow_code` the file may name a policy to be imported.
+    `stores`: whether the run writes checkpoints to the directory that the scenario names. `seed` and `policy`
+    replace those of the scenario. With `allow_code` a policy that the file names is imported.
 
     Raises:
-        FileError: it is no scenario.
-        ScenarioError: it makes no sense, or asks for more than there is; a line for each mistake.
+        FileError: the file is not a scenario.
+        ScenarioError: it is invalid, or needs something that is not installed; a line for each mistake.
     """
     require_kind(file, FileKind.SCENARIO, FileKind.RESULT)
     notices: list[str] = []
@@ -105,14 +105,14 @@ def load_runnable(
 def checkpoints_of(
     scenario: Scenario, file: Path, begin: Begin
 ) -> Iterator[tuple[FileLayout | None, InitialCheckpoint | None]]:
-    """Give where a scenario wants its checkpoints (None: in memory), and the one that it goes on from.
+    """Yield the checkpoint storage of a scenario (None: in memory), and the checkpoint to start from.
 
-    The directory is this run's alone while the block runs. A file is written there and deleted again, so
-    that what will not do is known before the run.
+    This run owns the directory during the block. A test file is written and deleted first, so that an
+    unusable directory is reported before the run.
 
     Raises:
-        ScenarioError: nothing can be written there, another run has it, or checkpoints are there already,
-            which stay as they are; or `begin` names none that can be restored.
+        ScenarioError: the directory is not writable, belongs to another run, or already has checkpoints,
+            which are kept; or `begin` names none that can be restored.
     """
     with ExitStack() as stack:
         storage = _own_directory(scenario, file, stack) if _writes_files(scenario) else None
@@ -130,7 +130,7 @@ def checkpoints_of(
 
 
 def _for_savepoints(scenario: Scenario, file: Path) -> FileLayout | None:
-    """Folder of savepoints if checkpoints stay in memory."""
+    """Return the storage of savepoints for a job with checkpoints in memory."""
     if not scenario.savepoints:
         return None
     from ..storage.directory import SavepointsInDirectories
@@ -139,7 +139,7 @@ def _for_savepoints(scenario: Scenario, file: Path) -> FileLayout | None:
         nowhere = [number for number, each in enumerate(scenario.savepoints) if each.directory is None]
         if nowhere:
             options = " or ".join(OPTIONS[field].name for field in ("savepoint_dir", "checkpoint_dir"))
-            problem = f"has no place for its files; give it a directory, or the job {options}"
+            problem = f"has no folder for its files; give it a directory, or the job {options}"
             raise ScenarioError([f"{file}: savepoints_at[{nowhere[0]}]: {problem}"])
     return SavepointsInDirectories()
 
@@ -158,16 +158,16 @@ def _own_directory(scenario: Scenario, file: Path, stack: ExitStack) -> Director
         reason = f"{directory}: checkpoints cannot be kept there: {one_line(error)}"
         raise ScenarioError([f"{file}: {_DIRECTORY_KEY}: {reason}"]) from None
     if not storage.is_local:
-        say(f"{file}: {_DIRECTORY_KEY}: no lock can be held there; let no other run use it meanwhile")
+        say(f"{file}: {_DIRECTORY_KEY}: cannot be locked; make sure that no other run uses it")
     return storage
 
 
 @contextmanager
 def requests_to(storage: FileLayout | None) -> Iterator[SavepointRequests | None]:
-    """Let other processes ask for savepoints while the block runs, where checkpoints are on this machine.
+    """Accept savepoint requests of other processes during the block, if checkpoints are on this machine.
 
     Raises:
-        ScenarioError: they cannot.
+        ScenarioError: the request folder cannot be created.
     """
     if storage is None:
         yield None
@@ -207,14 +207,14 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
 
 
 def _is_one_of(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:
-    """Whether it is a checkpoint of those in a directory."""
+    """Whether the initial checkpoint is one of a directory's checkpoints."""
     from ..storage.directory import DirectoryStorage
 
     return isinstance(initial.storage, DirectoryStorage) and initial.storage.is_same_place(storage)
 
 
 def _lies_in(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:
-    """Whether it is a checkpoint, or a savepoint, in a directory."""
+    """Whether the initial checkpoint or savepoint lies in a directory."""
     from ..storage.directory import DirectoryStorage
 
     if _is_one_of(initial, storage):
@@ -229,10 +229,10 @@ def _writes_files(scenario: Scenario) -> bool:
 
 @contextmanager
 def opened(scenario: Scenario, file: Path) -> Iterator[Scenario]:
-    """Open the files that sources read, and put the scenario's name before what goes wrong then.
+    """Open the files that sources read; errors then begin with the name of the scenario file.
 
     Raises:
-        ScenarioError: a source cannot be read, the job does not fit what it holds, or its network memory
+        ScenarioError: a source cannot be read, the job does not fit its contents, or its network memory
             does not suffice.
     """
     try:

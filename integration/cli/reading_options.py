@@ -1,4 +1,4 @@
-"""Options and steps that the commands share which read a running Flink job."""
+"""Options and steps shared by the commands that read a running Flink job."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..present.console import print_assumptions, say, to_stderr
 from .arguments import Settings, Several, naming_options, warn_of_bare_numbers
 
 _SILENT_S = 10.0
-"""The longest time without output."""
+"""Seconds of work after which a line is printed, where stderr is not a terminal."""
 
 T = TypeVar("T")
 
@@ -149,7 +149,7 @@ def write_recording(recorder: Recorder, imported: Imported, recording: Path | No
 def watching(
     cluster: Answers, doing: str, *, always: bool = False
 ) -> Iterator[Callable[[float, float], None]]:
-    """Show the progress of the block on stderr; the yielded function takes the seconds so far and all.
+    """Show the progress of the block on stderr; the yielded function takes the seconds so far, and in total.
 
     Where stderr is not a terminal, one line reports a long watch, or with `always` any. Nothing is reported
     of a recording, which takes no time.

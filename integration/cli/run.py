@@ -40,7 +40,7 @@ from .exit_status import FAILED, failure_text
 from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
 
 _MANY_CHANNELS = 10_000
-"""Number of channels that takes seconds to build."""
+"""Number of channels from which building the job takes seconds."""
 
 
 @Parameter(name="*")
@@ -79,9 +79,9 @@ def run(
         file: Scenario, a TOML file or its JSON form.
         json: Print the whole result as one JSON document.
         out: Folder for the result as NAME.json, report.html and its pictures.
-        seed: In place of the scenario's.
-        trace: Print on stderr what happens to each checkpoint, step by step.
-        policy: How debloating sizes buffers, in place of the scenario's way: flink, frozen-while-blocked,
+        seed: Seed that replaces the scenario's.
+        trace: Print each step of each checkpoint on stderr.
+        policy: Debloat policy that replaces the scenario's: flink, frozen-while-blocked,
             longest-channel, per-channel, burst, longest-when-unblocked or MODULE:CLASS;
             share/doc/netstack/POLICIES.md compares them.
     """
@@ -113,7 +113,7 @@ def _run(
     place: PlaceOptions,
     trace: TracePrinter | None,
 ) -> Result:
-    """Run a scenario in the given place; a job that failed for good has a result too."""
+    """Run a scenario in the given place; a job that failed permanently has a result too."""
     with checkpoints_of(scenario, file, begin) as (storage, initial):
         try:
             if place.on_spark:

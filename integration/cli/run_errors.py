@@ -1,4 +1,4 @@
-"""Errors of a running command as lines on stderr; imports all modules of a run."""
+"""Error reports of a running command, as lines on stderr; imports all modules of a run."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def report(error: BaseException) -> int:
 
 
 def _drop_stdout() -> None:
-    """Keep the interpreter from flushing stdout once more, and failing again, when it ends."""
+    """Keep the interpreter from flushing stdout again at its end, which would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

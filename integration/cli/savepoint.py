@@ -30,9 +30,9 @@ def savepoint(
     Args:
         directory: Where the job keeps its checkpoints (execution.checkpointing.dir).
         to: Where the savepoint's folder goes; by default where the job keeps savepoints, or checkpoints.
-        stop: Let the job stop with it: nothing is sent behind its barriers.
-        drain: Let the job end with it: operators give what they hold, as at the end of all data.
-        format: canonical, which all state backends read, or native, which is faster for RocksDB.
+        stop: Stop the job with it: no data is sent after its barriers.
+        drain: End the job with it: operators emit what they hold, as at the end of their input.
+        format: canonical, which all state backends can read, or native, which is faster for RocksDB.
     """
     # Here, since few commands need what it takes a while to import.
     from ..storage.savepoint_requests import RequestFolder

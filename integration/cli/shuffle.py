@@ -70,14 +70,14 @@ _OPTIONS = {
     "max_memory": "--max-memory",
     "compression": "--compression",
 }
-"""Arguments of `shuffle_frame` with which lines begin, and what they are on the command line."""
+"""Arguments of `shuffle_frame`, as messages name them, with their names on the command line."""
 
 _CONFIG = "config: "
 """Prefix of messages about Flink's options."""
 
 
 class Options(NamedTuple):
-    """Assigned options by their owner."""
+    """Values of options, by their owner: Flink or Spark."""
 
     spark: dict[str, str]
     flink: dict[str, str]
@@ -86,20 +86,20 @@ class Options(NamedTuple):
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingOptions:
-    """The partitions of rows, and their transport."""
+    """Placement of rows in partitions, and their transport."""
 
     ship: Ship = "hash"
-    """How rows are dealt out."""
+    """Distribution of rows to partitions."""
     bound: Several = ()
-    """For ranges, the greatest key of a partition, of all but the last one; in rising order."""
+    """Greatest key of each partition but the last, in rising order; for ranges."""
     partitioner: Partitioner = "flink"
-    """Whose rule puts a key into a partition: Flink's key groups, or Spark's own."""
+    """Placement of keys in partitions: by Flink's key groups, or as Spark does it."""
     master: str | None = None
     """Spark's master URL; by default this machine, with a slot for each partition up to 4 a core."""
     max_memory: str | None = None
     """Most rows held by a task that has several partitions, such as "256 mb"; 128 MiB by default."""
     compression: Compression | None = None
-    """How columns are compressed on the way."""
+    """Compression of columns in transfer."""
     settings: Settings = ()
     """OPTION=VALUE, an option of Flink's network layer or of Spark's (spark...); several may be given."""
 
@@ -124,9 +124,9 @@ def shuffle(
         input: Parquet, CSV or JSON file, or a folder of them.
         output: Folder for a file of each partition: CSV or JSON where its name ends so, else Parquet.
         partitions: Number of partitions; with fewer slots a task takes several of them.
-        key: Column by which rows find their partition; several may be given.
-        format: What the input is, where the names of its files do not tell.
-        json: Print what each task counted as one JSON document.
+        key: Column that decides the partition of a row; several may be given.
+        format: Format of the input, if the file names do not show it.
+        json: Print the counts of each task as one JSON document.
     """
     require_some("shuffle", "--partitions", partitions)
     require("pandas", "netstack shuffle")
@@ -150,7 +150,7 @@ def shuffle(
 
 
 def _shuffled(wanted: Shuffled, format: Format | None, routing: RoutingOptions, options: Options) -> Shuffled:
-    """Run the shuffle, in a Spark session of this command unless one runs already."""
+    """Run the shuffle, in a Spark session of this command unless one is already running."""
     with _said_in_a_line(wanted.output):
         _check(wanted, routing, options)
         require_columns(wanted.input, wanted.keys, format, as_spark=True)
@@ -166,7 +166,7 @@ def _shuffled(wanted: Shuffled, format: Format | None, routing: RoutingOptions, 
 
 
 def _rows_out(wanted: Shuffled, format: Format | None) -> int | None:
-    """Number of rows of all partitions; None: not counted."""
+    """Return the number of rows in all output partitions; None: not counted."""
     rows = count_rows(wanted.input, format)
     return rows if rows is None or wanted.ship != "broadcast" else rows * wanted.partitions
 
@@ -189,7 +189,7 @@ def _check(wanted: Shuffled, routing: RoutingOptions, options: Options) -> None:
 
 
 def _master(master: str | None, partitions: int) -> str:
-    """Default: this machine, with a slot for each partition if those are few, else one for each core."""
+    """Return the master; by default this machine, with a slot per partition or, for many, per core."""
     cores = os.cpu_count() or 1
     slots = max(partitions, cores) if partitions <= SLOTS_PER_CORE * cores else cores
     return master or f"local[{slots}]"
@@ -221,10 +221,10 @@ def _run(
 
 
 def read_assignments(texts: Sequence[str]) -> Options:
-    """Return what "OPTION=VALUE" texts assign; the last of an option counts.
+    """Return the assignments of "OPTION=VALUE" texts; the last one of an option counts.
 
     Raises:
-        UsageError: one is no such text.
+        UsageError: a text is not an assignment.
     """
     assigned = [split_assignment(text) for text in texts]
     wrong = [text for text, pair in zip(texts, assigned, strict=True) if pair is None or not pair[0]]
@@ -238,7 +238,7 @@ def read_assignments(texts: Sequence[str]) -> Options:
 
 
 def _tasks(frame: DataFrame) -> list[dict[str, Any]]:
-    """Counters of the tasks of the last run."""
+    """Return the counters of the tasks of the last run."""
     tasks = [row.asDict() for row in shuffle_statistics(frame).collect()]
     last = max((task["run"] for task in tasks), default=0)
     return [task for task in tasks if task["run"] == last]
@@ -267,9 +267,9 @@ def _session(master: str | None, partitions: int, options: Mapping[str, str]) ->
 
 @contextmanager
 def _said_in_a_line(output: str) -> Iterator[None]:
-    """Turn what goes wrong into one line for each mistake, and warnings into lines on stderr.
+    """Turn errors into one line for each mistake, and warnings into lines on stderr.
 
-    Nothing is left at `output`: of a job that fails Spark deletes all but the folder itself.
+    After an error `output` is deleted: Spark leaves an empty folder of a failed job.
     """
     try:
         with warnings.catch_warnings():
@@ -292,7 +292,7 @@ def _said_in_a_line(output: str) -> Iterator[None]:
 
 
 def _as_typed(line: str) -> str:
-    """Return a line about arguments of `shuffle_frame` with their names on the command line."""
+    """Return a message with arguments of `shuffle_frame` renamed as on the command line."""
     line = f"--set {line.removeprefix(_CONFIG)}" if line.startswith(_CONFIG) else line
     return f"netstack shuffle: {_typed_names(line)}"
 
@@ -308,13 +308,13 @@ def package(file: Path, /, *, libraries: Flag = False) -> int:
     """Write the file from which Spark's executors get what a shuffle needs.
 
     Args:
-        file: Where to write; the name ends in .zip, and nothing is there yet.
-        libraries: For --archives, with all that is needed beside NumPy, pandas, PyArrow; without: --py-files.
+        file: Where to write; a new file with a name that ends in .zip.
+        libraries: Include all libraries but NumPy, pandas and PyArrow, for --archives; else for --py-files.
     """
     if file.suffix != ".zip":
-        raise OutputError(f"{file}: the name has to end in .zip, by which Spark knows what it is")
+        raise OutputError(f"{file}: the name must end in .zip, since Spark requires that")
     if file.exists():
-        raise OutputError(f"{file}: is there already; delete it, or name another file")
+        raise OutputError(f"{file}: already exists; delete it, or name another file")
     try:
         written = write_package(file, libraries=libraries)
     except OSError as error:

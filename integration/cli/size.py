@@ -49,9 +49,9 @@ _PARAMETERS = {
     "ship": "--ship",
     "throughput": "--throughput",
 }
-"""Options of this command by the parameters that messages begin with."""
+"""Options of this command, by the parameter names at the beginning of messages."""
 _REACHED = 0.99
-"""Part of a throughput from which it counts as reached."""
+"""Share of a throughput from which it counts as reached."""
 
 
 @Parameter(name="*")
@@ -64,7 +64,7 @@ class SizingOptions:
     parallelism: str | None = None
     """Parallelism of both ends, such as 4, or of producer and consumer, such as 4:8; by default 1."""
     record_bytes: Whole | None = None
-    """Size of a record, by default 1000; with a scenario, of those that it reads from files."""
+    """Size of a record, by default 1000; with a scenario, the size of records that it reads from files."""
     round_trip: str | None = None
     """Time from one task manager to another and back, such as "1 ms"."""
     ship: str | None = None
@@ -72,7 +72,7 @@ class SizingOptions:
     settings: Settings = ()
     """OPTION=VALUE, an option of Flink; several may be given."""
     flink: str | None = None
-    """Version whose defaults hold, such as 2.3 or 1.20; a scenario has its own."""
+    """Flink version whose defaults apply, such as 2.3 or 1.20; a scenario has its own."""
 
 
 NO_OVERRIDES = SizingOptions()
@@ -141,7 +141,7 @@ def size(
 
 @contextmanager
 def _options_named() -> Iterator[None]:
-    """Put the options of this command in place of the parameters that mistakes begin with."""
+    """Replace the parameter names at the beginning of errors by this command's options."""
     try:
         yield
     except UsageError as error:
@@ -181,7 +181,11 @@ def _of_numbers(options: SizingOptions) -> Scenario:
 
 def _of_file(file: Path, options: SizingOptions, allow_code: bool) -> Scenario:
     names = ("throughput", "parallelism", "ship", "flink")
-    extra = [f"netstack size: --{name} goes without a scenario" for name in names if getattr(options, name)]
+    extra = [
+        f"netstack size: --{name} cannot be combined with a scenario"
+        for name in names
+        if getattr(options, name)
+    ]
     if extra:
         raise UsageError(extra)
     scenario = load_runnable(file, allow_code=allow_code)

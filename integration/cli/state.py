@@ -27,13 +27,13 @@ def state(
     json: Flag = False,
     arrow: Path | None = None,
 ) -> int:
-    """Show what lies in a checkpoint or savepoint: states by vertex, sizes, how evenly they are spread, keys.
+    """Show the state in a checkpoint or savepoint: states by vertex, sizes, skew, largest keys.
 
     Args:
         path: A chk-N, a savepoint, or a directory of checkpoints, of which the latest is taken.
         vertex: Only the state of this vertex.
         state: Only the keyed state of this name.
-        top: So many keys of each state, those that take the most.
+        top: Number of keys to show of each state, the largest first.
         json: Print it as one JSON document, with the bytes of each key group.
         arrow: Write all entries of keyed state to this file, in Arrow's format; keys and values as JSON.
     """

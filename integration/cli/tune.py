@@ -61,19 +61,19 @@ class JobOptions:
     """The job to tune, if it is not one of a file."""
 
     from_flink: str | None = None
-    """Address of a Flink's REST API, or a recording of it, to read the job from in place of a file."""
+    """Address of a Flink cluster's REST API, or a recording of it, to read the job from instead of a file."""
     job: str | None = None
-    """Id of the job there; by default the one that runs."""
+    """Id of the job there; by default the only one that is running."""
     record_bytes: Several = ()
-    """Bytes of a source's records, or VERTEX:BYTES, in place of what was read from Flink."""
+    """Bytes of a source's records, or VERTEX:BYTES; overrides the value read from Flink."""
     service_mode: Several = ()
-    """How a record's cost is spent, burn or throttle, or VERTEX:burn, likewise."""
+    """Use of a record's cost, burn or throttle, or VERTEX:burn; overrides the value read from Flink."""
     cores: float | None = None
-    """Cores of each machine, likewise."""
+    """Cores of each machine; overrides the value read from Flink."""
     rate: Several = ()
-    """Records per second of a source's subtask, or VERTEX:RATE, likewise; 0: as fast as possible."""
+    """Records per second of a source's subtask, or VERTEX:RATE, 0: unlimited; overrides Flink's value."""
     watch: str | None = None
-    """How long to watch the metrics of the job, as 30s; by default until they have changed."""
+    """Time to watch the metrics of the job, such as 30s; by default until they have changed."""
 
 
 @Parameter(name="*")
@@ -86,13 +86,13 @@ class AxisOptions:
     settings: Settings = ()
     """OPTION=V1,V2, values of any option of Flink's network layer; several may be given."""
     service: str | None = None
-    """Times of a record, as 2ms,5ms; of one vertex with VERTEX:2ms."""
+    """Costs of a record, as 2ms,5ms; of one vertex with VERTEX:2ms."""
     skew: str | None = None
-    """Factors of the subtasks, as 1:1:1:1,1:1:1:4."""
+    """Factors of the subtasks' costs, as 1:1:1:1,1:1:1:4."""
     parallelism: str | None = None
     """Whole numbers, as 2,4,8; of one vertex with VERTEX:4."""
     latency: str | None = None
-    """Times, added to the way of each message between task managers."""
+    """Latencies between task managers, in addition to the present one."""
     policy: str | None = None
     """Names of debloat policies, to compare with the scenario's own."""
 
@@ -100,7 +100,7 @@ class AxisOptions:
         """Return the axes of the sweep.
 
         Raises:
-            UsageError: a value makes no sense.
+            UsageError: a value is invalid.
         """
         return read_axes(
             target=self.target,
@@ -114,7 +114,7 @@ class AxisOptions:
 
     @property
     def sets_interval(self) -> bool:
-        """Whether an axis may turn checkpoints on."""
+        """Whether an axis may turn checkpoints on, by setting an interval."""
         return any(text.partition("=")[0].strip() in _INTERVAL for text in self.settings)
 
 
@@ -124,17 +124,17 @@ class ConstraintOptions:
     """Constraints on settings."""
 
     min_throughput: float = 0.99
-    """Share of the present throughput that has to be left, in the mean over seeds."""
+    """Least mean throughput over seeds, as a share of the present one."""
     max_checkpoint: str | None = None
-    """What 95 % of the checkpoints may take, as 2s."""
+    """Limit for the duration of 95 % of the checkpoints, such as 2s."""
     max_delay: str | None = None
-    """What 95 % of the records may take from emission to processing."""
+    """Limit for the time from emission to processing of 95 % of the records."""
 
     def constraints(self) -> Constraints:
-        """Return them as numbers.
+        """Return the constraints as numbers.
 
         Raises:
-            UsageError: one is no share, or no time.
+            UsageError: an option is not a share, or not a time.
         """
         if not 0 <= self.min_throughput <= 1:
             share = f"--min-throughput is {self.min_throughput:g}"
@@ -219,7 +219,7 @@ def tune(
 
 
 def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
-    """Return the command to run next: a check of the job that has the advised options, or the details."""
+    """Return the next command: a diagnosis of the changed job, or this command with `--verbose`."""
     is_change = any(each.configuration for each in tuning.recommendations)
     if not is_change and not verbose:
         return f"{tuning.command} --verbose"
@@ -230,7 +230,7 @@ def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
 def _scenario(
     file: Path | None, running: JobOptions, access: AccessOptions, allow_code: bool
 ) -> tuple[Scenario, list[str]]:
-    """The scenario of a file, or of a running job with notes on what could not be read."""
+    """Return the scenario of a file or of a running job, with notes on values that could not be read."""
     options = ReadingOptions(
         record_bytes=running.record_bytes,
         rate=running.rate,
@@ -277,7 +277,7 @@ def _runner(name: str, out: Path | None, master: str | None) -> RunPoints:
 
 
 def _import_late(out: Path | None) -> None:
-    """Import the slow modules that are needed at the end."""
+    """Import slow modules during the sweep that only its end needs."""
     importlib.import_module("scipy.special")
     if out is not None:
         importlib.import_module("..present.pages", __package__)
@@ -286,7 +286,7 @@ def _import_late(out: Path | None) -> None:
 def _announce(
     scenario: Scenario, points: Sequence[Point], possible: Sequence[Point], tried: Sequence[PointRow]
 ) -> None:
-    """Report the least and most number of emulations, and their time as estimated from earlier ones."""
+    """Report the range of the number of emulations, and their time as estimated from earlier ones."""
     cores = os.cpu_count() or 1
     least, most = (seconds_for(each, tried) for each in (points, possible))
     time = "for an unknown time"

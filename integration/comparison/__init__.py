@@ -1,1 +1,1 @@
-"""Comparison of a run with a real Flink and of two results, and the figures that are compared."""
+"""Comparison of a run with a real Flink or with another run, and the compared figures."""

@@ -1,4 +1,4 @@
-"""Phases of a checkpoint: their one definition, for all commands.
+"""Phases of a checkpoint, defined once for all commands.
 
 A checkpoint lasts until its last acknowledgement, so the phases of the subtask that sent it add up to the
 duration; the longest phases over all subtasks would not::
@@ -38,7 +38,7 @@ PHASES = (START_DELAY, ALIGNMENT, SYNC, ASYNC, ACKNOWLEDGEMENT)
 """All phases, in order."""
 
 NOT_TOLD = "not told"
-"""Rest of a duration if a phase was not measured."""
+"""Name of the part of a duration that no measured phase accounts for."""
 
 COMPLETED, FAILED = "COMPLETED", "FAILED"
 
@@ -55,7 +55,7 @@ _SAME_MS = 1.0
 """Difference below which two durations are equal; Flink's are whole milliseconds."""
 
 Phases = Mapping[str, float]
-"""Milliseconds by phase, in their order; a phase that was not measured is absent, and `NOT_TOLD` is there."""
+"""Milliseconds by phase, in order. An unmeasured phase is absent, and its time is in `NOT_TOLD`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class CheckpointTimes:
     phases: Phases
     """Not negative; their sum is `end_to_end_ms`."""
     vertex: str | None
-    """Vertex that acknowledged last, of several checkpoints the most frequent; None: unknown."""
+    """Vertex that acknowledged last; over several checkpoints, the most frequent one; None: unknown."""
 
     @property
     def start_delay_ms(self) -> float | None:
@@ -130,7 +130,7 @@ def completed_within(checkpoints: Iterable[CheckpointResult], steady: Steady) ->
 
 
 def mean_times(checkpoints: Iterable[CheckpointResult], vertex: str | None = None) -> CheckpointTimes | None:
-    """Return the mean times of the completed checkpoints among some.
+    """Return the mean times of those of the given checkpoints that completed.
 
     With `vertex`, the times up to the last acknowledgement of that vertex. A phase has a mean only if all of
     the checkpoints have it. None if none was completed, or the vertex took no part.
@@ -185,13 +185,13 @@ def subtask_parts(checkpoint: CheckpointResult) -> Iterator[SubtaskPart]:
 
 
 def last_part(checkpoint: CheckpointResult, vertex: str | None = None) -> SubtaskPart | None:
-    """Return the part of the subtask that acknowledged last, of all or of one vertex; None if none did."""
+    """Return the part of the subtask, of all or of one vertex, that acknowledged last; None if none did."""
     parts = (part for part in subtask_parts(checkpoint) if vertex in (None, part.vertex))
     return max(parts, key=lambda part: part.end_to_end_ms, default=None)
 
 
 def phases_in(results: Iterable[Result]) -> tuple[str, ...]:
-    """Return `PHASES`, followed by `NOT_TOLD` if a part in a checkpoint has it."""
+    """Return `PHASES`, followed by `NOT_TOLD` if any checkpoint has time that no phase accounts for."""
     untold = any(
         NOT_TOLD in part.phases
         for result in results
@@ -230,7 +230,7 @@ def _part(checkpoint: CheckpointResult, vertex: VertexCheckpoint, subtask: int) 
 
 
 def _phases(vertex: VertexCheckpoint, subtask: int, whole: float, unaligned: bool | None) -> Phases:
-    """Return the measured phases, each cut to the rest of the whole."""
+    """Return the measured phases, each limited to the time that is left of the whole."""
     alignment = _at(vertex.alignment_ms, subtask)
     sync, asynchronous = _at(vertex.sync_ms, subtask), _at(vertex.async_ms, subtask)
     if unaligned is None:
@@ -247,7 +247,7 @@ def _phases(vertex: VertexCheckpoint, subtask: int, whole: float, unaligned: boo
 
 
 def _with_rest(phases: Phases, whole: float) -> Phases:
-    """Return the phases with the rest of the whole: the acknowledgement, if all earlier ones are known."""
+    """Add the rest of the whole: the acknowledgement if all earlier phases are known, else `NOT_TOLD`."""
     before = PHASES[:-1]
     known = {name: phases[name] for name in before if name in phases}
     rest = max(0.0, whole - sum(known.values()))
@@ -257,7 +257,7 @@ def _with_rest(phases: Phases, whole: float) -> Phases:
 def _after(
     beside_ms: float | None, sync_ms: float | None, async_ms: float | None
 ) -> tuple[float | None, float | None]:
-    """Return the rest of sync and async after their first `beside_ms`; None: unknown."""
+    """Return the parts of sync and async that follow the first `beside_ms`; None: unknown."""
     if beside_ms is None or sync_ms is None:
         return None, None
     late_async = None if async_ms is None else max(0.0, async_ms - max(0.0, beside_ms - sync_ms))
@@ -273,7 +273,7 @@ def _at(
 
 
 def barrier_delay_ms(scenario: Scenario, checkpoint: CheckpointResult) -> float | None:
-    """Return the sum over vertices of the time that barriers take to them; None: one did not report.
+    """Return the time that barriers take to each vertex, summed over vertices; None: one did not report.
 
     The time to a vertex begins when all vertices before it have sent their barriers. It ends when the last
     of these barriers arrives.

@@ -1,4 +1,4 @@
-"""Differences between two results, of one job or of two: settings and figures."""
+"""Differences in settings and figures between two results, of the same job or of two jobs."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FigureDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A number of two results; None: unknown."""
+    """A figure of both results; None: unknown."""
 
     quantity: str
     meaning: str
     first: float | None
     second: float | None
     difference: float | None
-    """The second less the first."""
+    """The second value minus the first."""
     ratio: float | None
-    """The second by the first."""
+    """The second value divided by the first."""
 
 
 class ResultDifferences(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ def _settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[S
 
 
 def _leaves(value: object, key: str) -> Iterator[tuple[str, str]]:
-    """Yield the values in a document with their keys, joined by dots; list entries go by their names."""
+    """Yield the values in a document with their dotted keys; list entries are named, not numbered."""
     inner = value if isinstance(value, Mapping) else _by_name(value)
     if not inner:
         yield key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -84,7 +84,7 @@ def _leaves(value: object, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _by_name(value: object) -> dict[str, object]:
-    """Return the entries of a list of vertices or edges by name; nothing for any other value."""
+    """Return a list of vertices or edges as a mapping by name; any other value gives an empty mapping."""
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
         return {}
     named: dict[str, object] = {}

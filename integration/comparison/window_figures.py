@@ -48,11 +48,11 @@ class WindowFigures:
     buffer_bytes: float | None
     """Size of new buffers, at the subtask where it is smallest; a whole segment where debloating is off."""
     records_per_s: float | None
-    """Records that the last vertices of the job take in."""
+    """Records per second that the last vertices of the job read."""
     bytes_per_s: float | None
-    """Bytes of those records, with their length headers."""
+    """Bytes per second of those records, with their length headers."""
     processed_bytes: float | None = None
-    """Read by all subtasks between their first and their last barrier."""
+    """Bytes read by all subtasks between their first and their last barrier."""
     persisted_bytes: float | None = None
     """Size of the data in flight that a checkpoint stored."""
     snapshot_ms: float | None = None
@@ -176,7 +176,7 @@ def queued(result: Result, field: str) -> list[int]:
     """Return the data queued at one end of all exchanges, for each sample; empty where a part is unknown.
 
     `field` is `RECEIVED` for the bytes that receivers hold, `SENT` for those of the senders, and
-    `RECEIVED_BUFFERS` or `SENT_BUFFERS` for how many buffers and events they are in.
+    `RECEIVED_BUFFERS` or `SENT_BUFFERS` for the number of their buffers and events.
     """
     readers, writers = edge_ends(result)
     ends = readers if field in (RECEIVED, RECEIVED_BUFFERS) else writers
@@ -193,7 +193,7 @@ def bytes_in_flight(result: Result, steady: Steady) -> list[int]:
 
 
 def bytes_per_s(result: Result) -> list[float | None]:
-    """Return the bytes that the last vertices take in per second, at each sample; None where that is 0."""
+    """Return the bytes that the last vertices read per second, at each sample; None where that is 0."""
     figures = figures_of(result)
     record_bytes = quotient(figures.bytes_per_s, figures.records_per_s)
     readers, writers = edge_ends(result)
@@ -217,7 +217,7 @@ def _label(run: str, steady: Steady, runs: int, windows: int) -> str:
 
 
 def _slopes(times: list[float], counts: list[int]) -> Iterator[float]:
-    """Yield the increase per second around each sample, over `SLOPE_SAMPLES` to both sides."""
+    """Yield the increase per second around each sample, measured over `SLOPE_SAMPLES` on both sides."""
     for index in range(len(counts)):
         low, high = max(0, index - SLOPE_SAMPLES), min(len(counts) - 1, index + SLOPE_SAMPLES)
         yield (counts[high] - counts[low]) / (times[high] - times[low]) if high > low else 0.0

@@ -72,7 +72,7 @@ class Window(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """The subject of a number: a window, a vertex by its place (None: the whole job), and a quantity."""
+    """Subject of a number: the window, the vertex by its place (None: the whole job), and the quantity."""
 
     window: Window
     vertex: int | None
@@ -112,9 +112,9 @@ def checkpoints_in(run: Run, window: Window) -> list[Mapping[str, Any]]:
 
 
 def buffer_time_ms(block: Block, place: int, segment_bytes: int) -> float:
-    """Return the time in which a vertex reads one buffer: its bytes over the rate.
+    """Return the time in which a vertex reads one buffer: buffer size divided by the rate in bytes.
 
-    A buffer has the debloated size where there is one, else the segment's. Median over subtasks; 0 where
+    The buffer size is the debloated one, or else the segment size. Median over subtasks; 0 where
     nothing is read.
     """
     vertex = block["vertices"][place]
@@ -143,24 +143,24 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     window: str
     vertex: str
-    """Empty where the quantity is the whole job's."""
+    """Name of the vertex; empty for a quantity of the whole job."""
     quantity: str
     unit: str
     flink: Spread
-    """Over its repetitions."""
+    """Flink's number, over its repetitions."""
     ours: Spread | None
-    """Over seeds; None: not emulated."""
+    """The emulated number, over seeds; None: not emulated."""
     ratio: float | None
-    """The emulated number over Flink's; None where Flink's is 0."""
+    """The emulated number divided by Flink's; None where Flink's is 0."""
     tolerance: float
     """Allowed difference, in the unit."""
     ok: bool
     why: str
-    """The rule that holds: "tolerance", "our range", "Flink's range" or "outside"."""
+    """The deciding rule: "tolerance", "our range", "Flink's range" or "outside"."""
 
 
 class Comparison(msgspec.Struct, Viewed, frozen=True, kw_only=True):
-    """One scenario compared.
+    """One scenario, compared with Flink or with another result.
 
     `to_pandas` and `to_arrow` have the table "numbers", `plot` the picture "ratios".
     """
@@ -169,7 +169,7 @@ class Comparison(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     seeds: list[int]
     rows: list[Row]
     reference: str | msgspec.UnsetType = msgspec.UNSET
-    """Origin of the other side, if it is a result of the emulator and no measurement of Flink."""
+    """Name of the reference if it is a result of the emulator; unset for a measurement of Flink."""
 
     @property
     def other_side(self) -> str:
@@ -343,24 +343,24 @@ def runs_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     try:
         measured = msgspec.convert(document, _Measurement)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise FileError([f"the reference is no measurement: {error}"]) from None
+        raise FileError([f"the reference is not a measurement of Flink: {error}"]) from None
     runs: list[_Run] = [measured, *measured.repetitions]
     if not measured.steady:
-        raise FileError(["the reference is no measurement: it has no window"])
+        raise FileError(["the reference is not a measurement of Flink: it has no window"])
     if any(run.windows != measured.windows for run in runs):
-        raise FileError(["the reference is no measurement: its repetitions have other windows"])
+        raise FileError(["the reference is not a measurement of Flink: its repetitions have other windows"])
     if problem := _problem(runs, len(measured.steady[0].vertices)):
-        raise FileError([f"the reference is no measurement: {problem}"])
+        raise FileError([f"the reference is not a measurement of Flink: {problem}"])
     return [document, *document.get("repetitions", ())]
 
 
 def _problem(runs: Sequence[_Run], vertices: int) -> str | None:
-    """Return the first disagreement on the number of vertices or subtasks; None: there is none."""
+    """Return the first disagreement on the number of vertices or subtasks, as text; None: they agree."""
     for run in runs:
         counts = [len(block.vertices) for block in run.steady]
         counts += [len(checkpoint.vertices) for checkpoint in run.checkpoints]
         if any(count != vertices for count in counts):
-            return f"not everywhere are there {vertices} vertices"
+            return f"its parts do not all have {vertices} vertices"
         for vertex in (vertex for block in run.steady for vertex in block.vertices):
             sizes = vertex.debloatedBufferSize
             rates = len(vertex.bytes_in_per_s)

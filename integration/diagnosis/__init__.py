@@ -1,1 +1,1 @@
-"""Diagnosis of a job by its metrics: one table of rules over one view of a result or of a Flink job."""
+"""Diagnosis of a job from its metrics: one table of rules, for emulated results and for Flink jobs."""

@@ -1,4 +1,4 @@
-"""Rules on back-pressure: the time of subtasks, and the pools in which data wait.
+"""Rules on back-pressure, from the time of subtasks and the usage of their buffer pools.
 
 A subtask is busy, back-pressured or idle, and the three add up to its time. Back-pressure goes up the
 stream: the bottleneck is the first vertex after the last one that is back-pressured, and it is busy.
@@ -52,22 +52,22 @@ from .observation import (
 )
 
 _ALTERNATES_FROM, _ALTERNATES_TO = 0.2, 0.8
-"""Shares between which an average may hide that a subtask is back-pressured now wholly, now not at all."""
+"""Average shares between which a subtask may alternate between full back-pressure and none."""
 
 _EXTREME = 0.15
 """Distance to 0 or 1 within which a sample counts as "not" or "wholly" back-pressured."""
 
 _MOSTLY = 0.7
-"""Share of the samples that have to be extreme."""
+"""Share of the samples that have to be extreme for a subtask to count as alternating."""
 
 _STARVED = 0.1
-"""Share of its time from which a reader waits for data; also its lead over a full subtask in idle time."""
+"""Share of its time from which a reader counts as starved; also its least excess over full subtasks."""
 
 _MOSTLY_IDLE = 0.2
-"""Mean share of its time from which an idle reader waits for the network."""
+"""Mean idle share of its time from which an idle reader waits for the network."""
 
 _WORTHWHILE = 1.15
-"""Ratio of the possible to the present records per second from which another exchange is worthwhile."""
+"""Least gain in records per second, as a ratio, that makes another exchange worthwhile."""
 
 _NEAR = 0.7
 """Share of a limit from which the limit explains the throughput."""
@@ -107,7 +107,7 @@ def _profile(vertex: VertexSteady) -> str:
 
 
 def _only_some(vertex: VertexSteady) -> bool:
-    """Whether a busy vertex has time left, over all its subtasks."""
+    """Whether a vertex that has busy subtasks still has capacity over all its subtasks."""
     busy = mean(vertex.busy_ms_per_s)
     return busy is not None and busy / 1000 < BUSY
 
@@ -277,14 +277,14 @@ def unequal_writers(view: Observation) -> Iterator[Finding]:
 
 
 def _unevenness(values: Values) -> float | None:
-    """Return the greatest over the mean; None if there is one value only, or one is unknown."""
+    """Return the ratio of the greatest value to the mean; None for a single value, or if one is unknown."""
     all_values = complete(values) or []
     average = mean(all_values)
     return max(all_values) / average if average and len(all_values) > 1 else None
 
 
 def _dearest(vertex: VertexSteady) -> int:
-    """Return the subtask that is busy longest per record; all figures are known."""
+    """Return the subtask with the highest cost per record; all figures must be known."""
     pairs = zip(known(vertex.busy_ms_per_s), known(vertex.records_in_per_s), strict=True)
     costs = [busy / rate if rate else 0.0 for busy, rate in pairs]
     return costs.index(max(costs))
@@ -419,7 +419,7 @@ def _both_pools(vertex: VertexSteady) -> str:
 
 
 def _whose(view: Observation, vertex: VertexSteady) -> list[str]:
-    """Return which buffers are used, and so on how many channels data wait."""
+    """Return the buffers that are used, as text, and what they say about the number of waiting channels."""
     floating, exclusive = _usages(view, vertex)
     if floating is None or exclusive is None:
         return []
@@ -453,7 +453,7 @@ def _usages(view: Observation, vertex: VertexSteady) -> tuple[float | None, floa
 
 
 def _measured(vertex: VertexSteady) -> tuple[float, float] | None:
-    """Return the usage of floating and exclusive buffers in the fullest subtask, if measured in all."""
+    """Return the measured usage of floating and exclusive buffers, of the fullest subtask; None: unknown."""
     floating = complete(vertex.inputFloatingBuffersUsage)
     exclusive = complete(vertex.inputExclusiveBuffersUsage)
     return None if floating is None or exclusive is None else (max(floating), max(exclusive))
@@ -544,7 +544,7 @@ def _network(view: Observation, exchange: Exchange, writer: VertexSteady, reader
 
 
 def _limits(view: Observation, reader: VertexSteady) -> Iterator[tuple[str, float]]:
-    """Yield the limits by credit and by bandwidth as text, each with the share of it that is used."""
+    """Yield the limits by credit and by bandwidth as text, each with its used share."""
     rates, link = complete(reader.bytes_in_per_s), view.link
     if link is None or rates is None:
         return

@@ -45,13 +45,13 @@ from .observation import (
 )
 
 BARRIERS_WAIT = "long-start-delay"
-"""The rule of checkpoints whose barriers wait behind data in flight, for which debloating is the remedy."""
+"""The rule for barriers that wait behind data in flight; its remedy is debloating."""
 
 _WORTH_MS = 0.5
 """Duration below which a phase counts as 0."""
 
 SHORT_MS = 200.0
-"""Duration below which a checkpoint counts as short, whatever its phases."""
+"""Duration below which a checkpoint is not a problem, whatever its phases."""
 
 LONG_SHARE = 0.5
 """Share of the checkpoint interval from which a duration is a problem."""
@@ -139,7 +139,7 @@ def _is_uneven(view: Observation) -> bool:
 
 
 def _long_ones(view: Observation) -> list[CheckpointResult]:
-    """Return the completed checkpoints that take far longer than most, of an uneven window."""
+    """Return the completed checkpoints that take far longer than most; only for an uneven window."""
     least = max(UNEVEN * (view.steady.end_to_end_ms or 0.0), SHORT_MS)
     return [
         each for each in view.checkpoints if each.status == COMPLETED and (each.duration_ms or 0.0) >= least
@@ -147,7 +147,7 @@ def _long_ones(view: Observation) -> list[CheckpointResult]:
 
 
 def _bursts(view: Observation) -> Iterator[tuple[VertexSteady, VertexSteady]]:
-    """Yield writers that wait at times for a reader which has time left and is not back-pressured."""
+    """Yield writers that at times wait for a reader that has capacity and is not back-pressured."""
     for writer in view.vertices:
         waiting = complete(writer.backpressured_ms_per_s) or [0.0]
         if not 1000 * BACK_PRESSURED <= max(waiting) < 1000 * HIGHLY_BACK_PRESSURED:
@@ -158,7 +158,7 @@ def _bursts(view: Observation) -> Iterator[tuple[VertexSteady, VertexSteady]]:
 
 
 def slow_phase(view: Observation) -> Iterator[Finding]:
-    """Find the phase that takes most of a checkpoint; where only some are long, of these."""
+    """Find the phase that takes most of a checkpoint; if only some are long, the phase of these."""
     long_ones = _long_ones(view) if _is_uneven(view) else []
     times = mean_times(long_ones) or phases(view)
     if times is None:
@@ -276,7 +276,7 @@ def _severity(view: Observation, duration_ms: float) -> Severity:
 
 
 def late_source(view: Observation) -> Iterator[Finding]:
-    """Find sources that are slow to emit their barrier, for which no buffer is the reason."""
+    """Find sources that are slow to emit their barrier, which buffers cannot explain."""
     for vertex in view.vertices:
         delay = vertex.start_delay_ms_max_subtask
         if view.inputs(vertex) or delay is None or delay < SHORT_MS:
@@ -318,7 +318,7 @@ def back_to_back(view: Observation) -> Iterator[Finding]:
 
 
 def without_pause(view: Observation) -> Iterator[tuple[float, float]]:
-    """Yield the duration of a checkpoint in ms and the interval in s, if that leaves hardly a pause."""
+    """Yield the duration of a checkpoint in ms and the interval in s, if nearly no pause is left."""
     interval, times = view.config.checkpoint_interval_s, phases(view)
     if interval and times is not None and share_of_interval(times.end_to_end_ms, interval) >= NO_PAUSE:
         yield times.end_to_end_ms, interval
@@ -373,8 +373,8 @@ def stores_data_in_flight(view: Observation) -> Iterator[Finding]:
 def stands_still(view: Observation) -> Iterator[Finding]:
     """Find shapes of a job that unaligned checkpoints can deadlock (`netstack.standstills`).
 
-    Also of a job with aligned checkpoints, since unaligned ones are a common answer to slow ones. The many
-    shapes that deadlock only after a checkpoint has expired count where one has failed.
+    Also of a job with aligned checkpoints, since unaligned ones are a common answer to slow ones. Shapes that
+    deadlock only after an expired checkpoint are reported only if a checkpoint has failed.
     """
     overtakes = view.config.takes_unaligned_checkpoints
     failed = overtakes and any(each.status == FAILED for each in view.checkpoints)

@@ -1,7 +1,7 @@
 """Rules on buffer debloating: whether it reaches its target, and the documented ways in which it fails.
 
-The rules of `tune`, the pitfalls, each have a scenario in ``docs/examples/pitfalls/`` that shows them. Most
-are named by Flink's page on network memory tuning ("Limitations"), the others by its users.
+Each rule of `tune`, called a pitfall, has a scenario in ``docs/examples/pitfalls/`` that shows it. Most are
+listed on Flink's page on network memory tuning ("Limitations"), the others are reported by its users.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from .observation import (
 )
 
 _OFF_TARGET = 1.5
-"""Ratio as `MISSED`, from which debloating misses its target though buffers could be smaller."""
+"""Ratio of waiting time to target from which the target is missed though buffers could be smaller."""
 
 _MUCH = 0.3
-"""Share of the time under checkpoints from which these disturb debloating."""
+"""Share of the time with a checkpoint pending from which checkpoints disturb debloating."""
 
 UNEVEN = 4.0
 """Ratio of the rates of two inputs from which one of them counts as slow."""
 
 LEAST_ALIGNMENT = 0.2
-"""Share of a barrier's way into a vertex from which alignment is the fault of the inputs."""
+"""Alignment as a share of a barrier's delay, from which uneven inputs are the cause."""
 
 IDLE = 0.6
 """Ratio of the busy times of two subtasks below which the load is skewed."""
 
 BURST = 10.0
-"""Factor by which a record becomes more expensive for a moment in a burst."""
+"""Factor by which a record becomes more expensive during a burst."""
 
 MOVING = 1.5
-"""Factor by which the cost of a record changes in a load that moves."""
+"""Factor of change in the cost of a record from which a load counts as moving."""
 
 
 def at_the_minimum(view: Observation) -> Iterator[Finding]:
@@ -131,7 +131,7 @@ def _debloated(view: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
 
 
 def stuck_at_the_minimum(view: Observation) -> Iterator[tuple[VertexSteady, float]]:
-    """Yield vertices whose buffers are minimal while the target is missed, with the ms that data wait."""
+    """Yield vertices with minimal buffers that miss the target, and the ms that their data wait."""
     for vertex, sizes in _debloated(view):
         estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
         missed = estimated is not None and estimated >= MISSED * view.target_ms
@@ -148,7 +148,7 @@ def smaller_than_records(view: Observation) -> Iterator[tuple[VertexSteady, floa
 
 
 def _drained(view: Observation) -> list[str]:
-    """Return that aligned checkpoints take much of the time, as evidence: they empty the buffers."""
+    """Return evidence that aligned checkpoints, which empty the buffers, take much of the time."""
     interval, times = view.config.checkpoint_interval_s, phases(view)
     if not interval or times is None or view.config.takes_unaligned_checkpoints:
         return []
@@ -289,7 +289,7 @@ def moving_load(view: Observation) -> Iterator[Finding]:
 
 
 def skewed_consumers(view: Observation) -> Iterator[Finding]:
-    """Find vertices of which some subtasks are busy or hold up the writers while others are not."""
+    """Find vertices with subtasks that are busy or back-pressure the writers while others are not."""
     for vertex in view.consumers:
         busy = [1e-3 * value for value in known(vertex.busy_ms_per_s)]
         uneven = len(busy) > 1 and max(busy) >= BUSY and min(busy) <= IDLE * max(busy)
@@ -337,30 +337,30 @@ def _pitfall(rule: str, where: str, weight: float, says: str, evidence: str, rem
 
 
 def _rate(view: Observation, writer: VertexSteady) -> float:
-    """Return the records per second of one exchange of a writer; each exchange carries all its records."""
+    """Return the records per second of one of a writer's exchanges, each of which gets all its records."""
     return (total(writer.records_out_per_s) or 0.0) / len(view.outputs(writer))
 
 
 def _reaction_s(view: Observation) -> float:
-    """Return the time over which debloating averages: period times samples."""
+    """Return the time over which debloating averages: its period times its number of samples."""
     return view.config.debloat_period_s * view.config.debloat_samples
 
 
 class _Change(NamedTuple):
-    """A change of the cost of a record, in seconds."""
+    """A temporary change of the cost of a record; times and costs in seconds."""
 
     before: float
     after: float
 
     @property
     def factor(self) -> float:
-        """Factor of the change, up or down; 0 where one of both costs is 0."""
+        """Ratio of the greater cost to the smaller; 0 if one of them is 0."""
         least = min(self)
         return max(self) / least if least else 0.0
 
 
 def _changes(view: Observation, vertex: VertexSteady) -> Iterator[_Change]:
-    """Yield the changes of a vertex's load in the window that last less long than debloating averages."""
+    """Yield load changes of a vertex in the window that end before debloating has averaged over them."""
     if view.scenario is None:
         return
     steps = [*view.scenario.vertex(vertex.name).service, (view.scenario.duration_s, 0.0)]

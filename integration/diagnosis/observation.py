@@ -1,8 +1,8 @@
-"""Observations of a job, findings about it, and the questions that several rules ask.
+"""Observations of a job, findings about it, and the conditions that several rules check.
 
 An observation covers one window of an emulation or of a real Flink: medians and rates of each vertex
 (`netstack.Steady`), the checkpoints triggered in it, how the vertices are connected, and the options they
-run under. Rules answer each question here by one limit, and answer None where a figure is missing.
+run under. Each condition has one limit for all rules, and is None where a figure is missing.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[str]
     next: list[str] = []
     weight: float | msgspec.UnsetType = msgspec.UNSET
-    """Severity among findings of one rule; only of rules of `tune`, which compares runs."""
+    """Severity among findings of the same rule; set only by the rules of `tune`, which compares runs."""
 
 
 def reaches(values: Values, limit: float) -> bool | None:
-    """Whether any subtask reaches the limit; None: none of the known ones does, and some are unknown."""
+    """Whether any subtask reaches the limit; None: no known value does, and some are unknown."""
     listed = list(values)
     if any(value >= limit for value in known(listed)):
         return True
@@ -106,7 +106,7 @@ def is_busy(vertex: VertexSteady) -> bool | None:
 
 
 def is_accounted_for(vertex: VertexSteady) -> bool:
-    """Whether the time of every subtask is known, except for a share too small to matter."""
+    """Whether the metrics account for the time of every subtask, except for a negligible share."""
     parts = zip(vertex.busy_ms_per_s, vertex.idle_ms_per_s, vertex.backpressured_ms_per_s, strict=False)
     return all(
         busy is not None or sum(known((idle, waiting))) > 1000 * (1 - BACK_PRESSURED)
@@ -120,13 +120,13 @@ def negation(condition: bool | None) -> bool | None:
 
 
 def any_of(conditions: Iterable[bool | None]) -> bool | None:
-    """Whether any condition holds; None: none is known to hold, and some are unknown."""
+    """Whether any condition holds; None: no known one holds, and some are unknown."""
     answers = list(conditions)
     return True if True in answers else None if None in answers else False
 
 
 def share(ms_per_s: Values) -> float | None:
-    """Return the greatest of some times in ms per second as a share, 0 to 1; None if all are unknown."""
+    """Return the greatest time, given in ms per second, as a share from 0 to 1; None if all are unknown."""
     most = highest(ms_per_s)
     return None if most is None else most / 1000
 
@@ -163,7 +163,7 @@ def record_bytes(vertex: VertexSteady) -> float | None:
 
 
 def span(values: Values, form: str = ".2f", scale: float = 1.0) -> str:
-    """Return the known values of subtasks as text: one number if they read the same, else "least-most"."""
+    """Return the known values as text: "least-most", or one number if both are written alike."""
     listed = list(values)
     ordered = sorted(known(listed))
     if not ordered:
@@ -174,7 +174,7 @@ def span(values: Values, form: str = ".2f", scale: float = 1.0) -> str:
 
 
 def span_percent(ms_per_s: Values) -> str:
-    """Return times in ms per second, over subtasks, as a share of the time: "99 %" or "24-100 %"."""
+    """Return times in ms per second as percentages, "99 %", or "24-100 %" over several subtasks."""
     capped = [None if time is None else min(time, 1000.0) for time in ms_per_s]
     low, _, rest = span(capped, ".0f", 0.1).partition(" in ")
     return low if low == "unknown" else f"{low} %" + (f" in {rest}" if rest else "")
@@ -185,7 +185,7 @@ AS_OPTIONS_SAY = EdgeBuffers()
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """An exchange from one vertex to another; `remote`: over the network, not within one task manager."""
+    """An exchange from one vertex to another; `remote` ones use the network."""
 
     source: str
     target: str
@@ -195,20 +195,20 @@ class Exchange:
 
     @property
     def name(self) -> str:
-        """Name in findings."""
+        """Name of the exchange in findings."""
         return f"{self.source} -> {self.target}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """A job in one window, as rules see it."""
+    """A job in one window, as input of the rules."""
 
     name: str
     steady: Steady
     exchanges: tuple[Exchange, ...]
     config: NetworkConfig
     checkpoints: Sequence[CheckpointResult] = ()
-    """Those triggered in the window, completed or not; empty where only `steady` has figures of them."""
+    """Checkpoints triggered in the window, completed or not; empty if only `steady` has their figures."""
     series: Sequence[Series] = ()
     """Samples in and around the window; may be empty."""
     link: LinkConditions | None = None
@@ -218,7 +218,7 @@ class Observation:
     scenario: Scenario | None = None
     """The scenario, with its load over time, if there is one."""
     tried: Callable[[Mapping[str, object]], str | None] = lambda changes: None
-    """Emulates the job with other options and describes the outcome; None: not tried."""
+    """Emulates the job with other options and describes the outcome; None: not emulated."""
 
     @property
     def vertices(self) -> list[VertexSteady]:
@@ -256,8 +256,8 @@ class Observation:
     def is_back_pressured(self, vertex: VertexSteady) -> bool | None:
         """Whether a subtask of a vertex waits for buffers to write to; None: unknown.
 
-        The answer is no only where the metrics say where the time goes instead: a source of the old kind
-        (SourceFunction) reports no busy time, and 0 ms idle and back-pressured.
+        The answer is no only if the metrics account for all of the time. A legacy source (SourceFunction)
+        reports no busy time, and 0 ms idle and back-pressured, so the answer for it is unknown.
         """
         waits = reaches(vertex.backpressured_ms_per_s, 1000 * BACK_PRESSURED)
         level = self.levels.get(vertex.name)
@@ -332,7 +332,7 @@ def observation_of(
 
 
 class DataWaiting(NamedTuple):
-    """Data queued at the senders, at the receivers, and at both (of medians: not always their sum)."""
+    """Data queued at senders and receivers; as medians, the total may differ from the sum of both."""
 
     sender_bytes: float
     receiver_bytes: float
@@ -345,9 +345,9 @@ class DataWaiting(NamedTuple):
 
 
 def bytes_waiting(view: Observation, vertex: VertexSteady, readers: Sequence[int]) -> DataWaiting | None:
-    """Return the data queued for some subtasks of a vertex, for all if none are named; None: unknown.
+    """Return the data queued for some subtasks of a vertex, or for all if `readers` is empty; None: unknown.
 
-    It is the median over the window's samples of the sum over subtasks; without samples, as of a real Flink,
+    It is the median over the window's samples of the sum over subtasks; without samples, as for a real Flink,
     the sum of the subtasks' medians.
     """
     writers = [writer for _, writer in view.inputs(vertex)]
@@ -382,14 +382,14 @@ def _sampled(
 
 
 def of_subtasks(values: Sequence[_T], subtasks: Sequence[int]) -> list[_T]:
-    """Return the values of some subtasks, of all if none are named."""
+    """Return the values of some subtasks, or of all if `subtasks` is empty."""
     return [value for subtask, value in enumerate(values) if not subtasks or subtask in subtasks]
 
 
 def may_overtake(
     exchanges: Sequence[Edge] | Sequence[Exchange], vertices: Sequence[Vertex] | Sequence[VertexSteady]
 ) -> bool:
-    """Whether to recommend unaligned checkpoints: not for a job that they can deadlock."""
+    """Whether unaligned checkpoints can be recommended: not for a job that they can deadlock."""
     return not any(way.at_once for way in standstills(exchanges, parallelisms(vertices)))
 
 

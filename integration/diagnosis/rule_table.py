@@ -1,7 +1,7 @@
-"""The table of rules, and the diagnosis that they make: findings, problems first, and unknown figures.
+"""The table of rules, and the diagnosis that results: findings, problems first, and unknown figures.
 
 A rule finds nothing where it needs a figure that was not measured. A diagnosis lists such figures beside its
-findings, so that silence is not read as "all is well".
+findings, so that a missing finding is not mistaken for "no problem".
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _VERDICTS = {
     "near-its-limit": "operator bound, nearly, at {}",
     "input-bound": "input bound",
 }
-"""The limit of the throughput of a job, by the rule that finds it; earlier rules take precedence."""
+"""Words for the limit of a job's throughput, by rule; earlier rules take precedence."""
 
 UNDECIDED = "undecided: no finding limits the throughput"
 
@@ -89,7 +89,7 @@ class WindowDiagnosis(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: int
     """Number of completed checkpoints."""
     verdict: str
-    """The limit of the throughput, and its place."""
+    """The limit of the throughput, and the vertex or exchange that causes it."""
     findings: list[Finding]
     not_known: list[str] = []
     """Figures that are unknown, each with the question that it leaves open."""
@@ -101,7 +101,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "netstack.diagnosis/1"
     name: str
     of: str
-    """Origin of the figures: seed, versions and clock, or the address of a Flink job."""
+    """Origin of the figures: seed, versions and clock of a run, or the address of a Flink job."""
     notes: list[str] = []
     """Figures of a Flink job that could not be read."""
     windows: list[WindowDiagnosis]
@@ -127,11 +127,11 @@ def diagnose(view: Observation) -> WindowDiagnosis:
 
 
 _NO_TIMES = ("back-to-back", "data-in-flight-stored")
-"""Rules on checkpoints whose findings do not belong in a headline."""
+"""Rules on checkpoints whose findings are not part of a headline."""
 
 
 def headline(window: WindowDiagnosis) -> list[str]:
-    """Return what limits the throughput in a window, and how its checkpoints are, in a sentence each."""
+    """Return a sentence on what limits the throughput in a window, and one on its checkpoints."""
     limits = [finding.says for rule in _VERDICTS for finding in window.findings if finding.rule == rule]
     checkpoints = [
         finding.says
@@ -153,14 +153,14 @@ def _verdict(findings: list[Finding]) -> str:
 
 
 class _Figure(NamedTuple):
-    """A figure that rules need: its name for users, its field of `VertexSteady`, and its use."""
+    """A figure that rules need: its name in messages, its field of `VertexSteady`, and its use."""
 
     name: str
     field: str
     of: Callable[[Observation, VertexSteady], object]
-    """Whether a rule needs it for a vertex."""
+    """Whether any rule needs the figure for a vertex."""
     question: str
-    """The question that stays open without it."""
+    """The question that stays open if the figure is unknown."""
 
 
 def _any(view: Observation, vertex: VertexSteady) -> bool:
@@ -190,7 +190,7 @@ _FIGURES = (
 
 
 def _gaps(view: Observation) -> Iterator[str]:
-    """Yield a line for each unknown figure: its place, and the question that it leaves open."""
+    """Yield a line for each unknown figure: where it is missing, and the question that stays open."""
     for figure in _FIGURES:
         concerned = [vertex for vertex in view.vertices if figure.of(view, vertex)]
         values = [(vertex, getattr(vertex, figure.field)) for vertex in concerned]

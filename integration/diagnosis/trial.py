@@ -1,4 +1,4 @@
-"""Trials of advice: the same job emulated once more, with other options.
+"""Trials of advice: emulate the same job once more, with other options.
 
 An estimated remedy may fail. Where a run of the job takes no more than `LONGEST_S`, a trial costs little, so
 commands that advise emulate the job with their advice and report the outcome.
@@ -28,11 +28,11 @@ from ..number_text import milliseconds
 from ..optional_figures import quotient
 
 LONGEST_S = 3.0
-"""Wall-clock seconds of the first run up to which a job is emulated again."""
+"""Longest first run, in wall-clock seconds, after which a job is emulated again."""
 
 
 Tried = Callable[[Mapping[str, object]], str | None]
-"""Describes the outcome of other options in one window; None: not tried, or unknown."""
+"""Function that describes the outcome of other options in one window; None: not tried, or unknown."""
 
 
 class Trial(NamedTuple):
@@ -40,11 +40,11 @@ class Trial(NamedTuple):
 
     result: Result
     took_s: float
-    """Wall-clock seconds."""
+    """Duration of the run in wall-clock seconds."""
 
 
 def may_be_tried(scenario: Scenario, took_s: float) -> bool:
-    """Whether a job can be emulated again as it was: quickly, and from the scenario alone."""
+    """Whether a job can be emulated again: its run is short, and needs nothing but the scenario."""
     sources = [vertex.source for vertex in scenario.vertices if vertex.source is not None]
     generated = all(isinstance(source, GeneratorSpec) for source in sources)
     plain = all(vertex.operator is None for vertex in scenario.vertices)

@@ -1,1 +1,1 @@
-"""Files that people name and get: read within bounds, written whole."""
+"""Input files of users, read within limits, and output files, written completely or not at all."""

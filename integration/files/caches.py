@@ -1,6 +1,6 @@
 """Cache files of a user, in the folder for caches of programs.
 
-If there is no cache, or a file in it is damaged, its content is made again.
+If there is no cache, or a file in it is damaged, its content is recomputed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .writing import written_whole
 
 
 def cache_folder(*names: str) -> Path | None:
-    """Return this project's cache folder of these names, made if it does not exist; None: it cannot be made.
+    """Return a subfolder of this project's cache, created if missing; None: it cannot be created.
 
     It is below ``XDG_CACHE_HOME``, by default ``.cache`` in the user's home, if that exists.
     """
@@ -30,7 +30,7 @@ def cache_folder(*names: str) -> Path | None:
 
 
 def cached_text(key: str, make: Callable[[], str]) -> str:
-    """Return the text of `make`, cached by `key`, which has to contain everything that it depends on."""
+    """Return `make()`, cached under `key`, which must contain everything that the text depends on."""
     folder = cache_folder("texts")
     if folder is None:
         return make()

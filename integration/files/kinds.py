@@ -14,7 +14,7 @@ from .reading import LARGEST_CONFIGURATION, LARGEST_RECORDING, begins_json, read
 
 
 class FileKind(StrEnum):
-    """Kinds of files that commands take; the value is what a message calls one."""
+    """Kinds of files that commands accept; the value is the name in messages."""
 
     SCENARIO = "a scenario"
     RESULT = "a result of netstack run"
@@ -28,10 +28,10 @@ _RESULT = b'"netstack.result/'
 _FLINK_MANIFESTS = (b'"FlinkDeployment"', b'"FlinkSessionJob"', b'"ConfigMap"', b'"List"')
 
 _TOML, _YAML = re.compile(rb"""\[|[\w.'"-]+[ \t]*="""), re.compile(rb"""---|[\w.'"-]+[ \t]*:(?:\s|$)""")
-"""The first line of TOML, and of a mapping in YAML, that is neither empty nor a comment."""
+"""Patterns for the first line, other than blanks and comments, of TOML and of a YAML mapping."""
 
 _OF_SCENARIO = re.compile(rb"^[ \t]*(?:\[\[[ \t]*vertices|vertices[ \t]*=|duration[ \t]*=)", re.MULTILINE)
-"""A line that a scenario in TOML needs."""
+"""Pattern of a line that every scenario in TOML has."""
 
 _OF_CONFIGURATION = re.compile(
     rb"""^[ \t]*(?:kind:[ \t]*(?:Flink\w+|ConfigMap)\b|["']?(?:"""
@@ -39,13 +39,13 @@ _OF_CONFIGURATION = re.compile(
     rb"""restart-strategy|security|state|table|taskmanager|web)(?:\.[\w.-]+)?["']?[ \t]*:(?:\s|$))""",
     re.MULTILINE,
 )
-"""A line of YAML whose name begins as an option of Flink, or that says what a manifest of Kubernetes is."""
+"""Pattern of a YAML line that starts a Flink option, or names the kind of a Kubernetes manifest."""
 
 _CHECKPOINT = re.compile(r"chk-[0-9]+|savepoint-.*|_metadata")
 
 
 class _Head(msgspec.Struct):
-    """The values of a JSON document by which it is recognised, undecoded; empty where there is none."""
+    """The values of a JSON document that identify its kind, undecoded; empty if absent."""
 
     schema: msgspec.Raw = msgspec.Raw()
     answers: msgspec.Raw = msgspec.Raw()
@@ -56,7 +56,7 @@ class _Head(msgspec.Struct):
 
 
 def kind_of(path: Path) -> FileKind | None:
-    """Return the kind of a file or folder; None if it is of none, or cannot be read.
+    """Return the kind of a file or folder; None if it is unknown, or cannot be read.
 
     A file may still have mistakes: the reader of its kind reports them.
     """

@@ -1,4 +1,4 @@
-"""Files that a user names, read whole and within bounds: bytes, text, documents, scenarios, results.
+"""Reading of a user's files, completely and within limits: bytes, text, documents, scenarios, results.
 
 Input that never ends or never begins (a device, a pipe without a writer) is rejected before a byte is read,
 and so is a file larger than any of its kind. A few hundred bytes of TOML or JSON can keep a reader busy for
@@ -28,18 +28,18 @@ from netstack import InputError, PathSpec, Result, Scenario, ScenarioError, Vert
 from ..errors import FileError
 
 LARGEST_CONFIGURATION = 1 << 20
-"""Bytes of the largest file that a person writes: a scenario, options. Kubernetes takes no more either."""
+"""Largest file, in bytes, that a user writes: a scenario, options. Kubernetes has the same limit."""
 
 LARGEST_RESULT = 64 << 20
-"""Bytes of the largest file that a program writes; results of long runs have some megabytes."""
+"""Largest file, in bytes, that a program writes; results of long runs have some megabytes."""
 
 LARGEST_RECORDING = 256 << 20
-"""Bytes of the largest recording, packed or not; a thousand subtasks have some sixty millions."""
+"""Largest recording, in bytes and decompressed; a thousand subtasks have some sixty million."""
 
 STDIN = Path("/dev/stdin")
 """The name of standard input; its content can be read more than once."""
 
-NO_RESULT = "is no result of netstack run as JSON"
+NO_RESULT = "is not a JSON result of netstack run"
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -50,18 +50,18 @@ _KINDS = (
 )
 
 DEEPEST = 32
-"""Tables and lists within each other; a scenario has five."""
+"""Deepest nesting of tables and lists; a scenario has five levels."""
 
 _WHOLE = range(-(1 << 63), 1 << 63)
-"""TOML's whole numbers."""
+"""Range of TOML's whole numbers."""
 
 _PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*'""")
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
-"""Half of a pair of surrogates in JSON, which alone is no character."""
+"""Half of a surrogate pair in JSON, which alone is not a character."""
 
 _BLANK = 1000
-"""Bytes in which a text is expected to begin."""
+"""Number of bytes within which a text has to begin."""
 
 _END_OF_KEY = re.compile(r"[ \t]*[=\]]")
 
@@ -71,10 +71,10 @@ _stdin: tuple[object, bytes] = (None, b"")
 
 
 def read_user_file(file: Path, largest: int) -> bytes:
-    """Return what a file holds, or standard input, at most `largest` bytes.
+    """Return the content of a file or of standard input, at most `largest` bytes.
 
     Raises:
-        FileError: it is missing, cannot be read, is no regular file or is larger; one line with its name.
+        FileError: it is missing, unreadable, not a regular file, or larger; one line with its name.
     """
     content = _read_stdin() if file == STDIN else _read_regular(file, largest)
     if len(content) > largest:
@@ -92,7 +92,7 @@ def _read_stdin() -> bytes:
 
 
 def _read_regular(file: Path, largest: int) -> bytes:
-    """Return the content of a regular file; of a larger one, a byte more than `largest`."""
+    """Return the content of a regular file; if it is too large, the first `largest` + 1 bytes."""
     try:
         # O_NONBLOCK, since opening a pipe waits until another process writes to it.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -109,14 +109,14 @@ def _read_regular(file: Path, largest: int) -> bytes:
     except FileError:
         raise
     except ValueError:  # a name with a character that no name has
-        raise FileError([f"{file}: is no name of a file"]) from None
+        raise FileError([f"{file}: is not a valid file name"]) from None
 
 
 def read_user_text(file: Path, largest: int, right: str) -> str:
-    """Return the text of a file in UTF-8, with or without a byte order mark; `right` is what it should be.
+    """Return the text of a UTF-8 file, with or without a byte order mark; `right` says what is expected.
 
     Raises:
-        FileError: as `read_user_file`, or it is no such text.
+        FileError: as `read_user_file`, or the text is not UTF-8.
     """
     try:
         return read_user_file(file, largest).decode("utf-8-sig")
@@ -125,7 +125,7 @@ def read_user_text(file: Path, largest: int, right: str) -> str:
 
 
 def unpacked(content: bytes, largest: int) -> bytes:
-    """Return the content that gzip has packed, or the content itself.
+    """Return the content, decompressed if it is in gzip format.
 
     Raises:
         ValueError: it is damaged, or has more than `largest` bytes.
@@ -143,7 +143,7 @@ def unpacked(content: bytes, largest: int) -> bytes:
 
 
 def begins_json(content: bytes) -> bool:
-    """Return whether a text begins as an object in JSON, which no TOML and hardly any YAML does."""
+    """Return whether a text begins like a JSON object, as no TOML and hardly any YAML does."""
     return content[:_BLANK].removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{"
 
 
@@ -158,7 +158,7 @@ def toml_document(file: Path) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        FileError: it cannot be read, is no TOML, or goes too deep.
+        FileError: it cannot be read, is not TOML, or is nested too deeply.
     """
     text = read_user_text(file, LARGEST_CONFIGURATION, "a scenario is a TOML file")
     if _has_long_name(text):
@@ -175,7 +175,7 @@ def json_document(file: Path) -> dict[str, Any]:
     """Read a JSON file that holds an object.
 
     Raises:
-        FileError: it cannot be read, is no JSON, goes too deep, or is no object.
+        FileError: it cannot be read, is not JSON, is nested too deeply, or is not an object.
     """
     content = read_user_file(file, LARGEST_RESULT)
     try:
@@ -188,16 +188,16 @@ def json_document(file: Path) -> dict[str, Any]:
     except ValueError as error:
         raise FileError([f"{file}: is not valid JSON: {one_line(error)}"]) from None
     if not isinstance(document, dict):
-        raise FileError([f"{file}: holds no object; it must begin with {{"])
+        raise FileError([f"{file}: is not a JSON object; it must begin with {{"])
     return document
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number there")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def check_bounds(document: Mapping[str, object], file: Path) -> None:
-    """Refuse a document that goes too deep, or has numbers of more than 64 bits.
+    """Reject a document that is nested too deeply, or has numbers of more than 64 bits.
 
     Raises:
         FileError: it does.
@@ -212,8 +212,8 @@ def check_bounds(document: Mapping[str, object], file: Path) -> None:
 def levels_within(value: object) -> Iterator[list[object]]:
     """Yield the values within a document's tables and lists, level by level.
 
-    There are `DEEPEST` levels. Empty ones follow the deepest that the document has; if the last one is not
-    empty, it goes too deep.
+    There are always `DEEPEST` levels, the last ones empty. If the last level is not empty, the document is
+    nested too deeply.
     """
     level: list[object] = [value]
     for _ in range(DEEPEST):
@@ -222,12 +222,12 @@ def levels_within(value: object) -> Iterator[list[object]]:
 
 
 def one_line(text: object) -> str:
-    """Return a text, or what an error says, on one line."""
+    """Return a text, or the message of an error, on one line."""
     return " ".join(str(text).split())
 
 
 def _has_long_name(text: str) -> bool:
-    """Whether what may be a name has more parts than tables may be deep; `tomllib` takes their square."""
+    """Whether a dotted name may have more parts than `DEEPEST`; `tomllib` takes quadratic time for them."""
     parts = end = 0
     for part in _PART.finditer(text):
         is_joined = parts and text[end : part.start()].strip(" \t") == "."
@@ -254,12 +254,12 @@ def load_scenario(
     allow_code: bool = False,
     notices: list[str] | None = None,
 ) -> Scenario:
-    """Read a scenario from a TOML file, or from its JSON form, alone or within a result.
+    """Read a scenario from a TOML file, or from a JSON file with a scenario or a result.
 
-    A relative path of a source is looked for beside the file first, then in the working directory. `policy`
-    takes the place of the file's. A file may have come from anywhere, so a policy that it names as
-    "package.module:Class" is imported, and so run, only with `allow_code`. A list `notices` gets lines about
-    values that may not mean what their author expects, as of `read_scenario`.
+    A source's relative path is resolved against the file's folder first, then the working directory. `policy`
+    replaces the file's policy. A file may have come from anywhere, so a policy that it names as
+    "package.module:Class" is imported, and so run, only with `allow_code`. The list `notices` gets a line for
+    each value that may not mean what its author expects, as in `read_scenario`.
 
     Raises:
         FileError: with a line for each mistake: file, key, what is wrong, what would be right.
@@ -290,8 +290,8 @@ def _refuse_code(document: Mapping[str, Any], file: Path) -> None:
     if isinstance(policy, str) and ":" in policy:
         raise FileError(
             [
-                f"{file}: policy: {policy!r} is code, and a file alone has none run; name it by `policy`, "
-                "or give `allow_code` for a file that you trust"
+                f"{file}: policy: {policy!r} is code, which a file must not run by itself; name it by "
+                "`policy`, or give `allow_code` for a file that you trust"
             ]
         )
 
@@ -300,7 +300,7 @@ def load_result(path: str | Path) -> Result:
     """Read a result document.
 
     Raises:
-        FileError: the file is missing or holds no result.
+        FileError: the file is missing or is not a result.
     """
     file = Path(path)
     try:
@@ -317,7 +317,7 @@ def load_json(path: str | Path) -> dict[str, Any]:
     """Read a JSON file that holds an object.
 
     Raises:
-        FileError: it is missing, no JSON, or no object.
+        FileError: it is missing, not JSON, or not an object.
     """
     return json_document(Path(path))
 

@@ -1,4 +1,4 @@
-"""Files that are installed beside the code: examples, pages of the documentation, the schema, the man page.
+"""Files installed beside the code: examples, documentation, the schema, the man page.
 
 A wheel puts them below ``share`` of the environment; in a checkout they are in ``share`` and ``docs``.
 """

@@ -24,10 +24,9 @@ from ..errors import OutputError
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give the path to write a file to, and move what was written to `path` when the block ends.
+    """Yield a temporary path to write to, and rename that file to `path` when the block ends.
 
-    A link is followed, and the file keeps its mode. What is no file, such as a terminal or a pipe, is
-    written to as it is.
+    A link is followed, and the file keeps its mode. A terminal or a pipe is written to directly.
 
     Raises:
         OSError: it cannot be written, or may not be.
@@ -52,10 +51,10 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def write_whole(files: Mapping[Path, bytes]) -> None:
-    """Write files, all of them or none: none is moved to its place before all are complete.
+    """Write all files or none: they are renamed only when all are complete.
 
     Raises:
-        OSError: one cannot be written; its `filename` is the path of that one.
+        OSError: a file cannot be written; `filename` of the error is its path.
     """
     with ExitStack() as stack:
         for path, content in files.items():
@@ -80,7 +79,7 @@ def write_outputs(files: Mapping[Path, bytes]) -> list[Path]:
 
 
 def prepare_folder(folder: Path | None, *names: str) -> None:
-    """Make a folder for output before long work begins, and check that files of these names can be in it.
+    """Create an output folder before long work begins, and check that these files can be written in it.
 
     Raises:
         OutputError: The folder cannot be made, no file can be made in it, or a name is taken by a folder.
@@ -90,9 +89,9 @@ def prepare_folder(folder: Path | None, *names: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise OutputError(f"{folder}: no folder can be made there: it is a file") from None
+        raise OutputError(f"{folder}: cannot create a folder there: it is a file") from None
     except OSError as error:
-        raise OutputError(f"{folder}: no folder can be made there: {error.strerror}") from None
+        raise OutputError(f"{folder}: cannot create a folder there: {error.strerror}") from None
     require_place(folder)
     for name in names:
         if (folder / name).is_dir():
@@ -100,7 +99,7 @@ def prepare_folder(folder: Path | None, *names: str) -> None:
 
 
 def prepare_file(file: Path | None) -> None:
-    """Make the folder of an output file before long work begins, and check that the file can be in it.
+    """Create the folder of an output file before long work begins, and check that it can be written.
 
     Raises:
         OutputError: The file cannot be written.
@@ -110,7 +109,7 @@ def prepare_file(file: Path | None) -> None:
 
 
 def require_place(path: Path) -> None:
-    """Check that files can be made in a folder, or in the nearest existing one above it; make none.
+    """Check that files can be created in a folder, or in its nearest existing parent; leave none behind.
 
     Raises:
         OutputError: No file can be made there.
@@ -118,13 +117,13 @@ def require_place(path: Path) -> None:
     try:
         require_writable(path)
     except OSError as error:
-        raise OutputError(f"{path}: nothing can be written there: {error.strerror}") from None
+        raise OutputError(f"{path}: cannot write there: {error.strerror}") from None
 
 
 def require_writable(folder: Path) -> None:
-    """Check that files can be made in a folder, or in the folder that will hold it, by making one.
+    """Check that files can be made in a folder, or in the folder that will hold it, by creating one.
 
-    Permission bits do not tell: they do not hold for root, nor say that a file system is read-only.
+    Permission bits are not enough: root ignores them, and they do not show a read-only file system.
 
     Raises:
         OSError: they cannot.
@@ -137,7 +136,7 @@ def require_writable(folder: Path) -> None:
 
 
 def is_device(path: Path) -> bool:
-    """Tell whether a path leads to what is neither file nor folder, such as a terminal or a pipe."""
+    """Return whether a path exists and is neither a file nor a folder, such as a terminal or a pipe."""
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -1,4 +1,4 @@
-"""Client of Flink's REST API: credentials, HTTP requests with limits, decoding, and checks of answers.
+"""Client of Flink's REST API: credentials, HTTP requests with limits, decoding and validation of answers.
 
 ::
 
@@ -51,7 +51,7 @@ TIMEOUT_S = 10.0
 """Time limit of one answer."""
 
 LARGEST_ANSWER = 64 << 20
-"""Bytes of the largest answer that is read; Flink's are kilobytes, and some megabytes of large jobs."""
+"""Bytes of the largest answer that is read. Answers are kilobytes, or some megabytes for large jobs."""
 
 MOST_VALUES = 1 << 20
 """Values of the largest answer that is read: 32 for each subtask at Flink's greatest parallelism."""
@@ -63,12 +63,12 @@ MOST_RETRIES = 15
 """Limit for all requests together, so that a cluster in trouble is not retried hundreds of times."""
 
 WITH_VALUES = "/metrics?get="
-"""Part of the path of a request for values of metrics, before their names."""
+"""Part of a metrics request's path between its address and the names of the metrics."""
 
 MOST_REDIRECTIONS = 5
 REDIRECTIONS = frozenset({301, 302, 303, 307, 308})
 LARGEST_REFUSAL = 1 << 16
-"""Bytes that are read of the body of an error, which may contain the reason."""
+"""Most bytes that are read of an error's body, which may contain the reason."""
 
 _NOT_FOUND, _FAILURE, _TRANSIENT = 404, 500, frozenset({502, 503, 504})
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -77,7 +77,7 @@ _HEADERS_OF_CONNECTION = frozenset({"connection", "content-length", "host", "tra
 _HEADERS = (("Accept", "application/json"), ("Accept-Encoding", "identity"))
 
 _OTHER_NAME, _OTHER_TIME = frozenset({62, 64}), frozenset({9, 10})
-"""OpenSSL's codes for a certificate of another host or address, and for one that is not valid now."""
+"""OpenSSL's codes for a certificate that is for another host or address, or is not valid now."""
 
 _OPENS_OR_SEPARATES = (b"[", b"{", b",")
 _AT_BYTE = re.compile(r"\(byte (\d+)\)$")
@@ -117,7 +117,7 @@ class Access:
     cert: Path | None = None
     """PEM file of the client certificate, with the chain to its authority."""
     key: Path | None = None
-    """PEM file of its private key; None: the key is in the file of the certificate."""
+    """PEM file of the client's private key; None: the key is in the file of the certificate."""
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Names and values that are sent with every request."""
     user: str | None = None
@@ -254,7 +254,7 @@ class Answer(NamedTuple):
     """The reason phrase, or the target of a redirection that is not followed."""
     body: bytes
     leads_to: str = ""
-    """The target of a redirection that is not followed, without its query."""
+    """The target of a redirection that was not followed, without its query."""
 
 
 def fetch(url: str, *, timeout_s: float, largest: int, access: Access = ANONYMOUS) -> Answer:
@@ -310,7 +310,7 @@ def fetch(url: str, *, timeout_s: float, largest: int, access: Access = ANONYMOU
 
 
 async def _read(response: httpx.Response, most: int) -> bytes:
-    """Read at most `most` bytes. Cancelling closes the response from within, unlike a `break`."""
+    """Read at most `most` bytes. Cancelling also closes the response, which a `break` does not."""
     pieces, size = [], 0
     with trio.CancelScope() as reading:
         async for piece in response.aiter_bytes():
@@ -392,7 +392,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _strerror(error: BaseException | None) -> str | None:
-    """Return the system's words for the innermost cause that has some."""
+    """Return the operating system's text for the innermost cause that has one."""
     if error is None:
         return None
     if isinstance(error, BaseExceptionGroup):
@@ -424,7 +424,7 @@ class Answers(Protocol):
     """A source of answers to the paths of Flink's REST API."""
 
     name: str
-    """The address, or the file, as messages name it."""
+    """The address or file, as shown in messages."""
 
     def answer(self, path: str) -> Any | Refused:
         """Return the JSON of the answer.
@@ -434,7 +434,7 @@ class Answers(Protocol):
         """
 
     def pause(self, seconds: float) -> None:
-        """Wait until the cluster has run for so long."""
+        """Wait until the cluster has run for this time."""
 
     def clock(self) -> float:
         """Return the time of the last answer, in seconds from an arbitrary moment."""
@@ -463,13 +463,13 @@ def decode_json(body: bytes, shape: type[T], most: int = MOST_VALUES) -> T:
     except msgspec.DecodeError as error:
         at_byte = _AT_BYTE.search(str(error))
         if at_byte and (no_number := _NO_NUMBER.match(body, int(at_byte[1]))):
-            why = f"{no_number[0].decode()} at byte {at_byte[1]} is no number in JSON"
+            why = f"{no_number[0].decode()} at byte {at_byte[1]} is not a number in JSON"
             raise ValueError(why) from None
         raise ValueError(one_line(error)) from None
 
 
 def number(value: object) -> float | None:
-    """Return a value as Flink writes it; None for NaN, the value of a metric that a task does not measure."""
+    """Return a number from Flink's text; None for NaN, which means that a task does not measure it."""
     try:
         parsed = float(str(value))
     except ValueError:
@@ -549,7 +549,7 @@ class LiveCluster:
         return time.monotonic()
 
     def _fetch(self, path: str) -> Answer:
-        """Return the response, that of the last retry if all fail."""
+        """Return the response; if all retries fail, that of the last one."""
         url = self.name + quote(path, safe="/?=&,")
         attempt = 0
         while True:
@@ -574,7 +574,7 @@ class LiveCluster:
         )
 
     def _refusal(self, answer: Answer) -> Refused:
-        """Return the cluster's reason on one line, and what may help."""
+        """Return the cluster's reason on one line, with advice."""
         try:
             errors = decode_json(answer.body, dict[str, Any])["errors"]
             reason = one_line(errors[0] if isinstance(errors, list) else errors)
@@ -619,7 +619,7 @@ class RestClient:
         """Return the object at a path that every cluster has.
 
         Raises:
-            FlinkRestError: there is no answer, or it is not Flink's.
+            FlinkRestError: there is no answer, or it does not come from Flink.
         """
         answer = self._answer(path)
         if isinstance(answer, Refused):
@@ -631,12 +631,12 @@ class RestClient:
         return self._of_shape(dict, answer)
 
     def find(self, path: str, *, may_be_gone: bool = False) -> dict[str, Any] | None:
-        """Return the object at a path; None where the cluster does not have it, or fails.
+        """Return the object at a path; None if the cluster does not have it, or fails to answer.
 
-        With `may_be_gone`, as for something old, an absent path is not listed as missing.
+        With `may_be_gone`, as for an old checkpoint, an absent path is not listed as missing.
 
         Raises:
-            FlinkRestError: there is no answer, or it is not Flink's.
+            FlinkRestError: there is no answer, or it does not come from Flink.
         """
         answer = self._found(path, may_be_gone)
         return None if answer is None else self._of_shape(dict, answer)
@@ -658,7 +658,7 @@ class RestClient:
         """Guard the evaluation of answers.
 
         Raises:
-            FlinkRestError: in place of the errors that an answer causes which is not as Flink documents it.
+            FlinkRestError: an answer does not have the layout that Flink documents.
         """
         try:
             yield

@@ -1,11 +1,10 @@
-"""Diagnosis of a Flink job: one that runs, by its metrics, or one that has ended, by what is kept of it.
+"""Diagnosis of a Flink job, from the metrics of a running one or the remaining data of an ended one.
 
-The time of a running vertex is in its metrics; where these do not report it, the figures of Flink's web UI
-(``/jobs/ID/vertices/V/backpressure``), of one moment only, are used.
+The busy, idle and back-pressured times of a running vertex come from its metrics. Where these lack them, the
+web UI's figures (``/jobs/ID/vertices/V/backpressure``) are used, which are for one moment only.
 
-Of an ended job, its cluster or a history server keeps no metrics, but the counters of each subtask since it
-started, busy, idle and back-pressured times included, and so the means over the whole run; and the last
-checkpoints.
+For an ended job, its cluster or a history server keeps no metrics. It keeps the last checkpoints and the
+counters of each subtask since its start, which give means over the whole run.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from .options import EVERYWHERE, Overrides
 from .sampling import SubtaskSamples, totals
 
 _NOT_JUDGED = Overrides(record_bytes={EVERYWHERE: 1000}, service_s={EVERYWHERE: 0.0}, rate={EVERYWHERE: 0.0})
-"""Values that an emulation needs and a diagnosis does not."""
+"""Values that an emulation needs and a diagnosis ignores."""
 
 _LEVELS = {"ok": False, "low": True, "high": True}
 """Flink's levels of back-pressure, and whether a vertex of that level waits for buffers."""
@@ -41,7 +40,7 @@ _RATIOS = {
     "busy_ms_per_s": "busyRatio",
     "idle_ms_per_s": "idleRatio",
 }
-"""Field of a vertex, and the share in the answer."""
+"""Field in the answer of ``/backpressure``, by our field of a vertex."""
 
 
 def diagnose_job(
@@ -53,12 +52,12 @@ def diagnose_job(
     watching: Callable[[float, float], None] = lambda done, total: None,
     wording: Callable[[str], str] = str,
 ) -> Diagnosis:
-    """Diagnose a job that runs, or one that has ended.
+    """Diagnose a running or an ended job.
 
     Args:
         cluster: Address of Flink's web interface, or another source of answers.
         job: Id of the job; None: the only one that runs, or the only one.
-        latency_s: Latency between two of its task managers; None: not known.
+        latency_s: Latency between task managers; None: unknown.
         watch_s: Seconds to watch the metrics; None: until they have changed a few times.
         watching: Called with the seconds watched so far, and all seconds.
         wording: Returns the text of a note, which may be a `Note`.
@@ -94,7 +93,7 @@ def diagnose_job(
 
 
 def _note(note: str) -> str:
-    """Return a note of an import; of its parameters a diagnosis has the latency only."""
+    """Return a note of an import without the parameters that a diagnosis does not have."""
     has_others = isinstance(note, Note) and any(each.name != "latency_s" for each in note.parameters)
     return note.text if isinstance(note, Note) and has_others else note
 
@@ -104,7 +103,8 @@ def _with_pressure(
 ) -> tuple[list[VertexSteady], dict[str, bool], list[str]]:
     """Add the figures of ``/backpressure`` where metrics do not report the time of a vertex.
 
-    Returns the vertices, whether a vertex waits for buffers by its name, and the names with added figures.
+    Returns the vertices, a mapping from vertex names to whether they wait for buffers, and the names of
+    vertices with added figures.
     """
     job, vertices = imported.job, list(imported.measured.steady.vertices)
     levels: dict[str, bool] = {}

@@ -2,11 +2,9 @@
 
 Flink counts what a task reads and emits over all its inputs and outputs together. An exchange carries what
 its producer emits, if that has no other output; else what its consumer reads, if that has no other input;
-else it is not known.
-
-Windows, timers, and sources with such in their chain emit at times, whatever they read. They show it by polls
-between which they read and emitted nothing, and others with everything at once. A selective filter has quiet
-polls, too, but few records between them.
+else its flow is unknown. Windows, timers, and sources with these in their chain emit in bursts, independent
+of their input. Between some polls they emit nothing, and between others everything at once. A selective
+filter has quiet polls, too, but few records between them.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from .sampling import ACCOUNT, Sample, Samples, SubtaskSamples, longer_per_s, pa
 from .subtask_loads import LEAST_RECORDS
 
 ALIKE = 0.02
-"""A ratio this close to 1 counts as 1: counters of two ends are never of the same moment."""
+"""Deviation up to which a ratio counts as 1: both ends are never polled at the same moment."""
 
 _IN_FLIGHT = 0.03
 """Allowed difference of two counts of the same records."""
@@ -32,26 +30,26 @@ _SIGMAS = 3.0
 """Allowed difference, in standard deviations, of present counts from those since the start."""
 
 _EXACT = 0.03
-"""A ratio of the time watched with a greater error is less exact than the counts since the start."""
+"""Error of a ratio in the time watched above which the counts since the start are more exact."""
 
 _ROUND_BURSTS = tuple(step * 10.0**power for power in range(-2, 2) for step in (1, 2, 5))
 """Usual seconds between the bursts of a source."""
 
 _ROUNDED = 0.02
-"""Error of an exact count of bursts, since tasks are never polled at the same moment."""
+"""Error of a count of bursts that is exact, since tasks are never polled at the same moment."""
 
 _LEAST_BURST_S = 0.02
 _LONGEST_BURST_S = 60.0
 _LARGEST_BATCH = 1000
 
 _QUIET = 0.4
-"""Share of polls without output from which on a vertex emits at times, or rarely."""
+"""Share of polls without output from which a vertex emits in bursts, or rarely."""
 
 _MORE_THAN_CHANCE = 10
-"""Records per poll that never leave so many polls quiet if they come one by one."""
+"""Records per poll above which quiet polls cannot be chance, if records came one by one."""
 
 _HELD = 0.5
-"""A task that is back-pressured for more of its time emits a buffer whenever there is room for one."""
+"""Back-pressured share of its time above which a task's output follows the free buffers downstream."""
 
 _WINDOW = re.compile(
     r"(?<!Session)Windows\((\d+)(?:, (\d+))?|(?:size|slide|step|max_size)=\[(\d+) (ms|s|min|h)\b"
@@ -59,14 +57,14 @@ _WINDOW = re.compile(
 _UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 _ROUND_WINDOWS = (1, 2, 3, 5, 10, 15, 20, 30, 60, 90, 120, 180, 300, 600, 900, 1800, 3600)
-"""Usual seconds of windows."""
+"""Usual lengths of windows, in seconds."""
 
 
 class Counts(NamedTuple):
-    """Records per second now and since the start, and how many were counted for that.
+    """Records per second now and since the start, each with the number of counted records.
 
-    Now is the time watched, and the minute before if the load was the same. Tasks are polled one after the
-    other, so each is timed by its own account.
+    "Now" means the time watched, and the minute before if the load was the same. Tasks are polled one after
+    the other, so each is timed by its own busy, idle and back-pressured times.
     """
 
     now_per_s: float
@@ -75,19 +73,19 @@ class Counts(NamedTuple):
     total: float
 
     def times(self, factor: float) -> Counts:
-        """Return the counts of `factor` times as many records."""
+        """Return the counts multiplied by a factor."""
         return Counts(*(value * factor for value in self))
 
 
 class Firings(NamedTuple):
-    """A vertex emits `records` in all its subtasks together every `period_s` seconds; 0: not known."""
+    """All subtasks of a vertex together emit `records` every `period_s` seconds; 0: unknown."""
 
     period_s: float
     records: float
 
 
 class _Firing(NamedTuple):
-    """Output of a subtask between two quiet polls; `whole` unless its begin or end may be missing."""
+    """Output of a subtask between two quiet polls; `whole` if its begin and end were both seen."""
 
     begun_s: float
     ended_s: float
@@ -96,9 +94,9 @@ class _Firing(NamedTuple):
 
 
 class JobFlows:
-    """The flows of one job, from the counters of its tasks; a rate or ratio that is not known is None.
+    """The flows of one job, from the counters of its tasks; an unknown rate or ratio is None.
 
-    `growth` has by the vertex's id the growth of the queues before its subtasks, as shares of what they read.
+    `growth` has, by vertex id, the growth of the queues before its subtasks, as shares of the records read.
     """
 
     def __init__(
@@ -144,14 +142,14 @@ class JobFlows:
         return counts.times(copies)
 
     def _emitted_over(self, edge: FlinkEdge) -> Counts | None:
-        """Return the records emitted into an exchange: one for all consumers of a broadcast."""
+        """Return the records emitted into an exchange; a broadcast record counts once, not per consumer."""
         counts = self.over(edge)
         if counts is None or edge.strategy != "BROADCAST":
             return counts
         return counts.times(1 / self._by_id[edge.target].parallelism)
 
     def _emitted(self, vertex: FlinkVertex) -> Counts | None:
-        """Return what a vertex emits over the exchange that carries the most."""
+        """Return the records that a vertex emits over its busiest exchange."""
         outputs = self._job.outputs(vertex)
         if len(outputs) == 1:
             return self._counts(vertex, "records_out")
@@ -161,7 +159,7 @@ class JobFlows:
     def selectivities(self, vertex: FlinkVertex) -> list[float] | None:
         """Return the records that a vertex emits for each that it reads, by its inputs.
 
-        One of several inputs may account for all that is emitted; else all count alike.
+        If one of several inputs explains all output, the others get 0; else all inputs count alike.
         """
         edges = self._job.inputs(vertex)
         emitted, read = self._emitted(vertex), self._counts(vertex, "records_in")
@@ -182,7 +180,7 @@ class JobFlows:
         return [1.0 if abs(ratio - 1) <= ALIKE else ratio] * len(edges)
 
     def fraction(self, edge: FlinkEdge) -> float:
-        """Return the share of the producer's records that an exchange carries; 1 where it is not known."""
+        """Return the share of the producer's records that an exchange carries; 1 if unknown."""
         producer = self._by_id[edge.source]
         if len(self._job.outputs(producer)) == 1:
             return 1.0
@@ -193,7 +191,7 @@ class JobFlows:
         return 1.0 if share >= 1 - ALIKE else share
 
     def shares(self, vertex: FlinkVertex) -> list[float] | None:
-        """Return the share of the records that goes to each subtask, read or not; the sum is 1."""
+        """Return the share of records sent to each subtask, whether read yet or not; the sum is 1."""
         each = self._each(vertex, "records_in")
         if each is None or sum(counts.total for counts in each) < LEAST_RECORDS * vertex.parallelism:
             return None
@@ -203,12 +201,12 @@ class JobFlows:
         return [share / sum(shares) for share in shares]
 
     def since_per_s(self, vertex: FlinkVertex) -> float:
-        """Return the mean records per second that a vertex has emitted since the start; 0: not known."""
+        """Return the records per second that a vertex has emitted on average since its start; 0: unknown."""
         counts = self._counts(vertex, "records_out")
         return 0.0 if counts is None else counts.since_per_s
 
     def emitted_at_once(self, vertex: FlinkVertex) -> int:
-        """Return the number of records by which a source's counters always grow; 1: any."""
+        """Return the number of records of which a source's counters are always multiples; 1: none found."""
         counts = [
             int(sample["records_out"])
             for subtask in self._samples[vertex.id]
@@ -218,7 +216,7 @@ class JobFlows:
         return math.gcd(*counts) if len(set(counts)) >= 4 else 1
 
     def burst_s(self, vertex: FlinkVertex, rate: float) -> float | None:
-        """Return the seconds whose records a paced source emits at once; None: it emits them one by one.
+        """Return the seconds between bursts of a paced source; None: it emits records one by one.
 
         It is a round number if there is one within the error of the count, one burst more or less.
         """
@@ -232,18 +230,18 @@ class JobFlows:
         return nearest if abs(seconds / nearest - 1) <= error else float(f"{seconds:.4g}")
 
     def batch(self, vertex: FlinkVertex) -> int:
-        """Return the records of one call of an unpaced source's chain."""
+        """Return the number of records that an unpaced source emits in one call."""
         at_once = self.emitted_at_once(vertex)
         return at_once if at_once <= _LARGEST_BATCH else 1
 
     def fires_unseen(self, vertex: FlinkVertex) -> bool:
-        """Return whether windows of a vertex fire, by its description, and hardly emitted while watched."""
+        """Return whether a vertex has windows, by its description, that hardly emitted while watched."""
         firings, emitted = self.firings(vertex), self._counts(vertex, "records_out")
         few = emitted is not None and emitted.watched < LEAST_RECORDS
         return few and firings is not None and not firings.records
 
     def firings(self, vertex: FlinkVertex) -> Firings | None:
-        """Return how often a vertex emits, and how much; None: it emits as it reads, or rarely."""
+        """Return how often and how much a vertex emits; None: it emits as it reads, or rarely."""
         if not self._job.outputs(vertex):
             return None
         subtasks, is_source = self._samples[vertex.id], not self._job.inputs(vertex)
@@ -287,8 +285,8 @@ def _sum(parts: Iterable[Counts]) -> Counts:
 def _ratio(part: Counts, whole: Counts) -> float:
     """Return the ratio of the time watched, or since the start where that is more exact and the two agree.
 
-    Counts since the start lack the queue before a task, which matters for a young one, and include its start.
-    They count alone only where nothing was seen of the whole.
+    Counts since the start omit the queue before a task, which matters for a young one, and include its
+    start-up. They are used alone only if `whole` had no records in the time watched.
     """
     since = part.since_per_s / whole.since_per_s if whole.since_per_s else 0.0
     if not whole.watched or not whole.now_per_s:
@@ -303,7 +301,7 @@ def _ratio(part: Counts, whole: Counts) -> float:
 
 
 def _are_the_same(one: Counts, other: Counts) -> bool:
-    """Return whether two ends count the same records, except for those in flight between them."""
+    """Return whether both ends of an exchange count the same records, except for those in flight."""
     return any(
         theirs > 0 and abs(ours / theirs - 1) <= _IN_FLIGHT
         for ours, theirs in ((one.now_per_s, other.now_per_s), (one.since_per_s, other.since_per_s))
@@ -311,7 +309,7 @@ def _are_the_same(one: Counts, other: Counts) -> bool:
 
 
 def _partial_account_s(sample: Sample) -> float:
-    """Return the seconds since the start by those parts of a task's account that it reports."""
+    """Return the seconds since the start that the reported parts of a task's account add up to."""
     return sum(sample.get(part, 0.0) for part in ACCOUNT) / 1e3
 
 
@@ -319,7 +317,7 @@ def _partial_account_s(sample: Sample) -> float:
 
 
 def window_s(description: str) -> float | None:
-    """Return how often the windows in a vertex's description fire, in seconds.
+    """Return the interval in seconds at which the windows in a vertex's description fire.
 
     It is the slide of a sliding window, the step of a cumulating one, and the size of any other.
     """
@@ -330,7 +328,7 @@ def window_s(description: str) -> float | None:
 
 
 def _poll_times(samples: Samples) -> list[float]:
-    """Return the time of each poll, by the accounts of the tasks that keep one; empty where none does."""
+    """Return the time of each poll by the accounts that tasks keep of their time; empty if none keeps one."""
     of_tasks = [
         [_partial_account_s(sample) for sample in subtask.samples]
         for subtasks in samples.values()
@@ -345,7 +343,7 @@ def _poll_times(samples: Samples) -> list[float]:
 def _advancing(
     subtask: SubtaskSamples, clock: Sequence[float], *, is_source: bool
 ) -> list[tuple[float, Sample]]:
-    """Return the answers of different times; of a vertex with input those between which it read something."""
+    """Return the distinct answers; for a vertex with input, only those between which it read records."""
     times = clock if len(clock) == len(subtask.samples) else subtask.times
     polls: list[tuple[float, Sample]] = []
     for time, sample in zip(times, subtask.samples, strict=False):
@@ -358,7 +356,7 @@ def _advancing(
 
 
 def _firings(polls: Sequence[tuple[float, Sample]]) -> list[_Firing]:
-    """Return the output between quiet polls; a poll in the middle of it divides nothing."""
+    """Return the output between quiet polls; a quiet poll within a burst does not divide it."""
     firings: list[_Firing] = []
     begun_s: float | None = None
     records, whole = 0.0, False

@@ -48,10 +48,10 @@ from .subtask_loads import (
 )
 
 WARMUP_S = 20.0
-"""The earliest time by which an emulated job has filled its queues and sized its buffers."""
+"""Least warm-up: by then an emulated job has filled its queues and sized its buffers."""
 
 _DRAINS = 5
-"""After so many times the longest wait of a record, a job's queues have found the bottleneck."""
+"""Warm-up as a multiple of the longest wait of a record: by then the queues show the bottleneck."""
 
 _LEAST_WINDOW_S = 40.0
 _LONGEST_WINDOW_S = 600.0
@@ -59,28 +59,28 @@ _CHECKPOINTS = 8
 _LEAST_CHECKPOINTS = 3
 
 HEADER_BYTES = 4
-"""The length before each record, which the bytes of metrics include."""
+"""Length of the header of each record, which the bytes in metrics include."""
 
 KEY_BYTES = 8
 """The least size of a generated record."""
 
 _SAME = 0.05
-"""Service times of subtasks that differ by less count as equal."""
+"""Relative difference up to which service times of subtasks count as equal."""
 
 _LEAST_SPREAD = 0.005
-"""Costs with a smaller error count as exact."""
+"""Relative error below which costs count as exact."""
 
 _ALIKE_RATES = 0.02
-"""Rates of subtasks that differ by less count as equal."""
+"""Relative difference up to which rates of subtasks count as equal."""
 
 _HARDLY_BUSY = 0.2
-"""A vertex whose subtasks are busy for less of their time delays nothing, and its costs are not exact."""
+"""Busy share below which a vertex delays nothing, and its costs are inexact."""
 
 _LIMITING = 0.7
-"""Least busy share of the busiest consumer for it to limit a producer that is always back-pressured."""
+"""Busy share from which the busiest consumer limits a producer that is always back-pressured."""
 
 _HARDLY_HELD = 0.05
-"""A producer that is back-pressured for less of its time finds room for all that it emits."""
+"""Back-pressured share below which a producer always finds room for its output."""
 
 _SEGMENTS = "nettyShuffleMemorySegmentsTotal"
 
@@ -90,19 +90,19 @@ _STRATEGIES = {strategy.name: strategy for strategy in ShipStrategy}
 _OF_ONE_INPUT = frozenset(
     {"Filter", "Flat Map", "Keyed Aggregation", "Keyed Reduce", "KeyedProcess", "Map", "Process"}
 )
-"""Names that the DataStream API gives to operators of one input; those of two are "Co-Map" and the like."""
+"""Names of the DataStream API's operators with one input; those with two are "Co-Map" and the like."""
 
 _SQL_OPERATOR = re.compile(r"(\w+)\[\d+\]")
 """Name of an SQL operator, such as "GroupAggregate[4]"."""
 
 _SQL_OF_SEVERAL_INPUTS = ("Join", "MultipleInput", "ProcessTableFunction")
-"""Parts of the names of SQL's operators that may read several inputs."""
+"""Parts of the names of SQL operators that may read several inputs."""
 
 _FIRST_WATERMARK_MS, _LAST_WATERMARK_MS = 1.0, 1e15
-"""Bounds of real watermarks: the least and the greatest long stand for none yet, and for the end of time."""
+"""Bounds of real watermarks: Long.MIN_VALUE means none yet, and Long.MAX_VALUE the end of time."""
 
 _PACES = (0.5, 2.0)
-"""Event time that advances at another pace, relative to the clock, is not that of present records."""
+"""Bounds of the pace of event time, relative to the clock, for records that arrive in real time."""
 
 _WATCH_LONGER = (Parameter("watch_s"),)
 _LONGER = "Set {} to a longer time."
@@ -166,7 +166,7 @@ def fit_scenario(
 def _network_memory(
     job: FlinkJob, managers: Mapping[str, Mapping[str, Any]], segment_bytes: int, notes: list[str]
 ) -> int | None:
-    """Return the bytes of network memory of the task managers, in a scenario one size for all."""
+    """Return the network memory of each task manager in bytes; a scenario has one size for all."""
     sizes = {}
     for name, answer in managers.items():
         segments = answer.get("metrics", {}).get(_SEGMENTS)
@@ -230,7 +230,7 @@ class VertexReader:
         """Return all vertices, in the job's order.
 
         Raises:
-            FlinkRestError: some show too little; with a line for each override that is necessary.
+            FlinkRestError: the metrics are insufficient; with a line for each override that is necessary.
         """
         vertices = [self._vertex(vertex) for vertex in self._job.vertices]
         if self._problems:
@@ -322,9 +322,9 @@ class VertexReader:
         return replace(source, catch_up_s=0.0) if loses_pace else source
 
     def _source_cost(self, vertex: FlinkVertex) -> float | None:
-        """Return the cost of emitting a record for a source without a pace; None: not known.
+        """Return the cost of emitting a record, for a source as fast as possible; None: unknown.
 
-        The default is the upper bound: where records are few, a source is busy with other things.
+        The default cost is an upper bound, since a source with few records is busy with other work.
         """
         loads = [load for load in self._loads[vertex.id] if load is not None and load.busy_s is not None]
         busy, records = sum(load.busy_s or 0.0 for load in loads), sum(load.records for load in loads)
@@ -366,7 +366,7 @@ class VertexReader:
         return (rates[0],) if len(set(rates)) == 1 else tuple(rates)
 
     def _is_limited(self, source: FlinkVertex) -> bool:
-        """Return whether a subtask downstream of a source is always busy."""
+        """Return whether any subtask downstream of a source is always busy."""
         return any(self._busiest(vertex) >= SATURATED for vertex in self._job.reachable(source))
 
     # Vertices with input
@@ -407,7 +407,7 @@ class VertexReader:
         return base_and_skew(costs, exact=busiest >= SATURATED)
 
     def _spread(self, vertex: FlinkVertex, name: str) -> float:
-        """Return the uncertainty of the costs of subtasks that never idle, as a share; 0: not known."""
+        """Return the relative uncertainty of the costs of subtasks that never idle; 0: unknown."""
         if of_vertex(self._given.service_s, name) is not None:
             return 0.0
         errors = [load.error for load in self._loads[vertex.id] if load is not None and load.never_idles]
@@ -421,10 +421,10 @@ class VertexReader:
         return spread
 
     def _behind(self, vertex: FlinkVertex, name: str) -> tuple[float, ...]:
-        """Return how far behind the subtasks of a vertex are that is always busy, which its past determines.
+        """Return the backlog in seconds of each subtask of a vertex that is always busy.
 
-        If it holds nothing back, it can just keep up, and its queue has an arbitrary length. Barriers wait as
-        long, and for half of what a source emits at once.
+        A vertex that causes no back-pressure just keeps up, and its queue length depends on its past.
+        Barriers wait for this backlog and for half of a source's burst.
         """
         producers = [edge.source for edge in self._job.inputs(vertex)]
         if self._busiest(vertex) < SATURATED:
@@ -453,7 +453,7 @@ class VertexReader:
     # Notes
 
     def _note_few(self, vertex: FlinkVertex, name: str) -> None:
-        """Note where few or no records passed while the job was watched, and what is assumed then."""
+        """Note the subtasks that few or no records passed while the job was watched, and the assumptions."""
         watched = [
             (str(number), load)
             for number, load in enumerate(self._loads[vertex.id])
@@ -508,10 +508,10 @@ def _rounded(seconds: float) -> float:
 def by_event_time(
     job: FlinkJob, samples: Samples, vertices: Sequence[Vertex], notes: list[str]
 ) -> list[Vertex]:
-    """Return the vertices with those that fire by event time, and with the watermarks of their sources.
+    """Return the vertices; those that fire by event time are marked, and their sources get watermarks.
 
-    A task reports the least watermark that it has read, and a source how far its last one is behind the
-    clock. `vertices` are in the job's order; those of which it is not known fire by the clock.
+    A task reports the lowest watermark that it has read, and a source the lag of its last one behind the
+    clock. `vertices` are in the job's order; those for which this is unknown fire by the clock.
     """
     fitted = {vertex.id: each for vertex, each in zip(job.vertices, vertices, strict=True)}
     for vertex in job.vertices:
@@ -537,10 +537,10 @@ def _follows_clock(subtask: SubtaskSamples) -> bool:
 def _with_watermarks(
     source: Vertex, subtasks: Sequence[SubtaskSamples], period_s: float, name: str, notes: list[str]
 ) -> Vertex:
-    """Return the source with watermarks as far behind its records as the shortest lag that it has reported.
+    """Return the source with watermarks; they lag behind its records by the shortest reported lag.
 
-    Between two watermarks the lag grows, and while the source is back-pressured. Whole windows of it belong
-    to old data; the rest determines when windows fire.
+    The lag grows between two watermarks and under back-pressure. Whole window periods in it mean that the
+    data is old, so only the remainder is used.
     """
     if not isinstance(source.source, GeneratorSpec):
         return source
@@ -579,7 +579,7 @@ def edges_of(job: FlinkJob, flows: JobFlows, notes: list[str]) -> tuple[Edge, ..
 
 
 def _edge(job: FlinkJob, edge: FlinkEdge, flows: JobFlows, notes: list[str]) -> Edge:
-    """Return an edge with its input of the consumer, the shares of its subtasks, and its part of the flow."""
+    """Return an edge with the consumer's input, the share of each subtask, and its part of the flow."""
     by_id = {vertex.id: vertex for vertex in job.vertices}
     producer, consumer = by_id[edge.source], by_id[edge.target]
     source, target = job.names[edge.source], job.names[edge.target]
@@ -609,7 +609,7 @@ def _edge(job: FlinkJob, edge: FlinkEdge, flows: JobFlows, notes: list[str]) -> 
 
 
 def _reads_a_union(vertex: FlinkVertex) -> bool:
-    """Return whether the first operator of a vertex with several exchanges has one input, by its name."""
+    """Whether a vertex reads a union: by its name, its first operator has one input."""
     first = vertex.name.split(CHAIN, 1)[0].strip()
     of_sql = _SQL_OPERATOR.match(first)
     if of_sql is not None:

@@ -33,12 +33,12 @@ class Imported(Viewed):
 
     scenario: Scenario
     notes: list[str]
-    """Assumptions in place of what is not reported, a line each; a `Note` where a parameter overrides it."""
+    """Assumptions about unreported values, a line each; a `Note` if a parameter can override it."""
     measured: Measured
     job: FlinkJob = field(repr=False)
     """The job as the cluster describes it."""
     state: JobState = field(repr=False)
-    """Its state when reading began and when it ended."""
+    """State of the job when reading began, and when it ended."""
     samples: Samples = field(repr=False)
     """The metrics of its subtasks while it was watched."""
 
@@ -111,7 +111,7 @@ def import_scenario(
 
 
 def check_readable(cluster: Answers, job: str | None, given: Overrides) -> None:
-    """Check with a few requests that a job runs which can be imported.
+    """Check with a few requests that a job is running and can be imported.
 
     Raises:
         FlinkRestError: there is no answer, no such job, or an override names a vertex that it does not have.
@@ -142,7 +142,7 @@ def check_shape(client: RestClient, job: FlinkJob) -> None:
 
 
 def note_on_missing(client: RestClient) -> list[str]:
-    """Return a line on the paths that the cluster did not have, if there are any."""
+    """Return a line about the paths that the cluster did not have; empty if there are none."""
     paths = list(dict.fromkeys(path.partition("?")[0] for path in client.missing))
     if not paths:
         return []

@@ -37,13 +37,13 @@ MOST_VERTICES = 1000
 """Vertices of the largest job that is read; large jobs have some hundreds."""
 
 CHAIN = " -> "
-"""Between the operators in the name of a vertex."""
+"""Separator of the operators in the name of a vertex."""
 
 LOCAL_PATH = "pekko://flink/user/rpc"
 """The path, without a host, of a task manager in the process of the job manager, as in a MiniCluster."""
 
 _HOST = re.compile(r"@(\[[^\]]+\]|[^@:/]+)")
-"""Within a path such as "pekko.tcp://flink@10.0.0.1:6122/user/rpc/taskmanager_0"."""
+"""Host within a path such as "pekko.tcp://flink@10.0.0.1:6122/user/rpc/taskmanager_0"."""
 
 _LONGEST_REFRESH_S = 10.0
 _MOST_SHOWN = 20
@@ -64,15 +64,15 @@ class FlinkVertex:
     """Flink's name, such as "Source: source -> Map"."""
     parallelism: int
     managers: tuple[str | None, ...] = ()
-    """The task manager of each subtask; empty where it is not reported."""
+    """The task manager of each subtask; empty if not reported."""
     description: str = ""
-    """The operators, in the words of the plan."""
+    """The operators, as the plan describes them."""
     totals: tuple[_Entry, ...] = ()
     """Counters of each subtask since its start, by the names of ``/vertices/V``."""
 
     @property
     def placed(self) -> str | tuple[str, ...] | None:
-        """The task manager of all subtasks, or those of each; None where one is not reported."""
+        """The task manager of all subtasks, or that of each; None if one is not reported."""
         if len(self.managers) != self.parallelism or None in self.managers:
             return None
         managers = tuple(map(str, self.managers))
@@ -93,7 +93,7 @@ class FlinkEdge:
 
 @dataclass(frozen=True, kw_only=True)
 class FlinkJob:
-    """A job that runs, or ran."""
+    """A job that is running or has ended."""
 
     id: str
     name: str
@@ -137,7 +137,7 @@ class FlinkJob:
         return [edge for edge in self.edges if edge.source == vertex.id]
 
     def reachable(self, vertex: FlinkVertex, *, upstream: bool = False) -> list[FlinkVertex]:
-        """Return the vertices that records of a vertex reach, or with `upstream` whose records reach it."""
+        """Return the vertices downstream of a vertex, or, with `upstream`, those upstream of it."""
         ends = [(edge.target, edge.source) if upstream else (edge.source, edge.target) for edge in self.edges]
         reached, left = set[str](), [vertex.id]
         while left:
@@ -150,7 +150,7 @@ class FlinkJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """The state of a job by which a change is noticed; answers are as they came."""
+    """The state of a job, compared later to detect a change; answers are stored as received."""
 
     id: str
     version: str
@@ -158,13 +158,13 @@ class JobState:
     details: _Entry
     """Answer to ``/jobs/ID``."""
     vertices: Mapping[str, _Entry]
-    """Answers to ``/jobs/ID/vertices/V`` by the vertex's id; empty of one that does not answer."""
+    """Answers to ``/jobs/ID/vertices/V`` by vertex id; empty for a vertex without an answer."""
     managers: Mapping[str, _Entry]
-    """Answers to ``/taskmanagers/ID``, likewise; none where the place of a subtask is not reported."""
+    """Answers to ``/taskmanagers/ID`` by id; empty if the place of a subtask is not reported."""
     refresh_s: float
     """Time for which the cluster may answer from its cache."""
     asked_s: float
-    """Time of reading, by the clock of the client."""
+    """Time of the request, by the client's clock."""
 
     @property
     def running_since_ms(self) -> float:
@@ -172,7 +172,7 @@ class JobState:
         return running_since_ms(self.details)
 
     def subtasks(self, vertex: str) -> list[_Entry]:
-        """Return the answers on the subtasks of a vertex, in order; none where it does not answer."""
+        """Return the answers about the subtasks of a vertex, in order; empty without an answer."""
         return sorted(self.vertices[vertex].get("subtasks", ()), key=lambda subtask: subtask["subtask"])
 
 
@@ -189,12 +189,12 @@ def host_of(path: object) -> str | None:
 
 
 def is_local(path: object) -> bool:
-    """Return whether a task manager's path is an address that is valid within one process only."""
+    """Return whether a task manager's path has no host, so is valid within one process only."""
     return isinstance(path, str) and "://" in path and host_of(path) is None
 
 
 def runs_other_jobs(manager: _Entry, job: FlinkJob) -> bool:
-    """Return whether tasks of other jobs run in a task manager, by its own answer."""
+    """Return whether a task manager, by its answer, also runs tasks of other jobs."""
     return any(slot.get("jobId") != job.id for slot in manager.get("allocatedSlots", []))
 
 
@@ -202,7 +202,7 @@ def runs_other_jobs(manager: _Entry, job: FlinkJob) -> bool:
 
 
 def ended_job(client: RestClient, job: str | None) -> str | None:
-    """Return the id of the chosen job if it has ended; None: it has not, or does not exist.
+    """Return the id of the selected job if it has ended; None if it is running or does not exist.
 
     Raises:
         FlinkRestError: no job is running, several have ended, and `job` is None.
@@ -258,7 +258,7 @@ def _listed(jobs: _Jobs) -> str:
 
 
 def read_running(client: RestClient, job: str | None) -> JobState:
-    """Return the state of the job with that id, or of the only one that runs.
+    """Return the state of the job with that id, or of the only running one.
 
     Raises:
         FlinkRestError: the cluster cannot be read, or the job or one of its vertices does not run.
@@ -284,7 +284,7 @@ def read_ended(client: RestClient, job: str) -> JobState:
 
 
 def _version_and_refresh(client: RestClient) -> tuple[str, float]:
-    """Return Flink's version, and for how many seconds answers are cached; 0 where that is not reported."""
+    """Return Flink's version, and for how many seconds it caches answers; 0 if not reported."""
     answer = client.get("/config")
     version, refresh_ms = answer.get("flink-version"), number(answer.get("refresh-interval"))
     if not version or not isinstance(version, str):
@@ -326,10 +326,10 @@ def _read_state(
 
 
 def read_job(client: RestClient, state: JobState, *, ended: bool = False) -> FlinkJob:
-    """Return the job in that state, which with `ended` runs no more.
+    """Return the job in that state; with `ended`, it is no longer running.
 
     Raises:
-        FlinkRestError: the cluster cannot be read, or its answers are not Flink's.
+        FlinkRestError: the cluster cannot be read, or its answers do not come from Flink.
     """
     details = state.details
     plan = (client.find(f"/jobs/{state.id}/plan") or details)["plan"]
@@ -389,7 +389,7 @@ def read_job(client: RestClient, state: JobState, *, ended: bool = False) -> Fli
 
 
 def _in_order(vertices: list[FlinkVertex], edges: tuple[FlinkEdge, ...]) -> tuple[FlinkVertex, ...]:
-    """Sort vertices so that each follows all that it reads from, sources first."""
+    """Sort vertices so that each follows all its producers, sources first."""
     producers: dict[str, set[str]] = {}
     for edge in edges:
         producers.setdefault(edge.target, set()).add(edge.source)
@@ -411,8 +411,8 @@ def unchanged(client: RestClient, state: JobState, pause: Callable[[float], None
     """Require that a job is in the same state at the end of the block, after `pause` has let caches expire.
 
     Raises:
-        FlinkRestError: the state has changed, there is no answer, or it is not Flink's.
-        ScenarioError: the block failed, and not because of a change.
+        FlinkRestError: the state has changed, there is no answer, or it does not come from Flink.
+        ScenarioError: the block raised it, and the job has not changed.
     """
     try:
         with client.reading():
@@ -448,7 +448,10 @@ def _unknown(client: RestClient, job: str) -> str:
 
 
 def _change(client: RestClient, before: JobState) -> str | None:
-    """Return how a job has changed since, causes before their effects, and what to do; None: it has not."""
+    """Return a message about a change of the job since, causes before effects, with advice;
+
+    None: no change.
+    """
     version, refresh_s = _version_and_refresh(client)
     details = client.find(f"/jobs/{before.id}", may_be_gone=True)
     if version != before.version:
@@ -483,11 +486,11 @@ def _change(client: RestClient, before: JobState) -> str | None:
         which = next((n for n in starts if starts_now.get(n) != starts[n]), None)
         if which is None or not starts_now:
             return (
-                f"job {before.id}: the subtasks of {entry['name']!r} are reported at times only. {_TRY_AGAIN}"
+                f"job {before.id}: the subtasks of {entry['name']!r} are reported only at times. {_TRY_AGAIN}"
             )
         return (
-            f"job {before.id}: subtask {which} of {entry['name']!r} has started again while it was "
-            f"watched. {_TRY_AGAIN}"
+            f"job {before.id}: subtask {which} of {entry['name']!r} restarted while it was watched. "
+            f"{_TRY_AGAIN}"
         )
     for manager, answer in before.managers.items():
         if bool(answer) != bool(after.managers.get(manager)):
@@ -497,6 +500,6 @@ def _change(client: RestClient, before: JobState) -> str | None:
 
 
 def _starts(state: JobState, vertex: str) -> dict[int, tuple[object, ...]]:
-    """Return the attempt, the place and the start of each subtask."""
+    """Return the attempt, the task manager and the start time of each subtask."""
     keys = ("attempt", "taskmanager-id", "start-time")
     return {entry["subtask"]: tuple(map(entry.get, keys)) for entry in state.subtasks(vertex)}

@@ -1,4 +1,4 @@
-"""A job after its import: polls of its present figures, and the validation of predictions.
+"""Watching a job after its import: polls of its figures, and validation of predictions.
 
 A poll requests every subtask once. Rates are over the polls of the last minute; until these have seen the
 metrics change, which takes as long as Flink's update interval, the samples of the import are used.
@@ -29,7 +29,7 @@ WINDOW_S = 60.0
 
 
 class JobWatch:
-    """Polls an imported job of a cluster."""
+    """Polls a job that has been imported from a cluster."""
 
     def __init__(self, cluster: Answers, imported: Imported) -> None:
         self._cluster = cluster
@@ -46,8 +46,8 @@ class JobWatch:
         """Return the present figures of the job.
 
         Raises:
-            JobWentError: it is no longer the job that was imported.
-            NotRunningError: it does not run at the moment.
+            JobWentError: the imported job has ended or restarted.
+            NotRunningError: it is not running at the moment.
             FlinkRestError: the cluster cannot be read.
         """
         client = RestClient(self._cluster)
@@ -97,12 +97,12 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     job: str
     flink: str
-    """Its version."""
+    """Flink's version."""
     ok: bool
     """Whether every quantity is within its tolerance."""
     comparison: Comparison
     scenario: dict[str, Any]
-    """The document of the scenario, without the seeds."""
+    """The scenario as a document, without the seeds."""
     notes: list[str]
     """Assumptions of the import."""
 
@@ -113,7 +113,7 @@ def validate(imported: Imported, results: Sequence[Result]) -> Validation:
     Quantities and tolerances are those of recorded references.
 
     Raises:
-        FlinkRestError: the job shows nothing to compare.
+        FlinkRestError: the job has no figures to compare.
         ScenarioError: there is no result, or the results are of another job.
     """
     shown = imported.measured
@@ -140,7 +140,7 @@ def validate(imported: Imported, results: Sequence[Result]) -> Validation:
 
 
 def _with_range(row: Row, checkpoints: Sequence[CheckpointResult]) -> Row:
-    """Return a row with the range of its time over the job's checkpoints, which the verdict ignores."""
+    """Return a row with the range of its time over the job's checkpoints, shown for information only."""
     values = known(_of_checkpoint(row, checkpoint) for checkpoint in checkpoints)
     if not values:
         return row

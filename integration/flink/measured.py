@@ -1,4 +1,4 @@
-"""Metrics and checkpoints of a Flink job, in the fields of our own results, so that both are read alike."""
+"""Metrics and checkpoints of a Flink job, in the same fields as emulated results."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _SHARES = ("busy", "backpressured", "idle")
 _DECIMALS = 2
 
 CHECKPOINTS = 10
-"""Number of the last checkpoints that are read; earlier ones may be of another load."""
+"""Number of recent checkpoints that are read; earlier ones may be from another load."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of a Flink job: one window, and its last completed checkpoints.
+    """Figures of a Flink job: one window and the last completed checkpoints.
 
     Vertices have the names and the order of the imported scenario. `from_s` and `to_s` of `steady`, and `t`
-    of checkpoints, count from when the job began to run. Rates and gauges are of the time in which the
-    metrics were watched, delays of all checkpoints that were read.
+    of checkpoints, count from when the job began to run. Rates and gauges cover the time in which the metrics
+    were watched, delays all checkpoints that were read.
     """
 
     url: str
     job: str
     job_name: str
     flink: str
-    """Its version."""
+    """Flink's version."""
     steady: Steady
     checkpoints: list[CheckpointResult] = []
 
@@ -90,7 +90,7 @@ def measured(url: str, job: FlinkJob, samples: Samples, checkpoints: Sequence[Ch
 def _vertex(
     name: str, subtasks: Sequence[SubtaskSamples], parts: Sequence[VertexCheckpoint], passed: float | None
 ) -> VertexSteady:
-    """Return one vertex; `passed` is the time by the account of most tasks, for those that keep none."""
+    """Return one vertex; `passed` is the time watched, for tasks that do not account for theirs."""
 
     def per_s(subtask: SubtaskSamples, field: str) -> float | None:
         grown, seconds = subtask.increase(field), subtask.accounted_s
@@ -101,7 +101,7 @@ def _vertex(
         return longer_per_s(grown / seconds, seconds, subtask.minute_per_s(field))
 
     def share(subtask: SubtaskSamples, field: str) -> float | None:
-        """Only by the task's own account of all its time; our clock is not exact enough."""
+        """Return a share of time, only by the task's own account; our clock is not exact enough."""
         seconds = None if subtask.accounted_s is None else subtask.seconds
         per_s = quotient(subtask.increase(field), seconds)
         return None if per_s is None else max(0.0, per_s)  # a busy time may step back a little
@@ -135,9 +135,9 @@ def _of_participants(part: VertexCheckpoint, field: str) -> list[float | None]:
 
 
 def _times(parts: Sequence[VertexCheckpoint], field: str) -> NDArray[np.float64]:
-    """Return times of a vertex, a row for each checkpoint; none at all if a participant does not report it.
+    """Return times of a vertex, a row for each checkpoint; empty if a participant does not report its time.
 
-    Rows are filled up with NaN for the subtasks that took no part.
+    Rows are padded with NaN for subtasks that took no part.
     """
     rows = [_of_participants(part, field) for part in parts]
     if any(None in row for row in rows):
@@ -149,7 +149,7 @@ def _times(parts: Sequence[VertexCheckpoint], field: str) -> NDArray[np.float64]
 
 
 def _bytes(checkpoints: Sequence[CheckpointResult], field: str) -> float | None:
-    """Return the median over checkpoints of the sum over subtasks; None if one is not reported."""
+    """Return the median over checkpoints of the sum over subtasks; None if a value is missing."""
     rows = [
         [value for part in checkpoint.vertices for value in _of_participants(part, field)]
         for checkpoint in checkpoints
@@ -174,9 +174,9 @@ def read_checkpoints(
 ) -> list[CheckpointResult]:
     """Return the last completed checkpoints in order of their ids, without savepoints.
 
-    Those from before the job last began to run are left out: then it may have had another load, or shape. So
-    are those whose details are gone. Times count from when the job began to run, and vertices are in the
-    job's order. Checkpoints in `seen`, by id, are not requested again; those read now are added to it.
+    Checkpoints from before the job's last start are left out, since its load or shape may have differed. So
+    are those whose details Flink no longer has. Times count from when the job began to run, and vertices are
+    in the job's order. Checkpoints in `seen`, by id, are not requested again; those read now are added to it.
     """
     answer = client.find(f"/jobs/{job.id}/checkpoints") or {}
     entries = [
@@ -240,7 +240,7 @@ def _read_vertex_checkpoint(
 
 
 def _within(entry: Any, path: tuple[str, ...]) -> Any:
-    """Return a value within an answer; None: not reported, for which Flink may write -1."""
+    """Return a value within an answer; None: not reported (Flink may report -1)."""
     for key in path:
         entry = entry.get(key) if isinstance(entry, Mapping) else None
     return None if isinstance(entry, int | float) and entry < 0 else entry

@@ -21,7 +21,7 @@ from ..errors import FlinkRestError, Note, Parameter, ParameterName, UsageError
 from .job import FlinkJob
 
 EVERYWHERE = ""
-"""The key of an override that holds for all vertices of its kind."""
+"""Key of an override that applies to all vertices of its kind."""
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ _NOT_IMPORTED = frozenset(
     for field, option in OPTIONS.items()
     if option.name.startswith(("restart-strategy.", "state.backend.", "execution.checkpointing.incremental"))
 }
-"""Fields with another meaning in a scenario of an import, which has no state and memory of its own."""
+"""Fields that an import leaves out, since its scenario has no state and no memory budget of its own."""
 
 _CHECKPOINTING: Mapping[str, str] = {
     "mode": "checkpoint_mode",
@@ -55,21 +55,21 @@ _CHECKPOINTING: Mapping[str, str] = {
 """Field of each key of ``/jobs/ID/checkpoints/config``; times are in milliseconds there."""
 
 _NEVER_MS = 1 << 62
-"""Flink reports a longer interval than this if there is none."""
+"""Intervals above this mean that checkpoints are off."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """Values that replace those read; by a vertex's name in the scenario, or `EVERYWHERE`."""
+    """User values that replace reported ones, by a vertex's name in the scenario or `EVERYWHERE`."""
 
     record_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Bytes of a source's record, without its length field."""
+    """Bytes of a source's records, without the length field."""
     service_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """Seconds per record of a vertex with input, in all subtasks."""
+    """Seconds per record in all subtasks of a vertex with input."""
     rate: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Records per second of each subtask of a source, 0 for as fast as possible."""
     service_mode: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """A mode out of `SERVICE_MODES` for a vertex with input, such as "burn" for work that takes a core."""
+    """Service mode (of `SERVICE_MODES`) of a vertex with input, such as "burn": its work takes a core."""
     cores: float | None = None
     """Cores of each machine."""
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -84,7 +84,7 @@ def of_vertex(values: Mapping[str, T], name: str) -> T | None:
 
 
 def check_names(given: Overrides, job: FlinkJob) -> None:
-    """Refuse overrides for vertices that do not exist, or are of the other kind.
+    """Reject overrides for vertices that do not exist, and source overrides for other vertices or vice versa.
 
     Raises:
         FlinkRestError: with a line for each.
@@ -115,10 +115,10 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
     """Return a job's options; `given` overrides them.
 
     The job's own checkpoint settings override the cluster's options. `notes` gets a line for each option that
-    cannot be taken over.
+    cannot be imported.
 
     Raises:
-        UsageError: an option of `given` is unknown, or has no such value.
+        UsageError: an option of `given` is unknown, or its value is invalid.
     """
     preset = PRESETS[preset_for(job.version)]
     is_flink_1 = job.version.startswith("1.")
@@ -157,7 +157,7 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
 
 
 def _of_job(job: FlinkJob, notes: list[str]) -> dict[str, object]:
-    """Return the job's checkpoint settings by field; the interval is None where it takes no checkpoints."""
+    """Return the job's checkpoint settings by field; the interval is None if checkpoints are off."""
     if job.checkpointing is None:
         notes.append("The job does not report its checkpoint settings; assuming those of the cluster.")
         return {}
@@ -173,7 +173,7 @@ def _of_job(job: FlinkJob, notes: list[str]) -> dict[str, object]:
 
 
 def _parse(options: Mapping[str, object], notes: list[str]) -> dict[str, object]:
-    """Return the values by field of the options that the emulator has; `notes` gets what cannot be read."""
+    """Return the values of options that the emulator has, by field; `notes` gets the unreadable ones."""
     values: dict[str, object] = {}
     for field, option in OPTIONS.items():
         for name in (*option.former, option.name):

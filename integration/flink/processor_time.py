@@ -1,8 +1,8 @@
-"""Whether the work of tasks takes a core, and how much of one each task had: processor time and busy time.
+"""Estimates from processor time whether the work of tasks takes a core, and their share of one.
 
-A task is busy while it works, while it waits within its work (sleeps, asks a database), and while it waits
+A task is busy while it works, while it waits within its work (sleeps, queries a database), and while it waits
 for a core. Flink does not distinguish these, and reports processor time only of whole task managers, so the
-answer is for all tasks of a machine together.
+estimate is for all tasks of a machine together.
 
 **Cores in use.** A task manager reports how many cores its process may use (``hardware.cpuCores`` of
 ``/taskmanagers/ID``) and, in ``path``, its host; those of one host share its cores. ``Status.JVM.CPU.Time``
@@ -64,22 +64,22 @@ BURN = "burn"
 """The service mode of work that takes a core."""
 
 _FAR_APART = 0.5
-"""Share of the time watched between two answers from which on they show the cores in use meanwhile."""
+"""Distance of two answers, as a share of the time watched, from which they show the cores in use."""
 
 _AT_REST = 0.1
-"""Cores that a task manager uses without tasks: heartbeats, metrics, garbage collection."""
+"""Cores that an idle task manager uses: heartbeats, metrics, garbage collection."""
 
 _MOST = 0.5
-"""Share of what busy tasks would use from which on most of their work takes a core."""
+"""Share of the cores that busy tasks would use, from which most of their work takes a core."""
 
 _HARDLY = 0.25
-"""Below this share the work waits; and tasks with a smaller part of the use are not judged by it."""
+"""Share below which the work waits; also the least part of the use by which tasks are judged."""
 
 _NOTICEABLE = 0.1
-"""Share of busy time, spent waiting for a core, from which on it matters whether work takes one."""
+"""Share of busy time spent waiting for a core, from which the service mode matters."""
 
 _MUCH = 0.5
-"""More cores in use, or wanted, than tasks that wait take: 0.26 in a real job."""
+"""Cores in use, or wanted, above which unexplained use is noted; waiting tasks took 0.26 in a real job."""
 
 _DIGITS = 2
 """Decimals of busy shares in the distribution of cores."""
@@ -100,7 +100,7 @@ Place = tuple[str, int]
 
 
 def cores_in_use(busy: Sequence[float], cores: float) -> float:
-    """Return the mean cores in use if tasks that are busy for these shares of time take one each."""
+    """Return the mean number of cores in use if tasks take a core each for these busy shares of time."""
     if cores >= len(busy):
         return sum(busy)
     free = cores - np.arange(ceil(cores))
@@ -109,9 +109,9 @@ def cores_in_use(busy: Sequence[float], cores: float) -> float:
 
 
 def shares_of_core(busy: Sequence[float], cores: float) -> dict[float, float]:
-    """Return the mean share of a core that a task has while it is busy, by the share of time it is busy.
+    """Return the mean share of a core that a busy task gets, by its busy share of time.
 
-    `busy` has the shares of all tasks; the keys are the different ones.
+    `busy` has the busy shares of all tasks; the keys are its distinct values.
     """
     seldom = sorted({share for share in busy if share <= 0.5})
     often = sorted({share for share in busy if share > 0.5})
@@ -152,7 +152,7 @@ def _without_one(chances: Floats, shares: Floats) -> np.ndarray[tuple[int, int],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A machine, or a container, and the task managers of a job on it."""
+    """A machine or container, and the job's task managers on it."""
 
     managers: tuple[str, ...]
     cores: float | None
@@ -160,7 +160,7 @@ class Host:
     cores_in_use: float | None
     """Cores that the processes of these task managers used; None: not reported."""
     other_jobs: bool = False
-    """Whether tasks of other jobs run in them, which had a part in that."""
+    """Whether tasks of other jobs also run in these task managers, and so used some of the cores."""
 
 
 class Processors:
@@ -179,7 +179,7 @@ class Processors:
         self._silent: set[str] = set()
 
     def poll(self) -> None:
-        """Poll all task managers once more, except those that have refused."""
+        """Poll all task managers once more, except those that have refused an answer."""
         for manager in [manager for manager in self._polls if manager not in self._silent]:
             path = f"/taskmanagers/{manager}/metrics?get={CPU_LOAD},{CPU_TIME}"
             entries = self._client.find_list(path, may_be_gone=True, may_be_denied=True)
@@ -191,7 +191,7 @@ class Processors:
             self._polls[manager].append(known_values)
 
     def hosts(self, samples: Samples) -> list[Host]:
-        """Return the machines of the job; `samples` are of its tasks, from the same polls."""
+        """Return the machines of the job; `samples` are its tasks' answers from the same polls."""
         tasks: dict[str | None, list[SubtaskSamples]] = {}
         for vertex in self._job.vertices:
             for manager, subtask in zip(vertex.managers, samples[vertex.id], strict=False):
@@ -233,7 +233,7 @@ class Processors:
         return cores if cores is not None and cores > 0 else None
 
     def _cores_in_use(self, manager: str, tasks: Sequence[SubtaskSamples]) -> float | None:
-        """Return the cores that its process used, by its processor time, or else by its load."""
+        """Return the cores that a task manager used, by its processor time, or else by its load."""
         polls = self._polls[manager]
         accounts = known(_account(subtask) for subtask in tasks if len(subtask.samples) == len(polls))
         if accounts:
@@ -257,7 +257,7 @@ def _account(subtask: SubtaskSamples) -> list[float] | None:
 
 
 def _slope(times_s: Sequence[float], used_s: Sequence[float | None]) -> float | None:
-    """Return the growth of processor time: the median over all pairs of answers that are far apart.
+    """Return the cores in use: the median slope of processor time over all pairs of answers far apart.
 
     Values of tasks and of task managers may be polled just before and just after a collection, so a single
     pair may be wrong by a whole update interval.
@@ -278,23 +278,23 @@ def _slope(times_s: Sequence[float], used_s: Sequence[float | None]) -> float | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
-    """A subtask in view of its use of a core."""
+    """A subtask, with the figures that tell whether it uses a core."""
 
     place: Place
     busy: float | None
     """Share of busy time; None: not reported."""
     most: float
-    """Share of time in which it may have been busy, by the other parts of its account."""
+    """Greatest possible busy share, from the other parts of its account of time."""
     reads: bool
-    """Whether it has inputs; what a source takes of a core is not service of records."""
+    """Whether it has inputs; a source's use of a core is not service of records."""
     mode: str | None
-    """The service mode that the user sets; None: none."""
+    """The service mode that the user sets; None: not set."""
 
 
 class _HostLoad:
-    """The cores that tasks on one machine may have used, and those that they did.
+    """The cores that tasks on one machine may have used, and those that they have used.
 
-    `strays` is the number of further tasks that may run there, since their place is not known; `cores` is
+    `strays` is the number of tasks with an unknown place, which may run there too; `cores` is
     the override.
     """
 
@@ -307,9 +307,9 @@ class _HostLoad:
         self.busy = [task.busy for task in candidates if task.busy is not None]
         """Busy shares of the tasks, sources too, that may have used cores."""
         self.unreported = [task.most for task in candidates if task.busy is None] + [1.0] * strays
-        """Greatest busy shares of the others of these, which do not report theirs."""
+        """Greatest possible busy shares of those tasks that do not report theirs."""
         self.if_all_burn = cores_in_use(self.busy, self.cores)
-        """Cores in use if all reported busy time took one."""
+        """Cores in use if all reported busy time took a core."""
         of_operators = [task for task in tasks if task.reads and task.mode is None]
         self.has_undecided = bool(of_operators)
         self.undecided = {task.place: task.busy for task in of_operators if task.busy is not None}
@@ -321,10 +321,10 @@ class _HostLoad:
         self.burns = self._burns()
 
     def _burns(self) -> bool:
-        """Return whether tasks used most of what they would use if all their busy time took a core.
+        """Return whether tasks used most of the cores that they would use if all busy time took a core.
 
-        That is beyond the use of tasks that do not report their busy time, if all of them want a core. Where
-        these would have had nearly everything, the use shows nothing of the others.
+        The possible use of tasks that do not report busy time is subtracted first. If that is nearly all, the
+        rest shows nothing.
         """
         if self.used_by_tasks is None or not self.busy:
             return False
@@ -339,11 +339,11 @@ class _HostLoad:
         return is_clear and self.used_by_tasks - of_unreported >= _MOST * of_busy
 
     def burning(self, vertices: Collection[str]) -> list[_Task]:
-        """Return the tasks of those vertices, whose work takes a core."""
+        """Return the tasks of the vertices whose work takes a core."""
         return [task for task in self.tasks if task.reads and task.place[0] in vertices]
 
     def shares(self, vertices: Collection[str]) -> dict[Place, float]:
-        """Return the share of a core that the tasks of those vertices had while busy, where that is known."""
+        """Return the share of a core that tasks of those vertices had while busy, if known."""
         busy = {
             task.place: round(task.busy, _DIGITS) for task in self.burning(vertices) if task.busy is not None
         }
@@ -351,7 +351,7 @@ class _HostLoad:
         return {place: shares[share] for place, share in busy.items()}
 
     def notes(self, vertices: Collection[str]) -> Iterator[Note]:
-        """Yield what is assumed of the work of tasks; that of `vertices` takes a core."""
+        """Yield the assumptions about the work of tasks; that of `vertices` takes a core."""
         tasks, busy = self.burning(vertices), list(self.undecided.values())
         used = self.used_by_tasks
         if tasks:
@@ -410,7 +410,7 @@ class _HostLoad:
         return f"some of the work may take a core, or others did{others} ({self._figures()})"
 
     def _figures(self) -> str:
-        """Return the cores in use, their number, and what tasks with known busy time would use."""
+        """Return, as text, the cores in use, their number, and the use by tasks with known busy time."""
         used = round(self.host.cores_in_use or 0.0, 2)
         if self.cores == inf:
             in_use = f"{used:.2f} cores in use"
@@ -435,16 +435,16 @@ _IF_IT_BURNS = "Set {} if it takes one."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burning:
-    """The work of a job that takes a core."""
+    """The work of a job that takes a core: service modes and shares of a core."""
 
     modes: Mapping[str, str] = field(default_factory=dict)
     """The service mode of vertices, by their ids; others have the default."""
     shares: Mapping[Place, float] = field(default_factory=dict)
-    """The share of a core that a burning task had while it was busy; 1 where it is absent."""
+    """The share of a core that a task had while busy; 1 if absent."""
     machines: tuple[Machine, ...] = ()
 
     def core_shares(self, vertex: FlinkVertex) -> list[float | None]:
-        """Return the processor time in a busy second of each subtask of a vertex; None where it waits."""
+        """Return the share of a core that each subtask of a vertex had while busy; None if its work waits."""
         burns = self.modes.get(vertex.id) == BURN
         places = ((vertex.id, subtask) for subtask in range(vertex.parallelism))
         return [self.shares.get(place, 1.0) if burns else None for place in places]
@@ -456,7 +456,7 @@ NOTHING_BURNS = Burning()
 def burning_of(
     job: FlinkJob, samples: Samples, hosts: Sequence[Host], given: Overrides, notes: list[str]
 ) -> Burning:
-    """Return which of a job's work takes a core, by its machines and the overrides.
+    """Determine the vertices whose work takes a core, from the machines and the overrides.
 
     `notes` gets lines for each machine on which that makes a difference.
     """
@@ -498,7 +498,7 @@ def burning_of(
 
 
 def _tasks_by_manager(job: FlinkJob, samples: Samples, modes: Mapping[str, str]) -> dict[str, list[_Task]]:
-    """Return the tasks in each task manager of the scenario; an unplaced vertex has one of its own."""
+    """Return the tasks by task manager of the scenario; a vertex of unknown place gets its own."""
     # Values of all tasks are collected together, so those that keep no account were watched as long.
     watched_s = middle(subtask.accounted_s for subtasks in samples.values() for subtask in subtasks)
     tasks: dict[str, list[_Task]] = {}

@@ -54,7 +54,7 @@ _LEFT_OUT = frozenset(
 )
 
 _OF_THE_JOB = frozenset({"description", "name"})
-"""Texts that may look like an address and are none."""
+"""Keys whose texts may look like an address but are none."""
 
 _RECORDED_OPTIONS = (
     "execution.",
@@ -70,7 +70,7 @@ _RECORDED_OPTIONS = (
     "taskmanager.network.",
     "taskmanager.numberOfTaskSlots",
 )
-"""Prefixes of the options that are kept besides those of `netstack.OPTIONS`."""
+"""Prefixes of options that are recorded besides those of `netstack.OPTIONS`."""
 
 _KNOWN_OPTIONS = frozenset(name for option in OPTIONS.values() for name in (option.name, *option.former))
 
@@ -90,7 +90,7 @@ class _Document(msgspec.Struct, kw_only=True):
 
 
 class Recorder:
-    """Passes on the answers of another source, and keeps them."""
+    """Forwards the answers of another source, and records them."""
 
     def __init__(self, answers: Answers) -> None:
         self.name = answers.name
@@ -103,7 +103,7 @@ class Recorder:
         self._now_s = 0.0
 
     def answer(self, path: str) -> Any | Refused:
-        """Return the answer of the other source; it raises the same errors."""
+        """Return the answer of the other source; raises the same errors."""
         answer = self._answers.answer(path)
         # Since the beginning and rounded, as in the file.
         self._now_s = round(self._answers.clock() - self._began, _DECIMALS)
@@ -128,11 +128,11 @@ class Recorder:
         self._answers.pause(seconds)
 
     def clock(self) -> float:
-        """Return when the last answer came, in seconds since the beginning."""
+        """Return the time of the last answer, in seconds since the recording began."""
         return self._now_s
 
     def document(self, scenario: Scenario, measured: Measured) -> bytes:
-        """Return the file of the answers from which `scenario` and `measured` were read."""
+        """Return the document of the answers from which `scenario` and `measured` were read."""
         names = Names.of(self._kept)
         document = {
             "scenario": scenario.name,
@@ -150,7 +150,7 @@ class Recorder:
 
 
 def packed(document: bytes, file: Path) -> bytes:
-    """Return the content of a file of that name: packed where it ends in ".gz"."""
+    """Return the content for a file of that name: compressed if it ends in ".gz"."""
     return gzip.compress(document, mtime=0) if file.suffix == ".gz" else document
 
 
@@ -173,14 +173,14 @@ class Recording:
                 raise ValueError(f"{missing[0]} is not among its answers")
         except ValueError as error:
             raise FlinkRestError(
-                f"{file}: is no recording of a Flink job, as netstack import-flink writes it: {error}"
+                f"{file}: is not a recording of a Flink job, as netstack import-flink writes it: {error}"
             ) from None
         self._rounds: Counter[str] = Counter()
         self._pace_s = self._document.metrics_every_s
         self._now_s = 0.0
 
     def answer(self, path: str) -> Any | Refused:
-        """Return the recorded answer; of values of metrics the next one."""
+        """Return the recorded answer; for a request of metric values, the next one."""
         of, with_values, names = path.partition(WITH_VALUES)
         key = of + ANY_VALUES if with_values else path
         answer = self._document.answers.get(key)
@@ -197,12 +197,12 @@ class Recording:
         return answer
 
     def pause(self, seconds: float) -> None:
-        """Do not wait; answers are so far apart where the file does not say it."""
+        """Return at once; a file without times takes its answers to be this far apart."""
         if self._pace_s is None:
             self._pace_s = seconds
 
     def clock(self) -> float:
-        """Return when the last values came, in seconds since recording began."""
+        """Return the time of the last metric values, in seconds since the recording began."""
         return self._now_s
 
 
@@ -218,7 +218,7 @@ class Names:
 
     @classmethod
     def of(cls, answers: Mapping[str, Any]) -> Names:
-        """Name all task managers and hosts of the answers, which are by path."""
+        """Create names for all task managers and hosts in the answers, which are by path."""
         listed = answers.get(_MANAGERS)
         entries = listed.get("taskmanagers", ()) if isinstance(listed, Mapping) else ()
         managers = {*_managers_in(answers), *(entry["id"] for entry in entries)}
@@ -232,13 +232,13 @@ class Names:
         )
 
     def in_path(self, path: str) -> str:
-        """Return a path of Flink's REST API with the name of its task manager, if it has one."""
+        """Return a path of Flink's REST API with its task manager, if any, renamed."""
         of, slash, rest = path.removeprefix(f"{_MANAGERS}/").partition("/")
         about_one = path.startswith(f"{_MANAGERS}/") and of in self.managers
         return f"{_MANAGERS}/{self.managers[of]}{slash}{rest}" if about_one else path
 
     def knows(self, path: str) -> bool:
-        """Return whether a path has no task manager, or one with a name."""
+        """Return whether a path has no task manager, or one that has a name here."""
         manager = path.removeprefix(f"{_MANAGERS}/").partition("/")[0]
         return not path.startswith(f"{_MANAGERS}/") or manager in self.managers
 
@@ -280,7 +280,7 @@ def _of_the_job(path: str, answer: Any, job: str) -> Any:
 
 
 def _cleaned(value: Any, names: Names, key: str = "") -> Any:
-    """Return a value of an answer without places, and with the new names."""
+    """Return a value of an answer without addresses, and with the new names."""
     if isinstance(value, list):
         return [_cleaned(inner, names, key) for inner in value]
     if isinstance(value, str) and key in ("id", _MANAGER):

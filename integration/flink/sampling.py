@@ -1,4 +1,4 @@
-"""Metrics of all subtasks, polled over a while, and the check that all tasks ran all the time.
+"""Polling the metrics of all subtasks, and the check that all tasks ran throughout.
 
 Flink lists the names of a subtask's metrics, and reports the values of those that are requested. Its job
 manager collects values at most once an update interval (``metrics.fetcher.update-interval``, 10 s by default)
@@ -81,14 +81,14 @@ METRICS: Mapping[str, tuple[str, ...]] = {
 """Patterns of the metric of each field; the first one that a task has is read."""
 
 METER_S = 60.0
-"""The time over which a rate of Flink's is measured (MeterView)."""
+"""The period over which Flink measures a rate (MeterView)."""
 
 _OF_A_MINUTE = "_of_a_minute"
 _METER_AGE_S = METER_S + 10.0
-"""Age of a job whose tasks have run, and updated their meters, for a whole minute."""
+"""Age of a job from which its meters cover a whole minute of running tasks."""
 
 _SAME_LOAD = 0.2
-"""Rates of the time watched and of the minute before that differ by more belong to two loads."""
+"""Relative difference of the present rate from that of the minute before, above which the load changed."""
 
 _OVER_GATES: Mapping[str, Callable[[Sequence[float]], float]] = {"debloatedBufferSize": min}
 """Aggregation of the values of several gates; by default the maximum."""
@@ -102,7 +102,7 @@ _TOTALS: Mapping[str, str] = {
     "idle_ms": "accumulated-idle-time",
     "backpressured_ms": "accumulated-backpressured-time",
 }
-"""The same counters as ``/vertices/V`` names them."""
+"""Names of the same counters in ``/vertices/V``."""
 
 ACCOUNT = ("busy_ms", "idle_ms", "backpressured_ms")
 """The parts of a task's account of its time."""
@@ -116,16 +116,16 @@ _COUNTERS = (
     "buffers_in_local",
     "buffers_out",
 )
-"""Values that only grow while a task runs; times are differences of clocks, and may step back a little."""
+"""Values that only grow while a task runs. Times are not among them: they may step back a little."""
 
 _STEP_BACK_S = 1.0
 """Greatest step back of the sum of a task's times."""
 
 _YOUNGER_S = 10.0
-"""Greatest excess of a task's account over the duration of its attempt; both are reported with delays."""
+"""Greatest excess of a task's accounted time over its attempt's duration; both are reported late."""
 
 _MORE_POLLS = 3
-"""Polls that are added where it is in doubt whether a task still runs."""
+"""Polls that are added if it is unclear whether a task is still running."""
 
 _MOST_BEHIND = 1
 """Polls by which a task may be behind others, because values were collected during a poll."""
@@ -137,21 +137,21 @@ Task = tuple[str, int]
 """The id of a vertex, and the number of a subtask."""
 
 Round = Mapping[Task, tuple[float, Sample]]
-"""The answers of one poll, and when each came (seconds of the client's clock)."""
+"""The answers of one poll, each with its time (seconds of the client's clock)."""
 
 MetricNames = Mapping[str, Mapping[str, str]]
-"""Metrics of the subtasks, and the field of each, by the vertex's id."""
+"""Metrics of the subtasks with the field of each, by vertex id."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubtaskSamples:
-    """The answers of one subtask, in order, and when they came (seconds of the client's clock)."""
+    """The answers of one subtask, in order, with their times (seconds of the client's clock)."""
 
     samples: tuple[Sample, ...]
     times: tuple[float, ...] = ()
 
     def total(self, field: str) -> float | None:
-        """Return the last value of a counter, which counts since the task started."""
+        """Return the last value of a counter, which counts from the start of the task."""
         return self.samples[-1].get(field) if self.samples else None
 
     def increase(self, field: str) -> float | None:
@@ -161,7 +161,7 @@ class SubtaskSamples:
         return self.samples[-1][field] - self.samples[0][field]
 
     def gauge(self, field: str) -> float | None:
-        """Return the median of a gauge; values below 0, from before the first measurement, do not count."""
+        """Return the median of a gauge, without the negative values from before the first measurement."""
         values = [sample[field] for sample in self.samples if sample.get(field, -1) >= 0]
         return median(values) if values else None
 
@@ -171,7 +171,7 @@ class SubtaskSamples:
 
     @property
     def accounted_s(self) -> float | None:
-        """Time between the first and the last answer by the task's own account; None: it keeps none."""
+        """Time between the first and the last answer by the task's own account; None: it has none."""
         parts = complete(self.increase(field) for field in ACCOUNT)
         return None if parts is None else sum(parts) / 1e3
 
@@ -188,7 +188,7 @@ class SubtaskSamples:
 
 
 Samples = Mapping[str, list[SubtaskSamples]]
-"""Samples of each subtask, by the vertex's id."""
+"""Samples of each subtask, by vertex id."""
 
 
 def account_s(sample: Sample) -> float | None:
@@ -198,17 +198,17 @@ def account_s(sample: Sample) -> float | None:
 
 
 def passed_s(samples: Samples) -> float | None:
-    """Return the time watched by the account of most tasks; None: none keeps one."""
+    """Return the time watched, as the median over the accounts of tasks; None: none keeps one."""
     return middle(subtask.accounted_s or None for subtasks in samples.values() for subtask in subtasks)
 
 
 def is_same_load(now: float, before: float) -> bool:
-    """Return whether a rate of the time watched and one of the minute before belong to one load."""
+    """Return whether a rate of the time watched and one of the minute before belong to the same load."""
     return abs(before - now) <= _SAME_LOAD * now
 
 
 def longer_per_s(now: float, seconds: float, minute_before: float | None) -> float:
-    """Return a rate over the `seconds` watched, and the minute before if the load was the same."""
+    """Return the rate `now`, averaged with the minute before if the load was the same."""
     if minute_before is None or not is_same_load(now, minute_before):
         return now
     return (now * seconds + minute_before * METER_S) / (seconds + METER_S)
@@ -241,7 +241,8 @@ def take_samples(
 ) -> Samples:
     """Poll all subtasks during `watch_s` seconds; `on_poll` gets the seconds so far after each poll.
 
-    A vertex without metrics has one sample, the counters of ``/vertices/V``. `state` is that of before.
+    A vertex without metrics has one sample, the counters of ``/vertices/V``. `state` is the job's state
+    before the polls.
 
     Raises:
         FlinkRestError: a task has restarted, or stood still while others went on.
@@ -265,7 +266,7 @@ def take_samples(
 
 
 def metric_names(client: RestClient, job: FlinkJob, wait: Callable[[], None]) -> MetricNames:
-    """Return the metrics to request; `wait` is called where a cluster lists none yet, as at first."""
+    """Return the metrics to request; `wait` is called while a starting cluster lists none."""
     names: dict[str, Mapping[str, str]] = {}
     for vertex in job.vertices:
         for left in reversed(range(_TRIES)):
@@ -287,7 +288,7 @@ def metric_names(client: RestClient, job: FlinkJob, wait: Callable[[], None]) ->
 
 
 def poll(client: RestClient, job: FlinkJob, names: MetricNames) -> Round:
-    """Return the present answers of all subtasks."""
+    """Request the present values of all subtasks."""
     answers = {}
     for vertex in job.vertices:
         fields = names[vertex.id]
@@ -299,7 +300,7 @@ def poll(client: RestClient, job: FlinkJob, names: MetricNames) -> Round:
 
 
 def _sample(entries: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> Sample:
-    """Return the values by field; a field of several gates only if all of them report it."""
+    """Return the values by field; a field measured per gate is present only if all gates report it."""
     values: dict[str, list[float]] = {}
     for entry in entries:
         field, value = fields.get(entry["id"]), number(entry.get("value"))
@@ -338,7 +339,7 @@ def totals(vertex: FlinkVertex, subtask: int) -> Sample:
 def stands_still(samples: Samples) -> bool:
     """Return whether tasks answered several times, and no account of time advanced.
 
-    Tasks that keep no account do not count where others do.
+    Tasks without an account are ignored if others have one.
     """
     polled = [subtask for subtasks in samples.values() for subtask in subtasks if len(subtask.samples) > 1]
     keep_account = [subtask for subtask in polled if subtask.accounted_s is not None]
@@ -346,7 +347,7 @@ def stands_still(samples: Samples) -> bool:
 
 
 def without_repeats(samples: Samples) -> Samples:
-    """Return the samples, or the last one of each subtask where no time passed between them."""
+    """Return the samples; if no time passed between them, only the last one of each subtask."""
     if not stands_still(samples):
         return samples
     return {
@@ -362,7 +363,7 @@ def check_counts(client: RestClient, job: FlinkJob, state: JobState, rounds: Seq
     """Require that counters have only grown, and belong to the attempts that run.
 
     Raises:
-        FlinkRestError: a counter of a task has begun anew, or belongs to an earlier attempt.
+        FlinkRestError: a task's counter was reset, or belongs to an earlier attempt.
     """
     for vertex in job.vertices:
         entries = {entry["subtask"]: entry for entry in state.subtasks(vertex.id)}
@@ -399,9 +400,9 @@ def check_all_go_on(
 ) -> None:
     """Require that no task has stopped reporting while others went on.
 
-    `poll_again` waits and polls once more; it is called where that is in doubt. With `at_each_poll`, values
-    are collected as often as they are polled, so a task that stood still at the last poll is in doubt too.
-    Where all stand still, as at the end of a recording, nothing is wrong.
+    `poll_again` waits and polls once more; it is called if a task may have stopped. With `at_each_poll`,
+    values are collected as often as they are polled, so a task that stood still at the last poll is checked,
+    too. If all tasks stand still, as at the end of a recording, that is no error.
 
     Raises:
         FlinkRestError: a task has stopped reporting.
@@ -423,20 +424,20 @@ def check_all_go_on(
     vertex = next(vertex for vertex in job.vertices if vertex.id == vertex_id)
     manager = vertex.managers[subtask] if subtask < len(vertex.managers) else None
     raise FlinkRestError(
-        f"{client.url}: job {job.id}: subtask {subtask} of {vertex.name!r} fell silent while others went on; "
-        f"its task manager{'' if manager is None else f' {manager}'} may be lost or slow. "
+        f"{client.url}: job {job.id}: subtask {subtask} of {vertex.name!r} stopped reporting while others "
+        f"continued; its task manager{'' if manager is None else f' {manager}'} may be lost or slow. "
         "Try again once the job runs steadily."
     )
 
 
 def _behind(advances: Mapping[Task, int]) -> list[Task]:
-    """Return the tasks that stood still, or did not answer, while others went on."""
+    """Return the tasks that stood still or did not answer while others advanced."""
     latest = max(advances.values(), default=0)
     return [task for task, at in advances.items() if latest - at > _MOST_BEHIND]
 
 
 def _last_advances(rounds: Sequence[Round], job: FlinkJob) -> dict[Task, int]:
-    """Return the last poll at which each task advanced; tasks for which it is not known are left out."""
+    """Return the last poll at which each task advanced, where that is known."""
     polled = {vertex for round_ in rounds for vertex, _ in round_}
     advances = {
         (vertex.id, subtask): _last_advance(rounds, (vertex.id, subtask))
@@ -450,7 +451,7 @@ def _last_advances(rounds: Sequence[Round], job: FlinkJob) -> dict[Task, int]:
 def _last_advance(rounds: Sequence[Round], task: Task) -> int | None:
     """Return the last poll at which a task may have advanced since the one before; -1: it never answered.
 
-    None: it answers, and keeps no account of its time, so this is not known.
+    None: unknown, since the task answers but keeps no account of its time.
     """
     answers = [(at, round_[task][1]) for at, round_ in enumerate(rounds) if task in round_]
     accounts = [(at, account_s(sample)) for at, sample in answers]

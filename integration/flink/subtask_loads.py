@@ -1,11 +1,11 @@
 """Load of each subtask: records, their size and cost, and the queues before it.
 
-A task adds up its busy time, so busy time by records is the cost of a record, back-pressured or not. Counters
-of the time watched show the present load, however few records there are. Counters since the start of a task
-include its start, with its backlog and the compilation of its code; they are used for the cost of a record
-where no records were seen, and for everything where no time passed. A rate is averaged over the minute before
-as well, which Flink's own meter reports; the difference of the two shows how uncertain it is. A task that
-keeps no account of its time, such as a legacy source, is timed by the account of others.
+A task adds up its busy time, so busy time divided by records is the cost of a record, back-pressured or not.
+Counters of the time watched show the present load, however few records there are. Counters since the start of
+a task include its start, with its backlog and the compilation of its code; they are used for the cost of a
+record where no records were seen, and for everything where no time passed. A rate is averaged over the minute
+before as well, which Flink's own meter reports; the difference of the two shows how uncertain it is. A task
+that keeps no account of its time, such as a legacy source, is timed by the account of others.
 
 Bytes are counted by buffers, so a few buffers more or less distort a count of few bytes; over one exchange
 the errors of the producer's count and the consumer's are opposite.
@@ -30,40 +30,40 @@ from .job import FlinkJob, FlinkVertex
 from .sampling import ACCOUNT, METER_S, Samples, SubtaskSamples, is_same_load, longer_per_s
 
 ENOUGH_RECORDS = 200
-"""Records of the time watched from which rates and costs are exact within some percent."""
+"""Records in the time watched from which rates and costs are exact within some percent."""
 
 LEAST_RECORDS = 50
-"""Fewer records since the start show nothing."""
+"""Fewest records since the start that allow an estimate."""
 
 ENOUGH_BUFFERS = 400
-"""Buffers of the time watched from which their bytes give the size of a record within half a percent."""
+"""Buffers in the time watched from which their bytes give the record size within half a percent."""
 
 HARDLY_PER_S = 0.05
-"""Records per second of a source's subtask that emits next to nothing."""
+"""Records per second assumed for a source's subtask that emits next to nothing."""
 
 SATURATED = 0.9
-"""A subtask that is busy, or back-pressured, for more of its time counts as always so."""
+"""Busy or back-pressured share of time from which a subtask counts as always so."""
 
 IDLE = 0.05
-"""A source that is idle for more of its time emits all that there is."""
+"""Idle share of time above which a source emits all records that arrive."""
 
 _NEVER_IDLE = 0.99
-"""The rate of a task that is busy for more of its time is the inverse of the cost of a record."""
+"""Busy share of time from which a task's rate is the inverse of its cost per record."""
 
 _LEAST_SERVICE_S = 1e-6
 _SLEEP_S = 1e-3
 
 _LEAST_TREND = 5
-"""Fewer checkpoints show no trend."""
+"""Fewest checkpoints that show a trend."""
 
 _LEAST_AGREEING = 3
-"""Fewer checkpoints may agree by chance."""
+"""Fewest checkpoints whose agreement is not chance."""
 
 _AGREE = 0.8
 """Share of the checkpoints, or pairs of them, that must agree."""
 
 _MOST_GROWTH = 0.1
-"""A queue that changes by a greater share of the records read shows no steady trend."""
+"""Greatest change of a queue, as a share of the records read, that counts as a steady trend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ class Load:
     records: float
     busy_s: float | None
     seconds: float | None
-    """Duration of the count."""
+    """Period of the counters."""
     held_s: float | None = None
-    """Back-pressured time."""
+    """Back-pressured time, in seconds."""
     minute_per_s: float | None = None
     """Records per second in the minute before."""
     cost_before_s: float | None = None
-    """Busy time of a record since the start, used where there are no records."""
+    """Busy time per record since the start, used if no records were seen."""
 
     @property
     def busy_share(self) -> float | None:
@@ -99,13 +99,13 @@ class Load:
 
     @property
     def per_s(self) -> float | None:
-        """Records per second, in the minute before as well if the load was the same."""
+        """Records per second, including the minute before if the load was the same."""
         now = self._now_per_s
         return None if now is None or not self.seconds else longer_per_s(now, self.seconds, self.minute_per_s)
 
     @property
     def cost_s(self) -> float | None:
-        """Busy time of a record; of a task that never idles, in the minute before as well."""
+        """Busy time per record; for a task that never idles, including the minute before."""
         if self.busy_s is None:
             return None
         if not self.records:
@@ -116,14 +116,14 @@ class Load:
 
     @property
     def never_idles(self) -> bool:
-        """Whether it is busy all the time, so that its rate shows the cost of a record."""
+        """Whether the subtask is busy all the time, so that its rate shows the cost of a record."""
         return self.busy_share is not None and self.busy_share >= _NEVER_IDLE
 
     @property
     def error(self) -> float:
-        """Standard error of `per_s`, as a share of it; 0 where there is only one rate.
+        """Relative standard error of `per_s`; 0 if there is only one rate.
 
-        Two means of one rate, over disjoint times, differ by as much as their durations allow.
+        It follows from the difference of the rates over the time watched and over the minute before.
         """
         rate, now, seconds, before = self.per_s, self._now_per_s, self.seconds, self.minute_per_s
         if not rate or now is None or not seconds or before is None or not is_same_load(now, before):
@@ -138,10 +138,10 @@ class Load:
 def load_of(
     subtask: SubtaskSamples, field: str, passed: float | None = None, age_s: float | None = None
 ) -> Load | None:
-    """Return a subtask's load by its counter of records ("records_in", "records_out"); None: too few.
+    """Return a subtask's load by its counter of records ("records_in", "records_out"); None: too few records.
 
-    It is that of the time watched, or since the start where no time passed. `passed` and `age_s` are these
-    two times for a subtask that keeps no account.
+    The load covers the time watched, or the time since the start if no time passed. `passed` and `age_s` are
+    these two times for a subtask that keeps no account.
     """
     watched, total = subtask.increase(field), subtask.total(field)
     if total is None or total < LEAST_RECORDS:
@@ -165,7 +165,7 @@ def service_s(
 ) -> float | None:
     """Return the service time of a subtask's records in seconds; None where its busy time is not reported.
 
-    It is what a record costs besides what the emulated task spends on records, buffers and wake-ups. With
+    It is the cost of a record minus the emulated costs of records, buffers and wake-ups. With
     `core_share`, the share of a core that the task had while busy, it is processor time; None: it waits.
     """
     busy = load.cost_s
@@ -185,9 +185,10 @@ def service_s(
 def source_rate(subtask: SubtaskSamples, load: Load, *, limited: bool = False) -> float:
     """Return the records per second that a source's subtask would emit unhindered; 0: as fast as possible.
 
-    - One that emits nothing and is not back-pressured has `HARDLY_PER_S`.
-    - One that idles emits all that there is, unless its job is `limited`: a task downstream is always busy.
-    - One that is slowed by back-pressure would emit in all its time at the rate of the rest.
+    - A source that emits nothing and is not back-pressured has `HARDLY_PER_S`.
+    - One that idles emits all records that arrive, unless its job is `limited`: a task downstream is always
+    busy.
+    - One that is slowed by back-pressure would always emit at the rate of its other time.
     - A legacy source does not report idle time: it counts as paced unless always back-pressured.
     """
     count = SubtaskSamples.total if subtask.seconds is None else SubtaskSamples.increase
@@ -204,13 +205,13 @@ def source_rate(subtask: SubtaskSamples, load: Load, *, limited: bool = False) -
 
 
 def record_bytes(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_bytes: int) -> float | None:
-    """Return the bytes of a record that a vertex emits, with its 4-byte length; None: not known.
+    """Return the bytes of a record that a vertex emits, with its 4-byte length; None: unknown.
 
-    Where all goes to one vertex that reads nothing else, both ends count the same records.
+    If its only consumer reads nothing else, both ends count the same records.
     """
 
     def size(of: FlinkVertex, direction: str) -> float | None:
-        """Bytes by records in the time watched if there are enough, else since the start."""
+        """Return bytes per record in the time watched if there are enough, else since the start."""
         for count, enough in (
             (SubtaskSamples.increase, ENOUGH_BUFFERS * segment_bytes),
             (SubtaskSamples.total, 0),
@@ -265,15 +266,15 @@ def aligned_start_delays(
 ) -> list[tuple[float, list[float | None]]]:
     """Return the time of each aligned checkpoint in seconds, and its start delays in ms at all subtasks.
 
-    Barriers of unaligned checkpoints overtake queues, so their delays show nothing.
+    Barriers of unaligned checkpoints overtake queues, so their delays are not used.
     """
     return [(at, each.start_delay_ms) for at, each in _aligned(checkpoints, vertex, parallelism)]
 
 
 def lags_s(checkpoints: Sequence[CheckpointResult], vertex: str, parallelism: int) -> list[float]:
-    """Return how long after the first one each subtask has processed the records before the barriers.
+    """Return the seconds by which each subtask finishes alignment after the first one.
 
-    In seconds, as the median over aligned checkpoints; 0 where they do not agree on it.
+    The value is the median over aligned checkpoints; 0 if they do not agree.
     """
     lags: list[list[float]] = []
     for _, part in _aligned(checkpoints, vertex, parallelism):

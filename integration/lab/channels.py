@@ -46,7 +46,7 @@ def pairs_of(scenario: Scenario, edge: Edge) -> list[Pair]:
 
 
 def edge_shape(scenario: Scenario, edge: Edge) -> EdgeShape:
-    """Return the drawn shape of an edge."""
+    """Return an edge as the page draws it."""
     names = [vertex.name for vertex in scenario.vertices]
     pairs = pairs_of(scenario, edge)
     summed = pairs[0].producer is None
@@ -59,7 +59,7 @@ class _Channel(NamedTuple):
 
     queue: PipelinedSubpartition
     end: RemoteInputChannel | None
-    """None: the consumer is in the same task manager and reads the queue itself."""
+    """The consumer's end; None: the consumer is in the same task manager and reads the queue itself."""
     place: int
 
 
@@ -109,7 +109,7 @@ class EdgeView:
                     yield _Channel(queue, channel if isinstance(channel, RemoteInputChannel) else None, place)
 
     def frame(self, *, barriers: bool) -> EdgeFrame:
-        """Return the current state of the channels; with `barriers` search for barriers too."""
+        """Return the current state of the channels; with `barriers`, also the places of barriers."""
         # Up to thousands of channels, twenty times a second: `map` and `zip` are fast.
         queued = list(map(len, self._queues))
         received = list(map(_QUEUE_LENGTH, self._ends))
@@ -179,7 +179,7 @@ class EdgeView:
 
 
 class _Places:
-    """Aggregation of values of channels by the place at which they are shown."""
+    """Sums the values of channels that the page shows at one place."""
 
     def __init__(self, shown: int, places: Sequence[int]) -> None:
         self._shown = shown
@@ -196,7 +196,7 @@ class _Places:
         return sums
 
     def added_or_none(self, values: Iterable[int]) -> list[int | None]:
-        """Return the sum of the values at each place, None where there is none."""
+        """Return the sum of the values at each place; None for a place without values."""
         if self._one_each:
             return list(values)
         sums: list[int | None] = [None] * self._shown
@@ -205,7 +205,7 @@ class _Places:
         return sums
 
     def least(self, values: Iterable[int], most: int) -> list[int]:
-        """Return the least of the values at each place, and of `most`."""
+        """Return the least value at each place, at most `most`."""
         if self._one_each:
             return [value if value < most else most for value in values]
         least = [most] * self._shown

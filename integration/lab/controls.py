@@ -61,7 +61,7 @@ _LABELS = (
 """Labels of the fields of the page, by the keys of scenario files."""
 
 _PLACE = re.compile(r"(?:changes|faults)\.\d+\.(?:flink\.)?(.+?): (.*)")
-"""A mistake in a scenario: the place of a change or a fault, its key, and the message."""
+"""A problem in a scenario's change or fault: its position, its key, and the message."""
 
 _CONSTANT = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b")
 
@@ -80,7 +80,7 @@ def scenario_now(scenario: Scenario) -> Scenario:
 def policies_of(scenario: Scenario, offered: Iterable[str] = ()) -> list[str]:
     """Return the debloating policies to choose from: all built-in ones, those offered, and the job's own.
 
-    Other policies are refused, so that a page cannot name code to import.
+    The page can choose no other policy, so that it cannot name code to import.
     """
     settings = [setting for change in scenario.changes for setting in change.settings]
     named = [str(value) for field, value in settings if field == "debloat_policy"]
@@ -142,7 +142,7 @@ def _text_of(values: tuple[float, ...], separator: str) -> str:
 
 
 def words_of(change: ScheduledChange) -> str:
-    """Return a change in the words of the page, for the list of what happened."""
+    """Return a change in the page's words, for the list of events."""
     parts = [_setting_words(field, value) for field, value in change.settings]
     of_vertex = {
         SERVICE: None if change.service_s is None else format_duration(change.service_s),
@@ -162,18 +162,18 @@ def _setting_words(field: str, value: Any) -> str:
 
 
 def _of(key: str, vertex: str | None) -> str:
-    """Return the label of a field, with its vertex."""
+    """Return the label of a field, with the name of its vertex."""
     label = _LABELS.get(key, key)
     return label if vertex is None else f"{label} of {vertex}"
 
 
 def without_constants(text: str) -> str:
-    """Return a text with Flink's names of failures, such as CHECKPOINT_EXPIRED, as words."""
+    """Return a text in which Flink's constants, such as CHECKPOINT_EXPIRED, are written as words."""
     return _CONSTANT.sub(lambda found: found[0].lower().replace("_", " "), text)
 
 
 def in_page_words(problem: str) -> str:
-    """Return a mistake that the rules of scenarios found, with the label of the field in place of its key."""
+    """Return a problem found by the scenario rules, with the label of the field in place of its key."""
     found = _PLACE.fullmatch(problem)
     key, message = found.groups() if found else ("", problem)
     for name, label in _LABELS.items():
@@ -183,7 +183,7 @@ def in_page_words(problem: str) -> str:
 
 
 def change_of(wanted: Change, policies: Sequence[str]) -> ScheduledChange:
-    """Return the change that a page requests, without its time; a policy has to be one of `policies`.
+    """Return the change that a page requests, without a time; a policy has to be one of `policies`.
 
     Raises:
         UsageError: there is no such control, or the value is invalid.
@@ -238,5 +238,5 @@ def _numbers(text: str, separator: str, right: str) -> tuple[float, ...]:
     except ValueError:
         numbers = ()
     if not numbers or not all(0 <= number < math.inf for number in numbers):
-        raise QuantityError(f"{text!r} is not such a list", right)
+        raise QuantityError(f"{text!r} is not a list of such values", right)
     return numbers

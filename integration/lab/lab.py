@@ -1,4 +1,4 @@
-"""One or two runs of a job under the control of a user: pace, steps, back to a moment, side by side.
+"""One or two runs of a job that a user controls: pace, single steps, going back, and comparing two sides.
 
 ::
 
@@ -56,10 +56,10 @@ from .messages import (
 )
 
 LEAST_PACE, MOST_PACE = 1 / 1000, 1000.0
-"""Emulated seconds a second."""
+"""Bounds of the pace, in emulated seconds per second."""
 
 _LONGEST_PAUSE_S = 0.25
-"""Longest wall-clock time without a turn that the emulation makes up for."""
+"""Longest pause between two turns, in wall-clock seconds, that the emulation catches up on."""
 
 _WIDTH, _HEIGHT = 160.0, 60.0
 """Size of a vertex in the layout; only the proportions matter."""
@@ -84,7 +84,7 @@ class Lab:
     """A job that a user watches; `version` increases whenever a page needs a new `Hello`.
 
     The job runs as fast as possible up to `begin_s` emulated seconds. `policies` are debloating policies to
-    choose from beside the built-in ones.
+    choose from, besides the built-in ones.
 
     Raises:
         UsageError: the scenario is invalid.
@@ -114,7 +114,7 @@ class Lab:
 
     @property
     def sides(self) -> Sequence[LiveJob]:
-        """The runs, a and perhaps b."""
+        """The runs: side a, and side b after a fork."""
         return self._sides
 
     @property
@@ -124,7 +124,7 @@ class Lab:
 
     @property
     def stands(self) -> bool:
-        """Whether the lab waits for the user."""
+        """Whether nothing runs until the user acts: paused, or all sides have ended."""
         return not self._behind and (self.paused or all(side.over for side in self._sides))
 
     @property
@@ -134,7 +134,7 @@ class Lab:
     def turn(self, budget_s: float) -> bool:
         """Run for at most `budget_s` of processor time, as far as the pace allows.
 
-        Returns whether there is more to run at once: the lab is behind its pace, or has none.
+        Returns whether to call it again at once: the lab is behind its pace, or runs without one.
         """
         began = perf_counter()
         deadline, behind = process_time() + budget_s, self._behind
@@ -159,7 +159,7 @@ class Lab:
         return not all(in_time) or self.pace is None
 
     def _as_fast_as_possible(self, deadline: float) -> float:
-        """Run the first unfinished side, and return its moment, up to which the others follow."""
+        """Run the first unfinished side, and return its time, up to which the others follow."""
         leader = next(side for side in self._sides if not side.over)
         began = process_time()
         leader.advance(math.inf, began + (deadline - began) / len(self._sides))
@@ -172,7 +172,7 @@ class Lab:
 
     @property
     def speed(self) -> float | None:
-        """Emulated seconds a second, over the last second; None: paused."""
+        """Emulated seconds per second, over the last second; None: paused."""
         if self.stands or len(self._speeds) < 2:
             return None
         (first, before), (last, after) = self._speeds[0], self._speeds[-1]
@@ -300,7 +300,7 @@ class Lab:
         self._now = t
 
     def _until(self, scenario: Scenario, t: float) -> Scenario:
-        """Return a scenario without the user's actions from a moment on."""
+        """Return a scenario without the user's actions after a moment."""
         base = self._base
         faults = scenario.faults[len(base.faults) :]
         asked = [at for at in scenario.manual_checkpoints_s[len(base.manual_checkpoints_s) :] if at < t]

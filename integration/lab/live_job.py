@@ -1,7 +1,7 @@
 """A job that is run piece by piece, watched and changed meanwhile.
 
-Each action of a user becomes part of the scenario, with its time. So the job can run again from its start, to
-go back to a moment, as a second side, or from a file, with bitwise equal numbers.
+Each action of a user becomes part of the scenario, with its time. So the same run can be repeated with
+bitwise equal numbers: to go back to a moment, to fork a second side, or from a file.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from .controls import without_constants, words_of
 from .messages import CheckpointRow, Control, Frame, History, Incident, PendingRow, Row, Shares, Side
 
 STEP_S = 0.001
-"""Actions of a user happen at multiples of this, in emulated seconds."""
+"""Actions of a user happen at multiples of this, in emulated seconds. """
 
 _ENTRIES = 200
-"""Entries of the agenda between two readings of the clock."""
+"""Agenda entries that run between two readings of the clock."""
 
 
 Times = tuple[float, float, float]
@@ -99,12 +99,12 @@ class LiveJob:
         return max([0.0, *(change.at_s for change in scenario.changes), *faults])
 
     def steady(self, from_s: float) -> Steady:
-        """Return the figures of the run from a moment on, like those of a result's window."""
+        """Return the figures of the run since a moment, like those of a result's window."""
         return self._job.steady(from_s, self.now)
 
     @property
     def restarting(self) -> bool:
-        """Whether the whole job waits to be restarted."""
+        """Whether the whole job is down and waits for its restart."""
         return self._job.attempt is None and not self.over
 
     @property
@@ -197,7 +197,7 @@ class LiveJob:
         self._seen_faults = len(fired)
 
     def frame(self, state: str, speed: float | None, replays_to_s: float | None) -> Frame:
-        """Return the current frame; `state` is that of a job that runs normally."""
+        """Return the current frame; `state` is used if the job runs normally."""
         self._note_faults()
         text = ""
         if self.over:
@@ -253,7 +253,7 @@ class LiveJob:
 
 
 class Figures:
-    """Figures of the subtasks of a job between two calls."""
+    """Figures of a job's subtasks, as differences between two calls."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -278,7 +278,7 @@ class Figures:
         return self._by_vertex([_shares(now, then) for now, then in pairs])
 
     def row(self, side: Side, now: float, in_flight_bytes: Sequence[float]) -> Row | None:
-        """Return the row of a sample of the job; None for the first sample of an attempt."""
+        """Return a row of the time series; None for the first sample of an attempt."""
         attempt, samples = self._job.attempt, self._job.latest
         before = self._row_before if attempt is self._row_attempt and self._row_before else []
         since, self._row_at = now - self._row_at, now
@@ -325,7 +325,7 @@ def _known(values: Iterable[float]) -> list[float]:
 
 
 def checkpoint_row(side: Side, job: Job, place: int) -> CheckpointRow:
-    """Return the row of a checkpoint, by its place in the job's recorder."""
+    """Return the row of a checkpoint, by its index in the job's recorder."""
     recorder = job.recorder
     head = recorder.checkpoints[place]
     parts = [recorder.parts_of(number) for number in range(len(job.scenario.vertices))]

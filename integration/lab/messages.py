@@ -21,7 +21,7 @@ from typing import Any, Literal
 import msgspec
 
 MOST_CHANNELS = 4096
-"""Channels of an edge beyond which a frame has sums for each consumer."""
+"""Number of channels of an edge above which frames have sums per consumer instead of channels."""
 
 Side = Literal["a", "b"]
 
@@ -42,7 +42,7 @@ class VertexShape(msgspec.Struct, frozen=True):
 
 
 class EdgeShape(msgspec.Struct, frozen=True):
-    """An edge, by places of vertices; `channels` are (producer, consumer), of a sum (null, consumer)."""
+    """An edge, with vertices by index; `channels` are (producer, consumer), or (null, consumer) for sums."""
 
     source: int
     target: int
@@ -71,7 +71,7 @@ class Control(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True, tag="row"):
-    """Figures of one emulated second: shares from 0 to 1 and rates of each vertex, by its place."""
+    """Figures of one emulated second, by index of the vertex: shares from 0 to 1, and rates."""
 
     side: Side
     t: float
@@ -79,17 +79,17 @@ class Row(msgspec.Struct, frozen=True, tag="row"):
     idle: list[float | None]
     backpressured: list[float | None]
     records_per_s: list[float | None]
-    """Records that a source emits, or that another vertex has read."""
+    """Records per second that a source emits, or that another vertex reads."""
     buffer_bytes: list[float | None]
-    """The smallest debloated size; null for sources and without debloating."""
+    """The smallest debloated buffer size; null for sources and without debloating."""
     time_to_consume_s: list[float | None]
     """Time to consume the data in flight into a vertex, as debloating estimates."""
     in_flight_bytes: list[float]
-    """Data in flight on each edge, by its place: at producers, on the way and at consumers."""
+    """Data in flight on each edge, by its index: at producers, in the network and at consumers."""
 
 
 class CheckpointRow(msgspec.Struct, frozen=True, tag="checkpoint"):
-    """A finished checkpoint, with its phases: each the longest of all subtasks, in seconds."""
+    """A finished checkpoint. Each phase is the longest of all subtasks, in seconds."""
 
     side: Side
     id: int
@@ -97,14 +97,14 @@ class CheckpointRow(msgspec.Struct, frozen=True, tag="checkpoint"):
     status: str
     kind: str
     end_to_end_s: float | None
-    """Null: it failed."""
+    """Null: the checkpoint failed."""
     start_delay_s: float | None
     alignment_s: float | None
     sync_s: float | None
     async_s: float | None
     state_bytes: int
     in_flight_bytes: int
-    """Data in flight that was stored with it."""
+    """Data in flight that the checkpoint stored."""
     failure: str | None = None
 
 
@@ -121,9 +121,9 @@ class EdgeFrame(msgspec.Struct, frozen=True):
 
     `sender` and `receiver` are queued buffers at either end, `credit` what the sender may send (null within
     one task manager, which has no credit), `size` the largest buffer that the sender may fill, in bytes.
-    `barriers` are (place of the channel, where, checkpoint id) of each barrier that is in a channel; where is
-    "sender", "wire" or "receiver". `blocked` are places of channels whose barrier has come while those of
-    others have not.
+    `barriers` has (index of the channel, location, checkpoint id) for each barrier in a channel; the location
+    is "sender", "wire" or "receiver". `blocked` are the indices of channels whose barrier has arrived while
+    those of others have not.
     """
 
     sender: list[int]
@@ -131,7 +131,7 @@ class EdgeFrame(msgspec.Struct, frozen=True):
     credit: list[int | None]
     size: list[int]
     under_way: int
-    """Messages between the task managers of this edge."""
+    """Messages in transit between the task managers of this edge."""
     barriers: list[tuple[int, str, int]]
     blocked: list[int]
 
@@ -148,9 +148,9 @@ class PendingRow(msgspec.Struct, frozen=True):
 class Frame(msgspec.Struct, frozen=True, tag="frame"):
     """The state of one side at a moment.
 
-    `subtasks`: of each vertex and each subtask its shares of time since the last frame: busy, idle,
+    `subtasks`: for each vertex and subtask, the shares of time since the last frame: busy, idle,
     back-pressured. `state`: "running", "paused", "behind" (it replays up to the moment of the other side),
-    "restarting", "ended" or "failed"; `text` says why. `speed`: emulated seconds a second of late.
+    "restarting", "ended" or "failed"; `text` says why. `speed`: recent emulated seconds per second.
     """
 
     side: Side
@@ -162,7 +162,7 @@ class Frame(msgspec.Struct, frozen=True, tag="frame"):
     edges: list[EdgeFrame]
     pending: list[PendingRow]
     replays_to_s: float | None
-    """The moment up to which the side replays the run; null: it has reached the current moment."""
+    """The time up to which the side replays the run; null: it is up to date."""
 
 
 class History(msgspec.Struct, frozen=True):
@@ -180,8 +180,10 @@ class History(msgspec.Struct, frozen=True):
 # A running Flink beside the lab.
 
 FlinkState = Literal["running", "recorded", "away", "waiting", "gone"]
-"""The job runs; it is a recording; the cluster is unreachable; the job does not run at the moment; it is not
-the job that was read any more."""
+"""State of the job in Flink.
+
+"running": the job runs; "recorded": it is a recording; "away": the cluster is unreachable; "waiting": the
+job is not running at the moment; "gone": the job that was read has ended or restarted."""
 
 
 class Reading(msgspec.Struct, frozen=True, tag="reading"):
@@ -213,20 +215,20 @@ class VertexFigures(msgspec.Struct, frozen=True, kw_only=True):
     backpressured: float | None = None
     idle: float | None = None
     records_per_s: float | None = None
-    """Records that a source emits, or that another vertex reads."""
+    """Records per second that a source emits, or that another vertex reads."""
     in_pool: float | None = None
     out_pool: float | None = None
     input_queue: float | None = None
-    """Buffers, mean of the subtasks; like `output_queue`."""
+    """Queued buffers, mean over the subtasks; `output_queue` likewise."""
     output_queue: float | None = None
     buffer_bytes: float | None = None
-    """The least debloated size."""
+    """The smallest debloated buffer size."""
     time_to_consume_s: float | None = None
-    """The longest."""
+    """Time to consume the queued data, of the slowest subtask."""
     start_delay_s: float | None = None
     """Median over checkpoints of the mean over subtasks."""
     alignment_s: float | None = None
-    """Median over checkpoints of the slowest subtask's."""
+    """Median over checkpoints of the slowest subtask's time."""
 
 
 class JobFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,13 +236,13 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     vertices: list[VertexFigures]
     over_s: float | None = None
-    """Length of the window; null: that of the reading."""
+    """Length of the window; null: the time watched while reading."""
     checkpoints: int = 0
     end_to_end_s: float | None = None
     end_to_end_least_s: float | None = None
     end_to_end_most_s: float | None = None
     in_flight_bytes: float | None = None
-    """Data in flight stored with a checkpoint."""
+    """Data in flight stored with a checkpoint, in bytes."""
 
 
 class FlinkCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,7 +250,7 @@ class FlinkCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     id: int
     t: float
-    """Trigger time since the start of the job."""
+    """Trigger time, in seconds since the start of the job."""
     kind: str
     end_to_end_s: float | None
     start_delay_s: float | None
@@ -290,7 +292,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     edges: list[EdgeShape]
     task_managers: list[str]
     links: list[tuple[str, str]]
-    """Pairs of task managers whose connection can be cut: producer's, consumer's."""
+    """Pairs of task managers, producer's and consumer's, whose connection can be cut."""
     sides: list[History]
     pace: float | None
     paused: bool
@@ -315,13 +317,13 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 
 
 class Pace(msgspec.Struct, frozen=True, tag="pace"):
-    """Run so many emulated seconds a second; null: as fast as possible."""
+    """Run at this pace, in emulated seconds per second; null: as fast as possible."""
 
     value: float | None
 
 
 class Pause(msgspec.Struct, frozen=True, tag="pause"):
-    """Pause, or continue."""
+    """Pause or continue."""
 
     paused: bool
 
@@ -339,7 +341,7 @@ class Back(msgspec.Struct, frozen=True, tag="back"):
 
 
 class Change(msgspec.Struct, frozen=True, tag="change"):
-    """Set a control, by its key and vertex, to a value in the form of scenario files."""
+    """Set a control, by its key and vertex, to a value in the syntax of scenario files."""
 
     side: Side
     key: str
@@ -348,7 +350,7 @@ class Change(msgspec.Struct, frozen=True, tag="change"):
 
 
 class Kill(msgspec.Struct, frozen=True, tag="kill"):
-    """Kill a subtask, or a task manager where `task_manager` is given."""
+    """Kill a subtask, or the task manager if `task_manager` is given."""
 
     side: Side
     vertex: str | None = None
@@ -357,7 +359,7 @@ class Kill(msgspec.Struct, frozen=True, tag="kill"):
 
 
 class Cut(msgspec.Struct, frozen=True, tag="cut"):
-    """Cut the connection between two task managers for so many seconds."""
+    """Cut the connection between two task managers for this many seconds."""
 
     side: Side
     link: tuple[str, str]
@@ -375,7 +377,7 @@ class Fork(msgspec.Struct, frozen=True, tag="fork"):
 
 
 class Join(msgspec.Struct, frozen=True, tag="join"):
-    """Keep this side only."""
+    """Keep only this side."""
 
     side: Side
 
@@ -402,7 +404,7 @@ def read_request(text: str | bytes) -> Request | ReadAgain:
     """Decode a request of a page.
 
     Raises:
-        msgspec.DecodeError: The text is no request.
+        msgspec.DecodeError: The text is not a valid request.
     """
     return _DECODER.decode(text)
 

@@ -36,15 +36,15 @@ from .messages import (
 )
 
 EVERY_S = 3.0
-"""Seconds between two looks; a look at a large job may take as long again."""
+"""Seconds between two polls; polling a large job may take as long again."""
 
 Watching = Callable[[float, float], None]
 
 Read = Callable[[bool, Watching], Imported]
-"""Reads the named job, or with True the job that runs now; reports progress."""
+"""Function that reads the named job, or with True the job running now, and reports progress."""
 
 Look = Callable[[Imported], JobWatch | None]
-"""Starts to poll a job that was read; None: it is a recording."""
+"""Function that starts polling a job that was read; None: it is a recording."""
 
 
 _Values = Sequence[float | None]
@@ -122,7 +122,7 @@ class ObservedFlink:
         return imported
 
     def _not_read(self, problem: str) -> None:
-        """Report a failed reading; an earlier reading stays."""
+        """Report a failed reading; figures of an earlier reading stay."""
         if self._imported is None:
             self.reading = Reading(self._url, problem=problem)
         else:
@@ -183,7 +183,7 @@ class ObservedFlink:
 def predicted_of(side: LiveJob, imported: Scenario) -> JobFigures | None:
     """Return the figures of a run over at most the window in which the imported job would be measured.
 
-    They begin after the warm-up and after the last change of the user; None: that is not over.
+    The window begins after the warm-up and after the user's last change; None: it has not begun yet.
     """
     begin, end = imported.windows[0]
     from_s = max(begin, side.changed_at, side.now - (end - begin))
@@ -207,7 +207,7 @@ def job_figures(scenario: Scenario, steady: Steady, over_s: float | None) -> Job
 
 
 def _vertex(scenario: Scenario, shown: VertexSteady) -> VertexFigures:
-    """Return the figures of a vertex; those of inputs only if it has inputs, likewise outputs."""
+    """Return the figures of a vertex; input figures only if it has inputs, output figures likewise."""
     reads = any(edge.target == shown.name for edge in scenario.edges)
     writes = any(edge.source == shown.name for edge in scenario.edges)
     records = shown.records_in_per_s if reads else shown.records_out_per_s
@@ -232,7 +232,7 @@ def _vertex(scenario: Scenario, shown: VertexSteady) -> VertexFigures:
 
 
 def checkpoint_of(checkpoint: CheckpointResult) -> FlinkCheckpoint:
-    """Return the page's entry of a checkpoint."""
+    """Return a checkpoint as the page lists it."""
     return FlinkCheckpoint(
         id=checkpoint.id,
         t=checkpoint.t,

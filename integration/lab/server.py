@@ -1,7 +1,7 @@
 """Server of a lab on this machine: the page, its files, and one websocket for each open page.
 
 It listens on the loopback interface only. A page has to send the token of its address, this machine as host,
-and this server as origin, which keeps out other users and other sites in the browser.
+and this server as origin, which keeps out other users, and other sites open in the browser.
 
 With a running Flink beside it, there is no lab before its job has been read; pages show the progress.
 
@@ -37,7 +37,7 @@ from .messages import Answer, Hello, ReadAgain, Refused, encode, read_request
 from .observed_flink import ObservedFlink
 
 MOST_PAGES = 32
-"""Pages that may be open at once; one more is refused."""
+"""Largest number of pages that may be open at once."""
 
 MOST_MESSAGE_BYTES = 16 << 10
 """Largest message of a page."""
@@ -45,13 +45,13 @@ MOST_MESSAGE_BYTES = 16 << 10
 FRAMES_PER_S = 20
 
 SHARE_OF_FRAMES = 0.12
-"""Share of the processor time for frames while the emulation is busy."""
+"""Share of the processor time that frames may take while the emulation is busy."""
 
 LONGEST_S = 1.0
-"""Seconds after which a frame is due however busy the processor is, so that a page does not seem to hang."""
+"""Seconds after which a frame is sent even on a busy processor, so that a page does not seem to hang."""
 
 _PATIENCE = 4.0
-"""Factor of the emulation's share before a costly frame up to which that frame waits."""
+"""Longest wait before an expensive frame, as a multiple of the pause that its cost requires."""
 
 _FLINK_EVERY_S = 1.0
 """Seconds between two frames of Flink."""
@@ -62,7 +62,7 @@ _TURN_S = 0.02
 """Processor time of the emulation between two turns of the pages."""
 
 _ROUNDS, _ROUNDS_OF_FRAMES = 4, 20
-"""Scheduler rounds for the other tasks: a message passes through several tasks on its way to a page."""
+"""Rounds of the scheduler for other tasks: a message passes through several tasks on its way to a page."""
 
 _LONGEST_NAME = 64
 """Longest name of a file of the page, with its folder; a file system may refuse longer ones."""
@@ -199,7 +199,7 @@ class LabServer:
                 await trio.sleep(pace.waits_s)
 
     async def _let_others(self, rounds: int) -> None:
-        """Run the other tasks for some rounds."""
+        """Let the other tasks run for some rounds of the scheduler."""
         for _ in range(rounds):
             await trio.lowlevel.checkpoint()
 
@@ -229,7 +229,7 @@ class LabServer:
         waiting.set()
 
     def _problem(self, connection: HTTPConnection) -> str | None:
-        """Return why a request is not from a page of this server; None: it is."""
+        """Return why a request is not from a page of this server; None: it is from one."""
         if connection.headers.get("host") not in self._hosts:
             return "this address is not the one that netstack lab has printed"
         token = connection.query_params.get("token", "")
@@ -332,7 +332,7 @@ class LabServer:
 
 
 def _page_file(name: str) -> Response:
-    """Return a file of the page; other files cannot be named."""
+    """Return a file of the page; names outside of its folder are rejected."""
     no_file = PlainTextResponse("no such file", status_code=404, headers=_HEADERS)
     if len(name) > _LONGEST_NAME:
         return no_file

@@ -33,7 +33,7 @@ class LintReport(msgspec.Struct, frozen=True, kw_only=True):
     flink: str
     """The version whose rules were applied."""
     options: int
-    """Number of its options of the network layer or of checkpoints."""
+    """Number of the file's options that concern the network layer or checkpoints."""
     ok: bool
     """Whether there is neither an error nor a warning."""
     findings: list[Remark]
@@ -68,7 +68,7 @@ def _version_of(part: ConfigPart, path: Path) -> Version:
 
 
 def _findings(part: ConfigPart, version: Version, name: str) -> list[Remark]:
-    """Check one part; combinations only if each value is in its range."""
+    """Check one part of a file; combinations only if each value is in its range."""
     settings, wrong = read_settings(part.entries, PRESETS[version.preset], version)
     ranges = list(about_ranges(settings))
     findings = [

@@ -1,9 +1,9 @@
 """Files with Flink's options: the options by their full names, each with its line.
 
-Two formats of Flink's own. ``config.yaml`` is YAML, where dots and nesting mean the same; Flink 2 reads no
-other. The older ``flink-conf.yaml`` only looks like YAML: Flink takes each line by itself, cuts it at ``#``,
-divides it at the first colon that a space follows, and skips what it cannot divide. The name of the file
-decides, as it does in Flink.
+Flink has two formats of its own. ``config.yaml`` is YAML, where dots and nesting mean the same; Flink 2 reads
+no other. The older ``flink-conf.yaml`` only looks like YAML: Flink takes each line by itself, cuts it at
+``#``, divides it at the first colon that a space follows, and skips what it cannot divide. The name of the
+file decides, as it does in Flink.
 
 Manifests of Kubernetes contain options too, and each place is a part. A ``FlinkDeployment`` of Flink's
 operator has them at ``spec.flinkConfiguration``, and the version at ``spec.flinkVersion``; a
@@ -26,16 +26,16 @@ from ..errors import FileError
 from ..files.reading import LARGEST_CONFIGURATION, one_line, read_user_text
 
 MOST_OPTIONS = 2_000
-"""A file with more is refused: aliases can make few lines stand for any number of options."""
+"""Most options of a file that is accepted: aliases can turn few lines into any number of options."""
 
 _LONGEST_NAME = 1000
-"""Letters of a name; nesting can make names of any length out of few letters."""
+"""Longest name of an option: nesting with aliases can make names of any length from few letters."""
 
 _MOST_SHOWN = 20
-"""Values of a list that are shown."""
+"""Largest number of values of a list that are shown."""
 
 OLD_NAME = "flink-conf.yaml"
-"""Files of this name are read line by line."""
+"""Name of files that are read line by line."""
 
 NEW_NAME = "config.yaml"
 
@@ -46,24 +46,24 @@ _KINDS = (*_OF_OPERATOR, "ConfigMap", "List")
 _FILES: Mapping[str, bool] = {OLD_NAME: True, NEW_NAME: False}
 
 _DEEPEST_LIST = 8
-"""Lists within lists."""
+"""Deepest nesting of manifests of kind List."""
 
 _DEEPEST = 100
-"""Mappings and lists within each other."""
+"""Deepest nesting of mappings and lists."""
 
 _MOST_EVENTS = 40_000
-"""Names, values, beginnings and ends; all of Flink's options are a few thousand."""
+"""Most YAML events (names, values, begins and ends); all of Flink's options need a few thousand."""
 
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The scanner in C where there is one: a tenth of the time."""
+"""The YAML loader; the one in C, if available, takes a tenth of the time."""
 
 
 class Entry(NamedTuple):
-    """An option as it stands in a file."""
+    """An option as written in a file."""
 
     name: str
     value: str | None
-    """The text without quotes; the values of a list in brackets. None: nothing."""
+    """The text without quotes; for a list, its values in brackets; None: no value."""
     line: int
 
 
@@ -75,7 +75,7 @@ class Skipped(NamedTuple):
 
 
 class Repeated(NamedTuple):
-    """A name that is twice in one mapping, which YAML forbids."""
+    """A name that occurs twice in one mapping, which YAML forbids."""
 
     name: str
     line: int
@@ -83,24 +83,24 @@ class Repeated(NamedTuple):
 
 
 class ConfigPart(NamedTuple):
-    """The options of a file, or of one place in it, in its order; Flink reads one of them."""
+    """The options of a file, or of one place in it, in file order; Flink reads one such part."""
 
     entries: list[Entry]
     skipped: list[Skipped]
     repeated: list[Repeated]
     is_old: bool
-    """Whether Flink reads it line by line."""
+    """Whether Flink reads the part line by line."""
     version: str | None = None
-    """Flink's version, where the file has it, such as "1.18"."""
+    """Flink's version if the file states it, such as "1.18"."""
     line: int | None = None
-    """The line where it begins, in a file with other contents."""
+    """The line where the part begins, in a file with other contents."""
 
 
 def read_config_file(path: Path) -> list[ConfigPart]:
     """Read a configuration file, or a file of Kubernetes with options in it.
 
     Raises:
-        FileError: it cannot be read, or Flink would not read it at all; one line that says where.
+        FileError: the file cannot be read, or Flink would reject it; one line that says where.
     """
     text = read_user_text(path, LARGEST_CONFIGURATION, f"name a config.yaml or {OLD_NAME}")
     if path.name == OLD_NAME:
@@ -132,7 +132,7 @@ def _parts(node: yaml.Node) -> Iterator[ConfigPart]:
 
 
 def _of_text(place: _Place) -> ConfigPart:
-    """The options of a file within a file; the lines are those of the outer one."""
+    """Return the options of a file embedded in another; the lines are those of the outer file."""
     text = place.text or ""
     if place.is_old:
         part = _read_lines(text)
@@ -167,7 +167,7 @@ def _of_mapping(root: yaml.Node) -> ConfigPart:
 def _entries(
     node: yaml.Node, prefix: str, above: tuple[yaml.Node, ...], repeated: list[Repeated]
 ) -> Iterator[Entry]:
-    """Yield the options of a mapping; `above` are the mappings around it."""
+    """Yield the options of a mapping; `above` are the enclosing mappings."""
     if not isinstance(node, yaml.MappingNode):
         raise _NotOptions("is no option; options are written as `name: value`", _line(node))
     if any(node is outer for outer in above):
@@ -188,9 +188,9 @@ def _entries(
 
 
 def _scalar(node: yaml.Node) -> str | None:
-    """The text of a value; what YAML 1.1 would make of "on" or "1_000" does not matter, as in Flink.
+    """Return the text of a value, without the conversions of YAML 1.1 (such as "on" to true), as Flink does.
 
-    A list within a list is not shown: with aliases, few lines stand for lists of any length.
+    A list within a list is not shown, since aliases can make it arbitrarily long.
     """
     if isinstance(node, yaml.SequenceNode):
         shown = [
@@ -215,7 +215,9 @@ def _documents(text: str) -> list[yaml.Node]:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else min(mark.line, text.rstrip().count("\n")) + 1
         raise _NotOptions(
-            f"is no YAML that is read here: {problem}" if line is None else f"is not valid YAML: {problem}",
+            f"is not YAML that can be read here: {problem}"
+            if line is None
+            else f"is not valid YAML: {problem}",
             line,
         ) from None
 
@@ -235,19 +237,19 @@ def _read_lines(text: str) -> ConfigPart:
 
 
 class _Place(NamedTuple):
-    """A mapping of options, or the text of a file."""
+    """A place with options: a mapping, or the text of an embedded file."""
 
     line: int
-    """The line where it begins."""
+    """The line where the place begins."""
     node: yaml.Node | None = None
     text: str | None = None
     is_old: bool = False
     version: str | None = None
     keeps_lines: bool = False
-    """Whether each line of the text is one of the file, as after ``|``."""
+    """Whether each line of the text is a line of the file, as after ``|``."""
 
     def outer_line(self, line: int) -> int:
-        """Return the line of the file for a line of the text, as exactly as YAML allows."""
+        """Return the line of the file for a line of the embedded text, as exactly as YAML allows."""
         return self.line + line if self.keeps_lines else self.line
 
 
@@ -258,7 +260,7 @@ def _is_manifest(node: yaml.Node) -> bool:
 
 
 def _places_in(node: yaml.Node | None, depth: int = 0) -> Iterator[_Place]:
-    """Yield the places of options in such a document."""
+    """Yield the places of options in a manifest."""
     kind = _text_at(node, "kind")
     if kind == "List" and depth < _DEEPEST_LIST:
         items = _child(node, "items")
@@ -284,7 +286,7 @@ def _version(text: str | None) -> str | None:
 
 
 class _FromEvents(Composer, Resolver):  # type: ignore[misc]
-    """Composes trees of events that have been read; the C loader's own way goes to any depth."""
+    """Composes YAML trees from a list of events, since the C loader's composer has no depth limit."""
 
     def __init__(self, events: list[yaml.Event]) -> None:
         Composer.__init__(self)
@@ -293,15 +295,15 @@ class _FromEvents(Composer, Resolver):  # type: ignore[misc]
         self._at = 0
 
     def check_event(self, *kinds: type[yaml.Event]) -> bool:
-        """Return whether there is one more, of one of these kinds if any are given."""
+        """Return whether there is another event, of one of these kinds if any are given."""
         return self._at < len(self._events) and (not kinds or isinstance(self._events[self._at], kinds))
 
     def peek_event(self) -> yaml.Event:
-        """Return the next one."""
+        """Return the next event without consuming it."""
         return self._events[self._at]
 
     def get_event(self) -> yaml.Event:
-        """Return the next one and go on."""
+        """Return and consume the next event."""
         self._at += 1
         return self._events[self._at - 1]
 
@@ -310,8 +312,8 @@ def _trees(text: str) -> list[yaml.Node]:
     """Return the tree of each document that is not empty.
 
     Raises:
-        yaml.YAMLError: it is no YAML.
-        RecursionError: it goes too deep.
+        yaml.YAMLError: the text is not YAML.
+        RecursionError: it is nested too deeply.
     """
     composer = _FromEvents(list(_events(text)))
     trees = []
@@ -321,7 +323,7 @@ def _trees(text: str) -> list[yaml.Node]:
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
-    """Yield what is read, as long as it is not too deep; deeper, the scanner takes the square of the time."""
+    """Yield the events, up to a depth: below it, the scanner's time grows with the square of the depth."""
     depth = 0
     for number, event in enumerate(yaml.parse(text, Loader=_FAST)):
         if number > _MOST_EVENTS:
@@ -333,7 +335,7 @@ def _events(text: str) -> Iterator[yaml.Event]:
 
 
 def _child(node: yaml.Node | None, *path: str) -> yaml.Node | None:
-    """Return the node at a path of keys; None where there is none."""
+    """Return the node at a path of keys; None if there is none."""
     for name in path:
         if not isinstance(node, yaml.MappingNode):
             return None
@@ -343,6 +345,6 @@ def _child(node: yaml.Node | None, *path: str) -> yaml.Node | None:
 
 
 def _text_at(node: yaml.Node | None, *path: str) -> str | None:
-    """Return the text at a path of keys; None where there is none."""
+    """Return the text at a path of keys; None if there is none."""
     scalar = _child(node, *path)
     return str(scalar.value) if isinstance(scalar, yaml.ScalarNode) else None

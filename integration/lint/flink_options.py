@@ -28,7 +28,7 @@ class Version(NamedTuple):
 
     @property
     def preset(self) -> str:
-        """The preset whose defaults hold."""
+        """The preset with the defaults of this version."""
         return preset_for(str(self))
 
 
@@ -106,7 +106,7 @@ _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
 }
 
 SINCE: Mapping[str, Version] = {name: version for version, names in _BY_VERSION.items() for name in names}
-"""The first version of each name that is younger than the first of these versions."""
+"""The version that introduced each name, for names that came after the first of these versions."""
 
 FAMILIES = (
     "taskmanager.network.",
@@ -114,7 +114,7 @@ FAMILIES = (
     "execution.checkpointing.",
     "execution.buffer-timeout",
 )
-"""Prefixes of names of which all options are listed here."""
+"""Prefixes of option names; all options with these prefixes are listed here."""
 
 RENAMED: Mapping[str, str] = {
     "execution.buffer-timeout": "execution.buffer-timeout.interval",
@@ -141,13 +141,13 @@ RENAMED: Mapping[str, str] = {
     "taskmanager.network.memory.max": "taskmanager.memory.network.max",
     "taskmanager.network.memory.min": "taskmanager.memory.network.min",
 }
-"""Names that options had once; each leads to the one they have now."""
+"""Former names of options, each with the present name."""
 
 REMOVED: Mapping[str, str] = {
     "taskmanager.network.credit-model": "flow control is always by credit",
     "taskmanager.network.numberOfBuffers": "give taskmanager.memory.network.min and .max instead",
 }
-"""Options that are gone without another in their place, and what to do."""
+"""Options that were removed without a replacement, each with advice."""
 
 PARALLELISM = "parallelism.default"
 SLOTS = "taskmanager.numberOfTaskSlots"
@@ -196,7 +196,7 @@ _UNCHECKED_OF_FLINK_1 = (
     *("netty.sendReceiveBufferSize", "netty.server.backlog", "netty.server.numThreads"),
     *("netty.transport", "sort-shuffle.min-parallelism"),
 )
-"""Options of the same kind that Flink 2 no longer has."""
+"""Unchecked options that Flink 2 no longer has."""
 
 _UNCHECKED_OF_CHECKPOINTS = (
     *("cleaner.parallel-mode", "create-subdir", "externalized-checkpoint-retention"),
@@ -218,21 +218,21 @@ _NEIGHBOURS = frozenset(
         *(f"taskmanager.memory.framework.{end}" for end in ("heap.size", "off-heap.size")),
     )
 )
-"""Other options of Flink whose names are much like some of these."""
+"""Other options of Flink whose names resemble some of these."""
 
 
 class Known(NamedTuple):
-    """An option that Flink has, or had."""
+    """An option that Flink has or had."""
 
     name: str
-    """The name it has now."""
+    """Its present name."""
     field: str | None
     """The option's field in `NetworkConfig`, if the emulator knows it."""
     only_1x: bool = False
     """Whether Flink 2 has removed it."""
 
     def name_in(self, version: Version) -> str | None:
-        """Return the name by which a version reads it: the newest that it knows; None: it has none."""
+        """Return the newest name by which a version reads the option; None: it has none."""
         if self.only_1x and version >= FIRST_OF_2:
             return None
         older = sorted(
@@ -258,20 +258,20 @@ def _catalogue() -> dict[str, Known]:
 
 
 CATALOGUE: Mapping[str, Known] = _catalogue()
-"""All options that are known, by each of their names."""
+"""All known options, by each of their names."""
 
 
 def kind_of(known: Known) -> Kind | None:
-    """Return the syntax of the values of an option; None: not known here."""
+    """Return the syntax of an option's values; None: unknown."""
     kind = _OTHER_KINDS.get(known.name)
     return OPTIONS[known.field].kind if kind is None and known.field is not None else kind
 
 
 def parse(known: Known, text: str) -> object:
-    """Return the value of an option; the text itself where its syntax is not known here.
+    """Return the value of an option; the text itself if its syntax is unknown.
 
     Raises:
-        QuantityError: Flink would not read it.
+        QuantityError: Flink would reject it.
     """
     kind = kind_of(known)
     if kind is None:
@@ -287,7 +287,7 @@ def parse(known: Known, text: str) -> object:
 
 
 def _check_size(kind: object, text: str, number: float) -> None:
-    """Refuse what Java's int or long does not hold, the types of Flink's options."""
+    """Reject numbers that do not fit into Java's int or long, the types of Flink's options."""
     if kind in (_COUNT, _WHOLE) and number > _MOST_INT:
         raise QuantityError(f"{_short(text)!r} is too large", f"at most {_MOST_INT}")
     if kind is _SIZE and number > _MOST_LONG:
@@ -301,12 +301,12 @@ def _short(text: str) -> str:
 
 
 def is_of_family(name: str) -> bool:
-    """Return whether every option whose name begins so is known here."""
+    """Return whether the name has a prefix whose options are all known here."""
     return name.startswith(FAMILIES)
 
 
 def is_read(name: str, version: Version) -> bool:
-    """Return whether a version knows this name of an option yet."""
+    """Return whether a version already knows this name of an option."""
     return _first_read(name) <= version
 
 
@@ -315,7 +315,9 @@ def _first_read(name: str) -> Version:
 
 
 def read_version(text: str, given_by: str) -> Version:
-    """Return the version that a text such as "2.2", "1.20.1" or "2" names; `given_by` is who gave it.
+    """Return the version that a text such as "2.2", "1.20.1" or "2" names.
+
+    `given_by` names the origin of the text in errors.
 
     Raises:
         UsageError: its rules are not known.
@@ -335,10 +337,10 @@ def read_version(text: str, given_by: str) -> Version:
 
 
 def nearest(name: str, only_close: bool = False, version: Version = LATEST) -> list[str]:
-    """Return the options of a version that a wrong name may stand for, most often one.
+    """Return the options of a version that a misspelt name may mean, usually one.
 
-    In this order: names that end with it; one that is written almost like it; one that it goes on from, or
-    that goes on from it; a sibling of which the end is much like its end. `only_close` takes the first two.
+    Candidates in order: names that end with it; a similar name; a name that is a prefix of it, or extends it;
+    a name of the same family with a similar end. With `only_close`, only the first two kinds count.
     """
     if name in _NEIGHBOURS:
         return []
@@ -361,7 +363,7 @@ def _sibling(name: str, names: Iterable[str]) -> list[str]:
 
 
 def _in_family(name: str, names: Iterable[str]) -> list[str]:
-    """Compare what follows the beginning that all names of a family share."""
+    """Return the option of the same family whose end is most similar."""
     family = next((each for each in FAMILIES if name.startswith(each)), "")
     ends = [each.removeprefix(family) for each in names if each.startswith(family)]
     close = get_close_matches(name.removeprefix(family), ends, n=1, cutoff=0.6)

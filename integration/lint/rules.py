@@ -1,7 +1,7 @@
 """Rules about configuration files: names, values, and combinations of options.
 
-A rule about combinations is a generator over the settings of a file; the lists at the end say when each is
-applied.
+A rule about combinations is a generator over the settings of a file; the lists at the end of the module
+decide when each is applied.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ SMALLEST_PAGE = 4096
 """Flink's least segment size, in bytes (MemoryManager.MIN_PAGE_SIZE)."""
 
 LARGEST_PAGE = 1 << 30
-"""The greatest, in bytes: the largest power of two of an int of Java."""
+"""Flink's greatest segment size in bytes: the largest power of two in Java's int."""
 
 MOST_INLINE = 1 << 20
-"""The most state that may stand in the metadata, in bytes (FsStateBackend)."""
+"""Largest state, in bytes, that may be stored in the metadata (FsStateBackend)."""
 
 _FEW = 1000
-"""A smaller number without a unit is hardly meant in milliseconds, or in bytes."""
+"""Value without a unit below which milliseconds or bytes were probably not intended."""
 
 SLOW_S = 30.0
-"""Time in which sizes should follow a change of load."""
+"""Time within which sizes should follow a change of load."""
 
 _TUNING = ("debloat_period_s", "debloat_target_s", "debloat_samples", "debloat_threshold_percent")
 
@@ -76,27 +76,27 @@ _BACKOFF = "taskmanager.network.request-backoff"
 
 
 Severity = Literal["error", "warning", "note"]
-"""error: Flink refuses it, or no job runs. warning: it has another effect than it says. note: information."""
+"""error: Flink rejects it, or no job runs. warning: its effect is not the apparent one. note: information."""
 
 
 class Remark(msgspec.Struct, frozen=True):
     """A finding about a file."""
 
     line: int | None
-    """None: it is not in the file."""
+    """The line of the file; None: the option is not in it."""
     severity: Severity
     rule: str
     """A short name of the rule that found it."""
     option: str
     """The option's name as the file spells it."""
     message: str
-    """The problem, or its effect."""
+    """The problem, or the effect of the setting."""
     advice: str = ""
     """The remedy; empty where the message contains it."""
 
 
 class Place(NamedTuple):
-    """The line on which an option is set, and the name by which it is."""
+    """The line on which an option is set, and the name used there."""
 
     name: str
     line: int
@@ -106,7 +106,7 @@ class Settings(NamedTuple):
     """The settings of a file under the rules of a version."""
 
     config: NetworkConfig
-    """The options that the version obeys; others have its constants."""
+    """The options that the version reads; others have the values built into it."""
     others: Mapping[str, int | float | bool | str]
     """Options that the emulator does not have, by their present names."""
     places: Mapping[str, Place]
@@ -119,7 +119,7 @@ class Settings(NamedTuple):
         return self.version < FIRST_OF_2
 
     def gives(self, field: str) -> bool:
-        """Return whether the option of a field is set in the file and obeyed."""
+        """Return whether the option of a field is set in the file and read by the version."""
         return field in self.config.given
 
     def is_unreadable(self, field: str) -> bool:
@@ -127,19 +127,19 @@ class Settings(NamedTuple):
         return name_of(field) in self.places and not self.gives(field)
 
     def whole(self, name: str) -> int | None:
-        """Return an option of `others` that is a whole number; None where it is not set."""
+        """Return an option of `others` if it is a whole number; None if it is not set."""
         value = self.others.get(name)
         return value if isinstance(value, int) else None
 
     def remark(self, severity: Severity, rule: str, option: str, message: str, advice: str = "") -> Remark:
-        """Return a remark on an option, named by its field or by its name."""
+        """Return a remark on an option, given as a field or by its name."""
         name = name_of(option) if option in OPTIONS else option
         place = self.places.get(name)
         line, named = (None, self.spelt(option)) if place is None else (place.line, place.name)
         return Remark(line, severity, rule, named, message, advice)
 
     def spelt(self, option: str) -> str:
-        """Return the name that the version has for an option, by its field or its present name."""
+        """Return the version's name of an option, which is given as a field or by its present name."""
         name = name_of(option) if option in OPTIONS else option
         known = CATALOGUE.get(name)
         return (known and known.name_in(self.version)) or name
@@ -173,7 +173,7 @@ def about_format(file: ConfigPart, version: Version, name: str) -> Iterator[Rema
 
 
 def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
-    """Yield options whose names are wrong, old, or of another version, and those that the version ignores."""
+    """Yield options with wrong or outdated names, and those that the version does not have or ignores."""
     for entry in entries:
         known = CATALOGUE.get(entry.name)
         now = None if known is None else known.name_in(version)
@@ -204,7 +204,7 @@ def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
 
 
 def about_repeated(file: ConfigPart, version: Version) -> Iterator[Remark]:
-    """Yield options that are given more than once, by different names or in different forms."""
+    """Yield options that are set more than once, under different names or in different notations."""
     first: dict[str, Entry] = {}
     reported = {repeated.line for repeated in file.repeated}
     for entry in file.entries:
@@ -245,7 +245,7 @@ def _unknown(entry: Entry, version: Version) -> Iterator[Remark]:
 
 
 def concerns(name: str) -> bool:
-    """Return whether an option is of the network layer or of checkpoints, by its name."""
+    """Return whether an option's name belongs to the network layer or to checkpoints."""
     return (name in CATALOGUE and name not in (PARALLELISM, SLOTS)) or name in REMOVED or is_of_family(name)
 
 
@@ -285,7 +285,7 @@ def read_settings(
 
 
 def about_ranges(settings: Settings) -> Iterator[Remark]:
-    """Yield values outside of their range, or of the range that another option leaves."""
+    """Yield values outside of their own range, or of the range that another option leaves."""
     keys: Mapping[str, str] = {f"flink.{option.name}": field for field, option in OPTIONS.items()}
     for key, message in option_problems(settings.config):
         if keys[key] != "segment_bytes":  # of which a real Flink wants more, as below
@@ -302,7 +302,7 @@ def about_ranges(settings: Settings) -> Iterator[Remark]:
 
 
 def about_usual(entries: list[Entry], settings: Settings) -> Iterator[Remark]:
-    """Yield values that Flink accepts and that are hardly meant; one for each option at most."""
+    """Yield values that Flink accepts but that are probably a mistake; at most one for each option."""
     texts = {(entry.name, entry.line): entry.value or "" for entry in entries}
     for name, place in settings.places.items():
         known = CATALOGUE[name]
@@ -359,7 +359,7 @@ def _off(settings: Settings) -> Iterator[Remark]:
 
 
 def _sizes(settings: Settings) -> Iterator[Remark]:
-    """Between the least and the greatest size there must be room."""
+    """Yield debloating settings that leave no room between the least and the greatest size."""
     config = settings.config
     if config.min_segment_bytes == config.segment_bytes:
         message = (
@@ -408,7 +408,7 @@ def _flushes(settings: Settings) -> Iterator[Remark]:
 
 
 def _inertia(settings: Settings) -> Iterator[Remark]:
-    """The moving average takes some (samples + 1) / 2 periods for most of a change."""
+    """Yield settings with which sizes follow a change of load too slowly, at (samples + 1) / 2 periods."""
     config = settings.config
     follows_s = config.debloat_period_s * (config.debloat_samples + 1) / 2
     if follows_s > SLOW_S:
@@ -436,7 +436,7 @@ def _parallelism(settings: Settings) -> Iterator[Remark]:
 
 
 def _single_records(settings: Settings) -> Iterator[Remark]:
-    """A record that needs many small buffers blocks its task unless it may overdraw its pool."""
+    """Yield settings with which a task can block on a record that needs many small buffers."""
     if settings.config.max_overdraft_buffers_per_gate == 0:
         message = "is 0, and debloated buffers may be smaller than a record: a task stops within the record"
         yield settings.remark(
@@ -481,7 +481,7 @@ def _during_recovery(settings: Settings) -> Iterator[Remark]:
 
 
 def _aligned_timeout(settings: Settings) -> Iterator[Remark]:
-    """A checkpoint may stay aligned until the timeout; debloating lets a barrier wait for its target."""
+    """Yield aligned timeouts that conflict with the checkpoint timeout or the debloat target."""
     config = settings.config
     timeout = config.aligned_checkpoint_timeout_s
     if not config.takes_unaligned_checkpoints or timeout <= 0:
@@ -537,7 +537,7 @@ def _storage(settings: Settings) -> Iterator[Remark]:
 
 
 def _no_interval(settings: Settings) -> Iterator[Remark]:
-    """Options of checkpoints are no mistake without an interval: the job may give one in its code."""
+    """Yield a note if no interval is set: that is no mistake, since the job's code may set one."""
     interval = "checkpoint_interval_s"
     has_interval = settings.gives(interval) or settings.is_unreadable(interval)
     if has_interval or not settings.gives("unaligned_enabled"):
@@ -563,7 +563,7 @@ def _bounds(settings: Settings) -> Iterator[Remark]:
 
 
 def _too_little(settings: Settings) -> Iterator[Remark]:
-    """One exchange from all to all must find the buffers without which its tasks do not start."""
+    """Yield network memory that is too small for one all-to-all exchange to start."""
     config, most = settings.config, settings.config.network_memory_max_bytes
     parallelism = settings.whole(PARALLELISM)
     if most is None or parallelism is None or config.segment_bytes <= 0:
@@ -580,7 +580,7 @@ def _too_little(settings: Settings) -> Iterator[Remark]:
 
 
 def required_segments(config: NetworkConfig, parallelism: int) -> int:
-    """Return the segments that one subtask at each end of an exchange from all to all needs to start."""
+    """Return the segments that one subtask needs at each end of an all-to-all exchange to start."""
     each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
     spec = gate_buffers(parallelism, each, floating, config.max_required_buffers_per_gate)
     gate = parallelism * spec.exclusive_per_channel + spec.required_floating
@@ -601,7 +601,7 @@ def _required(settings: Settings) -> Iterator[Remark]:
 
 
 def _counts(settings: Settings) -> Iterator[Remark]:
-    """Only Flink 1 reads them."""
+    """Yield unusual numbers of buffers, which only Flink 1 reads."""
     config = settings.config
     most, each = config.max_buffers_per_channel, config.exclusive_buffers_per_channel
     if most == 1:
@@ -640,9 +640,9 @@ _MEMORY = (_bounds, _too_little, _required, _counts, _flushing, _backoff)
 
 
 def about_combinations(settings: Settings) -> Iterator[Remark]:
-    """Yield the findings; of debloating, where that is off, only settings without effect.
+    """Yield the findings about combinations; if debloating is off, only that its settings have no effect.
 
-    Where a value cannot be read, what would follow from the default in its place is left out.
+    Findings that would follow from the default of an unreadable value are left out.
     """
     rules = _DEBLOATING if settings.config.debloat_enabled else (_off,)
     is_known = not settings.is_unreadable("debloat_enabled")

@@ -29,7 +29,7 @@ _TYPES: Mapping[type, pa.DataType] = {
 
 
 def table_of(rows: Rows, columns: Mapping[str, pa.DataType]) -> pa.Table:
-    """Return rows as a table of these columns, also if there are no rows."""
+    """Return rows as a table with these columns, even without rows."""
     return pa.Table.from_pylist(list(rows), schema=pa.schema(list(columns.items())))
 
 
@@ -64,7 +64,7 @@ def values_of(struct: msgspec.Struct, fields: Iterable[str]) -> dict[str, Any]:
 
 
 def at_subtask(struct: msgspec.Struct, fields: Iterable[str], subtask: int) -> dict[str, Any]:
-    """Return the values of fields at a subtask; None for absent ones."""
+    """Return the values of fields for one subtask; None for absent ones."""
     values = {}
     for name in fields:
         listed: Sequence[Any] = getattr(struct, name) or ()
@@ -97,7 +97,7 @@ _METRICS = {name: kind for name, kind in list_fields(Series).items() if name != 
 
 
 def vertices(windows: Sequence[Steady]) -> pa.Table:
-    """Return a row for each window and vertex; rates are sums over subtasks, null if one is not known."""
+    """Return a row for each window and vertex; rates are sums over subtasks, null if one is unknown."""
     rows = (
         values_of(window, _WINDOW)
         | {"vertex": vertex.name}
@@ -110,7 +110,7 @@ def vertices(windows: Sequence[Steady]) -> pa.Table:
 
 
 def sum_of_all(values: Sequence[float | None]) -> float | None:
-    """Return the sum of values; None if one is not known, or there is none."""
+    """Return the sum of values; None if one is unknown, or there are none."""
     return None if None in values else total(values)
 
 
@@ -152,7 +152,7 @@ def checkpoint_subtasks(results: Sequence[CheckpointResult]) -> pa.Table:
 
 
 def series(of_vertices: Sequence[Series]) -> pa.Table:
-    """Return a row for each vertex, subtask and sample at `t` seconds; metrics of other vertices are null."""
+    """Return a row for each vertex, subtask and time `t` in seconds; metrics of other vertices are null."""
     columns: dict[str, list[Any]] = {name: [] for name in (*_SUBTASK, "t", *_METRICS)}
     for vertex in of_vertices:
         count = len(vertex.t)

@@ -27,7 +27,7 @@ Row = dict[str, Any]
 """One mark of a chart."""
 
 Results = Mapping[str, Result]
-"""Results by the name of the run."""
+"""Results by name of the run."""
 
 Spec = dict[str, Any]
 
@@ -46,7 +46,7 @@ class Chart:
 
 
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a7a00", "#6f5fb5")
-"""Colours that people of every colour vision tell apart (after Okabe and Ito), on white and on black."""
+"""Colours for every colour vision (after Okabe and Ito), on white and on black."""
 
 NEUTRAL = "#808080"
 """Colour of marks that belong to no subtask."""
@@ -63,19 +63,19 @@ PANEL_WIDTH = 400
 PANEL_GAP = 14
 
 _NARROWEST, _WIDER, _WIDEST = 1.5, 1.4, 4.5
-"""Pixels of the first subtask's line, how much wider each next line is, and the most added to the last."""
+"""Width of the first line, increment for each further line, and the largest increment, in pixels."""
 
 TIME = "time (s)"
 """Title of the time axis."""
 
 MOST_COLUMNS = 2
-"""Runs that stand side by side."""
+"""Largest number of runs that are drawn side by side."""
 
 MAX_SUBTASKS = 8
-"""Subtasks of a vertex in a chart: the first ones."""
+"""Largest number of subtasks of a vertex in a chart; the first ones are drawn."""
 
 MAX_EVENTS = 100
-"""Faults of a run in a chart, and failures: the first ones."""
+"""Largest number of faults, and of failures, of a run in a chart; the first ones are drawn."""
 
 DOWN, FAULT = "down", "fault"
 """Values of the field ``event``: the job is down; an injected fault."""
@@ -89,7 +89,7 @@ VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 PNG_SCALE = 2
 
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
-"""Fonts of equal widths, since vl-convert measures text with one of its own."""
+"""Fonts with equal character widths, since vl-convert measures text with a font of its own."""
 
 
 def panels(
@@ -163,19 +163,19 @@ def _event_layer(event: str, events: list[Row], mark: Any) -> list[Any]:
 
 
 def _whole_run(results: Results) -> Any:
-    """An invisible layer that extends the time axis to the whole of the longest run."""
+    """Return an invisible layer that extends the time axis to the end of the longest run."""
     end = max(result.emulated_seconds for result in results.values())
     scale = alt.Scale(domain=[0, end], nice=False)
     return alt.Chart().mark_rule(opacity=0).encode(x=alt.XDatum(end, scale=scale))
 
 
 def ruler_note(results: Results) -> str:
-    """Return the meaning of the lines and shades of `panels` as sentences after a space, or nothing."""
+    """Return the meaning of the lines and shades of `panels`, as sentences after a space, or nothing."""
     notes = ""
     if any(len(result.steady) > 1 for result in results.values()):
-        notes = " Dashed: what is measured begins and ends."
+        notes = " Dashed: begin and end of a measurement."
     elif window_edges(results):
-        notes = " Dashed: measuring begins."
+        notes = " Dashed: the measurement begins."
     if any(result.faults for result in results.values()):
         notes += " Red lines: faults."
     restarts = [restart for result in results.values() for restart in result.restarts]
@@ -209,13 +209,13 @@ def _legend_above(symbol: str) -> alt.Legend:
 
 
 def subtask_colours(names: Sequence[str]) -> alt.Color:
-    """Return the colours of subtasks by name; other names are neutral."""
+    """Return the colours of subtasks by name; other names are grey."""
     known = dict(zip(SUBTASKS, PALETTE, strict=True))
     return colours("subtask", names, [known.get(name, NEUTRAL) for name in names], "stroke")
 
 
 def subtask_widths(names: Sequence[str]) -> alt.StrokeWidth:
-    """Return widths of subtasks' lines, so that coinciding ones can be seen if the widest is drawn first."""
+    """Return line widths for subtasks: coinciding lines stay visible if the widest is drawn first."""
     step = min(_WIDER, _WIDEST / max(1, len(names) - 1))
     widths = [_NARROWEST + step * place * (name in SUBTASKS) for place, name in enumerate(names)]
     scale = alt.Scale(type="ordinal", domain=list(names), range=widths)
@@ -260,7 +260,7 @@ def event_rows(results: Results, field: str | None = None, values: Sequence[str]
 
 
 def window_edges(results: Results) -> list[float]:
-    """Return the times at which windows begin, and end if a run has several, in seconds."""
+    """Return the begins of windows, and their ends if a run has several, in seconds."""
     windows = [steady for result in results.values() for steady in result.steady]
     edges = {steady.from_s for steady in windows}
     if any(len(result.steady) > 1 for result in results.values()):
@@ -313,7 +313,7 @@ def to_png(chart: Chart, *, scale: float = PNG_SCALE) -> bytes:
 
 
 class _ShownWithoutNetwork:
-    """Display of an altair chart in a notebook; altair's own loads its libraries from a content network."""
+    """Notebook display of an altair chart without network access, which altair's own display needs."""
 
     def _repr_mimebundle_(self, *args: object, **options: object) -> dict[str, object]:
         spec = self.to_dict()  # type: ignore[attr-defined]

@@ -39,12 +39,12 @@ UNITS = "Times in ms, throughput in records/s. "
 VALIDATION_LEGEND = (
     "Flink: what the job shows now, times with their range over its checkpoints. "
     "ours: median and range over seeds, predicted from its load and options. "
-    "ratio: ours by Flink's. allowed: how far apart they may be. "
+    "ratio: ours divided by Flink's. allowed: the tolerance. "
     "Times in ms, throughput in records/s."
 )
 
 DIFFERENCES_LEGEND = (
-    "Of the last window of each; difference: the second less the first; ratio: the second by the first."
+    "Of the last window of each; difference: second minus first; ratio: second divided by first."
 )
 
 _VERDICTS = {
@@ -59,7 +59,7 @@ _TEXTS = {quantity.name: quantity.text for quantity in QUANTITIES}
 
 
 def print_comparisons(comparisons: Sequence[Comparison], console: Console, sides: Sequence[str] = ()) -> None:
-    """Print the table of each comparison, a legend, and the number of values outside.
+    """Print the table of each comparison, a legend, and the number of values outside their tolerance.
 
     `sides` name the two sides of each comparison, if given.
     """
@@ -143,7 +143,7 @@ def cells_of(row: Row, other: str = FLINK_SIDE) -> Iterator[str]:
 
 
 def _cells_with_units(row: Row, other: str) -> Iterator[str]:
-    """Yield `cells_of` with units on sizes; the legend has the units of other values."""
+    """Yield `cells_of` with units on sizes; other units are in the legend."""
     flink, ours, by, tolerance, why = cells_of(row, other)
     if row.unit != "bytes":
         yield from (flink, ours, by, tolerance, why)
@@ -160,7 +160,7 @@ def _spread(spread: Spread) -> str:
 
 
 def _size_spread(spread: Spread) -> str:
-    """A median of bytes, and the range in its unit."""
+    """Return a median of bytes, and its range in the same unit."""
     if spread.least == spread.most:
         return size(spread.median)
     unit = size_unit(spread.median)
@@ -200,7 +200,7 @@ def figure_cells(figure: FigureDifference) -> tuple[str, str, str, str]:
 
 
 def _broken(key: str, width: int) -> str:
-    """A key on lines of a width, broken after dots and hyphens if it has any."""
+    """Break a key into lines of a width, after dots and hyphens if it has any."""
     lines = [""]
     for piece in _PIECE.findall(key):
         if lines[-1] and len(lines[-1]) + len(piece) > width:

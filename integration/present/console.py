@@ -33,10 +33,10 @@ _TRAILING_SPACES = re.compile(r" +$", re.MULTILINE)
 
 
 class Terminal(Console):
-    """A console that shows control characters, and writes no trailing spaces to anything but a terminal."""
+    """Console that shows control characters as codes; omits trailing spaces unless on a terminal."""
 
     def print(self, *objects: Any, **how: Any) -> None:
-        """Print as `Console` does."""
+        """Print like `Console`."""
         if self.is_terminal:
             super().print(*objects, **how)
             return
@@ -46,7 +46,7 @@ class Terminal(Console):
         self.file.flush()
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the segments of `Console`, with control characters in texts replaced."""
+        """Yield the segments of `Console`, with control characters replaced by codes."""
         for segment in super().render(renderable, options):
             if segment.control or not _CONTROL_BUT_LAYOUT.search(segment.text):
                 yield segment
@@ -66,7 +66,7 @@ def to_stdout() -> Console:
 
 
 def say(line: str) -> None:
-    """Print a text to stderr as one line, whatever its length, with control characters shown."""
+    """Print a text to stderr as one line of any length, with control characters as codes."""
     to_stderr().print(Text(shown(line)), soft_wrap=True)
 
 
@@ -76,7 +76,7 @@ def print_next(command: str, console: Console) -> None:
 
 
 def print_assumptions(notes: Sequence[str], console: Console) -> None:
-    """Print what an import assumed, a line for each note; nothing if there is none."""
+    """Print the assumptions of an import, a line for each note; nothing without notes."""
     if notes:
         console.print(Text("\nAssumptions", style="bold"))
     for note in notes:

@@ -71,7 +71,7 @@ def print_modes(results: Mapping[str, Result], console: Console) -> None:
 
 
 def demo_facts(settings: DemoSettings, data: Data, result: Result) -> list[Fact]:
-    """Return the facts about the demo's job: the data, its skew, and those of one of its runs."""
+    """Return the facts about the demo's job: the data, its skew, and facts about one of its runs."""
     spread = f"{data.rows:,} rows of {data.record_bytes:.0f} bytes in {data.partitions} Spark partitions"
     skew = (
         f"{settings.key} has {data.keys:,} values; {percent(data.top_share)} of the rows have {data.top_key}"
@@ -83,7 +83,7 @@ def demo_facts(settings: DemoSettings, data: Data, result: Result) -> list[Fact]
 
 
 def modes_facts(settings: DemoSettings, data: Data, result: Result) -> list[Fact]:
-    """Return the facts about the demo's job with all checkpoint modes instead of that of the run."""
+    """Return the facts about the demo's job, with all checkpoint modes instead of one run's mode."""
     modes = (
         f"every {format_duration(CHECKPOINT_INTERVAL_S)}; debloating aims at "
         f"{format_duration(settings.target_s)}; the timeout is {format_duration(TIMEOUT_S)}, then unaligned"
@@ -104,7 +104,7 @@ def compare_modes(results: Mapping[str, Result]) -> str:
 
 
 def _fastest(exact: Mapping[str, float], results: Mapping[str, Result]) -> str:
-    """The fastest exactly-once mode compared with aligned, and its price."""
+    """Compare the fastest exactly-once mode with aligned checkpoints, and state its price."""
     if not exact:
         return "No checkpoint was completed in any exactly-once mode."
     best = _quickest(exact)
@@ -122,13 +122,13 @@ def _price(result: Result, stored: float) -> str:
     ms, measured = restore_ms(result)
     reading = f"{'which took up to' if measured else 'an estimated'} {milliseconds(ms)} to read back"
     return (
-        f"; its price is {size(stored)} of data in flight stored with each, {reading} after a failure, and "
+        f"; its cost is {size(stored)} of data in flight stored with each, {reading} after a failure, and "
         "longer to work off"
     )
 
 
 def _without_storing(exact: Mapping[str, float], free: Mapping[str, float]) -> str:
-    """The fastest exactly-once mode that stores no data in flight, if it is another one."""
+    """Return the fastest exactly-once mode that stores no data in flight, if it is a different one."""
     if not free or _quickest(free) == _quickest(exact):
         return ""
     best = _quickest(free)
@@ -146,7 +146,7 @@ def _at_least_once(took: Mapping[str, float], results: Mapping[str, Result]) -> 
 
 
 def _throughput(results: Mapping[str, Result]) -> str:
-    """The range of throughputs, if they differ."""
+    """Return the range of throughputs as a sentence, if they differ."""
     rates = [rate for result in results.values() if (rate := figures_of(result).records_per_s)]
     if not rates or max(rates) - min(rates) < SAME_THROUGHPUT * max(rates):
         return ""

@@ -1,7 +1,7 @@
 """JSON documents of the commands, and `present`, which prints a document as JSON or for people.
 
-Documents that consist of a record of another package, such as a `Diagnosis`, are that record; those that
-combine several are declared here. `schema` names the layout and its version.
+A document with a single record, such as a `Diagnosis`, is that record; documents that combine several records
+are declared here. `schema` names the layout and its version.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ImportedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LintReports(msgspec.Struct, frozen=True, kw_only=True):
-    """Reports on several configuration files (``netstack lint``); that on a single file is printed alone."""
+    """Reports on several configuration files (``netstack lint``); a single report is printed alone."""
 
     schema: str = "netstack.lint-reports/1"
     ok: bool
@@ -99,14 +99,14 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "netstack.tune/2"
     command: str
     scenario: dict[str, Any]
-    """The document of the scenario that was swept, with a run long enough for its checkpoints."""
+    """The swept scenario as a document, with a run long enough for its checkpoints."""
     notes: list[str]
-    """Properties of a running job that could not be read, where the scenario was read from one."""
+    """Properties of a running job that could not be read, if the scenario comes from one."""
     recommendations: list[Recommendation]
     """One for each combination of the axes other than the target."""
     pitfalls: list[Pitfall]
     points: list[PointRow]
-    """Without their results."""
+    """The points of the sweep, without their results."""
 
 
 def present(document: Document, show: Callable[[Document, Console], object], *, json: bool) -> None:
@@ -135,7 +135,7 @@ def encoded(document: object) -> bytes:
 
 
 def indented(document: object) -> bytes:
-    """Return a document as JSON for a file: a line for each value, and a line feed at the end."""
+    """Return a document as JSON for a file: a line for each value, and a final line feed."""
     return msgspec.json.format(encoded(document), indent=1) + b"\n"
 
 
@@ -143,7 +143,7 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write files by name, and report each on stderr.
 
     Raises:
-        OutputError: A file cannot be written; then none is.
+        OutputError: A file cannot be written; then none is written.
     """
     for path in write_outputs({folder / name: content for name, content in files.items()}):
         say(f"wrote {path}")

@@ -97,4 +97,4 @@ def lint_summary(report: LintReport) -> str:
         for severity in _LINT_STYLES
         if (number := sum(each.severity == severity for each in report.findings))
     ]
-    return f"{checked}, checked by Flink {report.flink}: {', '.join(counts) or 'nothing to say'}."
+    return f"{checked}, checked by Flink {report.flink}: {', '.join(counts) or 'no findings'}."

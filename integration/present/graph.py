@@ -35,14 +35,14 @@ MARGIN = 4.0
 GAP = 28.0
 """Pixels between vertices of one layer."""
 LANE = 20.0
-"""Pixels reserved for an edge in a layer that it passes."""
+"""Pixels reserved for an edge in each layer that it crosses."""
 
 LABEL_HEIGHT = 18.0
 _LABEL_CHARACTER = 7.2
 _LABEL_PADDING = 12.0
 _ROW = 24.0
 _ABOVE_AND_BELOW = 34.0
-"""Pixels of the gap between layers without names of edges."""
+"""Height in pixels of the gap between layers, without the names of edges."""
 
 Point = tuple[float, float]
 Arc = tuple[str, str, str]
@@ -73,12 +73,12 @@ class Route:
 
     points: tuple[Point, ...]
     label: Box
-    """Place of its name."""
+    """Box of the edge's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A drawn graph: its size, the boxes of vertices by name and the routes of edges in their order."""
+    """A drawn graph: its size, the boxes of vertices by name, and the routes of edges in order."""
 
     width: float
     height: float
@@ -88,7 +88,7 @@ class Layout:
 
 @dataclass(slots=True)
 class _Place:
-    """A place in a layer: of a vertex, or of an edge that passes."""
+    """A place in a layer, for a vertex or for an edge that crosses the layer."""
 
     width: float
     height: float = 0.0
@@ -136,7 +136,7 @@ def laid_out(width: float, heights: Mapping[str, float], edges: Sequence[Arc]) -
 def _lanes(
     edge: Arc, depth: Mapping[str, int], vertices: Mapping[str, _Place], layers: list[list[_Place]]
 ) -> list[_Place]:
-    """Add lanes for an edge to the layers that it passes, and return them."""
+    """Add lanes for an edge to the layers that it crosses, and return them."""
     above, lanes = vertices[edge[0]], []
     for level in range(depth[edge[0]] + 1, depth[edge[1]]):
         lane = _Place(LANE, above=[above])
@@ -148,7 +148,7 @@ def _lanes(
 
 
 def _put_in_order(layers: list[list[_Place]]) -> None:
-    """Order each layer by the mean place of the connections above; places without any keep theirs."""
+    """Order each layer by the mean position of the connections above; places without any stay put."""
     for layer in layers:
         for number, place in enumerate(layer):
             place.order = fmean(other.order for other in place.above) if place.above else number
@@ -172,7 +172,7 @@ def _put_beside(layers: list[list[_Place]]) -> float:
 def _ports(
     edges: Sequence[Arc], lanes: Sequence[Sequence[_Place]], vertices: Mapping[str, _Place]
 ) -> list[list[float]]:
-    """The x of each edge from top to bottom: at its source, its lanes and its target.
+    """Return the x of each edge from top to bottom: at its source, its lanes and its target.
 
     Edges at one side of a vertex are spread over it, ordered by their other ends.
     """
@@ -190,7 +190,7 @@ def _ports(
 def _labels(
     leaving: Sequence[int], edges: Sequence[Arc], ports: Sequence[Sequence[float]]
 ) -> tuple[int, dict[int, int]]:
-    """The number of rows for the names of edges that leave a layer, and the row of each edge."""
+    """Return the number of rows for the names of edges that leave a layer, and each edge's row."""
     if not leaving:
         return 0, {}
     for rows in count(1):
@@ -223,7 +223,7 @@ def label_width(label: str) -> float:
 
 
 def _share(row: int, rows: int) -> float:
-    """Distance of the middle of a row of names from the top of its gap, as a share of the gap."""
+    """Return the distance of a row of names from the top of its gap, as a share of the gap."""
     return (_ABOVE_AND_BELOW / 2 + _ROW * (row + 0.5)) / _gap_height(rows)
 
 
@@ -236,7 +236,7 @@ def _along(start: float, end: float, share: float) -> float:
 
 
 def _tops(layers: Sequence[Sequence[_Place]], rows: Sequence[int]) -> list[float]:
-    """The upper ends of the layers."""
+    """Return the y of the top of each layer."""
     tops = [MARGIN]
     for layer, names in zip(layers[:-1], rows, strict=False):
         tops.append(tops[-1] + max(place.height for place in layer) + _gap_height(names))
@@ -274,7 +274,7 @@ FIRST_ROW = 84.0
 ROW = 22.0
 
 MOST_COLUMNS = 2
-"""Most runs whose figures stand in a vertex."""
+"""Largest number of runs whose figures are drawn in a vertex."""
 
 NOTE = (
     "Rates are of all subtasks together; shares of time, and the start delay, of the subtask that has most. "
@@ -291,12 +291,12 @@ SUBTASKS = 62.0
 _CUT = "\N{HORIZONTAL ELLIPSIS}"
 
 Runs = Mapping[str, Sequence[Steady]]
-"""Measured windows by the name of the column; of several, one for each seed, the median is shown."""
+"""Measured windows by column name; of several windows, one for each seed, the median is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text as drawn, possibly cut, and the whole text."""
+    """A text as drawn, possibly shortened, with the whole text."""
 
     drawn: str
     whole: str
@@ -304,7 +304,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure; `share` of time, from 0 to 1, has a bar."""
+    """A figure; a bar is drawn if `share`, from 0 to 1, is set."""
 
     text: str
     right: float
@@ -332,7 +332,7 @@ class DrawnVertex:
     box: Box
     rows: tuple[FigureRow, ...]
     spoken: str
-    """The vertex in words, for screen readers."""
+    """Description of the vertex for screen readers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +362,7 @@ class JobGraph:
     width: float
     height: float
     columns: tuple[tuple[Text, float], ...]
-    """The names of the runs, and the right end of each column."""
+    """The names of the runs, each with the right edge of its column."""
     vertices: tuple[DrawnVertex, ...]
     edges: tuple[DrawnEdge, ...]
 
@@ -470,7 +470,7 @@ def _cell(figure: _Figure, vertex: str, runs: Sequence[Steady], end: float) -> C
 
 
 def _text(text: str, cells: int) -> Text:
-    """A text cut to a width in cells of a terminal, so that wide characters count twice."""
+    """Shorten a text to a width in terminal cells, in which wide characters count twice."""
     whole = shown(text)
     if cell_len(whole) <= cells:
         return Text(whole, whole)

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_ROWS = 20
-"""Rows of a table that a notebook shows: the first ones."""
+"""Largest number of table rows that a notebook shows; the first ones."""
 
 _TABLE = "color: inherit; border-collapse: collapse; margin: 0.5em 0"
 _CELL = "padding: 0.15em 0.8em; border-bottom: 1px solid rgba(128, 128, 128, 0.35); text-align:"
 
 
 class Grid(NamedTuple):
-    """A table of texts: head and rows; the first column is to the left, the others to the right."""
+    """A table of texts, with a head; the first column is left-aligned, the others right-aligned."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -62,11 +62,11 @@ class View(Generic[T]):
     tables: Mapping[str, Callable[[T], pa.Table]]
     """Tables by name; the first one is the default."""
     pictures: Callable[[T], Sequence[Chart]]
-    """Charts with something to show; called only if the library is installed."""
+    """Returns the charts that have data; called only if the library is installed."""
     sentences: Callable[[T], Sequence[str]]
-    """Sentences above the chart."""
+    """Returns the sentences above the chart."""
     grid: Callable[[T], Grid]
-    """Table below the chart."""
+    """Returns the table below the chart."""
 
     def table(self, shown: T, name: str | None) -> pa.Table:
         """Return a table as Arrow.
@@ -266,7 +266,7 @@ _COUNTS = ["failed", "step_runs", "checkpoints_completed", "checkpoints_failed",
 
 
 def _settings(recommendation: Recommendation) -> pa.Table:
-    """A row for each setting: means over seeds, and the ends of their 95 % intervals."""
+    """Return a row for each setting: means over seeds, and the ends of their 95 % intervals."""
     ends = [f"{name}{end}" for name in _FIGURES for end in ("", "_low", "_high")]
     columns = {
         "target": pa.string(),

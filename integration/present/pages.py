@@ -162,7 +162,7 @@ def _described(results: Mapping[str, Result]) -> list[str]:
 def write_differences(
     directory: Path, differences: ResultDifferences, results: Mapping[str, Result], command: str
 ) -> list[Path]:
-    """Write the page of two results, by their names, and its charts, and return all files, the page first.
+    """Write the page of two results, given by name, with its charts; return all files, the page first.
 
     Raises:
         OutputError: A file cannot be written.
@@ -188,7 +188,7 @@ def write_differences(
 
 
 def _graph(name: str, result: Result) -> JobGraph | None:
-    """The graph of a result; None if its scenario does not come from a file, and so cannot be read again."""
+    """Return the graph of a result; None if its scenario is not from a file and cannot be read again."""
     try:
         return job_graph(read_scenario(document_of(result)), {name: result.steady[-1:]})
     except InputError:
@@ -198,7 +198,7 @@ def _graph(name: str, result: Result) -> JobGraph | None:
 def render_validation(
     validation: Validation, imported: Imported, results: Sequence[Result], command: str
 ) -> str:
-    """Return the page of a validation as HTML; `results` are those of the imported scenario by seed."""
+    """Return the page of a validation as HTML; `results` are the imported scenario's, one per seed."""
     runs = {FLINK: [imported.measured.steady], OURS: [result.steady[-1] for result in results]}
     first = results[0]
     return render_page(
@@ -275,7 +275,7 @@ def write_tuning(
 
 
 def _of_all_seeds(chart: Chart, recommendation: Recommendation) -> Chart:
-    """Let the title of the checkpoints have the times of the recommendation, not those of the run drawn."""
+    """Put the recommendation's times into the title of the checkpoint chart, not those of the drawn run."""
     if chart.name != "checkpoint-history":
         return chart
     times = {setting.target: setting.end_to_end_ms for setting in recommendation.settings}
@@ -357,7 +357,7 @@ def _part(recommendation: Recommendation) -> dict[str, Any]:
 
 
 def _cell(summary: TargetSummary, field: str, text: Text) -> tuple[str, str]:
-    """A figure, and a line below it: its interval and the number of runs, or the rate of a throughput."""
+    """Return a figure and a line below it: its interval and number of runs, or for throughput its rate."""
     value: Estimate | None = getattr(summary, field)
     if field == "throughput_share":
         rate = summary.throughput_per_s
@@ -371,7 +371,7 @@ def _cell(summary: TargetSummary, field: str, text: Text) -> tuple[str, str]:
 
 
 def _range(least: str, most: str) -> str:
-    """Two texts as a range with their common unit once, as "140–173 ms"; nothing if they are equal."""
+    """Return two texts as a range with the common unit once, as "140–173 ms"; empty if they are equal."""
     if least == most:
         return ""
     number, _, unit = least.rpartition(" ")
@@ -415,7 +415,7 @@ def render_page(template: str, **values: Any) -> str:
 
 
 def _drawings(pictures: Sequence[Chart]) -> list[dict[str, Any]]:
-    """The charts in the form that the script of a page reads."""
+    """Return the charts in the form that the page's script reads."""
     return [
         {
             "name": chart.name,
@@ -454,7 +454,7 @@ def _inline(code: str) -> Markup:
 
 
 def _source(content: str) -> str:
-    """The source expression of an element with this content, for the security policy."""
+    """Return the security policy's source expression for an element with this content."""
     return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
 
 

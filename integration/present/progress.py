@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, now and then a line elsewhere.
+"""Progress of long work: a bar on a terminal, occasional lines elsewhere.
 
 Work with a total shows its share done and the time left at the pace so far; other work shows its present step
 and the time so far.
@@ -29,10 +29,10 @@ LINE_EVERY_S = 5.0
 """Least time between two lines where stderr is not a terminal."""
 
 Report = Callable[[float], None]
-"""Reports the work done, in the unit of the total."""
+"""Function that reports the work done so far, in the unit of the total."""
 
 Tell = Callable[[str], None]
-"""Reports the present step in a few words."""
+"""Function that reports the present step in a few words."""
 
 
 @contextmanager
@@ -79,14 +79,14 @@ def stage(what: str) -> Iterator[None]:
 
 
 def _cut(text: str, console: Console) -> str:
-    """A text as one line that leaves room for the time beside it."""
+    """Return a text as one line that leaves room for the time beside it."""
     line = Text(shown(text))
     line.truncate(max(1, console.width - len("* 100:00:00 ")), overflow="ellipsis")
     return line.plain
 
 
 def _columns(console: Console) -> list[ProgressColumn]:
-    """The columns of a bar, which is narrower in a narrow terminal to keep the time left visible."""
+    """Return the columns of a bar; in a narrow terminal the bar shrinks, so that the time stays visible."""
     label = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1))
     shown = TextColumn("{task.fields[shown]}", table_column=Column(no_wrap=True))
     elapsed, left = (Column(no_wrap=True, min_width=7) for _ in range(2))
@@ -132,7 +132,7 @@ def _told_lines(label: str, console: Console) -> Tell:
 
 
 def _left(done: float, total: float, elapsed_s: float) -> str:
-    """Time for the rest at the pace so far; nothing before the first progress."""
+    """Return the time left at the pace so far; empty before the first progress."""
     if done <= 0 or done >= total:
         return ""
     return f", {duration_text(elapsed_s * (total - done) / done)} left"

@@ -63,7 +63,7 @@ Fact = tuple[str, str]
 
 
 def job_facts(result: Result, *, origins: bool = True) -> list[Fact]:
-    """Return topology, sources, service times, checkpoints and windows of a job, a line each.
+    """Return a line each on topology, sources, service times, checkpoints and windows of a job.
 
     Without `origins`, the lines on sources have their rates only.
     """
@@ -160,7 +160,7 @@ def _checkpoints(config: NetworkConfig) -> str:
 
 
 MAX_ROWS = 64
-"""Subtasks of a vertex in `subtask_rows`: the first ones."""
+"""Largest number of subtasks of a vertex in `subtask_rows`; the first ones."""
 
 SUBTASK_COLUMNS = (
     "Subtask",
@@ -215,7 +215,7 @@ class RunTable:
 
 
 def summary_table(results: Mapping[str, Result]) -> RunTable:
-    """Return the figures of runs, a column for each window, and for two runs their ratio."""
+    """Return the figures of runs, a column for each window; for two runs also their ratio."""
     columns = figures_of_runs(results)
     windows = list(columns.values())
     two = len(results) == len(windows) == 2
@@ -287,11 +287,11 @@ def _queue(length: float | None) -> str:
 
 
 MOST_INCIDENTS = 20
-"""Faults and failures that are printed: the first ones."""
+"""Largest number of faults and failures that are printed; the first ones."""
 
 _HEAD = ("", "start\ndelay", "align-\nment", "end to\nend", "rec/s", "buffer", "in", "out", "busy", "blocked")
 _OF_CHECKPOINTS = 4
-"""Columns of a vertex and its checkpoints; those of its load follow."""
+"""Number of columns for a vertex and its checkpoints; the columns of its load follow."""
 
 LEGEND = (
     "Checkpoints: ms, means of those completed, of the subtask that acknowledged last; in the table, of each "
@@ -325,7 +325,7 @@ def print_result(result: Result, console: Console) -> None:
 
 
 def print_head(result: Result, console: Console) -> None:
-    """Print the scenario, its clock and its cost, and the outcome of checkpoints unless all are plain."""
+    """Print the scenario, its clock and its cost; and the outcome of checkpoints unless all are ordinary."""
     work, wall = result.work, max(result.wall_seconds, 1e-9)
     name, named = result.scenario.name, result.scenario.config.debloat_policy
     over = ", over TCP" if result.link == "tcp" else ""
@@ -359,7 +359,7 @@ def print_incidents(result: Result, console: Console) -> None:
 
 
 def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: float) -> Text:
-    """Return a line: the window, cut off at the end of the job, and its mean checkpoint time by phase."""
+    """Return a line for a window, up to the end of the job, with its mean checkpoint time by phase."""
     if steady.from_s >= end_s:
         missed = (f"{steady.from_s:g}-{steady.to_s:g} s", "bold")
         return Text.assemble(missed, f": the job ended before, after {end_s:.4g} s")
@@ -376,7 +376,7 @@ def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: f
 
 
 def _phases_text(times: CheckpointTimes) -> str:
-    """The phases, which add up, with sync and async as one snapshot."""
+    """Return the phases, which add up to the duration, with sync and async combined as snapshot."""
     parts = (
         (START_DELAY, times.start_delay_ms),
         (ALIGNMENT, times.alignment_ms),

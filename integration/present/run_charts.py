@@ -1,6 +1,6 @@
 """Charts of runs: buffers, queues and checkpoints over time, and the phases of a single checkpoint.
 
-For each chart one function draws, and one makes the rows out of results, thinned to what a chart can show.
+For each chart, one function draws it, and one derives its rows from results, reduced to what fits a chart.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from .chart_style import (
 
 
 def charts(results: Results) -> list[Chart]:
-    """Return the charts of runs of one job, without those that have nothing to show.
+    """Return the charts of runs of one job, without empty ones.
 
     With more runs than stand side by side, charts of single subtasks are left out.
     """
@@ -69,13 +69,13 @@ def charts(results: Results) -> list[Chart]:
 
 
 MAX_SAMPLES = 240
-"""Points of a line; of more samples every second, third and so on is drawn."""
+"""Largest number of points of a line; with more samples only every second, third and so on is drawn."""
 
 MAX_VERTICES = 3
-"""Vertices in a chart: the last ones, where most problems show."""
+"""Largest number of vertices in a chart; the last ones, where most problems show."""
 
 FIXED = "all, fixed"
-"""Legend of the subtasks of a run without debloating."""
+"""Legend entry for all subtasks of a run without debloating."""
 
 SENDERS, RECEIVERS = "at the senders", "at the receivers"
 
@@ -178,7 +178,7 @@ def _in_flight(window: WindowFigures) -> str:
 
 
 def queue_length(results: Results) -> Chart | None:
-    """Draw the queued buffers over time, a line per subtask, senders above receivers; None without any."""
+    """Draw the queued buffers over time, a line per subtask, senders above receivers; None if empty."""
     rows = queue_length_rows(results)
     if not rows:
         return None
@@ -236,7 +236,7 @@ def _lines(height: alt.Y, subtasks: Sequence[str], tooltip: Sequence[Any]) -> An
 
 
 def _lines_note(subtasks: Sequence[str], results: Results) -> str:
-    coinciding = " Subtasks that coincide lie on one another." if len(subtasks) > 1 else ""
+    coinciding = " Lines of subtasks with equal values overlap." if len(subtasks) > 1 else ""
     return coinciding + ruler_note(results)
 
 
@@ -246,17 +246,17 @@ def _thinned(times: Sequence[float], values: Sequence[Any]) -> Iterator[tuple[fl
 
 
 MAX_CHECKPOINTS = 120
-"""Checkpoints of a run in a chart: the last ones."""
+"""Largest number of checkpoints of a run in a chart; the last ones."""
 
 LEAST_BYTES = 1024
-"""Least bytes of a checkpoint that are worth a chart."""
+"""Least bytes of a checkpoint for a chart."""
 
 IN_FLIGHT, OTHER_STATE = "data in flight", "other state"
 
 _BAR_SHARE = 0.8
 
 MAX_DETAILED = 32
-"""Subtasks of a vertex in the details of a checkpoint: the slowest ones."""
+"""Largest number of subtasks of a vertex in the details of a checkpoint; the slowest ones."""
 
 UNALIGNED_TYPE = "UNALIGNED_CHECKPOINT"
 
@@ -264,7 +264,7 @@ TYPES = (PLAIN_TYPE, UNALIGNED_TYPE, "AT_LEAST_ONCE_CHECKPOINT", SAVEPOINT, SYNC
 """Types of checkpoints, by Flink's names."""
 
 CHOSEN = "chosen"
-"""Signal of `checkpoint_history` that names the highlighted checkpoint, as "RUN#ID"; empty: none."""
+"""Signal of `checkpoint_history` with the highlighted checkpoint, as "RUN#ID"; empty: none."""
 
 DETAIL = "checkpoint-detail"
 """Name of the chart of a single checkpoint."""
@@ -307,7 +307,7 @@ def checkpoint_history(results: Results) -> Chart | None:
     kinds = f"All are of the type {types[0]}." if len(types) == 1 else "The band above: their types."
     ends = {checkpoint.status for result in results.values() for checkpoint in result.checkpoints}
     failed = " Crosses: they failed." if FAILED in ends else ""
-    unfinished = " Rings: they were going on at the end." if ends - {COMPLETED, FAILED} else ""
+    unfinished = " Rings: not finished at the end of the run." if ends - {COMPLETED, FAILED} else ""
     return Chart(
         "checkpoint-history",
         f"A checkpoint takes: {per_window(results, _duration)}" if few else "Every checkpoint of each run",
@@ -366,7 +366,7 @@ def _phase_bars(phases: Sequence[str]) -> Any:
 
 
 def _without_bar() -> list[Any]:
-    """A cross for each failed checkpoint, and a ring for one that had not ended."""
+    """Return a cross for each failed checkpoint, and a ring for each that had not ended."""
     base = alt.Chart().encode(
         x=seconds(_TRIGGER),
         y=alt.Y("to_s:Q", title="time (s)"),
@@ -381,7 +381,7 @@ def _without_bar() -> list[Any]:
 
 
 def checkpoint_bytes(results: Results) -> Chart | None:
-    """Draw the stored bytes of each completed checkpoint; None if they are next to nothing."""
+    """Draw the stored bytes of each completed checkpoint; None if they are negligible."""
     rows = stored_rows(results)
     if not rows:
         return None
@@ -607,7 +607,7 @@ def _horizontal(
 
 
 def _of_each_checkpoint(cursor: str | None = None, **channels: Any) -> Any:
-    """A rectangle for each checkpoint, from its trigger to the next one's."""
+    """Return a rectangle for each checkpoint, from its trigger to the next one's."""
     mark: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
     return alt.Chart().mark_rect(**mark).encode(x=seconds(_TRIGGER), x2="until:Q", **channels)
 
@@ -621,18 +621,18 @@ def _duration(window: WindowFigures) -> str:
 
 
 def outcome(checkpoint: CheckpointResult) -> str:
-    """Return the end of a checkpoint in a few words."""
+    """Return the outcome of a checkpoint in a few words."""
     if checkpoint.status == COMPLETED:
         return f"complete after {milliseconds(checkpoint.duration_ms)}"
     if checkpoint.status == FAILED:
         return f"failed: {checkpoint.failure or 'for no known reason'}"
-    return "was going on at the end"
+    return "was still in progress at the end"
 
 
 def _with_ends(
     result: Result, checkpoints: Sequence[CheckpointResult]
 ) -> Iterator[tuple[CheckpointResult, float]]:
-    """Each checkpoint with the right edge of its bar, before the next one's left edge and the run's end."""
+    """Yield each checkpoint with the right edge of its bar: before the next checkpoint and the run's end."""
     gaps = [after.t - before.t for before, after in pairwise(checkpoints)] or [1.0]
     usual = median(gaps)
     for checkpoint, gap in zip(checkpoints, [*gaps, usual], strict=False):

@@ -17,12 +17,12 @@ from ..number_text import SAME_THROUGHPUT, digits, figure, milliseconds, percent
 from ..optional_figures import quotient
 
 SAME_TIME = 1.05
-"""Quotient below which two times count as the same."""
+"""Ratio below which two times count as equal."""
 
 _LAST = "at the subtask that acknowledged last the first barrier"
 
 SEEN = 0.02
-"""Share of a duration from which a part of it is mentioned."""
+"""Share of a duration from which one of its parts is mentioned."""
 
 
 def describe(run: WindowFigures) -> str:
@@ -60,7 +60,7 @@ def compare(off: WindowFigures, on: WindowFigures) -> str:
 
 
 def _after_barriers(*runs: WindowFigures) -> list[str]:
-    """Time after the barriers, if it is at least the share `SEEN` of the whole."""
+    """Return the time after the barriers, if it is at least the share `SEEN` of the whole."""
     rests = [run.after_barriers_ms for run in runs]
     shares = [quotient(rest, run.end_to_end_ms) for rest, run in zip(rests, runs, strict=True)]
     if None in rests or all((share or 0.0) < SEEN for share in shares):
@@ -104,7 +104,7 @@ def _throughput_change(off: WindowFigures, on: WindowFigures) -> str:
 
 
 def _change(off: WindowFigures, on: WindowFigures, text: Callable[[WindowFigures], str]) -> str:
-    """Return "A instead of B", or "A as before" where both read the same."""
+    """Return "A instead of B", or "A as before" if both texts are equal."""
     return f"{text(on)} as before" if text(on) == text(off) else f"{text(on)} instead of {text(off)}"
 
 
@@ -123,7 +123,7 @@ def _length(run: WindowFigures) -> str:
 
 
 TOO_LATE = 0.01
-"""Lateness of a run in real time, as a share of its length, from which it is reported."""
+"""Lateness of a real-time run, as a share of its length, from which it is reported."""
 
 _SO = (
     "so times may be too long and rates too low; give it less to do, or run in virtual time, where the speed "
@@ -132,7 +132,7 @@ _SO = (
 
 
 def fell_behind(result: Result) -> Iterator[str]:
-    """Yield how far a run in real time was behind the clock, the effect on its figures, and the remedy."""
+    """Yield the lateness of a run in real time, the effect on its figures, and the remedy."""
     parts = result.task_managers_behind_s
     if parts is UNSET:
         parts = {} if result.behind_s is UNSET else {"": result.behind_s}
@@ -149,7 +149,7 @@ def fell_behind(result: Result) -> Iterator[str]:
     unknown = [name for name, behind_s in parts.items() if behind_s is None]
     if unknown:
         it_was = "it was" if len(unknown) == 1 else "they were"
-        told = f"{_named(unknown)} ended without telling how far {it_was} behind the clock"
+        told = f"{_named(unknown)} ended without reporting how far {it_was} behind the clock"
         yield f"{told}, {_SO}"
 
 
@@ -209,7 +209,7 @@ def _savepoint(savepoint: CheckpointResult, location: str, beside: str | None) -
 
 
 def down_times(result: Result) -> list[tuple[float, float]]:
-    """Return the time that tasks were down after each failure: to their next failure, or the end, at most."""
+    """Return the time that tasks were down after each failure, up to their next failure or the end."""
     times = []
     for place, restart in enumerate(result.restarts):
         until = restart.running_at
@@ -222,7 +222,7 @@ def down_times(result: Result) -> list[tuple[float, float]]:
 
 
 def _time_in(intervals: Sequence[tuple[float, float]]) -> float:
-    """Length of the union of intervals that are sorted by their begins."""
+    """Return the length of the union of intervals, which are sorted by their begins."""
     total, counted_until = 0.0, 0.0
     for since, until in intervals:
         total += max(0.0, until - max(since, counted_until))
@@ -238,7 +238,7 @@ def never_fired(result: Result) -> str | None:
 
 
 def are_plain(result: Result) -> bool:
-    """Whether all checkpoints are of Flink's ordinary type, and none failed or hangs after a fault."""
+    """Whether all checkpoints have Flink's ordinary type, and none failed or is stuck after a fault."""
     if result.faults and any(checkpoint.status != COMPLETED for checkpoint in result.checkpoints):
         return False
     return all(
@@ -297,8 +297,8 @@ def price(result: Result) -> str | None:
 def restore_ms(result: Result) -> tuple[float, bool]:
     """Return the time to restore a checkpoint's data in flight, and whether it was measured.
 
-    A measured time is the longest restart from a checkpoint with such data. An estimate is the time to read
-    the bytes of a checkpoint of the last window.
+    If measured, it is the longest restart from a checkpoint with such data. If estimated, it is the time to
+    read the bytes of a checkpoint of the last window.
     """
     measured = [
         1000 * (restart.running_at - restart.restarted_at)
@@ -312,7 +312,7 @@ def restore_ms(result: Result) -> tuple[float, bool]:
 
 
 def _lost(fault: FaultResult, result: Result) -> str:
-    """Text for a kill without effect because its tasks were down already; else nothing."""
+    """Return a text for a kill without effect, because its tasks were down already; else an empty one."""
     failures = {(restart.failed_at, restart.cause) for restart in result.restarts}
     ended = result.failure is not None and fault.t >= result.emulated_seconds
     if not fault.kind.startswith("kill") or (fault.t, fault.what) in failures or ended:
@@ -349,7 +349,7 @@ def _recovery(restart: RestartResult) -> str:
     if restart.restarted_at is None:
         return f"{alone}not restarted before the end"
     if restart.unusable_checkpoint_id is not UNSET:
-        return f"{alone}restarted from checkpoint {restart.unusable_checkpoint_id}, in vain"
+        return f"{alone}restarted from checkpoint {restart.unusable_checkpoint_id}, without success"
     if restart.checkpoint_id is None:
         text = "began anew, as no checkpoint was complete"
     else:
@@ -371,7 +371,7 @@ def _counted(count: int, what: str, kinds: Counter[str]) -> str:
 
 
 def _list(kinds: Counter[str]) -> str:
-    """Kinds with their counts, the most frequent first; a single kind without a count."""
+    """Return the kinds with their counts, the most frequent first; a single kind without a count."""
     if len(kinds) == 1:
         return next(iter(kinds))
     return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())

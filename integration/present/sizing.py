@@ -1,4 +1,4 @@
-"""Sizes of a job on a terminal: buffers, memory and data in flight, and the plan for a budget of memory."""
+"""Output of ``size`` on a terminal: buffers, memory and data in flight, and the plan for a memory budget."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SizeReport(msgspec.Struct, frozen=True, kw_only=True):
     size: JobSize
     check: JobCheck | None
     plan: BudgetPlan | None = None
-    """Split of a budget; None: none was given."""
+    """Split of a memory budget; None: no budget was given."""
 
 
 _LEGEND = (
@@ -181,7 +181,7 @@ def _both(total: Spread | None, drain: Spread | None) -> str:
 
 
 def _with_range(drain: Spread) -> str:
-    """A median, and the range in its unit."""
+    """Return a median, and its range in the same unit."""
     scale = 1000 if drain.median >= 999.5 else 1
     low, high = (digits(ms / scale) if scale > 1 else f"{ms:.0f}" for ms in (drain.least, drain.most))
     return milliseconds(drain.median) + ("" if low == high else f" ({low}-{high})")
@@ -211,7 +211,7 @@ _PLAN_LEGEND = (
     "on top, from memory that is left."
 )
 _WITH_OPTIONS = ("flink-1.20",)
-"""Presets of versions that obey options for the number of buffers."""
+"""Presets of Flink versions that have options for the number of buffers."""
 
 
 def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
@@ -256,7 +256,7 @@ def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
             numbers = map(str, (place.least, place.enough, place.planned))
             table.add_row(f"  {name}", *numbers, bytes_text(place.planned * job.segment_bytes))
     console.print(table)
-    console.print("\nKeys of the edges by which a scenario has this plan:")
+    console.print("\nKeys of the edges in a scenario with this plan:")
     for exchange in plan.exchanges:
         console.print(Text(f"{exchange.source} -> {exchange.target}"))
         keys = (f"{key} = {number}" for key, number in asdict(exchange.buffers).items())
@@ -267,7 +267,7 @@ def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
 
 
 def _answer(plan: BudgetPlan) -> Iterator[str]:
-    """Yield what the plan needs, and what it changes."""
+    """Yield the memory that the plan needs, and the changes that it makes to delays and throughput."""
     memory, planned, now = (
         bytes_text(plan.trials[0].memory_bytes),
         plan.trials[0].figures,
@@ -303,14 +303,14 @@ def _names(memory: PlannedMemory) -> str:
 
 
 def _more(memory: PlannedMemory) -> str:
-    """Return the effect of more memory, and its place: the multiplier in words."""
+    """Return the effect of more memory and the places that need it: the multiplier in words."""
     more = bytes_text(memory.enough_bytes - memory.planned_bytes)
     if memory.saved_ms_per_mib:
         rate, most = milliseconds(memory.saved_ms_per_mib), milliseconds(memory.left_ms)
         text = f"{more} more would shorten barriers by {most}, at first by {rate} per MiB."
         return f"{text} It would go to {' and '.join(memory.saved_at)}."
     if memory.planned_bytes < memory.enough_bytes:
-        return "more brings nothing while other task managers have no more."
+        return "more has no effect unless other task managers get more, too."
     return "more brings nothing."
 
 
@@ -319,7 +319,7 @@ def _rate(records_per_s: float) -> str:
 
 
 def _one_setting(job: JobSize, plan: BudgetPlan) -> Iterator[str]:
-    """Yield the options of a real Flink by which the plan can be set, or why there are none."""
+    """Yield the options with which a real Flink can approximate the plan, or why there are none."""
     one = one_setting([exchange.buffers for exchange in plan.exchanges])
     settings = {
         OPTIONS["exclusive_buffers_per_channel"].name: one.exclusive,

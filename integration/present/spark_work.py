@@ -1,7 +1,7 @@
 """Work on Spark: the progress of a distributed run and of a shuffle, and the counts of a shuffle's tasks.
 
-Tasks on other machines report nothing while they run, and not all files say how many rows they have. Then the
-progress is the number of finished tasks of Spark, or the time so far.
+Tasks on other machines report nothing while they run, and some files do not state their number of rows. The
+progress is then the number of Spark's finished tasks, or the elapsed time.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ LEGEND = (
 )
 
 MILLION = 1_000_000
-"""Least count that is written with three digits and M, so that a row fits."""
+"""Count from which numbers are written with three digits and M, so that a row fits."""
 
 
 @contextmanager
 def job_progress(
     scenario: Scenario, master: str | None, console: Console
 ) -> Iterator[Callable[[float | None], None]]:
-    """Show the progress of a job over Spark's tasks; yields a function of its seconds, None: not known."""
+    """Show the progress of a job over Spark's tasks; yields a function of its seconds, None: unknown."""
     tasks = counted(len(task_managers(scenario)), "task")
     if master is not None and local_slots(master) is None:
         doing = f"{tasks} on {master}, {scenario.duration_s:g} s"
@@ -77,7 +77,7 @@ def shuffle_progress(
 
 
 def _from_now_on(report: Report) -> Report:
-    """Measure the pace from the first report, and not from the start of Spark."""
+    """Return a function that measures the pace from the first report, not from the start of Spark."""
     begun = False
 
     def report_work(done: float) -> None:
@@ -101,7 +101,7 @@ def tasks_text(session: SparkSession) -> str:
 
 
 def print_shuffle(shuffled: Shuffled, console: Console) -> None:
-    """Print a shuffle, a row for each task, and their sum, of memory the maximum."""
+    """Print a shuffle: a row for each task, and a row of sums, for memory the maximum."""
     rows = sum(task["rows_read"] for task in shuffled.tasks)
     how = f"{shuffled.ship} by {', '.join(shuffled.keys)}" if shuffled.keys else shuffled.ship
     rule = f", {shuffled.partitioner.capitalize()}'s placement" if shuffled.ship == "hash" else ""

@@ -1,4 +1,4 @@
-"""The style of tables on a terminal: a rule below the heads, names to the left and figures to the right."""
+"""The style of tables on a terminal: a rule below the head, names left-aligned, figures right-aligned."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def figures(
     padding: Padding = AFTER,
     edge: bool = True,
 ) -> Table:
-    """Return a table of names in the first column and figures, to the right, in the others.
+    """Return a table with names in the first column and right-aligned figures in the others.
 
-    A `Column` in place of a head overrides that. With `edge` the padding is also at the sides of the table.
+    A `Column` in place of a head overrides the alignment. With `edge` the padding is also at the sides of the
+    table.
     """
     columns = [
         head if isinstance(head, Column) else Column(head, justify="right" if place else "left")

@@ -44,10 +44,10 @@ NOT_IN_FLINK = (
 )
 
 MOST_SETTINGS = 4
-"""Settings named for a pitfall: the first ones."""
+"""Largest number of settings that are named for a pitfall; the first ones."""
 
 MOST_FAILURES = 6
-"""Failed points that are named: the first ones."""
+"""Largest number of failed points that are named; the first ones."""
 
 Cell = Callable[[TargetSummary], str]
 
@@ -61,7 +61,7 @@ def _mean(name: str, text: Callable[[float], str] = "{:.0f}".format) -> Cell:
 
 
 def _adapts(summary: TargetSummary) -> str:
-    """The time, or the share of runs that have one, since a mean of some would pass for that of all."""
+    """Return the time to adapt; if not all runs have one, their share, since a partial mean would mislead."""
     settled = summary.adaptation_ms
     if not summary.step_runs:
         return NOTHING
@@ -99,8 +99,8 @@ def conditions_of(recommendation: Recommendation, *leaving_out: str) -> str:
 def print_tuning(tuning: Tuning, console: Console, *, following: str, verbose: bool = False) -> None:
     """Print a verdict, lines to paste and a table, and then the command `following`.
 
-    Combinations of conditions have a verdict and lines each, and one table; policies are parts of one.
-    With `verbose`, all figures, rules, remedies and pitfalls are printed as well.
+    Each combination of conditions has its own verdict and lines; all share one table. Policies belong to the
+    same combination. With `verbose`, all figures, rules, remedies and pitfalls are printed as well.
     """
     groups: dict[str, list[Recommendation]] = {}
     for recommendation in tuning.recommendations:
@@ -122,7 +122,7 @@ def print_tuning(tuning: Tuning, console: Console, *, following: str, verbose: b
 
 
 def _print_verdict(group: Sequence[Recommendation], console: Console) -> None:
-    """Print the verdict on a job, and lines to paste; `group` differs in its policies."""
+    """Print the verdict on a job, and lines to paste; the members of `group` differ only in policy."""
     own, *others = group
     for other in others:
         console.print(Text(other.words[0], style="bold"))
@@ -205,7 +205,7 @@ _SHORT = ("throughput", "checkpoint", "95 %")
 
 
 def _short_cells(summary: TargetSummary, now: TargetSummary) -> list[str]:
-    """Return the throughput, relative to the present one, and mean and 95th percentile of checkpoints."""
+    """Return relative throughput, and mean and 95th percentile of checkpoint times, as texts."""
     rate, before = summary.throughput_per_s, now.throughput_per_s
     share = quotient(rate.mean if rate else None, before.mean if before else None)
     times = (summary.end_to_end_ms, summary.end_to_end_p95_ms)
@@ -241,7 +241,7 @@ def recommended(recommendation: Recommendation) -> str | None:
 
 
 _BROKEN = {MIN_THROUGHPUT: "thr.", MAX_CHECKPOINT: "slow", MAX_DELAY: "late", CHECKPOINTS: "fails", RUNS: ""}
-"""Marks of broken constraints."""
+"""Marks for constraints that are not met."""
 _BROKEN_IN_WORDS = {
     MIN_THROUGHPUT: "throughput too low",
     MAX_CHECKPOINT: "checkpoints too slow",
@@ -253,7 +253,7 @@ _DOUBT = {"undecided": "?"}
 
 
 def mark(recommendation: Recommendation, summary: TargetSummary, broken: Mapping[str, str] = _BROKEN) -> str:
-    """Return the mark of a setting in the table: recommended, present, knee, broken constraints."""
+    """Return the marks of a setting in the table: recommended, present, knee, constraints not met."""
     is_change = recommendation.verdict != "keep" and summary.target == recommended(recommendation)
     said = ["set" if recommendation.reference is UNSET else "better"] if is_change else []
     said += ["now"] if recommendation.is_present(summary.target) else []
@@ -267,7 +267,7 @@ def mark(recommendation: Recommendation, summary: TargetSummary, broken: Mapping
 
 
 def mark_in_words(recommendation: Recommendation, summary: TargetSummary) -> str:
-    """Return the mark of a setting for a page, which has more room."""
+    """Return the marks of a setting in full words, for a page."""
     is_change = recommendation.verdict != "keep" and summary.target == recommended(recommendation)
     said = ["recommended"] if is_change else []
     said += ["now"] if recommendation.is_present(summary.target) else []
@@ -280,7 +280,7 @@ def mark_in_words(recommendation: Recommendation, summary: TargetSummary) -> str
 
 
 def remedy_text(remedy: Remedy) -> str:
-    """Return a remedy, its reason, and whether it was measured, emulated or estimated."""
+    """Return a remedy with its reason, and whether it was measured, emulated or estimated."""
     how = "measured" if remedy.measured else "estimated"
     if remedy.emulated_s is not None:
         how = f"emulated in {remedy.emulated_s:g} s"
@@ -294,7 +294,7 @@ def failures_of(recommendation: Recommendation) -> list[str]:
 
 
 def how_of(recommendation: Recommendation, preset: str) -> str:
-    """Return preset, seeds and clock of a recommendation, and the present setting."""
+    """Return preset, seeds and clock behind a recommendation, and the present setting, as text."""
     versions, seeds = recommendation.versions, _listed(recommendation.seeds)
     version = f", netstack {versions['netstack']}" if "netstack" in versions else ""
     return f"{preset}, seeds {seeds}, {recommendation.clock} clock{version}; now: {recommendation.current}"

@@ -32,7 +32,7 @@ PADDING = 50
 FONT_SIZE = 11.5
 
 _CHARACTER = 6.6
-"""Most pixels of a character of a name."""
+"""Greatest width of a character of a name, in pixels."""
 _MARK = 7.0
 """Half the width of a mark, with room around it."""
 _RING = 13.0
@@ -40,10 +40,10 @@ _APART = 6.0
 """Least pixels between two names side by side."""
 
 NARROW = 300
-"""Width of the chart on a phone, in pixels, for which names have sides of their own."""
+"""Width of the chart on a phone, in pixels; names are placed separately for it."""
 
 _STEPS = 24
-"""Parts of a line that are checked for overlap."""
+"""Segments of a line that are checked for overlap."""
 
 _SPARE = 0.24
 """Share of the throughput axis left free above and below all marks, for names."""
@@ -72,7 +72,7 @@ SIDES = {
     "right": Side("left", "middle", 15, 0),
     "left": Side("right", "middle", -15, 0),
 }
-"""Sides in the order of trials; the line between marks runs to the right and to the left."""
+"""Sides in the order of trials. Right and left come last, since the line between marks runs there."""
 
 NOWHERE = "nowhere"
 
@@ -118,7 +118,7 @@ def share_domain(rows: Sequence[Row]) -> tuple[float, float]:
 
 
 def label_boxes(rows: Sequence[Row], *, narrow: bool = False) -> list[Box]:
-    """Return the boxes of the names of placed rows, in the usual chart or in the narrow one."""
+    """Return the boxes of the placed names, in the normal or in the narrow chart."""
     field, width = ("narrow_side", NARROW) if narrow else ("side", WIDTH)
     return [
         dict(_boxes(row["label"], *_point(row, rows, width)))[row[field]]
@@ -128,19 +128,19 @@ def label_boxes(rows: Sequence[Row], *, narrow: bool = False) -> list[Box]:
 
 
 def _point(row: Row, rows: Sequence[Row], width: float) -> tuple[float, float]:
-    """The middle of a mark."""
+    """Return the middle of a mark."""
     return _x(row["ms"], rows, width), _y(row["share"], rows)
 
 
 def _bars(row: Row, rows: Sequence[Row], width: float) -> Iterator[Box]:
-    """The intervals around a mark."""
+    """Yield the boxes of the interval bars around a mark."""
     x, y = _point(row, rows, width)
     yield Box(_x(row["ms_least"], rows, width), y - 1, _x(row["ms_most"], rows, width), y + 1)
     yield Box(x - 1, _y(row["share_most"], rows), x + 1, _y(row["share_least"], rows))
 
 
 def _lines(rows: Sequence[Row], at: Sequence[tuple[float, float]]) -> Iterator[Box]:
-    """The lines between marks of a curve, as small boxes."""
+    """Yield the lines between marks of a curve, as small boxes."""
     for (row, (x, y)), (after, (to_x, to_y)) in pairwise(zip(rows, at, strict=True)):
         if row.get("curve") == after.get("curve"):
             for step in range(_STEPS + 1):
@@ -182,7 +182,7 @@ TIMES = {CHECKPOINT: "end_to_end_ms", FIRST_BARRIER: "start_delay_ms", RECORD: "
 """Times drawn over the target, with their fields of `TargetSummary`."""
 
 CHOSEN, NOW, KNEE = "recommended", "now", "knee"
-"""Meanings of settings in a chart."""
+"""Meanings of marked settings in a chart."""
 
 WITHOUT = "no debloating"
 """Name of the setting without a target."""
@@ -208,7 +208,7 @@ NARROWER = 600
 """Width in pixels below which the trade-off is drawn for a phone."""
 
 MOST_CURVES = 8
-"""Conditions with a curve: the first ones."""
+"""Largest number of conditions with a curve; the first ones."""
 
 _WITH_UNIT = "datum.value < 1000 ? datum.value + ' ms' : datum.value / 1000 + ' s'"
 """Expression for the labels of an axis of milliseconds."""
@@ -245,8 +245,8 @@ def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
         "trade-off",
         f"Throughput against checkpoint time: {_said_of(recommendations)}",
         "A mark is a target, the mean over seeds; bars are 95 % intervals. Throughput is compared with that "
-        "now, at the same seed. Further left is a faster checkpoint, further up a faster job. Outlines tell "
-        "what is set now and what is recommended.",
+        "now, at the same seed. Further left is a faster checkpoint, further up a faster job. Outlines mark "
+        "the present and the recommended setting.",
         _spec([*_ranges(base, colour), line, dots, *_outlines(rows), *_names(base)], placed(rows)),
     )
 
@@ -285,7 +285,7 @@ def _spec(layers: Sequence[Any], rows: list[Row]) -> dict[str, Any]:
 
 
 def _trade_off_rows(recommendation: Recommendation, alone: bool) -> Iterator[Row]:
-    """A row for each target; beside other curves only targets with a meaning have names."""
+    """Yield a row for each target; if there are several curves, only marked targets have names."""
     baseline = [] if recommendation.baseline is None else [recommendation.baseline]
     for place, summary in enumerate([*recommendation.targets, *baseline]):
         time, share = summary.end_to_end_ms, summary.throughput_share
@@ -339,7 +339,7 @@ def _ranges(base: Any, colour: dict[str, Any]) -> list[Any]:
 
 
 def _outlines(rows: Sequence[Row]) -> list[Any]:
-    """An outline around marks for each of their meanings, with a legend."""
+    """Return an outline around marks for each of their meanings, with a legend."""
     said = [
         {"ms": row["ms"], "share": row["share"], "meaning": meaning}
         for row in rows
@@ -366,7 +366,7 @@ def _outlines(rows: Sequence[Row]) -> list[Any]:
 
 
 def _names(base: Any) -> list[Any]:
-    """The names of settings, each on the side of its mark that has room."""
+    """Return the names of settings, each on a free side of its mark."""
     colour = alt.condition(f"indexof(datum.meanings, '{CHOSEN}') >= 0", alt.value(ALARM), alt.value(NEUTRAL))
     field = f"(width < {NARROWER} ? datum.narrow_side : datum.side)"
     return [
@@ -409,7 +409,7 @@ def _share_axis(rows: Sequence[Row]) -> alt.Y:
 
 
 def _round(values: Sequence[float]) -> list[float]:
-    """Round numbers for the ticks of a log axis, from near the least to near the greatest value."""
+    """Return round numbers for the ticks of a log axis, from near the least to near the greatest value."""
     low, high = min(values) / 1.5, max(values) * 1.5
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
     return [number for power in powers for part in _ROUND if low <= (number := part * 10.0**power) <= high]
@@ -426,7 +426,7 @@ def _said(recommendation: Recommendation, target: str) -> list[str]:
 
 
 def _said_of(recommendations: Sequence[Recommendation]) -> str:
-    """The recommendation for each curve."""
+    """Return the recommendation for each curve, as text."""
     texts = []
     for recommendation in recommendations[:MOST_CURVES]:
         said = {
@@ -440,7 +440,7 @@ def _said_of(recommendations: Sequence[Recommendation]) -> str:
 
 
 def _reached(recommendation: Recommendation) -> str:
-    """Checkpoint times of the shortest and the longest target."""
+    """Return the checkpoint times of the shortest and the longest target, as text."""
     measured = [summary for summary in recommendation.targets if summary.end_to_end_ms is not None]
     ends = measured[:1] + measured[1:][-1:]
     if not ends:

@@ -56,9 +56,9 @@ IN_BUDGET, IN_AS_LITTLE = "now, in the budget", "now, in as little as the plan"
 """Names of trials. NOW and the last two have the options as they are, in different memory."""
 
 _STEPS = 6
-"""Most sizes of a place that are emulated, except to find sizes that fit."""
+"""Largest number of sizes of a place that are emulated, not counting those tried to make all places fit."""
 _SAME_DELAY, _SAME_DELAY_MS = 0.01, 1.0
-"""Part of the delay, and milliseconds, below which a difference counts as chance."""
+"""Differences of a delay below this share of it, or below this many milliseconds, count as noise."""
 _TINY = 1e-6
 """Relative difference below which numbers of the solver are equal."""
 
@@ -79,8 +79,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 class PlannedPlace(msgspec.Struct, frozen=True, kw_only=True):
     """All gates, or all partitions, of an exchange. Sizes are in buffers of one of them.
 
-    `parts` are channels of a gate over the network, or subpartitions of a partition; of the one with most.
-    With `least` the job does as much as now, and beyond `enough` more brings nothing.
+    `parts` are channels of a gate over the network, or subpartitions of a partition; for the subtask that has
+    the most. `least` buffers keep the present throughput; more than `enough` do not shorten the delay.
     """
 
     parts: int
@@ -100,28 +100,28 @@ class PlannedExchange(msgspec.Struct, frozen=True):
 
 
 class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Network memory of each of some task managers that have the same places; sizes as in `PlannedPlace`."""
+    """Network memory of each task manager in a group with the same places; sizes as in `PlannedPlace`."""
 
     task_managers: list[str]
     least_bytes: int
     planned_bytes: int
     enough_bytes: int
     saved_ms_per_mib: float
-    """The multiplier: reduction of the barrier delay by a little more memory in each."""
+    """Reduction of the barrier delay per MiB of additional memory in each task manager."""
     saved_at: list[str]
-    """The places that would get it."""
+    """The places that would get the additional memory."""
     left_ms: float
-    """Reduction by all memory up to `enough_bytes`."""
+    """Reduction of the barrier delay if each task manager had `enough_bytes`."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """The job under one split of memory."""
+    """Figures of the job under one split of memory."""
 
     name: str
     memory_bytes: int | None
-    """Memory of the task manager with most; None: as much as its pools can use."""
+    """Network memory of the task manager that has most; None: as much as its pools can use."""
     figures: Figures | None
-    """None: it does not start, or completes no checkpoint."""
+    """None: the job does not start, or completes no checkpoint."""
 
 
 class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +133,7 @@ class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True):
     exchanges: list[PlannedExchange]
     task_managers: list[PlannedMemory]
     trials: list[Trial]
-    """The plan, the job as it is now, and those that were asked for."""
+    """The plan, the job as it is now, and the settings emulated at the caller's request."""
 
 
 def convex(points: Mapping[int, float]) -> Curve:
@@ -156,7 +156,7 @@ def split(
     """Return the sizes of least cost with which no task manager needs more buffers than the budget.
 
     `pools` has a row for each task manager: its number of pools of each place. The smallest sizes must fit.
-    With the sizes come, for each task manager, its multiplier and the places that would get one more buffer.
+    Also return, for each task manager, its multiplier and the places that would get one more buffer.
     """
     from scipy.optimize import linprog
 
@@ -198,7 +198,7 @@ class Place:
     points: dict[int, Figures | None] = field(default_factory=dict)
 
     def curve(self, asked_per_s: float) -> Curve:
-        """Return the delay by size, where the job emits as much as asked; chance makes no difference."""
+        """Return the delay by size, where the sources emit at least `asked_per_s`; noise is flattened."""
         good = {
             size: each.delay_ms
             for size, each in self.points.items()
@@ -215,19 +215,19 @@ class Place:
         return [step for step in new if step < best] or [step for step in new if best == max(self.points)][:1]
 
     def next_below(self, asked_per_s: float) -> list[int]:
-        """Return the size halfway from the smallest that will do to the next smaller one, which will not."""
+        """Return the size halfway between the smallest sufficient one and the next smaller one."""
         least = min(self.curve(asked_per_s))
         below = max((size for size in self.points if size < least), default=least)
         return [(below + least) // 2] if below < least - 1 else []
 
 
 def chance_ms(delay_ms: float) -> float:
-    """Return the difference of delays that counts as chance."""
+    """Return the difference of delays that counts as noise."""
     return max(_SAME_DELAY_MS, _SAME_DELAY * delay_ms)
 
 
 def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
-    """Return the partitions and the gates of each edge, whose busiest consumer reads so much over it.
+    """Return the partitions and the gates of each edge, given the rate of the edge's busiest consumer.
 
     The smallest size of a gate is what the link needs: bandwidth times round trip. A gate that reads within
     its task manager only needs no memory; Flink gives it one floating buffer.
@@ -265,10 +265,10 @@ def _steps(least: int, most: int, number: int) -> list[int]:
 
 
 def with_sizes(scenario: Scenario, places: Sequence[Place], sizes: Sequence[int]) -> Scenario:
-    """Return the job with pools of these sizes.
+    """Return the job with these sizes of its pools.
 
-    As many buffers of a gate as possible are exclusive: these are credit for data that is yet to come, while
-    data that waits asks for floating ones. A subpartition may hold what others with one buffer each leave.
+    As many buffers of a gate as possible are exclusive: the sender has credit for them before it has data,
+    and gets floating ones only for a backlog. A subpartition may hold what others with one buffer each leave.
     """
     edges, most = [], scenario.config.max_buffers_per_channel
     for number, edge in enumerate(scenario.edges):
@@ -284,7 +284,7 @@ def with_sizes(scenario: Scenario, places: Sequence[Place], sizes: Sequence[int]
 class Planner:
     """Emulated settings of a job, and the search for the one with the shortest barrier delay.
 
-    All have the same checkpoint interval, and no faults. `job` is the first, with the options as they are.
+    All have the same checkpoint interval, and no faults. `job` is the scenario with its present options.
     `pools` has the number of pools of each place, in a row for each group of `managers` that are alike.
     """
 
@@ -304,9 +304,11 @@ class Planner:
         self.pools, self.managers = np.array(list(managers)), list(managers.values())
 
     def curves(self) -> list[Curve]:
-        """Emulate sizes until each place needs no more and the smallest that will do fit. Return the curves.
+        """Emulate sizes until each place needs no more and the smallest sufficient ones fit.
 
-        The job has to emit as much as now, except for chance, or as with the base sizes if that is less.
+        Return the curves.
+
+        The sources have to emit as much as now or as with the base sizes, whichever is less, up to noise.
         """
         wanted = [[place.base, place.steps[0]] for place in self.places]
         while any(wanted):
@@ -335,7 +337,7 @@ class Planner:
         return curves
 
     def best(self, plan: list[int]) -> tuple[list[int], Figures | None]:
-        """Emulate a plan; return it, or a measured setting that fits and is better by more than chance."""
+        """Emulate a plan; return it, or an emulated setting that fits and is better by more than noise."""
 
         def merit(setting: tuple[list[int], Figures | None]) -> tuple[float, float]:
             sizes, figures = setting
@@ -355,18 +357,18 @@ class Planner:
         return max(best, emulated(sizes), key=merit)
 
     def _with_one(self, place: Place, size: int) -> list[int]:
-        """Return a size of one place, and the base of all others."""
+        """Return this size for one place, and the base sizes of all others."""
         return [size if each is place else each.base for each in self.places]
 
     def figures(self, settings: Sequence[Scenario]) -> list[Figures | None]:
-        """Return the figures of settings, which differ in edges and options only. Emulate each once."""
+        """Return the figures of settings that differ only in edges and options; emulate each once."""
         new = {(each.edges, each.config): each for each in settings}
         new = {key: each for key, each in new.items() if key not in self._known}
         self._known.update(zip(new, map(figures_of, self._emulate(new.values())), strict=True))
         return [self._known[each.edges, each.config] for each in settings]
 
     def within(self, setting: Scenario, memory_bytes: int) -> Figures | None:
-        """Return the figures with so much memory in each task manager; None: the job does not start."""
+        """Return the figures with this memory in each task manager; None: the job does not start."""
         most = max(each.most_bytes for each in size_job(setting, self._record_bytes).task_managers)
         limit = memory_bytes if memory_bytes < most else None
         try:
@@ -397,7 +399,7 @@ def figures_of(results: Sequence[Result]) -> Figures | None:
 
 
 def read_per_s(scenario: Scenario, result: Result) -> list[float]:
-    """Return the bytes that the busiest consumer of each edge reads over it in a second, at most."""
+    """Return the greatest rate, in bytes per second, at which one consumer of each edge reads from it."""
     vertices = {vertex.name: vertex for vertex in result.steady[-1].vertices}
     rates = []
     for edge in scenario.edges:
@@ -495,5 +497,5 @@ def planned_scenario(scenario: Scenario, plan: BudgetPlan) -> Scenario:
 
 
 def most_runs(scenario: Scenario, seeds: int, *, check: bool) -> int:
-    """Return how many runs a plan takes at most."""
+    """Return the greatest number of runs that a plan takes."""
     return seeds * (4 + 2 * len(scenario.edges) * (_STEPS - 1) + 3 * check)

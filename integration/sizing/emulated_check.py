@@ -28,27 +28,27 @@ from ..seed_runs import reads_paths, run_seeds
 from .job_size import JobSize, share_of_slowest, size_job
 
 CHECKPOINTS = 8
-"""Checkpoints of each run; the median of their times counts."""
+"""Checkpoints of each run; the result is the median of their times."""
 
 RUNS = 2
-"""Emulations of each seed."""
+"""Emulations with each seed."""
 
 LEAST_TARGET_S = 0.001
 
 _SETTLES_S = 15.0
-"""Time in which debloated sizes settle, with the default 20 samples of 200 ms."""
+"""Time until debloated sizes have settled, with the default 20 samples of 200 ms."""
 
 _SETTLES_SMALL_S = 5.0
-"""Time in which they settle at the least size, which is not far from where they start."""
+"""Time until they have settled at the least size, which is close to the size at the start."""
 
 _OFF_BEAT_S = 0.37
-"""Keeps checkpoints from coinciding with the samples, one each second."""
+"""Offset that keeps checkpoints from coinciding with the samples, which are taken once a second."""
 
 
 _WINDOW_S, _LEAST_CHECKPOINTS = 20.0, 2
-"""Least length of a measured window, in seconds, and least number of checkpoints that it has time for."""
+"""Least length of a measured window in seconds, and least number of checkpoints that fit into it."""
 _MOST_PERIOD_S = 60.0
-"""Longest period of the load that a window contains whole."""
+"""Longest period of the load of which a window contains whole periods."""
 
 
 class ConsumerCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class ConsumerCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the job starts with what was computed, and with one buffer less in the task manager of most."""
+    """Whether the job starts with its computed buffers, and with one less in the largest task manager."""
 
     buffers: int
     starts: bool
@@ -94,7 +94,7 @@ def check_job(
 
     Raises:
         ScenarioError: it cannot be run.
-        InsufficientBuffers: the network memory that is given does not suffice.
+        InsufficientBuffers: the configured network memory does not suffice.
         SourceError, WorkerError: as `run_seeds`.
     """
     drains = [each.debloated_drain_ms or each.expected_drain_ms for each in size.consumers]
@@ -132,7 +132,7 @@ def undisturbed(scenario: Scenario, **options: Any) -> Scenario:
 
 
 def periods_s(scenario: Scenario) -> list[float]:
-    """Return the periods of the load: of waves, bursts and windows, in seconds."""
+    """Return the periods after which the load repeats, in seconds: of waves, bursts and windows."""
     sources = [vertex.source for vertex in scenario.vertices if isinstance(vertex.source, GeneratorSpec)]
     periods = [vertex.emit_every_s for vertex in scenario.vertices]
     periods += [period for source in sources for period in (source.burst_s, source.wave_s)]
@@ -140,7 +140,7 @@ def periods_s(scenario: Scenario) -> list[float]:
 
 
 def calm_interval_s(scenario: Scenario, record_bytes: int | None) -> float:
-    """Return an interval of checkpoints in which all queues fill again, or the job's own if that is less."""
+    """Return a checkpoint interval in which all queues fill again, or the job's own if that is shorter."""
     window_s = scenario.duration_s - scenario.warmup_s
     calm_s = window_s / 16 if _changes(scenario) else 1.2 * _to_drain_s(scenario, record_bytes) + _OFF_BEAT_S
     return round(min(calm_s, scenario.config.checkpoint_interval_s or math.inf), 2)
@@ -169,7 +169,7 @@ def _changes(scenario: Scenario) -> bool:
 
 
 def _to_drain_s(scenario: Scenario, record_bytes: int | None) -> float:
-    """Return the time in which barriers pass all full queues by arithmetic, at least a second."""
+    """Return the computed time, at least a second, in which a barrier passes all queues if they are full."""
     full = [each for each in size_job(scenario, record_bytes).consumers if each.is_held_back]
     return max(1.0, sum(each.debloated_drain_ms or each.expected_drain_ms or 0.0 for each in full) / 1000)
 
@@ -190,9 +190,9 @@ def _consumer(
 
 
 def _drain_ms(scenario: Scenario, steady: Steady, name: str) -> float | None:
-    """Return the time of a barrier from the vertex before to the slowest subtask.
+    """Return the time that a barrier takes from the preceding vertex to the slowest subtask.
 
-    None if several vertices are before: the start delay begins with the barrier of the fastest.
+    None if several vertices precede it: the start delay begins with the barrier of the fastest.
     """
     before = [_vertex(steady, edge.source).start_delay_ms for edge in scenario.inputs(scenario.vertex(name))]
     here = _vertex(steady, name).start_delay_ms_max_subtask
@@ -200,7 +200,7 @@ def _drain_ms(scenario: Scenario, steady: Steady, name: str) -> float | None:
 
 
 def _in_flight(scenario: Scenario, steady: Steady, name: str) -> float | None:
-    """Return the bytes for a subtask; None if senders hold data for others, or more for some subtasks."""
+    """Return the data in flight to one subtask; None if senders have other consumers or subtasks differ."""
     vertex = scenario.vertex(name)
     senders = [edge.source for edge in scenario.inputs(vertex)]
     shared = any(len(scenario.outputs(scenario.vertex(sender))) > 1 for sender in senders)
@@ -219,7 +219,7 @@ def _most_queued(result: Result, name: str) -> float | None:
 
 
 def check_memory(scenario: Scenario, size: JobSize) -> MemoryCheck:
-    """Try whether a job starts with the network memory that it needs, and with one buffer less."""
+    """Check whether a job starts with the network memory that it needs, and with one buffer less."""
     needed, starts = max(each.required_buffers for each in size.task_managers), []
     for buffers in (needed, needed - 1):
         limit = buffers * scenario.config.segment_bytes

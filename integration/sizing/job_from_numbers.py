@@ -47,21 +47,21 @@ class Numbers(NamedTuple):
     throughput: str
     """Rate of all subtasks of the consumer together, such as "10 MB/s" or "5000 records/s"."""
     parallelism: str = "1"
-    """Number of subtasks of both ends, or such as "4:8", of the producer and of the consumer."""
+    """Number of subtasks of both vertices, or of producer and consumer, as in "4:8"."""
     record_bytes: int = 1000
     ship: str = "rebalance"
     round_trip: str | None = None
-    """Between task managers, such as "1 ms"; None: the default of links."""
+    """Round-trip time between task managers, such as "1 ms"; None: the default of links."""
     preset: str = DEFAULT_PRESET
     options: Sequence[str] = ()
-    """Options of Flink, OPTION=VALUE each."""
+    """Flink options, each as OPTION=VALUE."""
 
 
 def scenario_of_numbers(numbers: Numbers) -> Scenario:
-    """Return the job that the numbers describe: the cost of a record gives the consumer that throughput.
+    """Return the job that the numbers describe; the cost of a record is derived from the throughput.
 
     Raises:
-        UsageError: a number makes no sense.
+        UsageError: a number is invalid.
     """
     problems: list[str] = []
     producers, consumers = _read(_ends, numbers.parallelism, "parallelism", (1, 1), problems)
@@ -94,10 +94,10 @@ def scenario_of_numbers(numbers: Numbers) -> Scenario:
 def with_settings(
     scenario: Scenario, options: Sequence[str], round_trip: str | None, problems: Sequence[str] = ()
 ) -> Scenario:
-    """Return the scenario with options of Flink, OPTION=VALUE each, and links of a round-trip time.
+    """Return the scenario with these Flink options, each as OPTION=VALUE, and this round-trip time of links.
 
     Raises:
-        UsageError: they make no sense, or the scenario with them does not; `problems` come first.
+        UsageError: an option is invalid, alone or in this scenario; `problems` come first.
     """
     problems, values = list(problems), dict[str, object]()
     for text in options:
@@ -122,7 +122,7 @@ def records_per_s(text: str, wire_bytes: int) -> float:
     """Return the records/s of a text such as "10 MB/s" or "5000 records/s"; 1 MB is 10^6 bytes.
 
     Raises:
-        QuantityError: it is no such rate, or 0.
+        QuantityError: the text is not a rate, or the rate is 0.
     """
     match = _RECORDS.fullmatch(text)
     try:
@@ -132,7 +132,7 @@ def records_per_s(text: str, wire_bytes: int) -> float:
     if not rate:
         raise QuantityError(f"{text!r} is not above 0", _THROUGHPUT_HINT)
     if rate > _MOST_RECORDS_PER_S:
-        raise QuantityError(f"{text[:_SHOWN]!r} is more than any machine takes", _THROUGHPUT_HINT)
+        raise QuantityError(f"{text[:_SHOWN]!r} is more than any machine can process", _THROUGHPUT_HINT)
     return rate
 
 

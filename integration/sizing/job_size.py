@@ -50,14 +50,14 @@ LENGTH_BYTES = 4
 _MS = 1000.0
 
 _FULL = 1 - 1e-9
-"""Part of its capacity from which a vertex counts as full."""
+"""Share of its capacity above which a vertex counts as saturated."""
 
 _OPEN = 0.5
-"""Mean filled part of an open buffer."""
+"""Filled share of a buffer that is still being written, on average."""
 
 
 class ExchangeSize(msgspec.Struct, frozen=True, kw_only=True):
-    """The buffers at both ends of an exchange; of the subtasks that have the most channels."""
+    """Buffers at both ends of an exchange, for the subtasks that have the most channels."""
 
     source: str
     target: str
@@ -71,18 +71,18 @@ class ExchangeSize(msgspec.Struct, frozen=True, kw_only=True):
     channels: int
     """Channels of one consumer."""
     partition_required: int
-    """A producer's, without which it does not start."""
+    """Buffers without which a producer does not start."""
     partition_most: int
     overdraft: int
-    """Number that a producer may take beyond that to finish a record."""
+    """Buffers that a producer may take beyond its pool to finish a record."""
     exclusive: int
-    """A consumer's, of all its channels."""
+    """Exclusive buffers of all channels of a consumer."""
     floating_required: int
     floating_most: int
 
     @property
     def receiving(self) -> int:
-        """Buffers that a consumer can have."""
+        """Most buffers that a consumer can have."""
         return 0 if self.is_local else self.exclusive + self.floating_most
 
 
@@ -91,7 +91,7 @@ class MemorySize(msgspec.Struct, frozen=True, kw_only=True):
 
     task_manager: str
     required_buffers: int
-    """Number without which its subtasks do not start."""
+    """Number of buffers without which its subtasks do not start."""
     most_buffers: int
     """Number that all its pools can use, overdraft included."""
     required_bytes: int
@@ -101,7 +101,7 @@ class MemorySize(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkSize(msgspec.Struct, frozen=True, kw_only=True):
-    """Needs of the link into a consumer so that it is never idle for lack of credit."""
+    """Buffers that the link into a consumer needs so that it never waits for credit."""
 
     round_trip_ms: float
     needed_buffers: int
@@ -109,36 +109,36 @@ class LinkSize(msgspec.Struct, frozen=True, kw_only=True):
     credit_buffers: int
     """Number that the consumer can have: exclusive and floating."""
     most_bytes_per_s: float | None
-    """The throughput that these allow; None: there is no round trip."""
+    """The throughput that the credit allows; None: there is no round trip."""
     least_target_ms: float
     """The debloat target below which buffers are too small for the round trip."""
 
 
 class ConsumerSize(msgspec.Struct, frozen=True, kw_only=True):
-    """Data that waits before the slowest subtask of a vertex, over all its inputs."""
+    """Data that waits for the slowest subtask of a vertex, over all its inputs."""
 
     name: str
     parallelism: int
     records_per_s: float
     bytes_per_s: float
     is_held_back: bool
-    """Whether data piles up before it: it is full, or a vertex behind it is."""
+    """Whether data queues up before it, because it or a vertex behind it is saturated."""
     expected_buffers: float
-    """Number that waits once it is full, half of each open buffer included."""
+    """Number of buffers that wait once it is saturated; an open buffer counts as half full."""
     expected_bytes: int
     expected_drain_ms: float | None
     worst_buffers: int
-    """Number that can wait if all senders hold as much for this one subtask as they may."""
+    """Number of buffers that wait if all senders hold as many for this subtask as they are allowed to."""
     worst_bytes: int
     worst_drain_ms: float | None
     least_buffer_bytes: int
-    """The smallest size of a buffer that debloating can use: a record, and enough for the round trip."""
+    """The smallest useful buffer size for debloating: one record, and enough for the round trip."""
     least_drain_ms: float | None
-    """The time that debloating cannot get below without a loss of throughput."""
+    """The shortest drain time that debloating can reach without a loss of throughput."""
     target_ms: float | None
-    """The debloat target; None: debloating is off, and so are the next two."""
+    """The debloat target; None, as are the next two fields: debloating is off."""
     debloated_bytes: int | None
-    """The size that buffers get."""
+    """The buffer size that debloating sets."""
     debloated_drain_ms: float | None
     link: LinkSize | None
     """None: all its channels are local."""
@@ -303,7 +303,7 @@ class Flow(NamedTuple):
     bytes_per_s: float
     """Bytes of records with their lengths."""
     is_full: bool
-    """Whether it takes no more, and so holds back all vertices before it."""
+    """Whether it is saturated, and so back-pressures all vertices before it."""
 
     @property
     def record_bytes(self) -> float:
@@ -345,7 +345,7 @@ def wire_bytes(vertex: Vertex, record_bytes: int | None = None) -> int:
 
 
 def held_back(scenario: Scenario, flow_of: Mapping[str, Flow]) -> set[str]:
-    """Return the vertices before which data piles up: the full ones, and all before one of them."""
+    """Return the vertices before which data queues up: those that are saturated, or precede one that is."""
     names: set[str] = set()
     for vertex in scenario.vertices:
         if vertex.source is None and flow_of[vertex.name].is_full:
@@ -359,13 +359,13 @@ def slowest_cost_s(vertex: Vertex) -> float:
 
 
 def share_of_slowest(vertex: Vertex) -> float:
-    """Return the share of a vertex's subtasks that are as slow as its slowest; of equal ones 1."""
+    """Return the share of a vertex's subtasks that are as slow as its slowest; 1 if all are equal."""
     costs = [max(cost for _, cost in vertex.service_steps(subtask)) for subtask in range(vertex.parallelism)]
     return costs.count(max(costs)) / len(costs)
 
 
 def _reach(scenario: Scenario, source: str) -> dict[str, int]:
-    """Return how often a record of a source reaches each vertex; itself once."""
+    """Return the copies of a source's record that reach each vertex; 1 for the source itself."""
     times: dict[str, int] = {}
     for vertex in scenario.topological_order():
         arriving = sum(
@@ -399,7 +399,7 @@ def _emitted(
 
 
 def _totals(emitted: Mapping[str, float], reach: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
-    """Return the records/s of each vertex that sources reach, if they emit that much."""
+    """Return the records/s of each vertex for these rates of the sources."""
     total: dict[str, float] = {}
     for source, flow in emitted.items():
         for name, times in reach[source].items():
@@ -412,7 +412,7 @@ def _rates(source: Vertex) -> list[float]:
 
 
 def _capacity(scenario: Scenario, vertex: Vertex, record_bytes: int) -> float:
-    """Return the records/s that a vertex can take, or a source emit, by service and machine costs."""
+    """Return the records/s that a vertex can process or a source emit, given service and machine costs."""
     costs = scenario.costs
     if vertex.source is not None:
         cost = costs.source_record_s

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A Java process that lives for seconds gains nothing from the second compiler."""
+"""Java options for a process that lives for seconds, which gains nothing from the second compiler."""
 
 SILENT = "-Xshare:auto -Xlog:disable"
-"""Without an archive that fits, Java starts as usual and does not report it."""
+"""Java options with which Java starts normally and silently if no archive fits."""
 
 CHOICES = ("SPARK_HOME", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_CONF_DIR")
-"""Variables of Spark's; where the user has set one, Java starts as it says, without an archive."""
+"""Spark's environment variables; if the user has set one, Java starts without an archive."""
 
 CLUSTER_CLASSES = (
     "org.apache.spark.deploy.master.Master",
@@ -51,7 +51,7 @@ CLUSTER_CLASSES = (
     "org.apache.spark.executor.CoarseGrainedExecutorBackend",
     "org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend",
 )
-"""Classes that clusters load beside those that a local session loads."""
+"""Classes that clusters load in addition to those of a local session."""
 
 _MAKER = (
     f"import sys; from {__package__}.session import spark_session; from {__name__} import main; "
@@ -61,7 +61,7 @@ _MAKER = (
 
 
 class ClassArchive:
-    """The archive in a folder that lasts; it may not have been made yet.
+    """The archive in a permanent folder; it may not exist yet.
 
     Raises:
         OSError: The folder cannot be made.
@@ -84,8 +84,8 @@ class ClassArchive:
     def variables(self, *, small: bool = True) -> dict[str, str]:
         """Return environment variables with which a driver starts from the archive.
 
-        With `small`, it is a driver whose work is done elsewhere. Java's own variables would have the same
-        effect, but Java prints on stderr that it has found them.
+        With `small`, Java is optimised for a driver that leaves the work to other processes. Java's own
+        variables would have the same effect, but Java prints on stderr that it has found them.
         """
         options = f'{SMALL_JAVA if small else ""} {SILENT} "-XX:SharedArchiveFile={self.file}"'
         return {
@@ -96,7 +96,7 @@ class ClassArchive:
 
 
 class Maker:
-    """A process that makes an archive, unless there is one; it ends with `stop`, or with this process."""
+    """Process that makes an archive, if there is none yet; it ends with `stop`, or with this process."""
 
     def __init__(self, archive: ClassArchive) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -104,7 +104,7 @@ class Maker:
             self.process = _start_maker(archive, subprocess.PIPE, "with-stdin")
 
     def stop(self) -> None:
-        """End the process, and Java with it."""
+        """End the process, and its Java process."""
         if self.process is not None:
             self.process.communicate()
 
@@ -120,7 +120,7 @@ def of_this_user() -> ClassArchive | None:
 
 
 def environment_name() -> str:
-    """Return a name for the installation of PySpark."""
+    """Return a folder name for this installation of PySpark."""
     return hashlib.sha256(str(_pyspark()).encode()).hexdigest()[:16]
 
 
@@ -149,7 +149,7 @@ def _pyspark() -> Path:
 
 
 def _fingerprint(jars: Path) -> str:
-    """Digest that changes with Java, PySpark, or the options that an archive depends on."""
+    """Return a digest that changes with Java, PySpark, or the options that an archive depends on."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else Path(shutil.which("java") or "java")
     facts = [SMALL_JAVA]
@@ -164,8 +164,8 @@ def _fingerprint(jars: Path) -> str:
 def main(start: Callable[[str], SparkSession], folder: str, *options: str) -> None:
     """Make the archive of a folder with a session that `start` starts for a master.
 
-    With the option "with-stdin" the process ends when its standard input does. Without it no process waits
-    for the archive, so this one runs only when the processor is idle.
+    With the option "with-stdin" the process ends when its standard input does. Otherwise the process runs at
+    the lowest priority, since no other one waits for it.
     """
     if options:
         threading.Thread(target=_end_with_stdin, daemon=True).start()

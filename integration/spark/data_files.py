@@ -32,7 +32,7 @@ FORMATS = {
 """Spark's formats by extension."""
 
 COMPRESSED = frozenset({".gz", ".bz2", ".zst"})
-"""Extensions that may follow: Spark decompresses such files itself."""
+"""Further extensions of compressed files, which Spark decompresses itself."""
 
 OPTIONS = {"csv": {"header": "true", "inferSchema": "true"}}
 """Options of Spark's reader that differ from its defaults, by format."""
@@ -95,7 +95,7 @@ def require_path(path: str | Path) -> None:
     """Check that a local path exists.
 
     Raises:
-        SourceError: It does not.
+        SourceError: The path does not exist.
     """
     if not has_scheme(path) and not Path(path).expanduser().exists():
         raise SourceError(f"{path}: no such file or folder")
@@ -110,10 +110,10 @@ def require_new_path(path: str | Path) -> None:
     """Check that a local path does not exist yet.
 
     Raises:
-        SourceError: It does, and is not changed.
+        SourceError: The path exists; it is not changed.
     """
     if not has_scheme(path) and Path(path).expanduser().exists():
-        raise SourceError(f"{path}: is there already; delete it, or name another folder")
+        raise SourceError(f"{path}: already exists; delete it, or name another folder")
 
 
 def write_files(frame: DataFrame, path: str | Path) -> None:
@@ -157,7 +157,7 @@ def _spark_path(path: str | Path) -> str:
 
 
 class _UnknownError(Exception):
-    """Only Spark knows the columns."""
+    """Raised if only Spark can determine the columns."""
 
 
 def require_columns(
@@ -218,7 +218,7 @@ def count_rows(path: str | Path, format: str | None = None) -> int | None:
 
 
 def _columns(path: Path, kind: str) -> Iterator[list[str]]:
-    """The names of each file's columns, and those in names of folders, such as ``day=1``."""
+    """Yield the names of each file's columns, and those in folder names such as ``day=1``."""
     for file in data_files(path):
         yield [part.partition("=")[0] for part in file.parts[:-1] if "=" in part]
         whole = path / file if path.is_dir() else file

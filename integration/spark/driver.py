@@ -67,7 +67,7 @@ def require_master(master: str) -> None:
     """Check that a standalone master (``spark://``) accepts connections; other masters are not checked.
 
     Raises:
-        SourceError: None of its addresses does, within `PROBE_S`.
+        SourceError: No address accepts a connection within `PROBE_S`.
     """
     if not master.startswith(_STANDALONE):
         return
@@ -114,7 +114,7 @@ def allows_barriers(session: SparkSession) -> bool:
 
 
 def count_slots(session: SparkSession, wanted: int = 1) -> int:
-    """Return how many tasks Spark can run at once: the cores of all executors by ``spark.task.cpus``.
+    """Return how many tasks Spark can run at once: the cores of all executors over ``spark.task.cpus``.
 
     Spark rejects a barrier stage that does not fit only when a job reaches it, after checking every fifteen
     seconds for ten minutes. So callers check first.
@@ -146,7 +146,7 @@ def _registration_ms(context: Any) -> int:
 
 
 def _context(session: SparkSession) -> Any:
-    """The SparkContext of the Java process."""
+    """Return the SparkContext of the Java process."""
     return session.sparkContext._jsc.sc()
 
 
@@ -155,9 +155,9 @@ def _context(session: SparkSession) -> Any:
 
 @contextmanager
 def held_interrupts() -> Iterator[None]:
-    """Hold signals that Python handles until the end of the block, which has to be short.
+    """Delay signals that Python handles until the end of the block, which has to be short.
 
-    Outside the main thread, which alone is ever interrupted, it does nothing.
+    In other threads than the main one, which are never interrupted, it does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

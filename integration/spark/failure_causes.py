@@ -1,8 +1,7 @@
 """Explanations of Spark's failures, one line each.
 
-An action fails with the traces of Java, of Spark and of a Python worker. The line that helps is the first
-cause: what the first task to fail has said, the folder of Spark's own files that has no room, or the option
-for Java's memory.
+An action fails with the traces of Java, of Spark and of a Python worker. The useful line is the first cause:
+the error of the first failed task, the full folder of Spark's own files, or the option for Java's memory.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MAX_MESSAGE = 300
-"""Characters of Spark's own message that are passed on."""
+"""Longest part of Spark's own message that is repeated, in characters."""
 
-BEGUN_AGAIN = "Spark has begun it again without tasks that were done"
-"""Part of what a task reports if Spark may have restarted its stage after another failure."""
+BEGUN_AGAIN = "Spark has restarted the stage without the tasks that had finished"
+"""Part of a task's error if Spark may have restarted its stage after another failure."""
 
 WORKER_DIED = "a Python worker of Spark has died"
 """Explanation of `first_cause` for a process that was killed or has crashed."""
@@ -42,18 +41,18 @@ _BARRIER = re.compile(r"^Job aborted due to stage failure: .*? barrier task .*? 
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*?(\w[^\n]*)")
 _NO_ROLLBACK = "A shuffle map stage with indeterminate output was failed and retried"
 _BLOCKS_LOST = (
-    "what lay between two stages was lost, as happens with an executor, when some of it had been read; run"
-    " the query again, as Spark does not where rows may come in another order"
+    "data between two stages was lost, for example with an executor, when part of it had been read; run the"
+    " query again: Spark does not retry it, since its rows may come in another order"
 )
 _WORKER = "thrown from the Python worker"
 _WORKER_DIED = "Python worker exited unexpectedly"
 _QUERY_LOG = "DataFrameQueryContextLogger"
-"""Logger of PySpark for errors of queries, with all of their stack, before it raises them."""
+"""PySpark's logger that prints errors of queries, with their whole stack, before they are raised."""
 
 _ABORTED_STAGE = re.compile(r"Job aborted due to stage failure: ShuffleMapStage (\d+) ")
 
 _JAVA_END_S = 10.0
-"""Seconds in which Java ends after it has closed its connections."""
+"""Seconds that Java may take to end after it has closed its connections."""
 
 _OUT_OF_MEMORY_STATUS = 52
 """Exit status of Spark's Java processes after an OutOfMemoryError (SparkExitCode.OOM)."""
@@ -65,7 +64,7 @@ _THROWN = re.compile(r"java\.(?:io|nio\.file)\.(\w+): ([^\n]+)((?:\n\s+at [^\n]+
 _OWN_CODE = re.compile(r"\s+at org\.apache\.spark\.(?:storage|shuffle|io|broadcast|util\.collection)\.")
 _SPARKS = "at org.apache.spark."
 _HELPER = re.compile(r"\s+at org\.apache\.spark\.util\.(?!collection\.)")
-"""Code that copies files for its caller, which stands behind it in the trace."""
+"""Code that copies files for a caller; the caller follows it in the trace."""
 _REASONS = {"NoSuchFileException": "no such file or folder", "AccessDeniedException": "may not be written"}
 """Reasons for exceptions of Java whose message is only a path."""
 _NOT_MADE = re.compile(r"Failed to create directory (\S+)/blockmgr-\S+")
@@ -88,7 +87,7 @@ def one_line(error: BaseException) -> str:
 
 
 def first_cause(error: BaseException) -> str:
-    """Return on one line why a stage has failed: what its first task to fail said."""
+    """Return on one line why a stage has failed: the error of its first failed task."""
     text = str(error)
     if _WORKER_DIED in text:
         return WORKER_DIED
@@ -102,7 +101,7 @@ def was_raised_in_task(error: BaseException) -> bool:
 
 
 def is_from_spark(error: BaseException) -> bool:
-    """Return whether an error is one of Spark or Arrow, and so about data, files or the cluster."""
+    """Return whether an error comes from Spark or Arrow, and so concerns data, files or the cluster."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -133,9 +132,8 @@ def spark_errors(problem: str) -> Iterator[None]:
 def failure_cause(error: BaseException, session: SparkSession) -> str:
     """Return on one line why an action on a DataFrame has failed: the first cause, without Spark's traces.
 
-    For a stage whose tasks fail one after the other it is the report of the first of them, such as the
-    address of a peer that is gone. For Spark's own files it is the folder that has no room, and for Java that
-    it had too little memory.
+    If several tasks of a stage failed, it is the error of the first, such as the address of a lost peer. If
+    Spark's own files do not fit, it is the full folder; if Java ended, its lack of memory.
 
     Args:
         error: The error that the action has raised.
@@ -152,7 +150,7 @@ def resource_problem(error: BaseException, session: SparkSession) -> str | None:
 
 
 def _readable(error: BaseException) -> BaseException:
-    """Return an error with a text of its own, since py4j asks Java for it, which may end at any time."""
+    """Return a copy of an error with its text, which py4j would request from Java, which may end."""
     from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
     try:
@@ -165,8 +163,8 @@ def _readable(error: BaseException) -> BaseException:
 def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
     """Return on one line that Spark's Java ran out of memory, and the option to set; None if it did not.
 
-    Java then ends, that of the driver if the session is local. `error` may say no more than that a connection
-    is gone.
+    The Java process then ends; in a local session this is the driver's. `error` may only state a lost
+    connection.
     """
     from py4j.protocol import Py4JNetworkError
 
@@ -215,7 +213,7 @@ def _before_begun_again(error: BaseException, session: SparkSession) -> BaseExce
 
 
 def _failures_of(stage: int, session: SparkSession) -> list[str]:
-    """The failures of a stage's tasks, attempt by attempt; tasks ended because of others are not failures."""
+    """Return the failures of a stage's tasks, by attempt, without tasks that ended because of others."""
     jvm, gateway = session._jvm, session.sparkContext._gateway
     assert jvm is not None
     assert gateway is not None
@@ -238,7 +236,7 @@ def own_files_problem(error: BaseException, session: SparkSession) -> str | None
 
     Args:
         error: The error that an action of the session has raised.
-        session: It still runs.
+        session: The session, which is still running.
     """
     for kind, message, frames in _THROWN.findall(str(error)):
         sparks = [frame for frame in frames.splitlines() if _SPARKS in frame and not _HELPER.match(frame)]
@@ -251,14 +249,14 @@ def own_files_problem(error: BaseException, session: SparkSession) -> str | None
             conf = session.sparkContext._jsc.sc().conf()
             folders = ", ".join(session._jvm.org.apache.spark.util.Utils.getConfiguredLocalDirs(conf))
         return (
-            f"Spark cannot keep what lies between two stages in {folders}: {reason};"
+            f"Spark cannot store the data between two stages in {folders}: {reason};"
             f" {_FOLDERS} has to name a folder with room for all rows"
         )
     return None
 
 
 def own_folder_problem(log: str) -> str | None:
-    """Return on one line that Spark could make no folder for its files, according to its log; else None."""
+    """Return on one line that, by its log, Spark could not create its folders; else None."""
     if _NONE_MADE not in log:
         return None
     folders = ", ".join(dict.fromkeys(_NOT_MADE.findall(log)))  # Spark tries each several times

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Progress = Callable[[float | None], None]
-"""Called with the seconds that a job has run; None: not known, as before it begins."""
+"""Callback with the seconds that a job has run; None: unknown, as before it begins."""
 
 LEAST_SLOTS = 2
 """Minimum number of slots of a session that is started for a job."""
@@ -182,7 +182,7 @@ def _require_shared_checkpoints(scenario: Scenario) -> None:
 
 
 def _root(initial: InitialCheckpoint) -> str:
-    """The path of the checkpoint to start from, as every task can name it."""
+    """Return the path of the checkpoint to start from, in a form that every task can use."""
     if isinstance(initial.storage, DirectoryStorage):
         return _as_tasks_name(initial.storage.root)
     if isinstance(initial.storage, SavepointFolder):
@@ -195,7 +195,7 @@ def _as_tasks_name(directory: str) -> str:
 
 
 def _read_sources(scenario: Scenario, session: SparkSession) -> tuple[Scenario, dict[int, DataFrame]]:
-    """The scenario with its paths opened, and the DataFrame of each by the number of its vertex."""
+    """Return the scenario with its paths opened, and the DataFrame of each by the vertex's number."""
     frames: dict[int, DataFrame] = {}
     vertices = list(scenario.vertices)
 
@@ -221,7 +221,7 @@ def _read_sources(scenario: Scenario, session: SparkSession) -> tuple[Scenario, 
 
 @contextmanager
 def _checkpoints(scenario: Scenario, session: SparkSession) -> Iterator[str]:
-    """The root of the checkpoint storage, as every task can name it."""
+    """Yield the root of the checkpoint storage, in a form that every task can use."""
     from pyspark import SparkFiles
 
     directory = scenario.config.checkpoint_dir
@@ -243,7 +243,7 @@ def require_slots(session: SparkSession, tasks: int) -> None:
     """Check that Spark can run so many tasks at once; Spark itself would report it minutes later.
 
     Raises:
-        SourceError: It cannot; names the setting.
+        SourceError: It cannot; the message names the setting.
     """
     if not allows_barriers(session):
         problem = "Spark runs no barrier stage, which a job is, with dynamic allocation"
@@ -290,7 +290,7 @@ class BarrierStage:
         frames: The DataFrames that the sources read, by the number of their vertex.
         checkpoints: The root of the checkpoint storage.
         initial: The root of the storage with the checkpoint to start from.
-        notes: Receive from the first task when the run began, on the wall clock.
+        notes: The first task reports here when the run began, in wall-clock time.
         meanwhile: Called while tasks run.
 
     Raises:
@@ -326,7 +326,7 @@ class BarrierStage:
         """Run one attempt, and return what its tasks report.
 
         Raises:
-            LaunchError: A task failed; says why the first one did.
+            LaunchError: A task failed; the message is the first task's error.
         """
         try:
             return run_cancellable(self._session, lambda: self._run(assignment), self._meanwhile)
@@ -358,7 +358,7 @@ class BarrierStage:
 
 
 def _all_pieces(scenario: Scenario, frames: Mapping[int, DataFrame]) -> DataFrame | None:
-    """The rows of all sources as pieces for the tasks that host them; None if no source reads files."""
+    """Return the rows of all sources as pieces for the tasks that host them; None without file sources."""
     tasks = {name: task for task, name in enumerate(task_managers(scenario))}
     union: DataFrame | None = None
     first = 0

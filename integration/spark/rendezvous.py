@@ -48,19 +48,19 @@ if TYPE_CHECKING:
 _TOKEN_BYTES = 16
 _NAME_DIGITS = 16
 _MAX_GREETING_BYTES = 512
-"""A host has at most 253 characters."""
+"""Largest greeting; the host has at most 253 characters."""
 
 _PORTS = range(20_000, 32_000)
-"""Below the ephemeral ports of operating systems."""
+"""Ports for task 0; below the ephemeral ports of operating systems."""
 _PORT_TRIES = 3
 _GRACE_S = 0.2
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 
 _FIRST_REPORTS_S = 1.0
-"""Seconds that the others wait for task 0 to report which tasks are missing."""
+"""Seconds for task 0 to report the missing tasks first."""
 
 LONG_S = 60.0
-"""Seconds until the log says which tasks a task waits for."""
+"""Seconds until the log names the tasks that a task waits for."""
 
 _log = logging.getLogger("netstack.spark")
 
@@ -84,7 +84,7 @@ class _Greeting(msgspec.Struct, frozen=True):
     host: str
     port: int
     token: bytes
-    """Random, so that no two attempts have the same greetings."""
+    """Random bytes, so that no two attempts have the same greetings."""
 
 
 class Rendezvous:
@@ -127,7 +127,7 @@ class Rendezvous:
         Spark waits for ``spark.barrier.sync.timeout``, a year by default.
 
         Raises:
-            MeetingError: Spark's wait has ended.
+            MeetingError: Spark has stopped waiting for tasks.
             Exception: Any other error of Spark's `allGather`.
         """
         greeting = _Greeting(self._index, self.host, port, secrets.token_bytes(_TOKEN_BYTES))
@@ -145,7 +145,7 @@ class Rendezvous:
     def finish(self) -> None:
         """Wait for Spark's answer if this process could end before it arrives.
 
-        A worker that Spark reuses receives it within a second, whatever it does then.
+        A worker that Spark reuses lives on, and receives it within a second.
         """
         if self._thread is not None and not os.environ.get("SPARK_REUSE_WORKER"):
             self._thread.join()
@@ -185,9 +185,9 @@ class Rendezvous:
         self._answered_by_spark.set()
 
     async def _wait_for_spark(self) -> None:
-        """Use Spark's answer if there is no other a moment later.
+        """Use Spark's answer if the tasks' own exchange has none a moment later.
 
-        Sometimes Spark answers a single task at once, which then still has to answer the others.
+        Spark sometimes answers one task first, which then has to answer the others.
         """
         await self._answered_by_spark.wait()
         if not isinstance(self._by_spark, BaseException):
@@ -199,7 +199,7 @@ class Rendezvous:
         self._answered.set()
 
     async def _missing_tasks(self) -> MeetingError:
-        """The error that names the missing tasks: task 0 knows all and reports first."""
+        """Return the error that names the missing tasks: task 0 knows all and reports first."""
         if self._index:
             await trio.sleep(_FIRST_REPORTS_S)
         absent = self._absent()
@@ -209,7 +209,7 @@ class Rendezvous:
         )
 
     def _absent(self) -> str:
-        """The missing tasks in words, as far as this task knows: task 0 knows all."""
+        """Return the missing tasks as text, as far as this task knows them: task 0 knows all."""
         known = range(self._size if self._index == 0 else 1)
         absent = [index for index in known if index not in self._collected]
         return f"task{'s' * (len(absent) > 1)} {', '.join(map(str, absent))}" if absent else ""
@@ -219,7 +219,7 @@ class Rendezvous:
         await trio.sleep(LONG_S)
         _log.warning(
             "task %d of stage %d waits for %s; if some of its rows are cached and others were lost, as"
-            " happens with an executor, it waits in vain: stop the query and unpersist() the DataFrame",
+            " happens with an executor, it will wait forever: stop the query and unpersist() the DataFrame",
             self._index,
             self._context.stageId(),
             "others" if self._index else self._absent(),
@@ -279,7 +279,7 @@ class Rendezvous:
 
 
 def _attempt_secret(context: BarrierTaskContext, secret: Secret) -> Secret:
-    """The secret that only the tasks of this attempt can derive.
+    """Return the secret that only the tasks of this attempt can derive.
 
     Spark numbers all tasks of an application consecutively. Those of a barrier stage are launched together
     and usually in order, so all can compute the number of the first one.

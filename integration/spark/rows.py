@@ -62,10 +62,10 @@ class RowCodec:
         key: The column, or columns, whose hash begins each record; None for none.
 
     Raises:
-        UnsupportedColumnError: A column cannot be carried, or cannot be a key.
+        UnsupportedColumnError: A column cannot be sent, or cannot be a key.
         SourceError: There is no such key column, or more than one.
 
-    Invariant: ``codec.decode(codec.encode(batch)).equals(batch)``, but for the NaNs, all of which are alike.
+    Invariant: ``codec.decode(codec.encode(batch)).equals(batch)``, except that all NaNs become the same NaN.
     """
 
     __slots__ = ("_decoder", "_encoder", "_keys", "_wire", "key", "schema")
@@ -117,7 +117,7 @@ class RowCodec:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def rows(self, block: RecordBlock) -> list[tuple[Any, ...]]:
-        """Return the rows of a block of records as Python tuples (dates as `datetime.date`, and so on)."""
+        """Return the rows of a block as Python tuples, with dates as `datetime.date` and so on."""
         batch = self.decode(block)
         return list(_rows([column.to_pylist() for column in batch.columns], batch.num_rows))
 
@@ -205,7 +205,7 @@ def is_binary(kind: pa.DataType) -> bool:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    """Whether a type is null, boolean, integer, decimal, or a float that Python's converts to exactly."""
+    """Whether Python represents a type's values exactly: null, booleans, integers, decimals and floats."""
     return bool(
         types.is_null(kind)
         or types.is_boolean(kind)
@@ -296,7 +296,7 @@ def _plain_type(column: str, kind: pa.DataType) -> pa.DataType:
 
 
 def _with_parts(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType | None:
-    """A nested type with the types of its parts changed; None for an unknown one."""
+    """Return a nested type with the types of its parts changed; None for an unknown one."""
 
     def changed(field: pa.Field) -> pa.Field:
         return field.with_type(change(field.type))
@@ -339,7 +339,7 @@ def key_index(schema: pa.Schema, name: str) -> int:
 
 
 def column_index(schema: pa.Schema, name: str, role: str) -> int:
-    """Return the position of the column of a name; ``role`` says in errors what the column is for.
+    """Return the position of a named column; ``role`` is the column's purpose in error messages.
 
     Raises:
         SourceError: There is no such column, or more than one.
@@ -377,7 +377,7 @@ def _column_hashes(column: pa.Array) -> java_hash.Hashes:
 
 
 def _value_hashes(column: pa.Array) -> java_hash.Hashes:
-    """Hash every slot, also those of nulls, whose values do not matter."""
+    """Return the hash of every slot, including nulls, whose hashes are not used."""
     kind = column.type
     if types.is_boolean(kind):
         return java_hash.hash_booleans(column.fill_null(False).to_numpy(zero_copy_only=False))

@@ -55,7 +55,7 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Settings of a session that is started here."""
+"""Settings of a session that `spark_session` starts."""
 
 LOCAL_SETTINGS = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
 """Further settings of a session whose executors are all on this machine."""
@@ -72,7 +72,7 @@ _POLL_S = 0.05
 _INTS = struct.Struct(">i")
 
 _begun: Future[None] | None = None
-"""The start of a session by `begin_session` that `spark_session` has not waited for yet."""
+"""The future of `begin_session`, until `spark_session` has waited for it."""
 
 
 def spark_session(
@@ -87,7 +87,7 @@ def spark_session(
         small: Start Java for a session of seconds, whose work is done by its Python workers.
 
     Raises:
-        SourceError: There is no Java, nothing answers at the master, or Spark does not start.
+        SourceError: There is no Java, the master does not answer, or Spark does not start.
 
     The session's Python workers run this interpreter, or the one that ``PYSPARK_PYTHON`` names if they run on
     other machines. A local session has its addresses on the loopback interface. Ctrl-C stays with the caller:
@@ -115,7 +115,7 @@ def spark_session(
 def begin_session() -> None:
     """Start a small session on this machine in a thread; `spark_session` waits for it and raises its errors.
 
-    If there is a session already, nothing is done.
+    If there is already a session, nothing happens.
     """
     global _begun
     if _begun is None and starts_spark():
@@ -192,7 +192,7 @@ def _start(
 
 
 def _start_session(conf: SparkConf, java: JavaProcess, workers: Mapping[str, str]) -> None:
-    """Start a session, with the settings of `workers` unless the user has set one of them in any way."""
+    """Start a session; settings of `workers` apply unless the user has set one of them."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -262,14 +262,14 @@ class JavaProcess:
 
     @property
     def started(self) -> bool:
-        """Whether there has been a process."""
+        """Whether the process has been started."""
         return self._process is not None
 
     def start(self) -> bytes:
-        """Start the process and return how to reach it, for `connect`; after an error, `end` it.
+        """Start the process and return its connection data, for `connect`; after an error, call `end`.
 
         Raises:
-            JavaError: It ends at once.
+            JavaError: The process ends at once.
         """
         from pyspark.find_spark_home import _find_spark_home
 
@@ -315,7 +315,7 @@ class JavaProcess:
         SparkContext._ensure_initialized(gateway=gateway)
 
     def end(self) -> None:
-        """End the process, if there is one, without waiting for it; PySpark forgets it and logs nothing."""
+        """End the process, if any, without waiting for it; make PySpark forget it without a log entry."""
         from pyspark import SparkContext
 
         process = self._process

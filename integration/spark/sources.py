@@ -79,7 +79,7 @@ class SparkSource:
         if parallelism is not None and parallelism < 1:
             raise ValueError(f"parallelism is {parallelism}, but a source has at least one subtask")
         if format is not None and format not in FILE_FORMATS:
-            raise ValueError(f"format is {format!r}, which is none of {sorted(FILE_FORMATS)}")
+            raise ValueError(f"format is {format!r}, which is not one of {sorted(FILE_FORMATS)}")
         self._data = data
         self._key = key
         self._parallelism = parallelism
@@ -109,7 +109,7 @@ class SparkSource:
         return self._spooled[1]
 
     def prepare(self) -> Spool:
-        """Spool the data, unless that has been done; all that takes long happens here.
+        """Spool the data, unless that has been done; this is the slow step.
 
         Raises:
             SourceError: The data cannot be read: no such file or column, an unknown format, an unsupported
@@ -144,7 +144,7 @@ class SparkSource:
         return key_hash(block)
 
     def close(self) -> None:
-        """Delete the files, which no reader may need any more; a second call does nothing."""
+        """Delete the files; no reader may need them any more. A second call does nothing."""
         if self._spooled is not None:
             self._spooled[0].close()
             self._spooled = None
@@ -222,7 +222,9 @@ class Spool:
             for partition, rows in sorted(counts.items())
         )
         if not all(file is None or file.exists() for file in self.files):
-            raise SourceError(f"{self.directory} is not shared with Spark's workers; set TMPDIR to what is")
+            raise SourceError(
+                f"{self.directory} is not shared with Spark's workers; set TMPDIR to a folder that is"
+            )
 
     def close(self) -> None:
         """Delete the directory; a second call does nothing."""
@@ -297,7 +299,7 @@ def codec_of(files: Sequence[Path], schema: pa.Schema, key: str | Sequence[str] 
 
 
 def require_same_cut(parts: int, partitions: int) -> None:
-    """Refuse to continue from `parts` of an earlier run if Spark now cuts the rows differently.
+    """Check that Spark cuts the rows into as many parts as when the checkpoint was taken.
 
     Raises:
         SourceError: The number of partitions differs.

@@ -1,4 +1,4 @@
-"""The process from which Spark forks the Python workers of a local session, with their imports done.
+"""The process from which Spark forks a local session's Python workers, with all modules imported.
 
 Each worker would spend a second of its core on imports. `session` makes Spark run this module by name
 (``spark.python.daemon.module``) in place of its own.

@@ -1,4 +1,4 @@
-"""Spark's Python workers: how they get our code and run it, and what they report beside their rows.
+"""Spark's Python workers: distributing our code to them, running it, and their reports.
 
 A task imports our packages, which are plain Python, so Spark can distribute them as they are, in one file::
 
@@ -51,7 +51,7 @@ PACKAGES = ("buffers", "flowcontrol", "integration", "netstack")
 """Our packages that a task imports."""
 
 LIBRARIES = ("attrs", "idna", "msgspec", "outcome", "sniffio", "sortedcontainers", "trio")
-"""Libraries that our packages import in a task, beside those that Spark needs for Arrow."""
+"""Libraries that our packages import in a task, besides those that Spark needs for Arrow."""
 
 FILE_NAME = "netstack.zip"
 
@@ -118,7 +118,7 @@ def send_packages(session: SparkSession) -> None:
 
 
 def _files_of_package(package: str) -> Iterator[tuple[Path, str]]:
-    """The files of one of our packages, wherever it is imported from, and their names in the archive."""
+    """Yield the files of one of our packages, and their names in the archive."""
     (folder,) = importlib.import_module(package).__path__
     for file in sorted(Path(folder).rglob("*")):
         # Compiled modules cannot be loaded from a zip file, and are for this machine's Python.
@@ -127,7 +127,7 @@ def _files_of_package(package: str) -> Iterator[tuple[Path, str]]:
 
 
 def _files_of_library(library: str) -> Iterator[tuple[Path, str]]:
-    """The files of an installed library, without those it put elsewhere, such as commands."""
+    """Yield the files of an installed library, except those outside its folder, such as commands."""
     for file in metadata.files(library) or ():
         if ".." not in file.parts and _CACHE not in file.parts:
             yield Path(str(file.locate())), str(file)
@@ -145,7 +145,7 @@ def code_digest() -> str:
 
 
 def code_version(on_one_machine: bool) -> str:
-    """Return a text that is the same in two processes only if both run the same code of ours.
+    """Return a text that is equal in two processes only if both run the same version of our code.
 
     It is the digest of the sources or, if both processes are on one machine, the paths of the packages.
     """
@@ -190,8 +190,8 @@ def driver_accumulator(
 def worker_function(work: Callable[..., Any], *arguments: object, on_one_machine: bool) -> MapFunction:
     """Return a function that calls `work`, of one of our modules, in a worker: with a partition, `arguments`.
 
-    It is pickled by value and imports nothing of ours before it has checked the packages, so a worker whose
-    Python lacks them, or has others, can still report that.
+    It is pickled by value and checks our packages before it imports them. So a worker that lacks them, or
+    has another version, can report that.
     """
     from pyspark import cloudpickle
 
@@ -219,7 +219,7 @@ def worker_function(work: Callable[..., Any], *arguments: object, on_one_machine
 
 
 PROPERTY = "netstack.notes"
-"""The local property that names the folder."""
+"""Spark's local property with the path of the folder of notes."""
 
 NOTE_EVERY_S = 0.5
 """Minimum time in seconds between two notes of a task."""
@@ -244,7 +244,7 @@ class TaskNotes:
         return self._folder is not None
 
     def ask(self, session: SparkSession) -> None:
-        """Make the tasks of all jobs that this thread submits from now on report numbers."""
+        """Request numbers from the tasks of all jobs that this thread submits from now on."""
         if self._folder is not None:
             session.sparkContext.setLocalProperty(PROPERTY, str(self._folder))
 
@@ -270,7 +270,7 @@ def task_notes(session: SparkSession) -> Iterator[TaskNotes]:
 
 
 class Noting:
-    """A task's side of `TaskNotes`; it reports nothing unless the driver has asked."""
+    """A task's side of `TaskNotes`; reports nothing unless the driver has requested it."""
 
     def __init__(self, context: TaskContext) -> None:
         folder = context.getLocalProperty(PROPERTY)

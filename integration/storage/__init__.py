@@ -1,6 +1,6 @@
 """Checkpoints, savepoints, sink output and keyed state on disk.
 
-What programs import from here is in `__all__`; each name is imported when it is used, as some need Arrow::
+The public names are in `__all__`; each is imported when first used, as some need Arrow::
 
     with table_stores(scenario) as tables:
         result = netstack.emulate(scenario, tables=tables, storage=DirectoryStorage("/data/checkpoints"))

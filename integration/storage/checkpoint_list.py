@@ -56,8 +56,8 @@ class Problem(msgspec.Struct, frozen=True):
 class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint, or a savepoint beside them; sizes in bytes, times in seconds of the run.
 
-    Of an incomplete or broken one ``size`` and ``files`` are those of its folder. Of a complete one they are
-    those of its state, and of all files that it needs, wherever they are.
+    If it is incomplete or broken, ``size`` and ``files`` are those of its folder. If it is complete, ``size``
+    is that of its state, and ``files`` counts all files that it needs, in any folder.
     """
 
     checkpoint_id: int
@@ -216,11 +216,11 @@ def _complete(metadata: CheckpointMetadata) -> CheckpointEntry:
 def find_checkpoint(path: str | Path) -> InitialCheckpoint:
     """Return the checkpoint at a path or URI, after a check of all its files.
 
-    The path may lead to a folder such as ``chk-17``, to the `_metadata` in it, or to the directory of such
-    folders: then the checkpoint is the latest complete one. A savepoint may have any folder name.
+    The path names a folder such as ``chk-17``, the `_metadata` in it, or the directory of such folders, of
+    which the latest complete one is returned. A savepoint may have any folder name.
 
     Raises:
-        StorageError: There is none, or it is not complete, damaged, or of another version; one line.
+        StorageError: There is no checkpoint, or it is incomplete, damaged, or of another version; one line.
     """
     given = str(path).rstrip("/") or "/"
     savepoint = _savepoint_at(given)

@@ -41,10 +41,10 @@ PARTIAL = ".partial"
 """Suffix of metadata while it is being written."""
 
 LONGEST_REASON = 200
-"""Characters of Arrow's message to repeat."""
+"""Longest part of Arrow's message that is repeated, in characters."""
 
 PIECE_BYTES = 1 << 20
-"""Bytes to read at once of a file that is not kept as a whole."""
+"""Bytes read at once from a file that is not kept in memory as a whole."""
 
 _T = TypeVar("_T")
 
@@ -52,20 +52,20 @@ LOCK_NAME = "_lock"
 """The file in a checkpoint directory that its owner locks."""
 
 LONGEST_OWNER = 1 << 10
-"""Bytes to read of an owner's description."""
+"""Most bytes that are read of an owner's description."""
 
 
 class DirectoryStorage(FileLayout):
     """Storage of checkpoints below a directory, which is created with the first of them.
 
-    Metadata is written under another name and then renamed, so it is there whole or not at all. A machine
+    Metadata is written under another name and then renamed, so it appears completely or not at all. A machine
     that loses power may lose the last bytes, which checksums detect.
 
     Args:
         root: A path, or the URI of a file system that Arrow knows.
 
     Raises:
-        StorageError: The URI leads nowhere: an unknown scheme, a missing library, no such bucket.
+        StorageError: The URI cannot be used: an unknown scheme, a missing library, no such bucket.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -86,7 +86,7 @@ class DirectoryStorage(FileLayout):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is in a file system of this machine, so that a run can lock it."""
+        """Whether the directory is in a file system of this machine, so that a run can lock it."""
         return self._ownership is not None
 
     def is_same_place(self, other: DirectoryStorage) -> bool:
@@ -99,7 +99,7 @@ class DirectoryStorage(FileLayout):
     def exclusive(self) -> AbstractContextManager[None]:
         """Return a context in which this run owns the directory, which is created; contexts may be nested.
 
-        Under S3 or HDFS there are no locks, and nothing keeps another run out.
+        S3 and HDFS have no locks, so other runs are not kept out there.
 
         Raises:
             StorageError: Another run owns it, or locking fails; on entry.
@@ -190,7 +190,7 @@ class DirectoryStorage(FileLayout):
         """Check the size and checksum of a file, piece by piece.
 
         Raises:
-            StorageError: They are not, or cannot be read; as `read`.
+            StorageError: They are wrong, or the file cannot be read; as `read`.
         """
         size, digest = self._size(file.path), sha256()
         if size is not None and size != file.size:
@@ -269,7 +269,7 @@ def storage_at(root: str) -> DirectoryStorage | SavepointFolder:
     """Return the storage at a path or URI: of a savepoint if there is one, else of checkpoints.
 
     Raises:
-        StorageError: The place leads nowhere.
+        StorageError: The path or URI cannot be used.
     """
     folder = DirectoryStorage("/").savepoint(root if "://" in root else os.path.abspath(root))
     return folder if METADATA_NAME in folder.contents(0) else DirectoryStorage(root)
@@ -280,7 +280,7 @@ def _name(info: Any) -> str:
 
 
 def _naming(path: str, action: Callable[[], _T]) -> _T:
-    """Do something with a file; raise its errors as StorageError with the path, one line."""
+    """Run an action on a file; raise its errors as StorageError with the path, on one line."""
     try:
         return action()
     except FileNotFoundError as error:
@@ -330,7 +330,7 @@ class DirectoryOwnership:
             raise StorageError(f"{self._directory} is in use by {self._owner()}; wait for its end") from None
         except (OSError, NotImplementedError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise StorageError(f"{self._directory}: no lock can be held there: {reason}") from error
+            raise StorageError(f"{self._directory}: cannot be locked: {reason}") from error
         try:
             yield
         finally:

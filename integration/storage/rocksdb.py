@@ -1,9 +1,9 @@
 """Table stores in RocksDB, in which flushes and compactions happen only on request.
 
-RocksDB's own compaction is off except while `compact` runs, which waits for it: RocksDB's rules decide what
-is merged, but its threads do not decide when. RocksDB's file numbers differ between runs, so files get
-numbers of their own here, and a link keeps each file until its last user releases it. There is no
-write-ahead log: a failed run restores its state from a checkpoint.
+RocksDB's own compaction is off except while `compact` runs and waits for it. So RocksDB decides which files
+are merged, but not when. RocksDB's file numbers differ between runs, so files get numbers of their own here,
+and a link keeps each file until its last user releases it. There is no write-ahead log: a failed run restores
+its state from a checkpoint.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from rocksdict import Options, Rdict
 
 TIMER_FAMILIES = ("_timer_state/event_user-timers", "_timer_state/processing_user-timers")
-"""Families that Flink opens for the timers of any keyed operator; here they stay empty."""
+"""Families that Flink opens for the timers of any keyed operator; empty in this store."""
 
 ENTRY_BYTES = 22
-"""Bytes that an entry takes in memory beside its key and value: a node of the list, a sequence number."""
+"""Memory of an entry besides its key and value, in bytes: a list node, and a sequence number."""
 
 _TYPE = f"flink.{OPTIONS['state_backend'].name}"
 _FOLDER = f"flink.{OPTIONS['rocksdb_localdir'].name}"
@@ -72,7 +72,7 @@ class RocksFamily:
         self.unflushed += len(key) + len(value) + ENTRY_BYTES
 
     def remove(self, key: bytes) -> None:
-        """Forget a key, if it is there."""
+        """Remove a key, if present."""
         self.rocks.delete(key)
         self.unflushed += len(key) + ENTRY_BYTES
 
@@ -265,7 +265,7 @@ class RocksStore:
     def replace(self, merged: Mapping[str, RocksTable], now: Mapping[str, RocksTable]) -> None:
         """Show the files that a compaction wrote or moved in place of those that it merged.
 
-        All at once, since a moved file may overlap a merged one at its new level.
+        They are replaced together, since a moved file may overlap a merged one at its new level.
         """
         if self._rocks is not None:
             for name in merged:
@@ -274,10 +274,10 @@ class RocksStore:
             self._links.let_go(merged.values())
 
     def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
-        """Load files at their levels into the empty store; return their numbers here.
+        """Load files at their levels into the empty store; return the numbers that they get here.
 
         Raises:
-            StateError: They are no such files, or cannot stand at these levels.
+            StateError: They are not table files, or do not fit these levels.
         """
         known = list(self._families)
         self._close_database()
@@ -295,13 +295,15 @@ class RocksStore:
             raise StateError("table files cannot be restored: a column family is missing afterwards")
         stand = {file["name"]: file["level"] for file in self._opened.live_files()}
         if stand != dict(zip(names, levels, strict=True)):
-            raise StateError("table files cannot be restored: some are not used afterwards, or elsewhere")
+            raise StateError(
+                "table files cannot be restored: RocksDB dropped some of them, or moved them to another level"
+            )
         paths = {name: Path(f"{self._database}{name}") for name in names}
         self._tables = {name: self._take(name, stand[name], path) for name, path in paths.items()}
         return [table.number for table in self._tables.values()]
 
     def _repair(self, levels: Sequence[int]) -> list[str]:
-        """Create a database of the files in the folder, each at its level; return the column families."""
+        """Create a database from the files in the folder, each at its level; return the column families."""
         from rocksdict import Rdict
 
         path, options = str(self._database), rocks_options(self._options)
@@ -391,7 +393,7 @@ class RocksStores:
 
 @contextmanager
 def table_stores(scenario: Scenario) -> Iterator[RocksStores | None]:
-    """Yield the table stores of a run, None if its state is not in tables; delete them at the end.
+    """Yield the table stores of a run, or None if its state is not in tables; delete them afterwards.
 
     Raises:
         MissingExtraError: rocksdict is not installed.

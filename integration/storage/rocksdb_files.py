@@ -29,15 +29,15 @@ from typing import NamedTuple
 from netstack import StateError
 
 FORMAT_VERSION = 5
-"""Layout of a table; from 6 on the checksum of a block has a random part."""
+"""Version of the table format; from 6 on, the checksum of a block has a random part."""
 
 _FOOTER = 53
-"""Bytes at the end: the kind of checksum, two places (padded to 40), the format version, a magic number."""
+"""Bytes of the footer: kind of checksum, two block locations (padded to 40), format version, magic number."""
 _MAGIC = bytes.fromhex("f7cff485b741e288")
 _PROPERTIES = b"rocksdb.properties"
 _FAMILY = b"rocksdb.column.family.name"
 _ZERO = b"\x80\x80\x80\x80\x00"
-"""0 as a number of five bytes, which is as long as a time in seconds."""
+"""0 as a varint of five bytes, the length of a time in seconds."""
 _CONSTANTS = {
     b"rocksdb.creating.db.identity": b"0" * 36,
     b"rocksdb.creating.session.identity": b"0" * 20,
@@ -49,12 +49,12 @@ _CONSTANTS = {
     # Of varying length, and how many files there were before depends on RocksDB's threads.
     b"rocksdb.original.file.number": _ZERO,
 }
-"""Constants in place of properties."""
+"""Constants that replace the values of properties."""
 
 _TRAILER = 5
-"""Bytes behind each block: its kind of compression and its checksum."""
+"""Bytes after each block: its kind of compression and its checksum."""
 _PLACES = 40
-"""Bytes in the footer for the places of two blocks."""
+"""Bytes in the footer for the locations of two blocks."""
 
 _MOST_BITS = 63
 """Bits of a varint before its last byte."""
@@ -63,7 +63,7 @@ _BLOCK = 32 << 10
 _HEADER = struct.Struct("<IHB")
 """Header of a fragment: checksum, length, part of the record."""
 _LAST_PARTS = (1, 4)
-"""Parts that end a record: the whole, and the last fragment."""
+"""Kinds of fragments that end a record: a whole record, and a last fragment."""
 
 _NEW_FILE = 103
 _NUMBER_FIELDS = frozenset((2, 3, 4, 9, 10, 200, 203))
@@ -71,9 +71,9 @@ _NUMBER_FIELDS = frozenset((2, 3, 4, 9, 10, 200, 203))
 _BYTES_FIELDS = frozenset((1, 201))
 """Names of the comparator and of a column family."""
 _MAY_BE_SKIPPED = 1 << 13
-"""Bit of fields, all of bytes, that a reader may skip if it does not know them."""
+"""Bit of those fields, all byte strings, that a reader may skip if it does not know them."""
 _END_OF_FILE = 1
-"""Number behind the last detail of a new file."""
+"""Tag that ends the details of a new file."""
 
 _CRC32C = 0x82F63B78
 _MASK = 0xA282EAD8
@@ -85,7 +85,7 @@ def family_of(table: _Bytes) -> str:
     """Return the name of the column family whose entries a table file has.
 
     Raises:
-        StateError: It is no table file.
+        StateError: It is not a table file.
     """
     for name, start, size in _properties(table):
         if name == _FAMILY:
@@ -100,7 +100,7 @@ def normalised(table: bytes) -> bytes:
     """Return a table file without the properties that depend on the place and time of writing.
 
     Raises:
-        StateError: It is no table file.
+        StateError: It is not a table file.
     """
     start, end = _new_end(table)
     return table[:start] + end
@@ -110,14 +110,14 @@ def normalised_size(table: _Bytes) -> int:
     """Return the size of a table file after normalisation.
 
     Raises:
-        StateError: It is no table file.
+        StateError: It is not a table file.
     """
     start, end = _new_end(table)
     return start + len(end)
 
 
 def _new_end(table: _Bytes) -> tuple[int, bytes]:
-    """Return the start of the properties, and the rest of the file from there on with constants."""
+    """Return the start of the properties, and the rest of the file from there, with constants."""
     blocks = _blocks(table)
     properties, places = blocks.properties, blocks.places
     ends = [properties.start - _TRAILER, places.start - _TRAILER, len(table) - _FOOTER - _TRAILER]
@@ -147,7 +147,7 @@ def _new_end(table: _Bytes) -> tuple[int, bytes]:
 
 
 class _Blocks(NamedTuple):
-    """Places of the blocks at the end of a file."""
+    """Locations of the blocks at the end of a file."""
 
     properties: range
     places: range
@@ -170,14 +170,14 @@ def _blocks(table: _Bytes) -> _Blocks:
 
 
 def _block(table: _Bytes, at: int) -> tuple[range, int]:
-    """Return the block whose place and size are written here, and the place behind them."""
+    """Return the block whose offset and size are encoded at `at`, and the offset after them."""
     start, at = read_varint(table, at)
     size, at = read_varint(table, at)
     return range(start, start + size), at
 
 
 def _properties(table: _Bytes) -> list[tuple[bytes, int, int]]:
-    """Return the name of each property, and where in the file its value begins and how long it is."""
+    """Return the name of each property, with the offset and length of its value in the file."""
     try:
         return list(_entries(table, _blocks(table).properties))
     except (IndexError, struct.error):
@@ -205,7 +205,8 @@ def _with_values(table: _Bytes, block: range, values: Mapping[bytes, bytes]) -> 
 def _entries(table: _Bytes, block: range) -> Iterator[tuple[bytes, int, int]]:
     """Yield the key of each entry of a block, with the start and length of its value.
 
-    A key shares its first bytes with the one before; behind the entries are places where one does not.
+    A key omits the first bytes that it shares with the key before. The entries are followed by the offsets of
+    keys that omit nothing.
     """
     if block.stop > len(table) or len(block) < 4:
         raise IndexError
@@ -225,10 +226,10 @@ def _entries(table: _Bytes, block: range) -> Iterator[tuple[bytes, int, int]]:
 
 
 def read_varint(table: _Bytes, place: int) -> tuple[int, int]:
-    """Return the number of variable length at a place, and the place behind it.
+    """Return the varint at an offset, and the offset after it.
 
     Raises:
-        IndexError: It does not end, or not before the bytes do.
+        IndexError: The varint is too long, or the bytes end within it.
     """
     number = shift = 0
     while True:
@@ -243,7 +244,7 @@ def read_varint(table: _Bytes, place: int) -> tuple[int, int]:
 
 
 def _varint(number: int) -> bytes:
-    """Return a number in as few bytes of variable length as it takes."""
+    """Return a number as a varint of minimal length."""
     made = bytearray()
     while number >= 0x80:
         made.append(number & 0x7F | 0x80)
@@ -256,7 +257,7 @@ def with_levels(manifest: bytes, levels: Mapping[int, int]) -> bytes:
     """Return a manifest with the level of each new file replaced; `levels` are by file number.
 
     Raises:
-        StateError: It is no manifest, has fields that are not known, or a file without a level.
+        StateError: It is not a manifest, has unknown fields, or has a file without a level.
     """
     data = bytearray(manifest)
     try:
@@ -272,7 +273,7 @@ def with_levels(manifest: bytes, levels: Mapping[int, int]) -> bytes:
 
 
 def _records(data: bytearray) -> Iterator[list[range]]:
-    """Yield the places of the fragments of each record."""
+    """Yield the byte ranges of the fragments of each record."""
     at, fragments = 0, list[range]()
     while at < len(data):
         left = _BLOCK - at % _BLOCK
@@ -291,7 +292,7 @@ def _records(data: bytearray) -> Iterator[list[range]]:
 
 
 def _new_files(record: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the place of the level of each new file, and the number of the file."""
+    """Yield, for each new file, the offset of its level and its number."""
     at = 0
     while at < len(record):
         field, at = read_varint(record, at)
@@ -308,7 +309,7 @@ def _new_files(record: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _behind_file(record: bytes, at: int) -> int:
-    """Return the place behind a new file, from the one behind its number on."""
+    """Return the offset after the entry of a new file; `at` is the offset after its number."""
     _, at = read_varint(record, at)  # its size
     at = _behind_bytes(record, _behind_bytes(record, at))  # its first and last key
     for _ in range(2):  # its least and greatest sequence number
@@ -326,7 +327,7 @@ def _behind_bytes(record: bytes, at: int) -> int:
 
 
 def _seal(data: bytearray, fragment: range) -> None:
-    """Write the checksum of a fragment, which covers its part of the record as well."""
+    """Write the checksum of a fragment, which also covers the kind of the fragment."""
     crc = _crc32c(data[fragment.start - 1 : fragment.stop])
     masked = (((crc >> 15) | (crc << 17)) + _MASK) & 0xFFFFFFFF
     struct.pack_into("<I", data, fragment.start - _HEADER.size, masked)

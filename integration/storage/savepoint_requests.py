@@ -1,6 +1,6 @@
-"""Requests of another process for a savepoint of a running job, and the answers.
+"""Requests for a savepoint of a running job, from other processes, and the answers.
 
-A run that takes requests has a folder in the directory of the job's checkpoints. Each request is a file in
+A run that accepts requests has a folder in the directory of the job's checkpoints. Each request is a file in
 it with a unique name, and so is the answer::
 
     _savepoint-requests/5f3a.json            {"directory":null,"format":"canonical","stop":null}
@@ -31,7 +31,7 @@ FOLDER = "_savepoint-requests"
 """Folder of requests in the directory of the checkpoints."""
 
 LOOKS_S = 0.1
-"""Interval between two looks for an answer, in seconds."""
+"""Interval in seconds between two checks for an answer."""
 
 WAITING = "the run has not seen the request yet"
 TAKING = "the run takes it"
@@ -53,7 +53,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class RequestFolder:
-    """The requests to the run that keeps its checkpoints in a directory of this machine."""
+    """The requests to a run, in the local directory of its checkpoints."""
 
     def __init__(self, root: str | Path) -> None:
         self._root = Path(root).absolute()
@@ -61,7 +61,7 @@ class RequestFolder:
 
     @contextmanager
     def opened(self) -> Iterator[Callable[[], list[SavepointRequest]]]:
-        """Take requests while the block runs; yield the function that returns the new ones.
+        """Accept requests while the block runs; yield a function that returns the new ones.
 
         Requests that come too late get an answer, and the caller that reads the last answer deletes the
         folder. Files of an earlier run are deleted.
@@ -121,13 +121,13 @@ class RequestFolder:
         `tell` receives progress messages.
 
         Raises:
-            StorageError: No run has the directory, it takes no requests, it ended meanwhile, or there is no
-                savepoint; one line.
+            StorageError: No run owns the directory, the run accepts no requests or has ended, or the
+                savepoint failed; one line.
         """
-        self._require_run("no run has it, so there is nothing to take a savepoint of")
+        self._require_run("no run uses it, so there is no job to take a savepoint of")
         if not self._folder.is_dir():
             raise StorageError(
-                f"{self._root}: the run that has it takes no requests yet, or not at all: those with "
+                f"{self._root}: the run that uses it does not accept requests yet, or never will: those with "
                 "`real_time` or `on_spark` do; in virtual time savepoints_at in the scenario takes savepoints"
             )
         name = uuid.uuid4().hex
@@ -151,7 +151,7 @@ class RequestFolder:
             if not DirectoryStorage(self._root).is_in_use():
                 self._tidy()
         if told.location is None:
-            raise StorageError(f"there is no savepoint: {told.problem}")
+            raise StorageError(f"the savepoint failed: {told.problem}")
         return told.location
 
     def _require_run(self, otherwise: str) -> None:

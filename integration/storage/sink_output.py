@@ -1,8 +1,8 @@
 """Committed transactions of sinks, each a file that survives a killed run.
 
-A transaction is written under another name and renamed, so it is there whole or not at all. A run that
-resumes from a checkpoint commits the transactions of that checkpoint again; a file that exists then must have
-the same bytes. So the directory ends up as after an undisturbed run.
+A transaction is written under another name and renamed, so it appears completely or not at all. A run that
+resumes from a checkpoint commits that checkpoint's transactions again; an existing file must then have the
+same bytes. So the directory finally has the content of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class TransactionDirectory:
         """Make a transaction visible and durable; a second call changes nothing.
 
         Raises:
-            StorageError: it cannot be written, or there is another one of its vertex, subtask and checkpoint.
+            StorageError: it cannot be written, or there is a different one of the same vertex, subtask and
+                checkpoint.
         """
         name = file_name("-".join(map(str, transaction[:3]))) + SUFFIX
         data = msgspec.msgpack.encode(transaction)

@@ -59,9 +59,10 @@ class LargeKey(msgspec.Struct, frozen=True):
 
 
 class KeyedContents(msgspec.Struct, frozen=True, kw_only=True):
-    """A keyed state of a vertex: its `size` in bytes, and those by key group and by subtask.
+    """A keyed state of a vertex: its `size` in bytes, in total, by key group and by subtask.
 
-    `entries` are keys, or of map state the entries of all maps. `largest` are the keys that take the most.
+    `entries` counts keys, or for map state the entries of all maps. `largest` are the keys that take the
+    most.
     """
 
     vertex: str
@@ -78,13 +79,13 @@ class KeyedContents(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def skew(self) -> float:
-        """The largest subtask's bytes over the mean one's."""
+        """Ratio of the largest subtask's bytes to the mean subtask's."""
         mean = sum(self.by_subtask) / len(self.by_subtask)
         return max(self.by_subtask) / mean if mean else 1.0
 
     @property
     def group_skew(self) -> float:
-        """The largest key group's bytes over the mean one's."""
+        """Ratio of the largest key group's bytes to the mean key group's."""
         mean = self.size / self.key_groups
         return max(self.by_key_group.values(), default=0) / mean if mean else 1.0
 
@@ -100,7 +101,7 @@ class OperatorContents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InFlight(msgspec.Struct, frozen=True, kw_only=True):
-    """Data in flight of a vertex: bytes in its inputs and outputs, and in how many channels."""
+    """Data in flight of a vertex: bytes in its inputs and outputs, and the number of channels with data."""
 
     vertex: str
     input_bytes: int
@@ -109,7 +110,7 @@ class InFlight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateContents(msgspec.Struct, frozen=True, kw_only=True):
-    """All state of a checkpoint or savepoint, in figures; sizes in bytes."""
+    """All state of a checkpoint or savepoint, as figures; sizes in bytes."""
 
     schema: str = STATE_SCHEMA
     path: str
@@ -209,7 +210,7 @@ def shown(encoded: bytes) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON; bytes stand as text if they are UTF-8, else in base64, and tuples as arrays."""
+    """Return a value as JSON; bytes become text if they are UTF-8, else base64, and tuples become arrays."""
     return msgspec.json.encode(_plain(value)).decode()
 
 

@@ -1,1 +1,1 @@
-"""Many emulations of a job over Spark, and what they say about the settings it should have."""
+"""Sweeps: many emulations of a job over Spark, and the settings that their results recommend."""

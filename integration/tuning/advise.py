@@ -1,4 +1,4 @@
-"""The whole way from a scenario to advice: the sweep, and more seeds where they are needed.
+"""Advice for a scenario: run a sweep, with more seeds where they are needed, and recommend a setting.
 
 1. Each setting is tried with one seed, the longest targets first, a few at a time. A target that clearly
    costs more throughput than it may is the last: a shorter one has smaller buffers, and cannot cost less
@@ -50,33 +50,36 @@ from .recommend import (
 from .summaries import OFF, setting_of, target_s
 
 FIRST_SEEDS = 3
-"""Seeds of each setting to begin with."""
+"""Seeds with which each setting begins."""
 FEWEST_SEEDS = 2
-"""Seeds of each expensive setting to begin with; as few as have an interval."""
+"""Seeds with which each expensive setting begins: the fewest that have a confidence interval."""
 AGREEING_SHARE = 0.02
 """Greatest difference of figures of different seeds, as a share of their mean, at which they agree."""
 SEEDS = 5
-"""Seeds of each setting whose first ones do not agree, unless told otherwise."""
+"""Default number of seeds for settings whose first ones do not agree."""
 PROBE_SEEDS = 3
 """Seeds of the probes of the chosen and the present setting."""
 MOST_GROWTH = 4
 """Greatest factor by which a setting gets more seeds."""
 
 AT_ONCE = 2
-"""Targets that are tried before a shorter one is, unless told otherwise."""
+"""Default number of targets that are tried at once, before shorter ones."""
 
 _MAIN: tuple[Probe, ...] = ("main", "baseline")
 
 SeedsOf = Callable[[Place], int]
-"""Wanted number of seeds of a setting."""
+"""Function that returns the wanted number of seeds of a setting."""
 
 
 Planned = Callable[[Scenario, Sequence[Point], Sequence[Point], Sequence[PointRow]], None]
-"""Is told of the points that follow in any case, of those that may, and of the rows that tell their time."""
+"""Callback with the points that certainly follow, those that may, and rows to estimate their time from."""
 
 
 class RunPoints(Protocol):
-    """Runs points and returns their rows in the same order; `known` are rows that are there already."""
+    """Function that runs points and returns their rows in the same order;
+
+    `known` are rows of earlier points.
+    """
 
     def __call__(self, points: Sequence[Point], known: Sequence[PointRow], why: str) -> list[PointRow]:
         """Run them; `why` is shown to the user meanwhile."""
@@ -84,7 +87,7 @@ class RunPoints(Protocol):
 
 
 class Advice(NamedTuple):
-    """Inputs of a sweep and its results."""
+    """Results of a sweep, with its scenario."""
 
     scenario: Scenario
     """The scenario, with the longest run that a setting needed."""
@@ -104,12 +107,11 @@ def advise(
     at_once: int = AT_ONCE,
     planned: Planned = lambda *_: None,
 ) -> Advice:
-    """Run a scenario at its present setting, without debloating and at every target, and say which to take.
+    """Run a scenario as it is, without debloating and at every target, and recommend one of these settings.
 
-    `seeds` is how many a setting gets whose first ones differ, `most_seeds` how many at most, by default
-    `MOST_GROWTH` times as many.
-    `at_once` is how many targets are tried before shorter ones are: more keep more cores busy, and may be
-    for nothing. `planned` is called when each setting has been tried.
+    A setting whose first seeds disagree gets `seeds` seeds, and at most `most_seeds`, by default
+    `MOST_GROWTH` times as many. `at_once` is how many targets are tried before shorter ones: a larger number
+    keeps more cores busy, but some runs may be wasted. `planned` is called when each setting has been tried.
 
     Raises:
         ScenarioError: the scenario makes no sense with some value of an axis.
@@ -154,10 +156,11 @@ def _tried(
     seeds: int,
     at_once: int,
 ) -> list[PointRow]:
-    """One run of each setting, with its series, but of those that are left out.
+    """Run each setting once, with its series, except those that are too costly.
 
-    First what is set now and no debloating, with the `at_once` longest targets; then so many at a time. Where
-    these turn out to be expensive it is one at a time, and further seeds of them keep the other cores busy.
+    The first are the present setting, no debloating, and the `at_once` longest targets; the others follow,
+    `at_once` at a time. Expensive settings run one at a time, while more of their seeds keep the other cores
+    busy.
     """
     points = [
         msgspec.structs.replace(point, with_series=True)
@@ -184,7 +187,7 @@ def _tried(
 
 
 def _expensive(rows: Sequence[PointRow]) -> set[Place]:
-    """The settings whose first run was an expensive one."""
+    """Return the settings whose first run was expensive."""
     first = {place_of(row): row for row in reversed(rows) if row.probe in _MAIN}
     return {place for place, row in first.items() if is_expensive(row)}
 
@@ -202,7 +205,7 @@ def _probe_seeds(expensive: set[Place], seeds: int) -> SeedsOf:
 
 
 def _too_costly(rows: Sequence[PointRow], scenario: Scenario, constraints: Constraints) -> set[Place]:
-    """The settings whose single run is clearly below the least share of the present throughput."""
+    """Return the settings whose single run is clearly below the required share of the present throughput."""
     first = {place_of(row): row.measures for row in rows if row.probe in _MAIN and row.measures is not None}
     return {
         place
@@ -213,7 +216,7 @@ def _too_costly(rows: Sequence[PointRow], scenario: Scenario, constraints: Const
 
 
 def _is_beyond(place: Place, costly: set[Place]) -> bool:
-    """Whether a target is shorter than one that costs too much."""
+    """Whether a target is shorter than one that costs too much throughput."""
     target, conditions = place
     return any(
         conditions == others and target_s(target) < target_s(longer) < inf for longer, others in costly
@@ -223,7 +226,7 @@ def _is_beyond(place: Place, costly: set[Place]) -> bool:
 def _left_out(
     axes: Sequence[Axis], scenario: Scenario, rows: Sequence[PointRow]
 ) -> dict[tuple[tuple[str, str], ...], list[str]]:
-    """The targets that were not run, by the values of the other axes, the shortest first."""
+    """Return the targets that were not run, shortest first, by the values of the other axes."""
     have_run = {place_of(row) for row in rows}
     left_out: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for point in Grid(tuple(axes), 1).points(scenario, _main_probes):
@@ -234,14 +237,14 @@ def _left_out(
 
 
 def _totals(seeds: int, most: int | None) -> list[int]:
-    """Return the greatest number of seeds of settings, round by round."""
+    """Return the number of seeds that settings may have in each round."""
     most = most or MOST_GROWTH * seeds
     grown = {seeds * growth for growth in range(1, MOST_GROWTH + 1)}
     return sorted({min(total, most) for total in (min(FIRST_SEEDS, seeds), *grown, most)})
 
 
 def _disagreeing(rows: Sequence[PointRow]) -> set[Place]:
-    """The settings whose times or throughput differ from seed to seed by more than `AGREEING_SHARE`."""
+    """Return the settings whose times or throughput differ between seeds by more than `AGREEING_SHARE`."""
     runs: dict[Place, list[Measures]] = {}
     for row in rows:
         if row.probe in _MAIN and row.measures is not None:
@@ -266,10 +269,10 @@ def _open(
     most: int,
     expensive: set[Place],
 ) -> set[Place]:
-    """The settings that are not decided, and what they are compared with; `total` is what each may have.
+    """Return the undecided settings and those they are compared with; each may have `total` seeds.
 
-    Not those that `most` seeds, what each may have in the end, plainly do not decide. Also what is chosen by
-    too few seeds: they may have favoured it by luck.
+    Settings that `most` seeds, the final limit, would not decide either are left out. A setting chosen by too
+    few seeds is included, since chance may have favoured it.
     """
     disagreeing = _disagreeing(rows)
     places: set[Place] = set()
@@ -291,7 +294,7 @@ def _may_be_decided(recommended: Recommendation, target: str, most: int) -> bool
 
 
 def _places(recommended: Recommendation, scenario: Scenario) -> tuple[Place, Place]:
-    """The setting that others are compared with, and the advised one."""
+    """Return the setting that others are compared with, and the recommended one."""
     conditions = _conditions(recommended)
     has_reference = recommended.reference is not msgspec.UNSET
     compared_with = (
@@ -304,7 +307,7 @@ def _places(recommended: Recommendation, scenario: Scenario) -> tuple[Place, Pla
 
 
 def _compared(recommended: Sequence[Recommendation], scenario: Scenario) -> set[Place]:
-    """The settings that others are compared with, and the advised ones."""
+    """Return the settings that others are compared with, and the recommended ones."""
     return {place for each in recommended for place in _places(each, scenario)}
 
 
@@ -316,7 +319,7 @@ def _further(
     wanted: set[Place],
     probes: Probes | None = None,
 ) -> list[Point]:
-    """The points of some settings, each with its seeds, that have not run; of the settings themselves."""
+    """Return the points of some settings that have not run: of their main runs, or of `probes`."""
     if not wanted:
         return []
     seeds = {place: seeds_of(place) for place in wanted}
@@ -334,7 +337,7 @@ def _further(
 def _possible(
     axes: Sequence[Axis], scenario: Scenario, most: int, rows: Sequence[PointRow], wanted: set[Place]
 ) -> list[Point]:
-    """The points that may follow if every setting gets all the seeds that it may have."""
+    """Return the points that follow if every setting gets all the seeds that it may have."""
     return [
         *_further(axes, scenario, _as_many(most), rows, wanted),
         *_further(axes, scenario, _as_many(PROBE_SEEDS), rows, wanted, _other_probes),
@@ -342,7 +345,7 @@ def _possible(
 
 
 def _as_long_as_it_ran(scenario: Scenario, rows: Sequence[PointRow]) -> Scenario:
-    """The scenario with the longest run that one of its settings needed, if that is more than it asks for."""
+    """Return the scenario, extended to the longest run that one of its settings needed."""
     longest_s = max(known(row.emulated_seconds for row in rows if row.probe in _MAIN), default=0.0)
     return scenario.ending_at(max(scenario.duration_s, longest_s))
 
@@ -356,5 +359,5 @@ def _main_probes(scenario: Scenario) -> list[tuple[Probe, Scenario]]:
 
 
 def _other_probes(scenario: Scenario) -> list[tuple[Probe, Scenario]]:
-    """Those that no choice rests on; their checkpoints are fast, or there are none."""
+    """Return the probes that do not decide the choice; they have fast checkpoints, or none."""
     return probes_of(scenario, ("unaligned", "step"))

@@ -1,6 +1,6 @@
-"""Axes of a sweep: which settings of a scenario vary, and through which values.
+"""Axes of a sweep: the settings of a scenario that vary, and their values.
 
-An axis is written as a person types it, values between commas. Where a value goes::
+An axis is written as a user types it, with commas between values. Where a value goes::
 
     target        the job; turns debloating on
     OPTION=       the job, any option of Flink's by its name
@@ -41,20 +41,20 @@ from ..errors import UsageError
 from .vertex_axes import PARALLELISM, SERVICE, SKEW, change_vertices, read_vertex_value, surplus_factors
 
 Change = Callable[[Scenario], Scenario]
-"""Makes a scenario another one; raises ScenarioError where it has not what is to be changed."""
+"""Function that changes a scenario; raises ScenarioError if the scenario lacks the part to change."""
 
 TARGET, POLICY, LATENCY = "target", "policy", "latency"
 
 FLINK = NetworkConfig().debloat_policy
-"""The policy that a real Flink has; it has no other."""
+"""The only policy that a real Flink has."""
 
 DEFAULT_TARGETS = "50ms,100ms,200ms,300ms,500ms,700ms,1s,1500ms,2s"
-"""Default targets: small buffers begin to cost below the first, and a wait beyond the last is no gain."""
+"""Default targets. Below the first, small buffers cost throughput; beyond the last, waiting gains nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class AxisValue:
-    """One value of an axis: how it is shown, in one form however it was typed, and what it changes."""
+    """One value of an axis: its text, in one form however it was typed, and the change that it makes."""
 
     text: str
     change: Change
@@ -80,7 +80,7 @@ def apply(scenario: Scenario, values: Iterable[AxisValue]) -> Scenario:
     """Return the scenario with all values applied, in their order.
 
     Raises:
-        UsageError: it has not what is to be changed. Whether the rest makes sense is not checked.
+        UsageError: the scenario lacks the part to change. Other rules are not checked.
     """
     for value in values:
         scenario = value.change(scenario)
@@ -88,7 +88,7 @@ def apply(scenario: Scenario, values: Iterable[AxisValue]) -> Scenario:
 
 
 def problems_after(scenario: Scenario, values: Iterable[AxisValue]) -> list[str]:
-    """Return what is wrong with a scenario once the values are applied: nothing, or one line each."""
+    """Return the problems of a scenario once the values are applied, one line each."""
     try:
         changed = apply(scenario, values)
     except InputError as error:
@@ -107,7 +107,7 @@ def read_axes(
     latency: str | None = None,
     policy: str | None = None,
 ) -> tuple[Axis, ...]:
-    """Return the axes that these texts describe, in this order; those that are absent do not vary.
+    """Return the axes that these texts describe, in this order; a quantity without a text does not vary.
 
     Args:
         target: Debloat targets, ``50ms,100ms``; they turn debloating on.
@@ -115,7 +115,7 @@ def read_axes(
         service: Times, ``2ms,5ms``, each of a record.
         skew: Lists of factors, ``1:1:1:1,1:1:1:4``.
         parallelism: Whole numbers.
-        latency: Times, added to the way of each message.
+        latency: Times that each message takes in addition.
         policy: Names of debloat policies.
 
     Raises:
@@ -152,10 +152,10 @@ def _axes_of(all_given: Sequence[_Given], *, targets_vary: bool) -> tuple[Axis, 
 
 
 def with_present(axes: Sequence[Axis], scenario: Scenario) -> tuple[Axis, ...]:
-    """Return the axes with the present target among those of the axis `target`, and so the present policy.
+    """Return the axes with the present target added to the axis `target`, and the present policy to `policy`.
 
-    Without debloating there is no such target, and none is added. Other policies are compared with the
-    present one, which is the first.
+    Without debloating there is no target to add. The present policy comes first, as others are compared with
+    it.
     """
     config = scenario.config
     present = {POLICY: lambda axis: _with_policy(axis, config.debloat_policy)}
@@ -181,11 +181,11 @@ _OF_TARGET = {
     for field in ("debloat_enabled", "debloat_target_s")
     for name in (OPTIONS[field].name, *OPTIONS[field].former)
 }
-"""Options that a target sets: an axis of theirs would undo it, and the labels would not be true."""
+"""Options that a target sets: an axis for one of them would undo it, and make the labels false."""
 
 
 class _Given(NamedTuple):
-    """An axis as it was typed; None: it was not."""
+    """An axis as the user typed it; None: not given."""
 
     name: str
     text: str | None
@@ -195,7 +195,7 @@ class _Given(NamedTuple):
 def _values(
     name: str, text: str, read: Callable[[str], AxisValue], problems: list[str]
 ) -> Iterator[AxisValue]:
-    """The values between commas, each once; mistakes are noted."""
+    """Return the values between commas, each once; add mistakes to `problems`."""
     seen = set()
     for part in text.split(","):
         try:
@@ -267,7 +267,7 @@ def _of_vertices(name: str) -> Callable[[str], AxisValue]:
 
 
 def _shown(field: str, value: object) -> str:
-    """A value as a person would write it: texts and enumerations as they are, true and false in small."""
+    """Return a value as a user would write it, with true and false in lower case."""
     rendered = OPTIONS[field].kind.render(value)
     return str(rendered).lower() if isinstance(rendered, bool) else str(rendered)
 

@@ -1,7 +1,7 @@
-"""Choice of a setting: better than the present one, by the stated rule and the curve's knee.
+"""Choice of a setting that is better than the present one, by a stated rule; and the knee of the curve.
 
-A setting is recommended only where the runs show that it keeps to the constraints and is better than what is
-set now. What they leave open is named, so that more seeds can be run for it.
+A setting is recommended only where the runs show that it keeps to the constraints and is better than the
+present setting. Undecided settings are listed, so that more seeds can be run for them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _SHARES = {END_TO_END: "end_to_end_share", RECORD_DELAY: "record_delay_share"}
 
 SAME_SHARE = 0.10
 SAME_MS = 15.0
-"""Times that differ by less than the larger of these two are the same: no emulation is surer than that."""
+"""Times that differ by less than the larger of these two count as equal: emulation is no more precise."""
 LEAST_GAIN = 0.01
-"""Share by which throughput has to grow for a setting to be better by that alone."""
+"""Share by which throughput has to grow for that alone to make a setting better."""
 
 MOST_OF_GAIN = 0.9
-"""Share of what the best setting gains that is as good as all of it: the rest is paid for with throughput."""
+"""Share of the best setting's gain that counts as all of it: the rest would cost throughput."""
 
 RULE = (
     "Candidates are the settings that meet the limits and are better than the present one, by their 95 % "
@@ -48,16 +48,19 @@ class Choice(NamedTuple):
     """Setting to take, and questions that the runs leave open."""
 
     kind: Literal["set", "turn off", "keep", "none"]
-    """Set a target; turn debloating off; nothing is shown to be better than now; nothing keeps to the
-    constraints, the present setting included."""
+    """Advice: "set" a target, "turn off" debloating, or "keep" the present setting.
+
+    "keep": no setting is shown to be better; "none": no setting, the present one included, keeps to the
+    constraints.
+    """
     setting: TargetSummary
     """The chosen setting, or the present one."""
     undecided: tuple[TargetSummary, ...]
-    """Those that would be chosen instead if they kept to the constraints and were better."""
+    """Settings that more runs may show to meet the constraints and to be better."""
 
 
 def choose(now: TargetSummary, others: Sequence[TargetSummary], objective: str) -> Choice:
-    """Return what the rule picks, `now` being the present setting and `others` what it is compared with."""
+    """Choose between the present setting, `now`, and the others, by the rule of this module."""
     standing = [(setting, _stands(setting, now, objective)) for setting in others]
     doubtful = _beside_doubt([*others, now])
     shown = [setting for setting, answer in standing if answer == "yes" and setting.target not in doubtful]
@@ -74,14 +77,14 @@ def choose(now: TargetSummary, others: Sequence[TargetSummary], objective: str) 
 
 
 def same_or_less(time: float, best: float) -> bool:
-    """Whether a time in ms is no longer than another, as far as an emulation can tell."""
+    """Whether a time in ms is at most another, within the precision of an emulation."""
     return time <= max(best * (1 + SAME_SHARE), best + SAME_MS)
 
 
 def _longest_of_the_best(
     settings: Sequence[TargetSummary], now: TargetSummary, objective: str
 ) -> TargetSummary:
-    """The longest target that brings nearly as much as the best one does."""
+    """Return the longest target whose gain is nearly that of the best one."""
     best = min(_mean(setting, objective) for setting in settings)
     before = value(now, objective)
     nearly = best if before is None else before.mean - MOST_OF_GAIN * (before.mean - best)
@@ -94,7 +97,7 @@ def _longest_of_the_best(
 
 
 def value(summary: TargetSummary, objective: str) -> Estimate | None:
-    """Return one of the `OBJECTIVES` of a target."""
+    """Return the figure of a target for one of the `OBJECTIVES`."""
     figure = getattr(summary, objective)
     return figure if isinstance(figure, Estimate) else None
 
@@ -102,8 +105,9 @@ def value(summary: TargetSummary, objective: str) -> Estimate | None:
 def is_better(setting: TargetSummary, now: TargetSummary, objective: str) -> Answer:
     """Return whether a setting is better than the present one.
 
-    It is where its times are shorter, or its throughput greater at the same times. Where the present setting
-    breaks a constraint, whatever keeps to all of them is better. What was not measured is no reason.
+    It is better if its times are shorter, or its throughput is greater at the same times. If the present
+    setting breaks a constraint, every setting that keeps to all of them is better. A figure that was not
+    measured counts for neither.
     """
     before, after = value(now, objective), value(setting, objective)
     share: Estimate | None = getattr(setting, _SHARES[objective])
@@ -124,7 +128,7 @@ def is_better(setting: TargetSummary, now: TargetSummary, objective: str) -> Ans
 
 
 def may_be_decided(setting: TargetSummary, now: TargetSummary, objective: str, runs: int) -> bool:
-    """Return whether so many runs may decide what is undecided of a setting, as far as its figures tell."""
+    """Return whether this number of runs may decide the open questions about a setting."""
     doubts = [shortfall for shortfall in setting.shortfalls if shortfall.kept == "undecided"]
     if doubts:
         return all(doubt.value is None or doubt.value.may_decide(doubt.limit, runs) for doubt in doubts)
@@ -138,7 +142,7 @@ def may_be_decided(setting: TargetSummary, now: TargetSummary, objective: str, r
 
 
 def breaks_constraint(now: TargetSummary) -> bool:
-    """Return whether the present setting clearly breaks a constraint; a failed run says nothing of it."""
+    """Return whether the present setting clearly breaks a constraint; a failed run does not show it."""
     return any(shortfall.kept == "no" and shortfall.constraint != RUNS for shortfall in now.shortfalls)
 
 
@@ -180,9 +184,9 @@ def knee(summaries: Sequence[TargetSummary], objective: str) -> tuple[str | None
 
 
 def _beside_doubt(summaries: Sequence[TargetSummary]) -> set[str]:
-    """The targets whose next longer one is not shown to keep the throughput.
+    """Return the targets whose next longer one is not shown to keep the throughput.
 
-    A shorter target has smaller buffers and cannot cost less: where it seems to, that is luck.
+    A shorter target has smaller buffers and cannot cost less: where it seems to, that is chance.
     """
     targets = sorted(
         (setting for setting in summaries if setting.target != OFF),

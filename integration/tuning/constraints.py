@@ -1,6 +1,7 @@
-"""Limits for a setting: whether it keeps to them, and which of them no setting keeps to.
+"""Limits for a setting: judge one setting by them, and find those that no setting meets.
 
-Each is judged by the mean over seeds and its interval, so that more seeds make the answer surer, not harder.
+Each is judged by the mean over seeds and its interval, so that more seeds make the answer more certain, and a
+limit no harder to meet.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from .measures import Measures
 
 MIN_THROUGHPUT, MAX_CHECKPOINT, MAX_DELAY = "min-throughput", "max-checkpoint", "max-delay"
 CHECKPOINTS = "checkpoints complete"
-"""Asked of every setting: that hardly any checkpoint expires, and some complete."""
+"""Constraint on every setting: some checkpoints complete, and hardly any expires."""
 RUNS = "runs end well"
-"""Asked of every setting: that no run of it fails."""
+"""Constraint on every setting: none of its runs fails."""
 
 MOST_EXPIRED = 0.05
-"""Share of the checkpoints that may expire, as `max-checkpoint` speaks of 95 % of them."""
+"""Share of the checkpoints that may expire; matches the 95 % of `max-checkpoint`."""
 
 
 CLEARLY = 0.05
@@ -34,7 +35,7 @@ class Constraints(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a setting, for means over seeds; None: no limit."""
 
     min_throughput: float | None = 0.99
-    """Share of the throughput that the present setting has with the same seed."""
+    """Least throughput, as a share of that of the present setting with the same seed."""
     max_checkpoint_ms: float | None = None
     """Limit for 95 % of the checkpoints, from trigger to completion."""
     max_delay_ms: float | None = None
@@ -72,7 +73,7 @@ def judge(
     *,
     takes_checkpoints: bool,
 ) -> list[Shortfall]:
-    """Return how one setting stands to each constraint that it does not clearly keep to.
+    """Return the constraints that a setting breaks, or is not clearly shown to keep to.
 
     `runs` are its figures by seed, `failed` the number of runs that have none. `throughput_shares`, by seed,
     are None for the setting that the others are compared with, and then throughput is not judged.
@@ -110,7 +111,7 @@ def binding(shortfalls_of_settings: Sequence[Sequence[Shortfall]]) -> list[str]:
 
 
 def nearest(shortfalls_of: Mapping[str, Sequence[Shortfall]]) -> str | None:
-    """Return the setting whose worst miss is the smallest; None where there are no settings."""
+    """Return the setting whose largest excess over a limit is the smallest; None if there are no settings."""
     return min(
         shortfalls_of,
         key=lambda name: max((shortfall.excess for shortfall in shortfalls_of[name]), default=0.0),
@@ -139,7 +140,7 @@ def _throughput(shares: Mapping[int, float | None] | None, least: float | None) 
 
 
 def _expiry(runs: Sequence[Measures]) -> Shortfall | None:
-    """Too many that expired, or none that completed."""
+    """Return the shortfall if too many checkpoints expired, or none completed."""
     completed = sum(run.checkpoints_completed for run in runs)
     expired = sum(run.checkpoints_expired for run in runs)
     if completed and not expired:
@@ -160,12 +161,12 @@ def _expired_share(run: Measures) -> float | None:
 
 
 def _longest(run: Measures) -> float | None:
-    """A checkpoint that has not completed counts by its age, since it takes at least as long."""
+    """Return the longest time; a pending checkpoint counts by its age, since it takes at least as long."""
     return run.end_to_end_p95_ms if run.checkpoints_completed else run.pending_ms
 
 
 def _time(constraint: str, what: str, values: Sequence[float | None], most: float | None) -> Shortfall | None:
-    """A run without the figure, as after a restart, does not show that the limit is kept."""
+    """Return the shortfall of a time; a run without the figure, as after a restart, leaves it undecided."""
     if most is None:
         return None
     figure = estimate(values)

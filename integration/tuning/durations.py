@@ -1,4 +1,4 @@
-"""Expected time of points, by the time of earlier runs of each setting, and the order to begin them in."""
+"""Expected durations of points, from earlier runs of their settings, and the order in which to start them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from .recommend import place_of
 from .summaries import setting_of, target_s
 
 EXPENSIVE_BUFFERS = 150_000
-"""Buffers from which on a run is expensive: three seconds with a compiled core, ten without.
+"""Number of buffers from which on a run is expensive: three seconds with a compiled core, ten without.
 
 Buffers, and not seconds, so that advice does not depend on what else a machine does.
 """
 
 
 def is_expensive(row: PointRow) -> bool:
-    """Whether more runs of a setting are costly, by the buffers of its first run; False without a result."""
+    """Whether more runs of a setting are costly, judged by the buffers of its first run;
+
+    False if it failed.
+    """
     if row.result is None or row.emulated_seconds is None:
         return False
     windows = from_json(row.result).steady[-1:]  # a job that failed early has none
@@ -32,9 +35,9 @@ def is_expensive(row: PointRow) -> bool:
 
 
 def longest_first(points: Sequence[Point], tried: Sequence[PointRow]) -> list[Point]:
-    """Return points in the order to begin them in, so that the last to end is a short one.
+    """Return points in the order in which to start them, the longest first.
 
-    Where nothing of a setting was tried, a shorter target takes longer, as it has smaller buffers.
+    Where a setting has not run yet, a shorter target takes longer, as it has smaller buffers.
     """
 
     def length(point: Point) -> tuple[float, float]:
@@ -45,7 +48,7 @@ def longest_first(points: Sequence[Point], tried: Sequence[PointRow]) -> list[Po
 
 
 def seconds_for(points: Sequence[Point], tried: Sequence[PointRow]) -> float | None:
-    """Return the seconds that points will take on one core, by the rows of other runs of the same settings.
+    """Estimate the seconds that points take on one core, from earlier runs of the same settings.
 
     A run takes as long as that of its setting did; one that follows a step in the load lasts as long as its
     scenario says. None where a setting has no run that has ended.

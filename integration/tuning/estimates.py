@@ -1,4 +1,4 @@
-"""Estimates from several runs: a mean, its interval, and whether that decides a question.
+"""Estimates from several runs: a mean, its confidence interval, and whether that decides a question.
 
 The interval is the bootstrap's percentile interval for the mean, expanded for few runs. Resampling takes the
 spread of n values for that of their distribution, which is too narrow by sqrt((n - 1) / n), and it knows
@@ -24,7 +24,7 @@ CONFIDENCE = 0.95
 RESAMPLES = 2000
 
 LEAST_RUNS = 2
-"""Fewer say nothing of the spread, and there is no interval."""
+"""Fewest runs that have an interval; with fewer, the spread is unknown."""
 _LEAST_RESAMPLED = 5
 
 Answer = Literal["yes", "no", "undecided"]
@@ -35,12 +35,12 @@ class Estimate(msgspec.Struct, frozen=True):
 
     mean: float
     low: float | None
-    """The interval's ends; None where so few runs say nothing of the spread."""
+    """The interval's ends; None if there are too few runs to know the spread."""
     high: float | None
     runs: int
     """Runs that have the figure."""
     of: int
-    """Runs that were to have the figure, failed ones included."""
+    """Runs that should have the figure, failed ones included."""
 
     @property
     def least(self) -> float:
@@ -65,7 +65,7 @@ class Estimate(msgspec.Struct, frozen=True):
         return "yes" if self.high <= limit else "no" if self.low > limit else "undecided"
 
     def runs_to_decide(self, limit: float) -> int | None:
-        """Return the number of runs that decides on which side of a limit it is; None: it is at the limit.
+        """Return the number of runs that decides on which side of a limit the mean is; None: on the limit.
 
         An interval narrows with the root of their number.
         """
@@ -75,10 +75,10 @@ class Estimate(msgspec.Struct, frozen=True):
         return max(self.runs + 1, round(self.runs * (reach / abs(self.mean - limit)) ** 2 + 0.5))
 
     def may_decide(self, limit: float, runs: int) -> bool:
-        """Whether so many runs, these included, may decide on which side of a limit it lies.
+        """Whether `runs` runs, the present ones included, may decide on which side of a limit the mean lies.
 
-        No where that takes the mean to move, with the further runs, by more than its standard deviation: a
-        chance of one in six. With few runs the mean may still move far, and the answer is yes.
+        The answer is no if the further runs would have to move the mean by more than its standard deviation:
+        a chance of one in six. With few runs the mean may still move far, and the answer is yes.
         """
         if self.low is None or self.high is None:
             return True
@@ -92,7 +92,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 def estimate(values: Iterable[float | None], decimals: int = 2) -> Estimate | None:
-    """Return the mean of the values that are there with its interval; None where there are none.
+    """Return the mean of the known values with its interval; None if all are unknown.
 
     The same values give the same interval.
     """
@@ -111,7 +111,7 @@ def estimate(values: Iterable[float | None], decimals: int = 2) -> Estimate | No
 
 
 def interval(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
-    """Return the ends of the interval that the mean lies in; None for fewer than `LEAST_RUNS` values."""
+    """Return the confidence interval of the mean; None for fewer than `LEAST_RUNS` values."""
     if len(values) < LEAST_RUNS:
         return None, None
     if values.min() == values.max():
@@ -140,7 +140,7 @@ def _quantile(probability: float, runs: int) -> float:
 
 @cache
 def _expanded(runs: int) -> float:
-    """The confidence to ask of a bootstrap over few values, for it to have that of Student's t."""
+    """Return the confidence at which a bootstrap over few values is as wide as Student's t."""
     from scipy.special import ndtr
 
     tail = _quantile((1.0 - CONFIDENCE) / 2.0, runs)

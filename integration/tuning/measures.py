@@ -1,11 +1,11 @@
-"""Figures of one run, by which targets are compared.
+"""Figures of one run, for comparing targets.
 
 A job has one figure of each kind. Where its vertices differ it is that of the worst one, since a checkpoint
-waits for the last barrier and a record for the slowest way. All figures are of the last window of `steady`.
+waits for the last barrier and a record for the slowest path. All figures are of the last window of `steady`.
 
-How long records are under way is read off the samples of a run. Records leave a queue in the order in which
-they entered it, so two curves tell how long they were in it: how many the producers had emitted at a time,
-and how many the consumers had read.
+The delay of records is derived from the samples of a run. Records leave a queue in the order in which
+they entered it, so two curves over time show how long they were in it: the number that producers had
+emitted, and the number that consumers had read.
 
     records |        emitted  .'      .' read
             |               .'      .'
@@ -42,24 +42,24 @@ EXPIRED = "CHECKPOINT_EXPIRED"
 Figures = NDArray[np.float64]
 
 SETTLED_SHARE = 0.25
-"""Share of its final value by which a drain time that has settled may still change."""
+"""Share of its final value within which a drain time counts as settled."""
 
 _SETTLED_PART = 1 / 3
-"""Part of the time after a step, at its end, that says what the drain time settles at."""
+"""Last part of the time after a step, from which the settled drain time is taken."""
 
 _LATEST_PART = 0.75
-"""Part of the time after a step by which it has to have settled to count."""
+"""Part of the time after a step within which the drain time has to settle."""
 
 
 class Measures(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of one run; times in ms, sizes in bytes. None: there was nothing to measure it by."""
+    """The figures of one run; times in ms, sizes in bytes. None: not measured."""
 
     throughput_per_s: float | None = None
     """Records per second into the last vertices, over all their subtasks."""
     start_delay_ms: float | None = None
     """Start delay of the subtask that acknowledged last; mean (`comparison.checkpoint_times`)."""
     start_delay_max_ms: float | None = None
-    """Median over checkpoints of the slowest subtask's; of the vertex where it is longest."""
+    """Start delay of the slowest subtask, in the vertex where it is longest; median over checkpoints."""
     alignment_ms: float | None = None
     """Time from the first barrier to the last, at that subtask; mean over checkpoints."""
     state_ms: float | None = None
@@ -92,8 +92,8 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
 def measure(result: Result, *, step_at_s: float | None = None) -> Measures:
     """Return the figures of a run's last window.
 
-    `step_at_s`: when the load stepped, in seconds since opening; None: it did not. The result has to have its
-    series, else there is no record delay, no bytes in flight and no adaptation time.
+    `step_at_s`: when the load stepped, in seconds since opening; None: it did not. Without its series a
+    result has no record delay, no bytes in flight and no adaptation time.
     """
     if not result.steady:
         return Measures()
@@ -149,9 +149,9 @@ def _percentile(values: Sequence[float], percent: float) -> float | None:
 def record_delays_ms(result: Result) -> list[float]:
     """Return the delay of the records that are read at each sample of the last window, in ms.
 
-    From emission by a source to reading by a last vertex; the longest of all ways. Times between two samples
-    are interpolated. Empty where the job restarted (records are read twice) or there are no samples.
-    No delay is longer than the run so far: where queues are still filling, they show as that.
+    A delay lasts from emission by a source to reading by a last vertex, by the longest path. Times between
+    two samples are interpolated. Empty where the job restarted (records are read twice) or there are no
+    samples. No delay is longer than the run so far, so delays are too low while queues are still filling.
     """
     flow = _flow(result)
     if flow is None:
@@ -164,13 +164,13 @@ def record_delays_ms(result: Result) -> list[float]:
 
 
 def adaptation_ms(result: Result, step_at_s: float) -> float | None:
-    """Return how long after a step of the load the drain time stays where it settles, in ms.
+    """Return the time in ms from a step of the load until the drain time has settled.
 
-    The drain time is that of what is in flight to the vertex whose service time steps, at the rate at which
-    it reads afterwards. It has settled when all later samples are within `SETTLED_SHARE` and one buffer's
-    time of the median over the last third. The resolution is that of the samples, a second. The level is the
-    one that debloating reaches, not its target, which it misses during aligned checkpoints. None:
-    debloating is off, nothing steps then, or it does not settle.
+    The drain time is the data in flight to the vertex whose service time steps, divided by its rate after the
+    step. It has settled when all later samples are within `SETTLED_SHARE` and one buffer's time of the median
+    over the last third. The resolution is that of the samples, a second. The level is the one that debloating
+    reaches, not its target, which it misses during aligned checkpoints. None: debloating is off, nothing
+    steps then, or it does not settle.
     """
     flow = _flow(result)
     if flow is None:
@@ -182,7 +182,7 @@ def adaptation_ms(result: Result, step_at_s: float) -> float | None:
 
 
 class _Flow:
-    """The curves of a run: how many records each vertex had read, and been sent, at each sample."""
+    """Curves of a run: records that each vertex had read, and that had been sent to it, at each sample."""
 
     def __init__(self, result: Result) -> None:
         edges = result.scenario.edges
@@ -203,9 +203,9 @@ class _Flow:
             self.sent[edge.target] = self.sent.get(edge.target, 0.0) + curve
 
     def emitted_at(self, vertex: str, times: Figures) -> Figures:
-        """Return when a source emitted the records that a vertex reads at `times`, by the longest way."""
+        """Return when a source emitted the records that a vertex reads at `times`, by the longest path."""
         read_at = {vertex: times}
-        """When each vertex had read the records; of several ways on, the earliest, as all curves rise."""
+        """Time at which each vertex had read the records; the earliest over its outputs."""
         emitted: list[Figures] = []
         for name in self.consumers_first:
             if name not in read_at:
@@ -244,7 +244,7 @@ def _reached(times: Figures, curve: Figures, values: Figures) -> Figures:
 
 
 def _stepping(result: Result, step_at_s: float) -> list[str]:
-    """The vertices whose service time has a step at that time."""
+    """Return the vertices whose service time has a step at that time."""
     return [
         vertex.name
         for vertex in result.scenario.vertices

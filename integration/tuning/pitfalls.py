@@ -1,7 +1,6 @@
 """The documented ways in which debloating fails, recognised in the points of a sweep.
 
-What is said of them is read off the emulation of the very job, so it comes with figures; the rules are in
-`diagnosis.debloating_rules`.
+The rules, in `diagnosis.debloating_rules`, examine each emulation and give figures as evidence.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ from .point_rows import PointRow
 
 
 class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
-    """A way in which debloating fails for this job: a finding of a rule, over all points that show it."""
+    """A way in which debloating fails for this job: a rule's finding, over all points that show it."""
 
     name: str
     vertex: str
     """Vertex or exchange that shows it."""
     what: str
     evidence: str
-    """A sentence with figures, of the point where it is worst."""
+    """A sentence with figures, from the point where the pitfall is worst."""
     settings: list[str]
-    """All settings of the sweep that show it, as their rows are labelled."""
+    """Labels of all settings of the sweep that show it."""
     point: str
-    """The setting that the evidence is from."""
+    """The setting that the evidence comes from."""
     seed: int
     remedy: str
     shown_by: str
-    """Path of a scenario that shows it."""
+    """Path of an example scenario that shows it."""
 
 
 class ObservedPoint(NamedTuple):
-    """A point of a sweep as rules see it: the last window of its run."""
+    """A point of a sweep as input of the rules: the last window of its run."""
 
     label: str
     seed: int
@@ -51,8 +50,7 @@ class ObservedPoint(NamedTuple):
 def find_pitfalls(rows: Sequence[PointRow]) -> list[Pitfall]:
     """Return the pitfalls that the points of a sweep show, each once for a vertex.
 
-    Points with debloating are examined; those that failed, that probe something else or that have no result
-    are not.
+    Points with debloating are examined; failed points, probes and points without a result are skipped.
     """
     varying = _varying_axes(rows)
     return pitfalls_of(known(_point_of(row, varying) for row in rows if row.probe == "main"))
@@ -70,12 +68,12 @@ def pitfalls_of(points: Iterable[ObservedPoint]) -> list[Pitfall]:
 
 
 def observed_point(result: Result, label: str = "") -> ObservedPoint:
-    """Return a result as the rules want it."""
+    """Return a result as input of the rules."""
     return ObservedPoint(label, result.seed, observations(result)[-1])
 
 
 def _varying_axes(rows: Iterable[PointRow]) -> list[str]:
-    """Return the target and the axes that have several values, which tell the points of a sweep apart."""
+    """Return the target and the axes with several values: these distinguish the points of a sweep."""
     values: dict[str, set[str]] = {TARGET: set()}
     for row in rows:
         for name, value in row.labels.items():
@@ -89,7 +87,7 @@ def _label_of(labels: Mapping[str, str], names: Iterable[str]) -> str:
 
 
 def _point_of(row: PointRow, names: Sequence[str]) -> ObservedPoint | None:
-    """The run of a point; None if it failed, measured no window, or was without debloating."""
+    """Return the run of a point; None if it failed, measured no window, or had debloating off."""
     if row.result is None or row.status != "finished":
         return None
     result = from_json(row.result)

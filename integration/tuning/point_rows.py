@@ -27,7 +27,7 @@ Status = Literal["finished", "failed"]
 
 
 FOLDER = "points"
-"""Name of the points' file in the folder that a user names."""
+"""Name of the subfolder of points in a user's folder."""
 
 
 class PointRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,25 +42,25 @@ class PointRow(msgspec.Struct, frozen=True, kw_only=True):
     probe: Probe
     status: Status
     error: str | None = None
-    """Why it failed, in one line."""
+    """Reason of the failure, in one line."""
     wall_seconds: float
     """Seconds of real time of the emulation."""
     emulated_seconds: float | None = None
-    """Emulated length of the run, as long as its figures needed; None without a result."""
+    """Emulated length of the run, which ends when its figures have settled; None without a result."""
     versions: dict[str, str]
-    """Versions of what ran the point; empty if it did not run."""
+    """Versions of the software that ran the point; empty if it did not run."""
     measures: Measures | None = None
-    """None where it failed."""
+    """None if the point failed."""
     result: str | None = None
-    """The result as JSON, of a job that failed for good too; without its series unless asked for."""
+    """The result as JSON, also of a job that failed permanently; without its series unless requested."""
 
     def labelled(self, point: Point) -> PointRow:
-        """Return the row for a point that shares this one's key."""
+        """Return the row with the labels of another point that has the same key."""
         return msgspec.structs.replace(self, labels=point.labels)
 
 
 def failed_row(point: Point, error: str, wall_seconds: float = 0.0) -> PointRow:
-    """Return the row of a point of which there is no result."""
+    """Return the row of a point that has no result."""
     return PointRow(
         key=point.key,
         name=point.name,
@@ -92,7 +92,7 @@ _SPARK = {pa.string(): "string", pa.int64(): "bigint", pa.float64(): "double", _
 
 
 def _measured(kind: object) -> pa.DataType:
-    """The type of a column for a measure: whole numbers and numbers, either of which may be absent."""
+    """Return the column type of a measure: integer or floating point, nullable."""
     return pa.int64() if kind in (int, int | None) else pa.float64()
 
 
@@ -103,7 +103,7 @@ ROW_SCHEMA = pa.schema({**_OWN, **_MEASURES})
 
 
 def spark_schema() -> str:
-    """Return the columns of rows in Spark's words."""
+    """Return the columns of rows as Spark DDL."""
     return ", ".join(f"{field.name} {_SPARK[field.type]}" for field in ROW_SCHEMA)
 
 
@@ -116,7 +116,7 @@ def from_table(table: pa.Table) -> list[PointRow]:
     """Return the rows of a table.
 
     Raises:
-        ValueError: its columns are others, as in a table of another version.
+        ValueError: its columns differ, as in a table of another version.
     """
     if set(table.schema.names) != set(ROW_SCHEMA.names):
         raise ValueError("the columns are not those of this version's rows")
@@ -136,10 +136,10 @@ def _row(values: dict[str, Any]) -> PointRow:
 
 
 class PointStore:
-    """Rows of points below a folder of the user's, which is made if it is not there.
+    """Rows of points in a folder of the user's, which is created if missing.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
 
     def __init__(self, out: Path) -> None:
@@ -147,17 +147,17 @@ class PointStore:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def read(self, keys: Iterable[str]) -> dict[str, PointRow]:
-        """Return the finished rows that are there of those keys; one that failed is to be run again."""
+        """Return the stored rows of finished points by key; failed ones are left out, to run again."""
         rows = (self._read(key) for key in dict.fromkeys(keys))
         return {row.key: row for row in rows if row is not None and row.status == "finished"}
 
     def write(self, row: PointRow) -> None:
-        """Keep a row, in place of an earlier one of its key.
+        """Store a row, replacing an earlier one with its key.
 
         Raises:
             OSError: it cannot be written.
         """
-        # Readers of a folder leave out what begins with a dot, as what is being written does.
+        # Readers of a folder skip names that begin with a dot, such as unfinished files.
         with written_whole(self._path(row.key)) as partial:
             pq.write_table(to_table([row]), partial)
 

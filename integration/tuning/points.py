@@ -1,13 +1,13 @@
 """Points of a sweep: every combination of the values of its axes, with several seeds and for each question.
 
-A point is one emulation. It travels as the document of its scenario, and its key tells whether it has run
-before: the same scenario, probe and code give the same result.
+A point is one emulation. It travels as the document of its scenario, and its key identifies repeated points:
+the same scenario, probe and code give the same result.
 
-What a setting is run for, besides being what it is, is a probe: a scenario that answers one question.
+A probe is a variant of a setting's scenario that answers one question.
 
 | probe | question | how it differs from the setting |
 |---|---|---|
-| main | what does it come to? | not at all |
+| main | how does the setting perform? | not at all |
 | baseline | what is it without debloating? | debloating is off |
 | unaligned | what would unaligned checkpoints store, and how long would they take? | they are on |
 | step | how fast does it follow the load? | a service time doubles in the middle; no checkpoints, no faults |
@@ -47,13 +47,13 @@ Probe = Literal["main", "unaligned", "step", "baseline"]
 PROBES: tuple[Probe, ...] = get_args(Probe)
 
 STEP_FACTOR = 2.0
-"""Factor by which the service time of the bottleneck grows."""
+"""Factor by which the service time of the bottleneck increases."""
 LEAST_STEP_RUN_S = 60.0
-"""Least length of a probe with a step: debloating halves a size in about 2 s, and is to settle."""
+"""Least length of a probe with a step: debloating halves a size in about 2 s, and has to settle."""
 
 
 def probes_of(scenario: Scenario, wanted: Iterable[Probe] = PROBES) -> list[tuple[Probe, Scenario]]:
-    """Return the scenarios that answer the wanted questions about a setting, as far as they can be asked.
+    """Return the scenarios that answer the wanted questions about a setting, as far as they apply.
 
     No unaligned probe where checkpoints are taken at least once or not at all, since Flink then has none; no
     step where no vertex but a source has a service time; neither step nor baseline where debloating is off.
@@ -88,11 +88,13 @@ def unaligned(scenario: Scenario) -> Scenario | None:
 
 
 def with_step(scenario: Scenario) -> Scenario | None:
-    """Return the scenario with a step of the load at `step_at_s`; None where there is nothing to see.
+    """Return the scenario with a step of the load at `step_at_s`.
+
+    None: debloating is off, or no vertex has a service time.
 
     The bottleneck's service time doubles, and later steps of the scenario are left out. There are no
-    checkpoints, each of which empties the queues for a while, and no faults. What is measured is the second
-    half of what comes after the step.
+    checkpoints, each of which empties the queues for a while, and no faults. The measured window is the
+    second half of the time after the step.
     """
     slowest = bottleneck(scenario)
     if slowest is None or not scenario.config.debloat_enabled:
@@ -120,7 +122,7 @@ def step_at_s(scenario: Scenario) -> float:
 def bottleneck(scenario: Scenario) -> Vertex | None:
     """Return the vertex that can process the fewest records per second; None where none has a service time.
 
-    Its slowest subtask counts, as if all got the same share, at the middle of the run.
+    It is judged by its slowest subtask at the middle of the run, as if all subtasks got equal shares.
     """
     at = step_at_s(scenario)
     slow = [vertex for vertex in scenario.vertices if vertex.source is None and _cost(vertex, at) > 0]
@@ -128,7 +130,7 @@ def bottleneck(scenario: Scenario) -> Vertex | None:
 
 
 def _cost(vertex: Vertex, at: float) -> float:
-    """Seconds that a record costs the slowest subtask at a time."""
+    """Return the seconds per record of the slowest subtask at a time."""
     return max(_cost_at(vertex.service_steps(subtask), at) for subtask in range(max(1, vertex.parallelism)))
 
 
@@ -142,7 +144,7 @@ def _with_step(vertex: Vertex, at: float) -> tuple[tuple[float, float], ...]:
 
 
 SEEDS = 3
-"""Seeds of a point, unless told otherwise."""
+"""Default number of seeds of a point."""
 
 KEY_CHARACTERS = 24
 
@@ -150,22 +152,22 @@ Labels = Mapping[str, str]
 """The value of each axis, by its name."""
 
 Probes = Callable[[Scenario], Sequence[tuple[Probe, Scenario]]]
-"""The scenarios that answer the questions about a setting."""
+"""Function that returns the probes of a setting with their scenarios."""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One emulation of a sweep."""
 
     key: str
-    """A digest that is the same for points that give the same result."""
+    """Digest of the inputs; points with the same key give the same result."""
     labels: dict[str, str]
     seed: int
     probe: Probe = "main"
-    """Its purpose."""
+    """Question that the point answers."""
     document: dict[str, Any]
-    """The scenario as a document, with that seed."""
+    """The scenario as a document, with the seed of the point."""
     with_series: bool = False
-    """Whether its result is to have its series, as one that may be shown over time."""
+    """Whether the result keeps its series, which charts over time need."""
 
     @property
     def name(self) -> str:
@@ -176,7 +178,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 def point_of(
     scenario: Scenario, labels: Labels | None = None, seed: int | None = None, probe: Probe = "main"
 ) -> Point:
-    """Return the point that runs a scenario, with its own seed or another.
+    """Return the point for a scenario, with the scenario's seed or another one.
 
     Raises:
         UsageError: a part of the scenario is a Python object, which no document can hold.
@@ -203,14 +205,14 @@ class Grid:
     seeds: int = SEEDS
 
     def points(self, scenario: Scenario, probes: Probes | None = None) -> list[Point]:
-        """Return the points, those of one combination one after the other; each one once.
+        """Return the points without duplicates, in the order of the combinations.
 
-        `probes` makes of each combination the scenarios that are run, by default just itself. A baseline has
-        no target, so there is one for all targets. Points of two combinations may share a key, as where a
-        probe leaves out what an axis varies: they are run once, and each combination has its own.
+        `probes` turns each combination into the scenarios to run; the default is its own scenario only. A
+        baseline has no target, so there is one for all targets. Points of two combinations may share a key,
+        as where a probe leaves out what an axis varies: they are run once, and each combination has its own.
 
         Raises:
-            UsageError: the scenario makes no sense with some value, or with some combination; a line each.
+            UsageError: a value or a combination is invalid for the scenario; a line each.
         """
         self._check(scenario)
         distinct: dict[tuple[str, Probe, frozenset[tuple[str, str]]], Point] = {}
@@ -234,11 +236,13 @@ class Grid:
         return itertools.product(*(axis.values for axis in self.axes))
 
     def _check(self, scenario: Scenario) -> None:
-        """Look at each value alone, then at combinations, so that a mistake is laid to what makes it."""
+        """Check each value alone, then combinations, so that an error names the value that causes it."""
         if self.seeds < 1:
             raise UsageError([f"seeds: is {self.seeds}; at least 1 is needed"])
         problems = problems_after(scenario, ())
-        scaled = any(axis.name == PARALLELISM for axis in self.axes)  # then factors are for what comes of it
+        scaled = any(
+            axis.name == PARALLELISM for axis in self.axes
+        )  # skew factors then depend on the new parallelism
         alone = [axis for axis in self.axes if not (scaled and axis.name == SKEW)]
         problems = problems or [problem for axis in alone for problem in axis.problems(scenario)]
         if not problems:
@@ -258,13 +262,13 @@ def _itself(scenario: Scenario) -> list[tuple[Probe, Scenario]]:
 
 
 def _without_target(config: NetworkConfig, base: NetworkConfig) -> NetworkConfig:
-    """Reset settings that a baseline does not use to those before the axes: baselines are alike."""
+    """Reset settings that a baseline ignores, so that all baselines have the same key."""
     given = config.given if "debloat_target_s" in base.given else config.given - {"debloat_target_s"}
     return dataclasses.replace(config, debloat_target_s=base.debloat_target_s, given=given)
 
 
 def _objects_in(scenario: Scenario) -> Iterator[str]:
-    """Objects of a scenario that its document only names."""
+    """Yield the Python objects of a scenario, which its document can only name."""
     for vertex in scenario.vertices:
         if isinstance(vertex.source, SourceObject) and vertex.source.spec is None:
             yield vertex_key(vertex.name, "source")

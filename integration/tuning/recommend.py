@@ -1,6 +1,6 @@
 """Recommendation from the points of a sweep: the table, the choice, and its certainty.
 
-`choice` has the rule, `constraints` the limits, `remedies` what to do if no target will do.
+`choice` has the rule, `constraints` the limits, `remedies` the alternatives if no target fits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Conditions = tuple[tuple[str, str], ...]
 """The names and values of the axes other than the target, in the order of their names."""
 
 SCHEMA = "netstack.tuning/2"
-"""Names the layout of the document."""
+"""Name and version of the document's schema."""
 
 
 class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
@@ -46,42 +46,45 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     scenario: str
     """Name of the scenario."""
     conditions: dict[str, str] = {}
-    """Values of the axes other than the target, for which this holds."""
+    """Values of the axes other than the target, under which the recommendation holds."""
     constraints: Constraints
     objective: str
-    """The field of `TargetSummary` that is to be small."""
+    """The minimised quantity: a field of `TargetSummary`."""
     rule: str
     seeds: list[int]
-    """Seeds of all settings; a setting that needed fewer has its own list."""
+    """Seeds of the sweep; a setting that needed fewer lists its own."""
     clock: str = "virtual"
     versions: dict[str, str] = {}
     current: str
     """Setting of the scenario: a target, or "off"."""
     baseline: TargetSummary | None
-    """Without debloating; None where no such run was made."""
+    """Figures without debloating; None if that was not run."""
     targets: list[TargetSummary]
     """The shortest first; the present one is among them, or is the baseline."""
     reference: TargetSummary | msgspec.UnsetType = msgspec.UNSET
-    """Of a policy other than the scenario's: the advised setting with that one, to compare with."""
+    """The advised setting of the scenario's own policy, where another policy is compared with it."""
     verdict: Literal["set", "turn off", "keep", "none"]
-    """Set the chosen target; turn debloating off; nothing is shown to be better than now; no setting keeps to
-    the constraints, the present one included."""
+    """Advice: "set" the chosen target, "turn off" debloating, or "keep" the present setting.
+
+    "keep": no setting is shown to be better; "none": no setting, the present one included, keeps to the
+    constraints.
+    """
     chosen: str | None = None
-    """A target; None unless the verdict is "set"."""
+    """The recommended target; None unless the verdict is "set"."""
     undecided: list[str] = []
-    """Settings that would be chosen if more runs showed what these leave open."""
+    """Settings that more runs may show to be better."""
     knee: str | None = None
     knee_why: str
     binding: list[str] = []
-    """The constraints that rule all settings out, if none fits."""
+    """The constraints that rule out all settings, if none fits."""
     nearest: str | None = None
-    """The setting that misses by least, if none fits."""
+    """The setting that misses the constraints by least, if none fits."""
     remedies: list[Remedy] = []
-    """Other remedies, if no setting fits or none is better than now."""
+    """Alternatives to a target, if no setting fits or none is better than now."""
     configuration: list[str] = []
-    """Lines for Flink's configuration file; empty where nothing is to be changed."""
+    """Lines for Flink's configuration file; empty if nothing changes."""
     left_out: list[str] = []
-    """Targets that were not run, as a longer one already costs too much throughput; the shortest first."""
+    """Targets that were not run, as a longer one already costs too much throughput; shortest first."""
     failures: list[str] = []
     """Points that failed, a line each."""
     words: list[str]
@@ -94,7 +97,7 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
 
     @property
     def advised(self) -> TargetSummary:
-        """The setting to have; the one that the others are compared with where nothing is to be changed."""
+        """The recommended setting; if nothing changes, the one that the others are compared with."""
         target = {"set": self.chosen, "turn off": OFF}.get(self.verdict)
         return self.now if target is None else self._at(target)
 
@@ -107,11 +110,11 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> list[TargetSummary]:
-        """No debloating, if it was run, and then all targets."""
+        """All settings: no debloating, if it was run, and then the targets."""
         return [*([self.baseline] if self.baseline is not None else []), *self.targets]
 
     def __repr__(self) -> str:
-        """The verdict, in one line."""
+        """Return the verdict in one line."""
         now = f"now {self.current}, {len(self.settings)} settings tried"
         return f"<Recommendation for {readable(self.scenario)}, {now}: {self.words[0]}>"
 
@@ -121,7 +124,7 @@ def recommendations(
 ) -> list[Recommendation]:
     """Return one recommendation for each combination of the axes other than the target, in their order.
 
-    Settings of a policy other than the scenario's are compared with what is advised with that one, if it was
+    Settings of another policy are compared with the advised setting of the scenario's own policy, if that was
     run.
     """
     groups: dict[Conditions, list[PointRow]] = {}
@@ -139,7 +142,7 @@ def recommendations(
 
 
 def own_policy(conditions: Conditions, scenario: Scenario) -> Conditions:
-    """Return conditions with the scenario's policy in place of another one; the same where none is named."""
+    """Return conditions with the scenario's policy in place of another; unchanged if they name none."""
     policy = scenario.config.debloat_policy
     return tuple((name, policy if name == POLICY else text) for name, text in conditions)
 
@@ -153,7 +156,7 @@ class Reference(NamedTuple):
 
     summary: TargetSummary
     runs: Mapping[int, Measures]
-    """Its figures by seed."""
+    """Figures of its runs, by seed."""
 
 
 def recommend(
@@ -162,9 +165,9 @@ def recommend(
     constraints: Constraints | None = None,
     reference: Reference | None = None,
 ) -> Recommendation:
-    """Return what to set, by points that differ in nothing but target, seed and probe.
+    """Return the recommendation from points that differ only in target, seed and probe.
 
-    `scenario` is what the sweep was made from; what an axis has changed of it is read off the points. Points
+    `scenario` is the sweep's; changes by other axes are read from the points. Points
     that failed are named, and count as runs without figures. Settings are compared with `reference` if there
     is one, else with the present setting.
 
@@ -203,7 +206,7 @@ def recommend(
 
 
 def without(recommendation: Recommendation, left_out: Sequence[str]) -> Recommendation:
-    """Return a recommendation that says which targets were left out, since a longer one costs too much."""
+    """Return the recommendation with the targets that were not run, and a sentence that says why."""
     if not left_out:
         return recommendation
     words = [*recommendation.words, left_out_text(left_out, recommendation.targets)]
@@ -232,18 +235,18 @@ Place = tuple[str, Conditions]
 
 
 def place_of(point: PointRow | Point) -> Place:
-    """Return which setting a point runs, or a probe of which."""
+    """Return the setting that a point runs or probes."""
     return setting_of(point), tuple(sorted(conditions_of(point).items()))
 
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """The settings of a sweep beside the present one."""
+    """All settings of a sweep, to be compared with the present one."""
 
     rows: Sequence[PointRow]
     conditions: dict[str, str]
     scenario: Scenario
-    """The job, with what the axes other than the target have changed."""
+    """The job, with the changes by axes other than the target."""
     asked: Constraints
     objective: str
     now: TargetSummary
@@ -297,7 +300,9 @@ def _summaries(
     asked: Constraints,
     checkpoints: bool,
 ) -> list[TargetSummary]:
-    """No debloating, then the targets, the shortest first, each compared with the runs `now`.
+    """Return the summary of each setting, compared with the runs `now`.
+
+    No debloating comes first, then the targets, the shortest first.
 
     `current` is the setting of these runs, if it is among them: its throughput is not judged.
     """
@@ -324,7 +329,7 @@ def _remedies(sweep: _Compared, choice: Choice, binds: Sequence[str]) -> list[Re
 
 
 def _ruled_out(sweep: _Compared, choice: Choice) -> tuple[list[str], str | None]:
-    """Return the constraints that rule all settings out, and the nearest setting."""
+    """Return the constraints that rule out all settings, and the nearest setting."""
     if choice.kind != "none":
         return [], None
     broken = {setting.target: setting.shortfalls for setting in sweep.others if setting.seeds}
@@ -333,7 +338,10 @@ def _ruled_out(sweep: _Compared, choice: Choice) -> tuple[list[str], str | None]
 
 
 def _sentences(sweep: _Compared, choice: Choice, policy: str, own: Scenario | None) -> list[str]:
-    """The recommendation in words; `own` is the scenario if its policy is another one, to compare with."""
+    """Return the recommendation in words;
+
+    `own`, if given, has the policy that the others are compared with.
+    """
     if own is not None:
         policies = policy, own.config.debloat_policy
         return policy_words(choice, sweep.now, sweep.others, sweep.objective, policies)
@@ -342,7 +350,7 @@ def _sentences(sweep: _Compared, choice: Choice, policy: str, own: Scenario | No
 
 
 def _objective(rows: Iterable[PointRow], scenario: Scenario) -> str:
-    """End-to-end time, unless there are no checkpoints or they overtake what waits anyway."""
+    """Return the objective: end-to-end time, or record delay if checkpoints do not wait for data."""
     completed = any(row.measures and row.measures.checkpoints_completed for row in rows)
     overtake = (
         scenario.config.takes_unaligned_checkpoints and not scenario.config.aligned_checkpoint_timeout_s
@@ -351,7 +359,7 @@ def _objective(rows: Iterable[PointRow], scenario: Scenario) -> str:
 
 
 def scenario_of(rows: Iterable[PointRow], scenario: Scenario) -> Scenario:
-    """Return a scenario with the values of all axes but the target; the given one where that is not known."""
+    """Return the scenario with the values of all axes but the target; without a result, the given one."""
     for row in rows:
         if row.probe == "main" and row.result is not None:
             return scenario_run(row.result, row.labels, scenario)
@@ -359,9 +367,10 @@ def scenario_of(rows: Iterable[PointRow], scenario: Scenario) -> Scenario:
 
 
 def scenario_run(result: str, labels: Mapping[str, str], scenario: Scenario) -> Scenario:
-    """Return the scenario of a point's result, as JSON, in a sweep of a scenario.
+    """Return the scenario of a point from its result as JSON.
 
-    Its policy, which may be code, is the one that was asked for, whatever a folder's file may name.
+    Its policy is taken from the point's labels or the given scenario, since a policy may be code and a stored
+    file must not choose it.
     """
     ran = from_json(result).scenario
     config = replace(ran.config, debloat_policy=labels.get(POLICY, scenario.config.debloat_policy))
@@ -369,7 +378,7 @@ def scenario_run(result: str, labels: Mapping[str, str], scenario: Scenario) -> 
 
 
 def current_target(scenario: Scenario) -> str:
-    """Return the debloat target that a scenario has set, `OFF` where it has no debloating."""
+    """Return the debloat target that a scenario has set, or `OFF` without debloating."""
     config = scenario.config
     return format_duration(config.debloat_target_s) if config.debloat_enabled else OFF
 

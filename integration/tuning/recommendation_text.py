@@ -13,7 +13,7 @@ from .settling import SETTLED_CHECKPOINTS
 from .summaries import OFF, TargetSummary
 
 MOST_RUNS_NAMED = 100
-"""Most seeds that are proposed to decide a question."""
+"""Largest number of seeds that a sentence proposes to decide a question."""
 
 
 def words(
@@ -25,7 +25,7 @@ def words(
 ) -> list[str]:
     """Return the recommendation in sentences: the verdict first, without intervals, and then its details.
 
-    `others` are the settings that were compared with `now`, `pitfalls` those that the chosen one shows.
+    `others` are the settings compared with `now`, `pitfalls` the pitfalls of the chosen one.
     """
     if choice.kind == "none":
         sentences = [_nothing_fits(now, others)]
@@ -81,7 +81,7 @@ def with_range(figure: Estimate | None, text: Callable[[float | None], str] = mi
 
 
 def share_text(share: float | None) -> str:
-    """Return a share of throughput as sentences have it."""
+    """Return a share of throughput as text for a sentence."""
     return "an unknown share" if share is None else f"{share:.3f}"
 
 
@@ -173,7 +173,7 @@ def _price_of_now(now: TargetSummary, others: Sequence[TargetSummary], objective
 
 
 def _nothing_fits(now: TargetSummary, others: Sequence[TargetSummary]) -> str:
-    """Return which limits no setting meets, and the figures of the nearest one."""
+    """Return the limits that no setting meets, and the figures of the nearest one."""
     if not now.seeds:
         return "No advice: no run of the present setting ended well, so there is nothing to compare with."
     broken = {setting.target: setting.shortfalls for setting in others if setting.seeds}
@@ -216,7 +216,7 @@ def _adaptation(chosen: TargetSummary) -> list[str]:
 
 
 def _open(setting: TargetSummary, now: TargetSummary, objective: str) -> str:
-    """Return the question about a setting that the runs do not decide, and what would decide it."""
+    """Return the open question about a setting, and the number of runs that would decide it."""
     doubts = [_doubt(shortfall) for shortfall in setting.shortfalls if shortfall.kept == "undecided"]
     if not doubts:
         doubts = [f"it is better than now: {with_range(value(setting, objective))}"]
@@ -263,7 +263,7 @@ def _with(target: str, word: str = "With") -> str:
 
 
 def left_out_text(left_out: Sequence[str], tried: Sequence[TargetSummary]) -> str:
-    """Return which targets were not run, and why; both lists have the shortest target first."""
+    """Return the targets that were not run, and the reason; both lists have the shortest target first."""
     last = next((each for each in tried if each.throughput_share is not None), None)
     if last is None or last.throughput_share is None:
         return f"Not run: {', '.join(left_out)}."

@@ -1,7 +1,7 @@
 """Remedies other than debloating, each with its reason in the figures of the sweep.
 
-A figure is measured if the sweep has such a run, else estimated; `reruns` then emulates those it can. Most
-remedies change buffers: their timeout, number or least size.
+A figure is measured if the sweep has such a run, else estimated; `reruns` emulates estimated ones where
+possible. Most remedies change buffers: their timeout, number or least size.
 """
 
 from __future__ import annotations
@@ -55,47 +55,47 @@ _PAUSE_FACTOR = 5
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True):
-    """Something else to try."""
+    """A change to try instead of, or beside, a debloat target."""
 
     name: str
     why: str
     measured: bool = False
-    """Whether the sweep has run it; else it is estimated, or emulated for the purpose."""
+    """Whether a run of the sweep shows it; otherwise it is estimated, or emulated afterwards."""
     configuration: list[str] = []
     """Lines for Flink's configuration file."""
     target: str | None = None
-    """The debloat target that it goes with, where its lines name none; None: it needs none."""
+    """The debloat target to combine it with, if its lines set none; None: it works with any."""
     emulated_s: float | None = None
-    """Seconds of its emulation; None: it was not tried, so it is estimated if it was not measured."""
+    """Emulated seconds of the run that verified it; None: no such run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Input of the rules: the figures of a sweep, and the constraints that rule out all of it."""
+    """Input of the rules: the figures of a sweep, and the constraints that rule out all its settings."""
 
     scenario: Scenario
     """The job, with the values of all axes but the target."""
     rows: Sequence[PointRow]
     baseline: TargetSummary
     targets: Sequence[TargetSummary]
-    """The shortest one first."""
+    """All targets, shortest first."""
     constraints: Constraints
     binding: Sequence[str]
-    """The constraints that rule out all targets; none where they are kept."""
+    """The constraints that rule out all targets; empty if one fits."""
     now: TargetSummary
 
     @property
     def too_slow(self) -> bool:
-        """Whether checkpoints or records take too long, whatever the target."""
+        """Whether checkpoints or records take too long at every target."""
         return bool({MAX_CHECKPOINT, MAX_DELAY, CHECKPOINTS} & set(self.binding))
 
     @property
     def leaves_no_pause(self) -> bool:
-        """Whether checkpoints follow one another as it is now, which is reason enough to look for more."""
+        """Whether checkpoints now follow one another without a pause, which alone justifies remedies."""
         return _leaves_no_pause(self, self.now)
 
     def shortfall(self, name: str) -> Shortfall | None:
-        """Return the miss of a constraint by the setting that is nearest to it."""
+        """Return the shortfall of the setting that misses a constraint by least."""
         shortfalls = [
             each for target in self.targets for each in target.shortfalls if each.constraint == name
         ]
@@ -113,7 +113,7 @@ def line(field: str, text: str) -> str:
 
 
 def _shorter_target(case: Case) -> Iterator[Remedy]:
-    """A target below those of the sweep, where sizes still had room and throughput was kept."""
+    """Propose a shorter target than the sweep has, if buffer sizes had room and throughput was kept."""
     shortest = case.shortest
     if shortest is None or not case.too_slow or _at_floor(case, shortest):
         return
@@ -133,7 +133,7 @@ def _shorter_target(case: Case) -> Iterator[Remedy]:
 
 
 def _longer_target(case: Case) -> Iterator[Remedy]:
-    """A longer target than any of those tried, where all of them cost too much throughput."""
+    """Propose a longer target than the sweep has, if all of them cost too much throughput."""
     measured = [summary for summary in case.targets if summary.throughput_share is not None]
     if MIN_THROUGHPUT not in case.binding or not measured:
         return
@@ -149,7 +149,7 @@ def _longer_target(case: Case) -> Iterator[Remedy]:
 
 
 def _fewer_buffers(case: Case) -> Iterator[Remedy]:
-    """Fewer buffers: the remedy if buffers are as small as they may be."""
+    """Propose fewer buffers, if buffers already have their minimum size."""
     shortest = case.shortest
     if shortest is None or not case.too_slow or not _at_floor(case, shortest):
         return
@@ -169,7 +169,7 @@ def _fewer_buffers(case: Case) -> Iterator[Remedy]:
 
 
 def _smaller_segments(case: Case) -> Iterator[Remedy]:
-    """Smaller segments without debloating, if they fix the only limit that this breaks."""
+    """Propose smaller segments without debloating, if that fixes the only limit that no debloating breaks."""
     slow = _slow(case.baseline)
     if not case.too_slow or not slow or len(slow) < len(case.baseline.shortfalls):
         return
@@ -187,7 +187,7 @@ def _smaller_segments(case: Case) -> Iterator[Remedy]:
 
 
 def _large_records(case: Case) -> Iterator[Remedy]:
-    """Overdraft, or a larger minimum, where records do not fit into debloated buffers."""
+    """Propose overdraft, or a larger minimum, if records do not fit into debloated buffers."""
     sources = [vertex for vertex in case.scenario.vertices if isinstance(vertex.source, GeneratorSpec)]
     record = max(map(wire_bytes, sources), default=0)
     costly = [
@@ -219,18 +219,18 @@ def _large_records(case: Case) -> Iterator[Remedy]:
 
 
 def _slow(summary: TargetSummary) -> list[Shortfall]:
-    """The times that a setting does not keep to."""
+    """Return the time limits that a setting breaks."""
     return [each for each in summary.shortfalls if each.constraint in (MAX_CHECKPOINT, MAX_DELAY)]
 
 
 def _at_floor(case: Case, summary: TargetSummary) -> bool:
-    """Whether buffers of a target have become as small as they may be."""
+    """Whether the buffers of a target have their minimum size."""
     smallest = summary.debloated_buffer_min_bytes
     return smallest is not None and at_minimum(smallest.mean, case.scenario.config)
 
 
 def _unaligned(case: Case) -> Iterator[Remedy]:
-    """Unaligned checkpoints, at once or after a timeout, where the probes show that they are fast enough."""
+    """Propose unaligned checkpoints, at once or after a timeout, if the probes show that they are fast."""
     binds = {MAX_CHECKPOINT, CHECKPOINTS} & set(case.binding)
     if not (binds or case.leaves_no_pause) or not may_overtake(case.scenario.edges, case.scenario.vertices):
         return
@@ -262,7 +262,7 @@ def _unaligned(case: Case) -> Iterator[Remedy]:
 
 
 def _aligned_with_timeout(target: str, left_ms: float, overtaking_ms: float) -> Remedy:
-    """Aligned checkpoints that overtake where they are not through in time."""
+    """Return the remedy of aligned checkpoints that become unaligned after a timeout."""
     timeout = f"{math.floor(left_ms / 10) * 10} ms"
     return Remedy(
         name="aligned checkpoints with a timeout",
@@ -274,7 +274,7 @@ def _aligned_with_timeout(target: str, left_ms: float, overtaking_ms: float) -> 
 
 
 def _parallelism(case: Case) -> Iterator[Remedy]:
-    """More subtasks of the vertex that all wait for."""
+    """Propose more subtasks for the bottleneck vertex."""
     if not case.too_slow and not case.leaves_no_pause:
         return
     name, busy = _busiest(case.rows)
@@ -290,7 +290,7 @@ def _parallelism(case: Case) -> Iterator[Remedy]:
 
 
 def _pauses(case: Case) -> Iterator[Remedy]:
-    """A longer interval, where checkpoints follow one another without a pause."""
+    """Propose a longer interval, if checkpoints follow one another without a pause."""
     interval = case.scenario.config.checkpoint_interval_s
     if interval is None or not (MAX_CHECKPOINT in case.binding or case.leaves_no_pause):
         return
@@ -320,7 +320,7 @@ def _leaves_no_pause(case: Case, summary: TargetSummary) -> bool:
 
 
 def _state(case: Case) -> Iterator[Remedy]:
-    """Smaller or incremental snapshots, where they take most of the time."""
+    """Propose smaller or incremental snapshots, if they take most of the time."""
     state, whole = case.baseline.state_ms, case.baseline.end_to_end_ms
     if state is None or whole is None or not whole.mean or state.mean < whole.mean / 2:
         return
@@ -333,7 +333,7 @@ def _state(case: Case) -> Iterator[Remedy]:
 
 
 def _adaptive(case: Case) -> Iterator[Remedy]:
-    """Adaptive partition selection, where a slow subtask holds back others that get as many records."""
+    """Propose adaptive partition selection, if a slow subtask holds back others that get as many records."""
     result = _first_result(case.rows)
     findings = [] if result is None else slow_reader_in_turns(observations(result)[-1])
     for finding in findings:
@@ -361,17 +361,17 @@ _RULES: tuple[Callable[[Case], Iterator[Remedy]], ...] = (
 
 
 def remedies(case: Case) -> list[Remedy]:
-    """Return what would help, where constraints rule out all targets, or none of them is better than now."""
+    """Return the remedies where constraints rule out all targets, or no target is better than now."""
     return [remedy for rule in _RULES for remedy in rule(case)]
 
 
 def remedies_beside_a_target(case: Case) -> list[Remedy]:
-    """Return what helps whatever the target is."""
+    """Return the remedies that help at any target."""
     return list(_adaptive(case))
 
 
 def _busiest(rows: Sequence[PointRow]) -> tuple[str, float]:
-    """The vertex with input whose subtasks are busiest, and the share of their time, by the first result."""
+    """Return the busiest vertex with input, and its busy share of time, from the first result."""
     result = _first_result(rows)
     if result is None:
         return "", 0.0
@@ -385,7 +385,7 @@ def _busiest(rows: Sequence[PointRow]) -> tuple[str, float]:
 
 
 def _first_result(rows: Sequence[PointRow]) -> Result | None:
-    """The result of the first run that has ended and whose result was kept."""
+    """Return the result of the first finished run that kept it."""
     ended = [row for row in rows if row.probe in ("main", "baseline") and row.status == "finished"]
     texts = [row.result for row in ended if row.result is not None]
     return from_json(texts[0]) if texts else None

@@ -32,9 +32,9 @@ _FIELDS = {option.name: field for field, option in OPTIONS.items()}
 def with_trials(
     recommendation: Recommendation, rows: Sequence[PointRow], scenario: Scenario
 ) -> Recommendation:
-    """Return a recommendation whose estimated remedies are emulated if a run takes little time.
+    """Return a recommendation whose estimated remedies have been emulated, unless a run would take long.
 
-    `rows` are all of the sweep of `scenario`. Figures are of the first seed.
+    `rows` are all rows of the sweep of `scenario`. Figures are of the first seed.
     """
     runs = [row for row in rows if row.status == "finished" and row.probe in ("main", "baseline")]
     runs = [row for row in runs if conditions_of(row) == recommendation.conditions]
@@ -50,7 +50,7 @@ def with_trials(
 
 
 def changes_of(remedy: Remedy) -> dict[str, object]:
-    """Return what a remedy sets, by fields of `NetworkConfig`; empty: it names nothing to set."""
+    """Return the options that a remedy sets, by fields of `NetworkConfig`; empty if it names none."""
     lines = (text.split(": ", 1) for text in remedy.configuration)
     changes = {_FIELDS[name]: OPTIONS[_FIELDS[name]].kind.parse(value) for name, value in lines}
     if not changes:
@@ -75,7 +75,7 @@ def _tried(recommendation: Recommendation, scenario: Scenario, remedy: Remedy, s
 
 
 def _constrained_figures(recommendation: Recommendation, measures: Measures) -> Iterator[str]:
-    """The figures that constraints are about."""
+    """Yield the figures that constraints limit, as text."""
     if measures.end_to_end_p95_ms is not None:
         yield f"95 % of checkpoints take at most {milliseconds(measures.end_to_end_p95_ms)}"
     if measures.record_delay_p95_ms is not None:
@@ -92,8 +92,8 @@ def runs_to_show(
     """Return the runs of two settings by their names, with the first seed and with series.
 
     They are the present setting and the recommended one. Where nothing fits, the setting that misses the
-    constraints by least takes its place; and where the two are one, no debloating is beside it. A run of the
-    sweep that has its series is not made again.
+    constraints by least takes its place; and where both are the same, the other one is without debloating. A
+    run of the sweep that kept its series is used as it is.
     """
     shown = {
         name: _run_at(target, recommendation, scenario, rows)
@@ -103,7 +103,7 @@ def runs_to_show(
 
 
 def settings_to_show(recommendation: Recommendation) -> Iterator[tuple[str, str]]:
-    """Yield name and target of each setting that `runs_to_show` runs, the one to compare with first."""
+    """Yield name and target of each setting that `runs_to_show` runs; the one to compare with comes first."""
     proposed = (
         OFF
         if recommendation.verdict == "turn off"
@@ -123,7 +123,7 @@ def _name(target: str) -> str:
 def _run_at(
     target: str, recommendation: Recommendation, scenario: Scenario, rows: Sequence[PointRow]
 ) -> Result | None:
-    """The run of the point of a target; that of the given scenario stands for the present setting."""
+    """Return the run of a target's point; for the present setting, the run of the given scenario."""
     for row in rows:
         if (
             row.result is not None

@@ -1,4 +1,4 @@
-"""Runs a point: here, or in a Python worker of Spark's, where whatever goes wrong becomes a row too.
+"""Runs a point, in this process or in one of Spark's Python workers; a failure becomes a row too.
 
 Points whose sources read files run here: what Spark has read for them is on this machine.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark import Accumulator
 
 Arrived = Callable[[list[bytes]], None]
-"""Told of rows that are finished, each as MessagePack."""
+"""Callback with finished rows, each as MessagePack."""
 
 
 def sweep_function(arrivals: Accumulator[list[bytes]], on_one_machine: bool) -> MapFunction:
@@ -47,11 +47,11 @@ def run_points(points: Iterable[bytes], arrived: Arrived) -> Iterator[bytes]:
 
 
 def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda scenario: scenario) -> PointRow:
-    """Run a point and return its row, which says why if there is no result; only Ctrl-C is passed on.
+    """Run a point and return its row, with the error if it failed; only Ctrl-C is raised.
 
-    The run is as long as its figures need (`settling`), but for a step's, which is as long as it is asked to,
-    and one with unaligned checkpoints, by which nothing is chosen: it ends with enough of them.
-    `prepare` is given the scenario before it is run, to put in sources that are open.
+    The run ends when its figures have settled (`settling`). A probe with a step has its full length. One with
+    unaligned checkpoints, which decides no choice, ends once it has enough of them. `prepare` gets the
+    scenario before the run and can replace its sources by open ones.
     """
     started = perf_counter()
     try:
@@ -93,12 +93,12 @@ def _with_result(row: PointRow, point: Point, result: Result) -> PointRow:
 
 
 def reads_files(point: Point) -> bool:
-    """Tell whether a source of a point's scenario reads files."""
+    """Return whether a source of a point's scenario reads files."""
     return any("path" in vertex.get("source", {}) for vertex in point.document["vertices"])
 
 
 def run_reading(points: Sequence[Point]) -> Iterator[PointRow]:
-    """Yield the rows of points that read files; neighbours that read the same have it read once.
+    """Yield the rows of points that read files; adjacent points that read the same files share one reading.
 
     Raises:
         SourceError: a file cannot be read.
@@ -120,7 +120,7 @@ def _what_it_reads(point: Point) -> list[tuple[object, ...]]:
 
 
 def _with_sources_of(opened: Scenario) -> Callable[[Scenario], Scenario]:
-    """Return what puts the open sources of a scenario into another that reads the same files."""
+    """Return a function that replaces a scenario's sources by the open ones for the same files."""
 
     def prepare(scenario: Scenario) -> Scenario:
         vertices = tuple(

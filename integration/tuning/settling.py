@@ -1,11 +1,11 @@
-"""End of the run of a point: as soon as its figures have settled, and not before there are enough.
+"""End of a point's run: once its figures have settled and there are enough of them.
 
 A run is as long as its scenario asks, with two exceptions.
 
 - **It ends sooner** where its figures have settled: at least five checkpoints have completed in its window,
   the mean of their times and that of the throughput lie within 2 % with a confidence of 95 %, and neither
-  differs by more than 2 % between the two halves of the window. Only where nothing of the job changes with
-  time: no faults or requests, no step of a service time in the window, no files.
+  differs by more than 2 % between the two halves of the window. This holds only for a job that does not
+  change with time: no faults or requests, no step of a service time in the window, no files.
 - **It goes on** where its window holds fewer than ten completed checkpoints, as when each takes six seconds
   at an interval of two, until there are ten, or their times have settled as above. It gives up where none has
   completed for twice the window that was asked for, and after 20 minutes.
@@ -31,30 +31,30 @@ from netstack import GeneratorSpec, Recorder, Scenario
 from ..sizing.emulated_check import periods_s
 
 LEAST_CHECKPOINTS = 10
-"""Completed ones that a window is to hold, unless fewer have settled."""
+"""Completed checkpoints that a window should have, unless fewer have settled."""
 SETTLED_CHECKPOINTS = 5
-"""Completed ones before their times may have settled."""
+"""Completed checkpoints from which on their times may count as settled."""
 SETTLED_SHARE = 0.02
-"""Greatest error of a mean that has settled, as a share of it."""
+"""Greatest relative error of a mean that counts as settled."""
 MOST_WINDOW_S = 1200.0
-"""Windows do not grow beyond this; what then has too few checkpoints is said to have."""
+"""Windows do not grow beyond this; one with too few checkpoints is then reported as such."""
 
 _SAMPLE_S = 1.0
 """Emulated seconds from one sample to the next."""
 _BATCHES = 10
-"""Stretches of the window whose throughput is compared."""
+"""Parts of the window whose throughput is compared."""
 _LEAST_WINDOW_S = 20.0
-"""Below that a window has too few samples for a rate or a delay."""
+"""A shorter window has too few samples for a rate or a delay."""
 _LEAST_PERIODS = 5
-"""Periods of what comes again and again, as the firings of a window, that a window holds."""
+"""Periods of a repeating load, such as the firings of a window, that a measured window holds."""
 _QUANTILES = {SETTLED_CHECKPOINTS: 2.776, 6: 2.571, 8: 2.365, _BATCHES: 2.262, 15: 2.145, 20: 2.093}
 """Quantiles of Student's t for a confidence of 95 %, by the least number of values."""
 
 
 class EndOnceSettled:
-    """End of a run of a scenario by the recorded figures; the `end_of_run` of `emulate`.
+    """Decides when a run ends, by its recorded figures; passed to `emulate` as `end_of_run`.
 
-    With `or_enough` it also ends sooner when its window holds `LEAST_CHECKPOINTS`, whether they agree or not.
+    With `or_enough` it also ends sooner when its window holds `LEAST_CHECKPOINTS`, settled or not.
     """
 
     def __init__(self, scenario: Scenario, *, or_enough: bool = False) -> None:
@@ -79,7 +79,7 @@ class EndOnceSettled:
         return now + 2 * _SAMPLE_S  # it is asked again before that
 
     def _says_enough(self, recorder: Recorder, now: float) -> bool:
-        """Whether the window holds enough checkpoints, or would not if it were longer."""
+        """Whether the window holds enough checkpoints, or cannot get them by growing."""
         scenario = self._scenario
         _, end = scenario.windows[-1]
         may_grow = scenario.config.checkpoint_interval_s is not None and end == scenario.duration_s
@@ -111,7 +111,7 @@ class EndOnceSettled:
         ]
 
     def _rates(self, recorder: Recorder) -> NDArray[np.float64]:
-        """Records per second into the last vertices, in stretches of the window of equal length."""
+        """Return the records per second into the last vertices, in equal parts of the window."""
         times = recorder.times
         inside = times >= self._begin
         read = np.sum(
@@ -127,9 +127,9 @@ def _have_settled(completed: Sequence[tuple[float, float]]) -> bool:
 
 
 def settled(values: NDArray[np.float64]) -> bool:
-    """Tell whether the mean of values, in the order of time, is known to `SETTLED_SHARE` and does not drift.
+    """Return whether the mean of values, in order of time, is precise to `SETTLED_SHARE` and does not drift.
 
-    Of fewer than `SETTLED_CHECKPOINTS` values it is not.
+    With fewer than `SETTLED_CHECKPOINTS` values it is not.
     """
     if len(values) < SETTLED_CHECKPOINTS:
         return False
@@ -145,7 +145,7 @@ def settled(values: NDArray[np.float64]) -> bool:
 
 
 def _is_steady(scenario: Scenario) -> bool:
-    """Whether nothing of a job changes with time once its last window has begun, as far as one can know."""
+    """Whether nothing in a job's scenario changes with time once its last window has begun."""
     begin, end = scenario.windows[-1]
     vertices, edges = scenario.vertices, scenario.edges
     steps = [vertex.service for vertex in vertices] + [edge.service or () for edge in edges]

@@ -1,4 +1,4 @@
-"""The points of a sweep, put together by target: each figure as a mean over seeds and its interval."""
+"""Summaries of a sweep by target: each figure as a mean over seeds, with its interval."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .points import Point
 
 OFF = "off"
-"""The target where there is no debloating."""
+"""The target of settings without debloating."""
 
 _MAIN = (
     "throughput_per_s",
@@ -47,17 +47,17 @@ _SHARES = {
 
 
 class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of a target; an estimate is over seeds, None: not measured."""
+    """Figures of a target, as estimates over seeds; None: not measured."""
 
     target: str
     """The target in Flink's syntax, or `OFF`."""
     seeds: list[int]
-    """Seeds whose run ended well."""
+    """Seeds whose run ended without failure."""
     failed: int = 0
-    """Seeds whose run did not."""
+    """Number of seeds whose run failed."""
     throughput_per_s: Estimate | None = None
     throughput_share: Estimate | None = None
-    """Share of the throughput of the present setting, with the same seed; so are the next two."""
+    """Share of the present setting's throughput, with the same seed; the next two are such shares, too."""
     end_to_end_share: Estimate | None = None
     record_delay_share: Estimate | None = None
     start_delay_ms: Estimate | None = None
@@ -72,25 +72,25 @@ class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
     debloated_buffer_bytes: Estimate | None = None
     debloated_buffer_min_bytes: Estimate | None = None
     persisted_bytes: Estimate | None = None
-    """Stored in-flight data of an unaligned checkpoint; the next two are of such a run, too."""
+    """Stored in-flight data of an unaligned checkpoint; the next two also come from unaligned runs."""
     unaligned_end_to_end_ms: Estimate | None = None
     unaligned_end_to_end_p95_ms: Estimate | None = None
     adaptation_ms: Estimate | None = None
-    """After a step of the load, of the runs that settled; resolution 1 s."""
+    """Time to adapt to a step of the load, over the runs that settled; resolution 1 s."""
     step_runs: int = 0
-    """Runs with a step, whether the queues settled after it or not."""
+    """Number of runs with a step, settled or not."""
     checkpoints_completed: int = 0
-    """Over all seeds; so are the next two."""
+    """Sum over all seeds, as are the next two."""
     checkpoints_failed: int = 0
     checkpoints_expired: int = 0
     fewest_checkpoints: int | None = None
-    """Completed ones of the seed that has the fewest."""
+    """Completed checkpoints of the seed that has the fewest."""
     shortfalls: list[Shortfall] = []
-    """Constraints that it misses, or is not shown to keep; empty: it fits."""
+    """Constraints that it breaks, or is not shown to keep; empty: it fits."""
 
     @property
     def keeps(self) -> Answer:
-        """Whether something was measured and it keeps to all constraints."""
+        """Whether runs show that it keeps to all constraints."""
         kept = {shortfall.kept for shortfall in self.shortfalls}
         return "no" if not self.seeds or "no" in kept else "undecided" if kept else "yes"
 
@@ -101,7 +101,7 @@ class Setting:
 
     target: str
     main: dict[int, Measures] = field(default_factory=dict)
-    """Figures by seed."""
+    """Figures of the main runs, by seed."""
     unaligned: list[Measures] = field(default_factory=list)
     step: list[Measures] = field(default_factory=list)
     failed: int = 0
@@ -109,7 +109,7 @@ class Setting:
     failed_probes: dict[str, int] = field(default_factory=dict)
 
     def add(self, row: PointRow) -> None:
-        """Take a point in."""
+        """Add the row of a point."""
         is_main = row.probe in ("main", "baseline")
         if row.measures is None:
             self.failed += is_main
@@ -123,7 +123,7 @@ class Setting:
             self.step.append(row.measures)
 
     def shares(self, now: Mapping[int, Measures], name: str) -> dict[int, float | None]:
-        """A figure by that of the present setting with the same seed, by seed; None where one has none."""
+        """Return a figure relative to the present setting with the same seed, by seed; None where unknown."""
         return {
             seed: quotient(getattr(run, name), getattr(now[seed], name))
             for seed, run in self.main.items()
@@ -146,7 +146,7 @@ def setting_of(row: PointRow | Point) -> str:
 
 
 def target_s(target: str) -> float:
-    """Return a target's seconds; infinite for `OFF`, which holds back nothing."""
+    """Return a target in seconds; infinite for `OFF`, which limits nothing."""
     try:
         return parse_flink_duration(target)
     except QuantityError:
@@ -156,7 +156,8 @@ def target_s(target: str) -> float:
 def summarise(
     setting: Setting, now: Mapping[int, Measures], shortfalls: Sequence[Shortfall]
 ) -> TargetSummary:
-    """Return means over the runs of a target, and shares of the present setting's runs (`now`, by seed)."""
+    """Return means over a target's runs, and shares relative to the present setting's runs (`now`, by
+    seed)."""
     runs = list(setting.main.values())
     figures = {
         name: estimate([*(getattr(run, name) for run in runs), *_lost(setting.failed)]) for name in _MAIN
@@ -187,5 +188,5 @@ def _probed(setting: Setting, probe: str, name: str) -> Estimate | None:
 
 
 def _lost(failed: int) -> list[None]:
-    """A run that failed stands among the others, without a figure."""
+    """Return an empty value for each failed run, so that it counts as one without the figure."""
     return [None] * failed

@@ -1,12 +1,11 @@
 """Runs the points of a sweep over Spark, and keeps what is finished.
 
 All points are one RDD, a partition each, and one job of Spark's, so that a core that is free takes the next.
-The driver hears of a row in an accumulator as soon as its task ends, and writes it to the folder.
+An accumulator brings each row to the driver as soon as its task ends, which writes it to the folder.
 
-A task answers with a row whatever happens to its emulation. Where Spark gives the job up all the same, as it
-does when a worker dies for want of memory, the points without a row are run again one by one, so that the one
-that is to blame costs no other. Points that read files run in this process: what Spark has read for them lies
-on this machine.
+A task returns a row even if its emulation fails. If Spark still aborts the job, as when a worker
+runs out of memory, the points without a row are run again one by one, so that the one that caused it fails
+alone. Points that read files run in this process: what Spark has read for them lies on this machine.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Done = Callable[[int], None]
-"""Told how many points are finished."""
+"""Callback with the number of finished points."""
 
 _RAISED = "Traceback (most recent call last)"
-"""Stands in what Spark says if Python code of a task has raised something."""
+"""Text in Spark's error if a task's Python code has raised an exception."""
 
 
 def sweep(
@@ -99,10 +98,10 @@ def run_points(
 ) -> list[PointRow]:
     """Run points over Spark, and return their rows in the same order.
 
-    A point that fails is a row with the status "failed". Those with a finished row in ``out/points`` are not
-    run, and without any to run no Spark is started: `spark` is None for the session that is active, or a new
-    one of `master`; while one on this machine starts, `meanwhile` is called. `progress` is called from
-    several threads, one at a time. What is finished when Ctrl-C interrupts this stays in ``out/points``.
+    A point that fails is a row with the status "failed". Points with a finished row in ``out/points`` are not
+    run. Spark is started only if points remain: if `spark` is None, the active session or a new one of
+    `master` is used. `meanwhile` is called while a local one starts. `progress` is called from several
+    threads, one at a time. After Ctrl-C the finished rows stay in ``out/points``.
 
     Raises:
         SourceError: Spark does not start, stops, or its workers lack our packages; a file cannot be read.
@@ -124,7 +123,7 @@ def run_points(
 
 
 class _Ledger:
-    """The rows that are there, by key; told of them in any thread."""
+    """Collected rows by key; safe to use from any thread."""
 
     def __init__(
         self, points: Sequence[Point], store: PointStore | None, progress: Done, known: Sequence[PointRow]
@@ -139,12 +138,12 @@ class _Ledger:
         self._tell()
 
     def missing(self) -> list[Point]:
-        """One point for each key that has no row yet."""
+        """Return one point for each key that has no row yet."""
         with self._lock:
             return list({point.key: point for point in self._points if point.key not in self._rows}.values())
 
     def add(self, row: PointRow) -> None:
-        """Take a row, keep it, and tell how many points have theirs; a second of a key changes nothing."""
+        """Add and store a row, and report the number of finished points; a repeated key changes nothing."""
         with self._lock:
             if row.key in self._rows:
                 return
@@ -157,10 +156,10 @@ class _Ledger:
             self._tell()
 
     def rows(self) -> list[PointRow]:
-        """The rows of all points.
+        """Return the rows of all points.
 
         Raises:
-            OSError: one could not be kept.
+            OSError: a row could not be stored.
         """
         if self._trouble is not None:
             raise self._trouble
@@ -189,7 +188,7 @@ def _run_on_spark(points: Sequence[Point], session: SparkSession, ledger: _Ledge
 
 
 def _prepared(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]]:
-    """Have the workers get our packages where they need them; return what takes the rows to the ledger."""
+    """Send our packages to the workers if they lack them; return the accumulator that fills the ledger."""
     send_packages(session)
     return _arrivals(session, ledger)
 
@@ -217,10 +216,10 @@ def _run_job(
 
 
 def _costs_one_point(error: Exception, session: SparkSession) -> bool:
-    """Whether a job has failed for what a point did to its worker; not so if Spark is gone.
+    """Whether a job failed because a point crashed its worker.
 
     Raises:
-        SourceError: it is.
+        SourceError: Spark has stopped.
     """
     if not is_from_spark(error):
         return False
@@ -233,7 +232,7 @@ def _costs_one_point(error: Exception, session: SparkSession) -> bool:
 
 
 def _arrivals(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]]:
-    """Return the accumulator that takes rows to the ledger, at the end of each task that succeeds."""
+    """Return the accumulator that adds rows to the ledger when a task succeeds."""
     reference = weakref.ref(ledger)  # PySpark keeps an accumulator for good
 
     def add(value: object, rows: list[bytes]) -> None:

@@ -1,7 +1,7 @@
-"""Values of sweeps for vertices: what a record costs there, how uneven that is, how many subtasks there are.
+"""Values of sweeps for vertices: the cost of a record, its skew over subtasks, and the number of subtasks.
 
-Each is written ``VALUE`` or ``VERTEX:VALUE``; without a name it is for the vertices that the rule of its axis
-names, as `axes` has it.
+Each is written ``VALUE`` or ``VERTEX:VALUE``; without a name it applies to the vertices that `axes` lists for
+its axis.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class VertexValue:
     axis: str
     """Either `SERVICE`, `SKEW` or `PARALLELISM`."""
     vertex: str | None
-    """The vertex that it was given for; None: those that the rule of the axis names."""
+    """The vertex that the value names; None: the vertices that `axes` lists for the axis."""
     number: float | int | tuple[float, ...]
-    """Seconds, a count, or factors."""
+    """Seconds, a number of subtasks, or factors."""
 
     @property
     def text(self) -> str:
-        """The value in one form, however it was typed."""
+        """The value as text, in one form however it was typed."""
         shown = _SHOWN[self.axis](self.number)
         return shown if self.vertex is None else f"{self.vertex}:{shown}"
 
@@ -53,12 +53,12 @@ def read_vertex_value(axis: str, text: str) -> VertexValue:
     """Read ``VALUE`` or ``VERTEX:VALUE``.
 
     Raises:
-        QuantityError: it is neither.
+        QuantityError: the text is neither.
     """
     if axis == SKEW:
         match = _FACTORS.fullmatch(text)
         if match is None:
-            raise QuantityError(f"{text!r} is no list of factors", _FACTORS_HINT)
+            raise QuantityError(f"{text!r} is not a list of factors", _FACTORS_HINT)
         return VertexValue(axis, match[1], _factors(match[2]))
     vertex, colon, value = text.rpartition(":")
     number = parse_duration(value) if axis == SERVICE else _count(value)
@@ -66,7 +66,7 @@ def read_vertex_value(axis: str, text: str) -> VertexValue:
 
 
 def change_vertices(scenario: Scenario, value: VertexValue) -> Scenario:
-    """Return the scenario with the vertices that a value is for changed.
+    """Return the scenario with a value applied to its vertices.
 
     Raises:
         UsageError: there is no such vertex, or it is a source, which does no work on records.
@@ -79,9 +79,9 @@ def change_vertices(scenario: Scenario, value: VertexValue) -> Scenario:
 
 
 def surplus_factors(before: Scenario, changed: Scenario) -> list[str]:
-    """Return a line for each vertex that was given more factors than it has subtasks: some change nothing.
+    """Return a line for each vertex with more factors than subtasks, as the surplus changes nothing.
 
-    Fewer are no mistake: they begin anew.
+    Fewer factors are valid: they repeat.
     """
     had = {vertex.name: vertex.service_skew for vertex in before.vertices}
     return [
@@ -120,7 +120,7 @@ def _changed(vertex: Vertex, value: VertexValue) -> Vertex:
 
 
 def _scaled(vertex: Vertex, parallelism: int) -> Vertex:
-    """A vertex in other subtasks; a source emits as much as before, with each subtask's share changed."""
+    """Return a vertex with other subtasks; a source emits as much as before, spread over the new number."""
     source = vertex.source
     if source is not None and source.rates and all(source.rates):  # not where 0 is as fast as possible
         total = math.fsum(vertex.rate(subtask) for subtask in range(vertex.parallelism))

@@ -73,8 +73,8 @@ def test_libraries_say_where_they_come_from(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("netstack.tar", "the name has to end in .zip"),
-        ("there.zip", "is there already"),
+        ("netstack.tar", "the name must end in .zip"),
+        ("there.zip", "already exists"),
         ("no/such/folder.zip", "cannot be written: No such file or directory"),
     ],
 )

@@ -12,7 +12,7 @@ _EXECUTOR_LOST = (
     "ExecutorLostFailure|Executor heartbeat timed out|[Cc]ommand exited with code 137"
     "|lost, as happens with an executor"
 )
-_FULL = "Spark cannot keep what lies between two stages in .*: File too large"
+_FULL = "Spark cannot store the data between two stages in .*: File too large"
 
 
 def has_to_be_right(case: Case) -> bool:

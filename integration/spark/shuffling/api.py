@@ -236,19 +236,17 @@ def check_arguments(
     """Check that arguments of `shuffle` fit together, as far as that is possible without Spark.
 
     Raises:
-        ShuffleError: They do not.
+        ShuffleError: The arguments conflict.
     """
     for name, value, known in (("ship", ship, Ship), ("partitioner", partitioner, Partitioner)):
         if value not in get_args(known):
-            raise ShuffleError(f"{name} is {value!r}, which is none of {', '.join(get_args(known))}")
+            raise ShuffleError(f"{name} is {value!r}, which is not one of {', '.join(get_args(known))}")
     if bool(keys) != (ship in ("hash", "range")):
         raise ShuffleError(
             f"ship={ship!r} takes no key" if keys else f"ship={ship!r} needs a key; name a column"
         )
     if partitioner != "flink" and ship != "hash":
-        raise ShuffleError(
-            f"partitioner={partitioner!r} is about keys; it changes nothing with ship={ship!r}"
-        )
+        raise ShuffleError(f"partitioner={partitioner!r} places keys; it has no effect with ship={ship!r}")
     if (bounds is None) == (ship == "range"):
         raise ShuffleError(
             "ship='range' needs bounds, such as those of df.approxQuantile"
@@ -278,7 +276,7 @@ def check_movement(max_memory: int | str | None, compression: object) -> None:
         return
     if compression not in get_args(Compression):
         known = ", ".join(get_args(Compression))
-        raise ShuffleError(f"compression is {compression!r}, which is none of {known}")
+        raise ShuffleError(f"compression is {compression!r}, which is not one of {known}")
     if not pa.Codec.is_available(compression):
         raise ShuffleError(f"compression is {compression!r}, which this PyArrow was built without")
 
@@ -287,7 +285,7 @@ def require_slots(session: SparkSession, wanted: int) -> int:
     """Return how many tasks run at once, up to `wanted`.
 
     Raises:
-        ShuffleError: None does; names the setting of Spark that decides.
+        ShuffleError: No task can run; the message names Spark's setting.
     """
     slots = count_slots(session, wanted)
     if slots == 0:
@@ -309,7 +307,7 @@ def _count_of(bounds: Sequence[object] | None, num_partitions: int | None) -> in
 
 
 def _layout(df: DataFrame, source: StageInput, count: int | None) -> Layout:
-    """The partitions, and tasks: the least of the partitions, the slots and the partitions of the input."""
+    """Return the layout; tasks are the minimum of partitions, slots and partitions of the input."""
     count = count or _default_count(df, source)
     tasks = require_slots(df.sparkSession, count)
     if tasks < count and source.partitions:
@@ -341,7 +339,7 @@ def _placed(
 
 
 def _named_apart(frame: DataFrame) -> DataFrame:
-    """Name columns by their positions if Spark could not find one by its name: it repeats, or has dots."""
+    """Rename columns by position if Spark cannot find one by its name, which is repeated or has dots."""
     names = [name.lower() for name in frame.columns]
     if len(set(names)) == len(names) and not any(mark in name for name in names for mark in ".`"):
         return frame
@@ -349,7 +347,7 @@ def _named_apart(frame: DataFrame) -> DataFrame:
 
 
 def _arrow_schema(frame: DataFrame, names: Sequence[str], placement: PlacementSpec, count: int) -> pa.Schema:
-    """The columns that the workers receive, checked with the placement; `names` are the user's."""
+    """Return the columns that the workers receive, after a check; `names` are the user's."""
     try:
         schema = arrow_schema(frame)
     except UnsupportedColumnError as error:
@@ -371,8 +369,8 @@ def _warn_of_repartition(source: StageInput, count: int) -> None:
         why = f"has {counted(source.partitions, 'partition')} where {count} are wanted"
     warnings.warn(
         f"the input of the shuffle {why}. So its rows go through Spark's repartition({count}) first, which"
-        f" is a whole shuffle more, sorted and through files. To avoid it, give the input {count} partitions"
-        " where it is read or last exchanged",
+        f" is another shuffle, with sorting and files. To avoid it, give the input {count} partitions"
+        " where it is read or last repartitioned",
         ShuffleWarning,
         stacklevel=3,
     )
@@ -450,7 +448,7 @@ def max_memory_bytes(value: int | str | None) -> int:
 
 
 def early_bytes(config: TransportConfig) -> int:
-    """Return how many bytes a task may hold before it is connected to its peers.
+    """Return the maximum of bytes that a task may hold before it is connected to its peers.
 
     It is ``taskmanager.memory.network.min`` (64 MiB), or ``.max`` if that is less.
     """
@@ -479,7 +477,7 @@ def _parsed(config: object, count: int) -> NetworkConfig:
 
 
 def _with_very_large_segments(network: NetworkConfig, count: int) -> NetworkConfig:
-    """The same with very large segments, if there are very few tasks and enough memory."""
+    """Return the options with very large segments, if there are very few tasks and enough memory."""
     most = network.network_memory_max_bytes
     wanted = VERY_LARGE_SEGMENT_BYTES * _SEGMENTS_PER_TASK * count
     if count > _VERY_FEW_TASKS or (most is not None and most < wanted):

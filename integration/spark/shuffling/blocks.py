@@ -30,7 +30,7 @@ BLOCK_SCHEMA = pa.schema([pa.field("partition", pa.int32()), pa.field("block", p
 """The output of the tasks. A row without a block keeps its partition in the exchange."""
 
 BLOCK_COLUMNS = "partition int, block binary"
-"""The same as Spark's DDL."""
+"""`BLOCK_SCHEMA` as Spark DDL."""
 
 BLOCK_BYTES = 4 << 20
 """Approximate maximum of bytes of a block, and of a batch of blocks, unless a single row is larger."""
@@ -44,7 +44,7 @@ class PartitionBlocks:
     Args:
         schema: The columns of the pieces.
         partitions: The partitions of the task, in rising order; at least one.
-        max_bytes: Maximum of bytes of rows that are held before they are yielded, beside the last piece.
+        max_bytes: Maximum of bytes of rows that are held before they are yielded, without the last piece.
             Yielding them takes up to three times `BLOCK_BYTES` more.
         to_all: Whether every row is for each of the partitions; pieces then have no ends.
         compression: Compression of the blocks.
@@ -64,7 +64,7 @@ class PartitionBlocks:
     ) -> None:
         self.schema = schema
         self.rows = 0
-        """Rows that have arrived so far; those to all partitions count once for each."""
+        """Rows that have arrived so far; a row for all partitions counts once for each."""
         self.peak_bytes = 0
         """Maximum of bytes of rows that were held."""
         self._sections = [list(partitions)] if to_all else [[partition] for partition in partitions]
@@ -76,7 +76,7 @@ class PartitionBlocks:
         self._is_empty = True
 
     def add(self, piece: bytes | memoryview) -> Iterator[pa.RecordBatch]:
-        """Take a piece, whose bytes must not change any more, and yield all held rows if they are too many.
+        """Add a piece, whose bytes must not change any more; if too many rows are held, yield them all.
 
         The iterator has to be exhausted before the next call.
 
@@ -94,7 +94,7 @@ class PartitionBlocks:
             yield from self._yield_held()
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Yield all held rows at the end; if none has arrived at all, a row without a block."""
+        """Yield all remaining rows; if none has arrived at all, a row without a block."""
         yield from self._yield_held()
         if self._is_empty:
             self._is_empty = False
@@ -129,7 +129,7 @@ class PartitionBlocks:
 
 
 def _joined(held: Iterable[tuple[pa.RecordBatch, list[int]]], place: int) -> Iterator[pa.RecordBatch]:
-    """The rows of one partition, in batches of useful size."""
+    """Return the rows of one partition, in batches of useful size."""
     gathered = Gathered(_BLOCK_ROWS, BLOCK_BYTES)
     for batch, ends in held:
         start = ends[place - 1] if place else 0
@@ -145,7 +145,7 @@ def _joined(held: Iterable[tuple[pa.RecordBatch, list[int]]], place: int) -> Ite
 
 
 class _BlockBatch:
-    """Rows of `BLOCK_SCHEMA` that are gathered to a batch of useful size."""
+    """Collects rows of `BLOCK_SCHEMA` into a batch of useful size."""
 
     def __init__(self) -> None:
         self._partitions: list[int] = []
@@ -178,7 +178,7 @@ def _binary(values: Sequence[memoryview]) -> pa.Array:
 
 
 def empty_block(partition: int) -> pa.RecordBatch:
-    """Return a row without a block: Spark drops all partitions of an exchange without rows."""
+    """Return a row without a block, since Spark drops partitions of an exchange that have no rows."""
     return pa.RecordBatch.from_arrays(
         [pa.array([partition], pa.int32()), pa.nulls(1, pa.binary())], schema=BLOCK_SCHEMA
     )
@@ -192,7 +192,7 @@ def read_blocks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterato
         schema: The columns of the rows.
 
     Raises:
-        PieceError: When iterated, a block is not rows of this schema.
+        PieceError: On iteration, if a block does not have rows of this schema.
     """
     merger = Merger(schema)
     for batch in batches:

@@ -56,7 +56,7 @@ _KEEPING = frozenset(
         "WindowGroupLimitExec",
     }
 )
-"""Nodes with one child whose RDD has a partition for each of the child's, and depends on that alone."""
+"""Nodes with one child whose RDD has one partition for each of the child's, and no other input."""
 
 _LEAVES = frozenset(
     {
@@ -81,7 +81,7 @@ _AS_SPLIT = {
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.files.maxPartitionNum": str((1 << 31) - 1),
 }
-"""Settings with which only `_SPLIT` decides how files are split and packed into partitions."""
+"""Settings with which only `_SPLIT` decides the number of partitions of files."""
 
 _ATTEMPTS = 12
 _STEP = 1.05
@@ -91,13 +91,13 @@ class StageInput(NamedTuple):
     """The partitions of a DataFrame that a stage would read."""
 
     partitions: int | None
-    """Their number; None if it is not known before the query runs, or a barrier stage cannot read them."""
+    """Their number; None: unknown before the query runs, or not readable by a barrier stage."""
     reason: str = ""
     """Why the number is None, as the end of the message "it cannot be read as it is: ..."."""
 
 
 class _UnknownError(Exception):
-    """The number is not known; the message is the reason."""
+    """Raised if the number is unknown; the message is the reason."""
 
 
 def inspect_input(frame: DataFrame) -> StageInput:
@@ -148,7 +148,7 @@ def _of_cache(relation: Any, adaptive: bool) -> int:
 
 
 def _of_rdd(rdd: Any) -> int:
-    """Apply Spark's own rule to the RDDs of a leaf."""
+    """Return the number of partitions of a leaf, by Spark's own rule for the RDDs of a barrier stage."""
     count = int(rdd.getNumPartitions())
     if rdd.isBarrier():
         raise _UnknownError("it comes from another barrier stage, with which this one cannot be joined")
@@ -176,8 +176,8 @@ def class_name(instance: Any) -> str:
 def read_in_partitions(session: SparkSession, path: str, count: int, format: str | None = None) -> DataFrame:
     """Return the DataFrame of a file or folder, in `count` partitions if possible.
 
-    It is not if files are too small or cannot be split. The DataFrame has a session of its own, with settings
-    for this file; `session` does not change.
+    There are fewer if the files are too small or cannot be split. The DataFrame has a session of its own,
+    with settings for this file; `session` does not change.
 
     Raises:
         SourceError: As `read_files`.

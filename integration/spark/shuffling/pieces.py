@@ -53,10 +53,10 @@ PIECE_BYTES = 1 << 20
 _ROWS_PER_TARGET, _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17, 1 << 18
 _BYTES_PER_TARGET, _LEAST_BYTES, _MOST_BYTES = 32 << 10, 4 << 20, 16 << 20
 _RETAINED_BYTES = 4 << 20
-"""Size of the array that `Cutter` frees once."""
+"""Size of the array that `Cutter` allocates and frees at the beginning (see there)."""
 
 _LARGE_PART = 32
-"""A batch of at least this part of a full one is passed on without a copy."""
+"""A batch is passed on without a copy if it has at least this fraction (1 / 32) of a full one."""
 
 Compression = Literal["lz4", "zstd"]
 """Compression of each column of a piece, by Arrow's IPC format."""
@@ -95,7 +95,7 @@ def with_ends(piece: memoryview, ends: NDArray[np.int64]) -> memoryview:
 
 
 def without_ends(data: memoryview, partitions: int) -> tuple[memoryview, list[int]]:
-    """Return the piece and the ends of bytes that `with_ends` made for so many partitions.
+    """Split bytes of `with_ends` for this number of partitions into the piece and the ends.
 
     Raises:
         ValueError: There are too few bytes, or the ends do not rise.
@@ -222,7 +222,7 @@ def _sorted(batch: pa.RecordBatch, targets: Targets, count: int) -> tuple[pa.Rec
 
 
 def _runs(batch: pa.RecordBatch, ends: NDArray[np.int64]) -> Iterator[tuple[int, pa.RecordBatch, int]]:
-    """Yield the index of each end, the rows before it from the end before, if any, and their start."""
+    """Yield the rows before each end, with the index of the end and the start of the rows."""
     lengths = np.diff(ends, prepend=0)
     for place in np.flatnonzero(lengths).tolist():
         length = int(lengths[place])
@@ -247,7 +247,7 @@ class Merger:
         self._gathered = Gathered(max_rows, max_bytes)
 
     def add(self, piece: bytes | memoryview) -> Iterator[pa.RecordBatch]:
-        """Take a piece, whose bytes must not change any more, and yield the batches that it completes.
+        """Add a piece, whose bytes must not change any more, and yield the batches that it completes.
 
         The iterator has to be exhausted before the next call.
 
@@ -304,7 +304,7 @@ def as_plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch with the types of a schema of `plain_schema`; usually the batch itself.
 
     Raises:
-        SourceError: It has other columns.
+        SourceError: The batch has other columns.
     """
     if batch.schema.equals(schema):
         return batch
@@ -315,7 +315,7 @@ def as_plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 class Gathered:
-    """Batches of one schema that are held until together they have a useful size.
+    """Collects batches of one schema until together they have a useful size.
 
     Args:
         max_rows: Maximum of rows held, unless a single batch has more.
@@ -364,7 +364,7 @@ def gathered_rows(targets: int) -> int:
 def encode_piece(batch: pa.RecordBatch) -> memoryview:
     """Return the rows of a batch, which may be a slice of another, as bytes.
 
-    The batch has a plain schema: see `plain_schema`.
+    The batch must have a plain schema: see `plain_schema`.
     """
     return memoryview(batch.serialize())
 
@@ -398,8 +398,8 @@ def decode_piece(data: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
     """Return the rows of a piece as a batch whose columns lie in ``data``, which must not change afterwards.
 
     Raises:
-        PieceError: The bytes are not a piece, or its columns do not fit the schema. Of the values only the
-            extent is checked, so that joining and encoding them is safe.
+        PieceError: The bytes are not a piece, or its columns do not fit the schema. Only the bounds of values
+            are checked, not their contents, so that joining and encoding them is safe.
     """
     try:
         batch = pa.ipc.read_record_batch(data, schema)
@@ -421,7 +421,7 @@ def require_rising_offsets(column: pa.Array) -> None:
     hundredth of the time of encoding; Arrow's full check, which also reads the text, several times that.
 
     Raises:
-        pa.ArrowInvalid: One does not.
+        pa.ArrowInvalid: A value ends before it begins.
     """
     kind = column.type
     if not len(column) or types.is_fixed_size_binary(kind) or types.is_decimal(kind):
@@ -448,7 +448,7 @@ def require_rising_offsets(column: pa.Array) -> None:
 
 
 def _width_of_offsets(kind: pa.DataType) -> np.dtype[np.signedinteger] | None:
-    """The type of a column's offsets; None if it has none."""
+    """Return the type of a column's offsets; None if it has none."""
     if types.is_string(kind) or types.is_binary(kind) or types.is_list(kind) or types.is_map(kind):
         return _SMALL
     large = types.is_large_string(kind) or types.is_large_binary(kind) or types.is_large_list(kind)

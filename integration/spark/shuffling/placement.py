@@ -55,7 +55,7 @@ Targets = NDArray[np.unsignedinteger[Any]]
 """One target for each row."""
 
 _ROWS_AT_ONCE = 1 << 15
-"""Hashing passes some thirty times over a few bytes of each row; those of so many rows fit into the cache."""
+"""Rows that are hashed at once: hashing reads their bytes some thirty times, so they should fit the cache."""
 
 Kind = Literal["hash", "computed keys", "computed target", "rebalance", "broadcast"]
 """Name of a placement; "computed" stands for a column that Spark computes for it."""
@@ -67,7 +67,7 @@ ROW = "__netstack_row"
 """Name of the column that is added to rows without columns."""
 
 _BY_BYTES = "UTF8_BINARY"
-"""Spark's collation by which texts are equal if their bytes are."""
+"""Spark's default collation, in which texts are equal if their bytes are."""
 
 Bound = Any
 """A value of the key; a tuple of them if the key has several columns."""
@@ -79,7 +79,7 @@ _Row = tuple[Any, ...]
 
 
 class Placement(Protocol):
-    """Chooses the targets of rows, in the order in which they come."""
+    """Chooses the target of each row, in the order of arrival."""
 
     @property
     def dropped(self) -> int | None:
@@ -201,7 +201,7 @@ class ColumnPlacement:
         """Return the target of each row.
 
         Raises:
-            TargetError: A row has none, or one outside 0 .. count - 1.
+            TargetError: A row has a null target, or one outside 0 .. count - 1.
         """
         column = batch.column(self.dropped)
         if column.null_count:
@@ -244,11 +244,11 @@ class PlacementSpec(NamedTuple):
 
     kind: Kind
     places: tuple[int, ...] = ()
-    """Indices of the columns that it reads: the keys, or the one that is computed for it."""
+    """Indices of the columns that it reads: the keys, or a computed column."""
 
     @property
     def dropped(self) -> int | None:
-        """Index of the column that is computed for it, which is not sent; None for other placements."""
+        """Index of the computed column, which is not sent; None for other placements."""
         return self.places[0] if self.kind in ("computed keys", "computed target") else None
 
     def build(self, schema: pa.Schema, count: int, index: int) -> Placement:
@@ -280,12 +280,12 @@ class Columns(NamedTuple):
     """Input of the tasks of a shuffle, and its placement."""
 
     frame: DataFrame
-    """The DataFrame, with one more column if one is computed."""
+    """The DataFrame, with an additional column if one is computed."""
     placement: PlacementSpec
 
 
 def with_a_column(frame: DataFrame) -> DataFrame:
-    """Return a DataFrame without columns with one, since Arrow's batches lose rows without columns."""
+    """Return a DataFrame without columns with one added, since Arrow's batches lose rows without columns."""
     from pyspark.sql import functions as sf
 
     return frame.select(sf.lit(True).alias(ROW))
@@ -342,7 +342,7 @@ def by_range(frame: DataFrame, keys: list[Column], bounds: Sequence[Bound]) -> C
     """Place rows by the ranges between bounds.
 
     Raises:
-        ShuffleError: The bounds do not rise, or are no values of the keys.
+        ShuffleError: The bounds do not rise, or are not values of the keys' types.
     """
     return _with_helper(frame, range_target(frame, keys, bounds), "computed target")
 
@@ -354,7 +354,7 @@ def _with_helper(frame: DataFrame, helper: Column, kind: Kind) -> Columns:
 
 
 def _identities(frame: DataFrame) -> list[int]:
-    """Spark's identifiers of the columns, which do not depend on their names."""
+    """Return Spark's identifiers of the columns, which do not depend on their names."""
     output = frame._jdf.queryExecution().analyzed().output()
     return [output.apply(place).exprId().id() for place in range(output.size())]
 
@@ -370,7 +370,7 @@ def _refuse_collations(frame: DataFrame, keys: list[Column]) -> None:
 
 
 def _collation(kind: DataType) -> str | None:
-    """A collation other than the one by bytes, anywhere in a type."""
+    """Return a collation that does not compare bytes, if a type has one anywhere; else None."""
     from pyspark.sql.types import ArrayType, StringType, StructType
 
     if isinstance(kind, StringType):
@@ -403,7 +403,9 @@ def _as_row(bound: Bound, width: int, place: int) -> _Row:
         values = "1 value" if width == 1 else f"a tuple of {width} values"
         raise ShuffleError(f"bounds[{place}] is {bound!r}; it must be {values}, as there are keys")
     if None in row:
-        raise ShuffleError(f"bounds[{place}] is {_shown(row)}; null is no bound, it comes before all of them")
+        raise ShuffleError(
+            f"bounds[{place}] is {_shown(row)}; null cannot be a bound, as it sorts before all values"
+        )
     return row
 
 
@@ -425,7 +427,7 @@ def _limit(frame: DataFrame, place: int, row: _Row, kinds: list[DataType]) -> li
 
 
 def _literal(value: Any) -> Column:
-    """Return a value as a column, dates and timestamps by their numbers.
+    """Return a value as a column; dates and timestamps are converted from their numbers.
 
     ``lit`` converts those by Java's old calendar, which fails before 1000 and is days off until 1582.
     """
@@ -459,7 +461,7 @@ def _as_one_column(columns: Sequence[Column]) -> Column:
 
 
 def _tree(key: Column, limits: list[Column], first: int, last: int) -> Column:
-    """The partition of a key, which is between `first` and `last`."""
+    """Return the partition of a key between `first` and `last`, as a binary search."""
     from pyspark.sql import functions as sf
 
     if first == last:
@@ -470,7 +472,7 @@ def _tree(key: Column, limits: list[Column], first: int, last: int) -> Column:
 
 
 def _evaluate(frame: DataFrame, columns: list[Column]) -> list[Any]:
-    """Make Spark compute constants; over a row within the query it does so during planning."""
+    """Return constants computed by Spark; over a row within the query, it computes them during planning."""
     (row,) = frame.sparkSession.sql("values (1)").select(*columns).collect()
     return list(row)
 

@@ -28,7 +28,7 @@ NAME = "netstack_shuffle_"
 """Prefix of the names of shuffles."""
 
 MAX_REPORTS = 10_000
-"""Maximum of reports of tasks that are kept for each Spark context; the oldest are dropped."""
+"""Largest number of task reports kept for each Spark context; the oldest are dropped."""
 
 _lock = threading.Lock()
 _ledgers: weakref.WeakKeyDictionary[SparkContext, Accumulator[Any]] = weakref.WeakKeyDictionary()
@@ -40,7 +40,7 @@ class TaskReport(NamedTuple):
     shuffle: str
     """Name of the shuffle."""
     attempt: str
-    """A name that the tasks of one attempt of one stage share."""
+    """Name shared by the tasks of one attempt of one stage."""
     stage: int
     """Spark's number of the stage."""
     host: str
@@ -54,7 +54,7 @@ class TaskReport(NamedTuple):
     worker_memory_bytes: int
     """Peak memory of the worker process since its start, earlier tasks included."""
     peak_held_bytes: int
-    """Peak of the bytes of rows that it held for several partitions; 0 if it had only one."""
+    """Peak bytes of rows held by a task with several partitions; 0 if it had only one."""
     transport: TransportStatistics
     """Counters of its network layer."""
 
@@ -98,7 +98,7 @@ def shuffle_statistics(df: DataFrame) -> DataFrame:
 
 
 def _shuffles(plan: Any) -> Iterator[str]:
-    """The names of the shuffles in a logical plan, from the last to the first."""
+    """Yield the names of the shuffles in a logical plan, from the last to the first."""
     if class_name(plan) == "MapInArrow":
         name = str(plan.functionExpr().name())
         if name.startswith(NAME):

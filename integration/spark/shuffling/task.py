@@ -63,7 +63,7 @@ class StageSpec:
     placement: PlacementSpec
     config: TransportConfig
     secret: Secret
-    """Known to the tasks and the driver only: see `rendezvous`."""
+    """Secret of the tasks and the driver: see `rendezvous`."""
     early_bytes: int
     """Maximum of bytes of rows that a task holds before it is connected to its peers."""
     max_memory_bytes: int
@@ -141,7 +141,7 @@ class ShuffleTask:
         self._source = SourceThread(batches, cutter, self._transport, spec.early_bytes)
 
     def run(self) -> Iterator[pa.RecordBatch]:
-        """Run the shuffle, and yield the rows for this partition.
+        """Run the shuffle and yield the rows of this partition.
 
         Raises:
             ShuffleTaskError: A peer has failed, or cannot be reached.
@@ -192,14 +192,14 @@ class ShuffleTask:
 
 
 def _cause_for_peers(cause: BaseException, index: int) -> BaseException:
-    """The error reported to the peers."""
+    """Return the error to report to the peers."""
     if isinstance(cause, GeneratorExit):
         return ShuffleTaskError(f"partition {index} was not read to its end, as limit() and the like do")
     return cause
 
 
 def _cause_for_spark(cause: BaseException) -> BaseException:
-    """The error reported to Spark, after a delay if it came from a peer."""
+    """Return the error to report to Spark, after a delay if it came from a peer."""
     if not isinstance(cause, TransportError):
         return cause
     if isinstance(cause, ConnectionLostError | PeerFailedError):
@@ -216,7 +216,7 @@ class SourceThread:
     Args:
         batches: The input, which has no other reader.
         cutter: Cuts the input into pieces.
-        transport: Listens; is connected when `connected` is called.
+        transport: The transport; it listens, and `connected` says when it is connected.
         early_bytes: Maximum of bytes held until then, unless a single list of pieces has more.
     """
 
@@ -224,7 +224,7 @@ class SourceThread:
         self, batches: Iterator[pa.RecordBatch], cutter: Cutter, transport: Transport, early_bytes: int
     ) -> None:
         self.error: BaseException | None = None
-        """The error that ended it early, except those of the transport, which the reader gets as well."""
+        """The error that ended the thread early; not a transport's error, which the reader gets as well."""
         self.rows = 0
         """Rows read so far."""
         self._batches = batches
@@ -273,7 +273,10 @@ class SourceThread:
             self._transport.close(error)
 
     def _rows_of_spark(self) -> Iterator[pa.RecordBatch]:
-        """Spark may end within a batch: if the rows are not needed, or other tasks have failed."""
+        """Yield the rows;
+
+        Spark may end within a batch, if the rows are not needed or other tasks have failed.
+        """
         try:
             yield from self._batches
         except (OSError, EOFError) as error:

@@ -311,7 +311,7 @@ def test_options_that_flink_2_ignores_are_said_on_stderr(scenario, capsys):
         (["rn"], "Did you mean"),
         (["compare", "{scenario}"], "last the reference"),
         (["compare", "{scenario}", "nothing.json"], "nothing.json: there is no such file"),
-        (["compare", "{scenario}", "{scenario}"], "short.toml: is a scenario; what is named last has to be"),
+        (["compare", "{scenario}", "{scenario}"], "short.toml: is a scenario; the last argument must be the"),
         (["compare", "{scenario}", "{references}"], "short.json: there is no such file"),
         (["compare", "{scenario}", "{folder}", "--seeds", "0"], "--seeds is 0"),
         (["compare", "{scenario}", "{folder}", "--seeds", "2.0"], "--seeds"),

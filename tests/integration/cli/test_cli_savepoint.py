@@ -75,8 +75,8 @@ def test_savepoints_of_a_job_whose_checkpoints_are_in_memory_need_a_place(
     status, _, err = run(capsys, "run", scenario(tmp_path, more=more))
     assert status == MISTAKE
     assert err == (
-        f"{tmp_path}/job.toml: savepoints_at[0]: has no place for its files; give it a directory, or the job "
-        "execution.checkpointing.savepoint-dir or execution.checkpointing.dir"
+        f"{tmp_path}/job.toml: savepoints_at[0]: has no folder for its files; give it a directory, or "
+        "the job execution.checkpointing.savepoint-dir or execution.checkpointing.dir"
     )
     places = {"there": {"savepoint_dir": tmp_path / "there"}, "elsewhere": {}}
     for name, options in places.items():
@@ -175,6 +175,6 @@ def test_a_savepoint_of_a_run_on_the_real_clock_and_its_end_with_another_one(
     assert not DirectoryStorage(here).is_in_use()
     assert main(["savepoint", str(here)]) == MISTAKE
     assert capsys.readouterr().err.strip() == (
-        f"netstack savepoint: {here}: no run has it, so there is nothing to take a savepoint of"
+        f"netstack savepoint: {here}: no run uses it, so there is no job to take a savepoint of"
     )
     assert main(["savepoint", str(here), "--stop", "--drain"]) == MISTAKE

@@ -248,7 +248,7 @@ def test_the_cause_of_a_failed_barrier_stage_is_one_line(text, line):
     ("changes", "message"),
     [
         ({"--input": "{folder}/nothing.csv"}, "nothing.csv: no such file or folder"),
-        ({"--output": "{folder}/rows.csv"}, "rows.csv: is there already"),
+        ({"--output": "{folder}/rows.csv"}, "rows.csv: already exists"),
         ({"--partitions": "0"}, "--partitions is 0; at least 1 is needed"),
         ({"--partitions": "1.5"}, "--partitions"),
         ({"--ship": "forward"}, "--ship"),

@@ -233,7 +233,7 @@ def test_a_running_job_is_tuned_as_a_file_is(spark: SparkSession, capsys: pytest
         (["FILE", "--max-delay", "250"], "--max-delay: '250' has no unit; it must be a time such as"),
         (["FILE", "--max-checkpoint", "0s"], "netstack tune: --max-checkpoint is 0s; it must be more than 0"),
         (["FILE", "--set", f"{TARGET}=1s"], f"{TARGET}: is what the axis target sets"),
-        (["FILE", "--skew", "a"], "skew: 'a' is no list of factors"),
+        (["FILE", "--skew", "a"], "skew: 'a' is not a list of factors"),
         (["FILE", "--seeds", "0"], "netstack tune: --seeds: is 0; at least 1 is needed"),
         (["FILE", "--from-flink", "http://127.0.0.1:1"], "one of the two"),
         (["--from-flink", "http://127.0.0.1:1"], "http://127.0.0.1:1: cannot be reached"),

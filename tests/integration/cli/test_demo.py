@@ -339,7 +339,7 @@ def test_data_that_will_not_do_are_one_line(spark, tmp_path, capsys, content, ke
         (["--input", "{rows}", "--key", "letter", "--target", "0 s"], "--target: '0 s' is too short"),
         (
             ["--input", "{rows}", "--key", "letter", "--duration", "1 s"],
-            "'1 s' is too short; right would be 10 s",
+            "'1 s' is too short; it must be 10 s",
         ),
         (["--input", "{rows}", "--key", "letter", "--seed", "-1"], "--seed: -1 is below 0"),
         (

@@ -114,7 +114,7 @@ def test_a_file_alone_has_no_code_run(code, capsys, command, form) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert err == (
-        f"{file}: policy: '{CODE}' is code, and a file alone has none run; name it by --policy, "
+        f"{file}: policy: '{CODE}' is code, which a file must not run by itself; name it by --policy, "
         "or give --allow-code for a file that you trust\n"
     )
     assert not code.exists()

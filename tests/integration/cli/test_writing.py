@@ -149,9 +149,9 @@ def places(tmp_path: Path) -> dict[str, str]:
     file = tmp_path / "file"
     file.write_bytes(b"")
     return {
-        str(file): "no folder can be made there: it is a file",
-        str(file / "below"): "no folder can be made there: Not a directory",
-        "/proc/self": "nothing can be written there: No such file or directory",
+        str(file): "cannot create a folder there: it is a file",
+        str(file / "below"): "cannot create a folder there: Not a directory",
+        "/proc/self": "cannot write there: No such file or directory",
     }
 
 
@@ -193,7 +193,9 @@ def test_a_table_that_cannot_be_written_is_known_before_the_comparison(scenario,
     (tmp_path / "file").write_bytes(b"")
     table = tmp_path / "file" / "table.md"
     assert main(["compare", str(scenario), "no.json", "--markdown", str(table)]) == exit_status.MISTAKE
-    assert capsys.readouterr().err == f"netstack: {table.parent}: no folder can be made there: it is a file\n"
+    assert (
+        capsys.readouterr().err == f"netstack: {table.parent}: cannot create a folder there: it is a file\n"
+    )
 
 
 def test_an_output_that_cannot_be_written_is_known_before_spark_starts(scenario, tmp_path, capsys) -> None:
@@ -201,5 +203,5 @@ def test_an_output_that_cannot_be_written_is_known_before_spark_starts(scenario,
     (tmp_path / "file").write_bytes(b"")
     arguments = ["--input", str(scenario), "--output", str(output), "--partitions", "2", "--set", "nonsense"]
     assert main(["shuffle", *arguments]) == exit_status.MISTAKE
-    reason = "nothing can be written there: Not a directory"
+    reason = "cannot write there: Not a directory"
     assert capsys.readouterr().err == f"netstack: {output}: {reason}\n"

@@ -246,7 +246,7 @@ def test_what_flink_did_not_measure_is_not_compared():
         (lambda document: document["repetitions"][0]["steady"].pop(), "its repetitions have other windows"),
         (
             lambda document: document["checkpoints"][0]["vertices"].pop(),
-            "not everywhere are there 2 vertices",
+            "its parts do not all have 2 vertices",
         ),
     ],
 )

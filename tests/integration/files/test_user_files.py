@@ -56,7 +56,7 @@ def test_as_many_bytes_as_may_be_are_read_and_not_one_more(tmp_path):
 
 
 def test_a_name_that_no_file_has():
-    with pytest.raises(InputError, match="is no name of a file"):
+    with pytest.raises(InputError, match="is not a valid file name"):
         read_user_file(Path("a\0b"), 1)
 
 

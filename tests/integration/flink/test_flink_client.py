@@ -79,10 +79,10 @@ def test_the_address_of_a_page_of_the_web_interface_will_do(page):
         (sent(b'{"a": 1'), "the answer is not JSON"),
         (
             sent(b'{"a": NaN}'),
-            "/config: the answer is not JSON: NaN at byte 6 is no number in JSON. "
+            "/config: the answer is not JSON: NaN at byte 6 is not a number in JSON. "
             "Check that this is the address of Flink's REST API.",
         ),
-        (sent(b"[-Infinity]"), "the answer is not JSON: Infinity at byte 2 is no number in JSON"),
+        (sent(b"[-Infinity]"), "the answer is not JSON: Infinity at byte 2 is not a number in JSON"),
         (sent(b"[1e999]"), "the answer is not JSON: Number out of range"),
         (sent(b"[" + b"[]," * (1 << 19) + b"[]]"), "/config: the answer has more than 1,048,576 values"),
         (sent(b'{"a": 1', length=100), "cannot be reached: peer closed connection"),

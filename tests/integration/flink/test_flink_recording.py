@@ -230,7 +230,7 @@ def test_task_managers_are_numbered_whatever_they_are_called() -> None:
         (gzip.compress(b"{}" * 1000, mtime=0)[:-9], "it is incomplete or corrupt"),
         (b'{"answers": {"a":' + b"[" * 100_000, "it is nested more than 32 levels deep"),
         (b'{"answers": {"a":' + b"[" * 600 + b"]" * 600 + b"}}", "it is nested more than 32 levels deep"),
-        (b'{"answers": {"a": NaN}}', "NaN at byte 18 is no number in JSON"),
+        (b'{"answers": {"a": NaN}}', "NaN at byte 18 is not a number in JSON"),
         (gzip.compress(b"[" + b"[]," * (4 << 20) + b"[]]", mtime=0), "more than 8,388,608 values"),
         (b"[]", "Expected `object`"),
         (b'{"schema": "netstack.result/1"}', "missing required field `answers`"),
@@ -241,7 +241,9 @@ def test_task_managers_are_numbered_whatever_they_are_called() -> None:
 def test_a_file_that_is_no_recording(content: bytes, why: str, tmp_path: Path) -> None:
     file = tmp_path / "recording.json"
     file.write_bytes(content)
-    with pytest.raises(FlinkRestError, match=f"{file}: is no recording of a Flink job, .*{re.escape(why)}"):
+    with pytest.raises(
+        FlinkRestError, match=f"{file}: is not a recording of a Flink job, .*{re.escape(why)}"
+    ):
         Recording(file)
 
 

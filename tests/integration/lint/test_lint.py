@@ -374,7 +374,7 @@ def test_the_command_prints_what_it_found_and_its_status_says_so(tmp_path, capsy
     assert "1 warning." in " ".join(printed.out.split())
     assert max(map(len, printed.out.splitlines())) <= 80
     assert main(["lint", str(path), "--flink", "1.20"]) == 0
-    assert "nothing to say" in " ".join(capsys.readouterr().out.split())
+    assert "no findings" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_command_writes_its_report(tmp_path, capsys) -> None:
@@ -716,7 +716,7 @@ def test_a_file_without_such_options_is_not_called_fine(tmp_path, capsys, text) 
     assert main(["lint", str(path)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "nothing of Flink's network layer or checkpoints here, so nothing was checked" in printed
-    assert "nothing to say" not in printed
+    assert "no findings" not in printed
 
 
 def test_several_files_are_checked_in_turn(tmp_path, capsys) -> None:

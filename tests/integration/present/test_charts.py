@@ -247,7 +247,7 @@ def test_lines_of_subtasks_that_coincide_are_told_apart_by_their_widths():
     assert scale["range"] == sorted(set(scale["range"]))
     drawn = list(dict.fromkeys(row["subtask"] for row in rows_of(chart)))
     assert drawn == scale["domain"][::-1]  # the widest first, below the others
-    assert "Subtasks that coincide" in chart.note
+    assert "Lines of subtasks with equal values" in chart.note
 
 
 def test_the_title_of_queues_counts_what_their_axis_counts():

@@ -49,7 +49,7 @@ def test_history_names_the_failure_of_a_checkpoint_that_failed():
     rows = history_rows({"run": unaligned_result()})
 
     others = {row["id"]: row["failure"] for row in rows if row["status"] != "COMPLETED"}
-    assert others == {7: "failed: IO_EXCEPTION", 10: "was going on at the end"}
+    assert others == {7: "failed: IO_EXCEPTION", 10: "was still in progress at the end"}
 
 
 def test_types_have_a_band_where_they_differ():

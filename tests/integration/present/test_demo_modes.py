@@ -35,7 +35,7 @@ def test_every_mode_has_results():
 def test_reading_of_the_modes():
     assert compare_modes(mode_results()) == (
         "The fastest was unaligned: a checkpoint took 35 ms instead of 3.50 s, 100 times as fast as aligned; "
-        "its price is 2.00 MiB of data in flight stored with each, an estimated 2 ms to read back after a "
+        "its cost is 2.00 MiB of data in flight stored with each, an estimated 2 ms to read back after a "
         "failure, and longer to work off. Of those that store no data in flight, aligned, debloating was the "
         "fastest: 1.20 s. At least once took 3.80 s, and part of the 512 KiB that it read between first and "
         "last barrier would be processed again after a failure."
@@ -70,7 +70,7 @@ def test_modes_without_checkpoints_are_told():
 
     assert compare_modes(mode_results(**none)) == "No checkpoint was completed in any exactly-once mode."
     assert compare_modes(mode_results(**some)).startswith(
-        "The fastest was unaligned: a checkpoint took 40 ms; its price is 2.00 MiB"
+        "The fastest was unaligned: a checkpoint took 40 ms; its cost is 2.00 MiB"
     )
 
 

@@ -59,7 +59,7 @@ def test_a_process_that_told_nothing_is_not_taken_for_one_that_kept_up() -> None
     late, unknown = fell_behind(run_of(None, {"one": 0.2, "two": None, "three": 0.0}))
     assert late == f"The process of task manager one fell behind the clock by 0.2 s of 10 s, {WHY}"
     assert unknown == (
-        f"The process of task manager two ended without telling how far it was behind the clock, {WHY}"
+        f"The process of task manager two ended without reporting how far it was behind the clock, {WHY}"
     )
 
 

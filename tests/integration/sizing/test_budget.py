@@ -514,7 +514,7 @@ def test_the_page_of_a_plan_begins_with_what_it_needs_and_changes() -> None:
         "The job does as much as now: 1,000 records/s.",
         "Emulated in 9 runs, virtual clock, seed 1.",
     ]
-    assert "stage: more brings nothing while other task managers have no more." in lines
+    assert "stage: more has no effect unless other task managers get more, too." in lines
 
 
 def test_the_page_of_a_plan_says_what_more_memory_would_do() -> None:

@@ -374,7 +374,7 @@ def test_the_command_writes_its_figures(tmp_path, capsys) -> None:
         (["missing.toml"], "missing.toml: there is no such file"),
         (
             [str(REFERENCES / "2x2_1MBs_off.toml"), "--ship", "hash"],
-            "netstack size: --ship goes without a scenario",
+            "netstack size: --ship cannot be combined with a scenario",
         ),
         (
             [str(REFERENCES / "2x2_1MBs_off.toml"), "--set", "taskmanager.memory.segment-size=3kb"],

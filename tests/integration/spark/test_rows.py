@@ -195,12 +195,12 @@ def test_several_keys_combine_in_the_order_given() -> None:
 @pytest.mark.parametrize(
     ("kind", "problem"),
     [
-        (pa.month_day_nano_interval(), "type month_day_nano_interval cannot be carried in a record"),
+        (pa.month_day_nano_interval(), "type month_day_nano_interval cannot be sent in a record"),
         (
             pa.list_(pa.month_day_nano_interval()),
-            "type month_day_nano_interval cannot be carried in a record",
+            "type month_day_nano_interval cannot be sent in a record",
         ),
-        (pa.dictionary(pa.int8(), pa.string()), "type dictionary<.*> cannot be carried in a record"),
+        (pa.dictionary(pa.int8(), pa.string()), "type dictionary<.*> cannot be sent in a record"),
         (pa.struct([("a", pa.int8()), ("a", pa.int8())]), "type struct<.*> has two fields of one name"),
     ],
 )

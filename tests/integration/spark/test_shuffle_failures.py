@@ -127,7 +127,7 @@ def test_blocks_that_were_lost_are_told_where_spark_tells_what_it_cannot_do() ->
         " fail this job. Please eliminate the indeterminacy by checkpointing the RDD before repartition."
     )
     cause = one_line(RuntimeError(f"An error occurred while calling o1.getResult.\n: {said}"))
-    assert cause.startswith("what lay between two stages was lost, as happens with an executor, when some")
+    assert cause.startswith("data between two stages was lost, for example with an executor, when part")
 
 
 def act_on(fifo: Path, pid_file: Path, number: signal.Signals, release: threading.Event) -> None:

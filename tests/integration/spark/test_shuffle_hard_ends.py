@@ -107,7 +107,7 @@ def test_no_room_for_blocks_is_said_with_the_folder_and_rows_are_there_once_ther
     with no_room(spark):
         problem = problem_of(spark, shuffled)
     assert problem == (
-        f"Spark cannot keep what lies between two stages in {own_folder(spark)}: File too large;"
+        f"Spark cannot store the data between two stages in {own_folder(spark)}: File too large;"
         " spark.local.dir has to name a folder with room for all rows"
     )
     assert shuffled.count() == ROWS
@@ -119,7 +119,7 @@ def test_no_room_is_said_where_it_is_missed_when_files_are_joined(spark: SparkSe
     with no_room(spark):
         problem = problem_of(spark, shuffle(small, "id", num_partitions=COUNT, max_memory=LIMIT))
     assert problem is not None
-    assert problem.startswith(f"Spark cannot keep what lies between two stages in {own_folder(spark)}: File")
+    assert problem.startswith(f"Spark cannot store the data between two stages in {own_folder(spark)}: File")
 
 
 @pytest.mark.parametrize(
@@ -276,6 +276,6 @@ def test_a_folder_of_sparks_that_vanishes_in_the_middle_is_named(
     with (tmp_path / "pipe").open("wb"):
         local.rename(tmp_path / "elsewhere")
     said, _ = driver.communicate()
-    assert said.startswith(f"Spark cannot keep what lies between two stages in {local}: {local}/blockmgr-")
+    assert said.startswith(f"Spark cannot store the data between two stages in {local}: {local}/blockmgr-")
     assert said.endswith("; spark.local.dir has to name a folder with room for all rows\n")
     assert said.count("\n") == 1

@@ -226,7 +226,7 @@ def test_mistakes_in_the_columns(spark: SparkSession) -> None:
     frame = spark.range(3).selectExpr("id", "id as name")
     assert problem_of(frame, "nam") == "there is no key column 'nam'; the columns are: id, name"
     assert problem_of(spark.sql("select 1 as a, interval '1' month as `b c`")) == (
-        "column 'b c': type interval month cannot be carried in a record"
+        "column 'b c': type interval month cannot be sent in a record"
     )
     with pytest.raises(UnsupportedColumnError, match=r"column 'a': type list<.*> cannot be a key"):
         SparkSource(spark.sql("select array(1) as a"), "a").prepare()
@@ -293,5 +293,5 @@ def test_the_active_session_is_used_and_left_running(spark: SparkSession) -> Non
 def test_arguments() -> None:
     with pytest.raises(ValueError, match="parallelism is 0, but a source has at least one subtask"):
         SparkSource("a.csv", parallelism=0)
-    with pytest.raises(ValueError, match="format is 'orc', which is none of"):
+    with pytest.raises(ValueError, match="format is 'orc', which is not one of"):
         SparkSource("a.csv", format="orc")

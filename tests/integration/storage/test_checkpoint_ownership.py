@@ -161,5 +161,5 @@ def test_whoever_leads_several_processes_has_the_directory(directory: Path) -> N
 def test_a_lock_that_cannot_be_held_is_told(directory: Path) -> None:
     directory.mkdir()
     (directory / LOCK_NAME).symlink_to("/dev/zero")
-    with pytest.raises(StorageError, match="no lock can be held there"):
+    with pytest.raises(StorageError, match="cannot be locked"):
         emulate(JOB, storage=DirectoryStorage(directory))

@@ -400,7 +400,7 @@ def test_a_job_that_cannot_be_restored_fails_and_says_why(
     assert main(["run", str(file)]) == FAILED
     captured = capsys.readouterr()
     out = " ".join(captured.out.split())
-    newer, older = re.findall(r"restarted from checkpoint (\d+), in vain", out)
+    newer, older = re.findall(r"restarted from checkpoint (\d+), without success", out)
     assert int(newer) == int(older) + 1
     assert "restored checkpoint" not in out
     assert f"end of the job checkpoint {older} cannot be restored: chk-{older}/source-0-operator has" in out

@@ -113,12 +113,12 @@ def problem_of(root: Path) -> str:
 
 def test_why_there_is_no_savepoint(tmp_path: Path) -> None:
     assert problem_of(tmp_path / "nothing").endswith(
-        "no run has it, so there is nothing to take a savepoint of"
+        "no run uses it, so there is no job to take a savepoint of"
     )
     with DirectoryStorage(tmp_path).exclusive():
-        assert "takes no requests yet, or not at all" in problem_of(tmp_path)
+        assert "does not accept requests yet, or never will" in problem_of(tmp_path)
     with served(tmp_path, lambda request: SavepointEnd(problem="the disk is full")):
-        assert problem_of(tmp_path) == "there is no savepoint: the disk is full"
+        assert problem_of(tmp_path) == "the savepoint failed: the disk is full"
 
 
 def test_what_is_no_request_is_answered_and_deleted(tmp_path: Path) -> None:

@@ -284,10 +284,10 @@ def test_a_result_is_read_and_holds_its_scenario(result, tmp_path):
     ("content", "load", "message"),
     [
         ("{", load_json, "is not valid JSON"),
-        ("[]", load_json, "holds no object"),
-        ("{}", load_result, "is no result of netstack run as JSON: .*missing required field"),
+        ("[]", load_json, "is not a JSON object"),
+        ("{}", load_result, "is not a JSON result of netstack run: .*missing required field"),
         ('{"duration": 5}', load_scenario, "duration: 5 has no unit"),
-        ('{"a": NaN}', load_json, "is not valid JSON: NaN is no number there"),
+        ('{"a": NaN}', load_json, "is not valid JSON: NaN is not a number in JSON"),
         ('{"name": "\\ud800"}', load_scenario, "is not valid JSON: .*surrogates not allowed"),
         ('{"name": "\xed\xa0\x80"}', load_scenario, "is not valid JSON: 'utf-8' codec can't decode"),
     ],

@@ -144,7 +144,7 @@ def test_each_mistake_is_a_line_that_begins_with_the_axis() -> None:
         "target: 'soon' is not a whole number with a unit; "
         'it must be a time such as "5 ms", "1 s" or "1 min"',
         'service: \'5\' has no unit; it must be a time such as "5 ms", "1 s" or "1 min"',
-        "skew: '1:x' is no list of factors; it must be factors such as 1:1:1:4",
+        "skew: '1:x' is not a list of factors; it must be factors such as 1:1:1:4",
         "parallelism: '0' is no parallelism; it must be a whole number from 1",
         "parallelism: '2.5' is no parallelism; it must be a whole number from 1",
     ]
