@@ -307,7 +307,7 @@ def test_options_that_flink_2_ignores_are_said_on_stderr(scenario, capsys):
         (["run", "{scenario}", "--seed", "x"], "--seed"),
         (["run", "{scenario}", "--seed", "1.5"], "--seed"),
         (["run", "{scenario}", "--seed", "-1"], "short.toml: seed: is -1"),
-        (["run", "{scenario}", "--out", "{scenario}"], "short.toml: no folder can be made there"),
+        (["run", "{scenario}", "--out", "{scenario}"], "short.toml: cannot create a folder there"),
         (["rn"], "Did you mean"),
         (["compare", "{scenario}"], "last the reference"),
         (["compare", "{scenario}", "nothing.json"], "nothing.json: there is no such file"),

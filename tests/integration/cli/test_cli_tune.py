@@ -257,7 +257,7 @@ def test_points_that_cannot_be_kept_are_found_out_before_any_is_run(
     (tmp_path / "slow.toml").write_text(SCENARIO, "utf-8")
     (tmp_path / "points").write_text("", "utf-8")
     assert main(["tune", str(tmp_path / "slow.toml"), "--out", str(tmp_path)]) == 2
-    assert "points: no folder can be made there" in capsys.readouterr().err
+    assert "points: cannot create a folder there" in capsys.readouterr().err
 
 
 def test_a_limit_for_checkpoints_that_are_never_taken_is_refused(

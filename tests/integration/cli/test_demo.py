@@ -344,7 +344,7 @@ def test_data_that_will_not_do_are_one_line(spark, tmp_path, capsys, content, ke
         (["--input", "{rows}", "--key", "letter", "--seed", "-1"], "--seed: -1 is below 0"),
         (
             ["--input", "{rows}", "--key", "letter", "--out", "{rows}"],
-            "rows.csv: no folder can be made there",
+            "rows.csv: cannot create a folder there",
         ),
     ],
 )

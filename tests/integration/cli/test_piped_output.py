@@ -182,7 +182,7 @@ def a_run_that_answers(root: Path) -> Iterator[None]:
             ready.set()
             while not over.wait(0.01):
                 for request in take():
-                    request.told(SavepointEnd(location="savepoint-7"))
+                    request.on_end(SavepointEnd(location="savepoint-7"))
 
     thread = threading.Thread(target=serve)
     thread.start()

@@ -261,7 +261,7 @@ def test_a_result_is_read_from_standard_input(
         assert main(["diagnose", "-"]) == status
     printed = capsys.readouterr()
     assert printed.out.startswith("consumer limits the throughput")
-    assert "/dev/stdin: is no result" in printed.err
+    assert "/dev/stdin: is not a JSON result of netstack run" in printed.err
     assert printed.err.count("\n") == 1
 
 

@@ -36,7 +36,7 @@ ARGUMENTS: list[tuple[list[Any], dict[str, Any], str]] = [
     (["id"], {"ship": "rebalance"}, "ship='rebalance' takes no key"),
     (["id"], {"ship": "forward"}, "ship is 'forward', which is not one of hash, rebalance, broadcast, range"),
     (["id"], {"partitioner": "java"}, "partitioner is 'java', which is not one of flink, spark"),
-    ([], {"ship": "broadcast", "partitioner": "spark"}, "changes nothing with ship='broadcast'"),
+    ([], {"ship": "broadcast", "partitioner": "spark"}, "has no effect with ship='broadcast'"),
     (["id"], {"ship": "range"}, "ship='range' needs bounds"),
     (["id"], {"bounds": [1]}, "bounds are for ship='range'"),
     (["id"], {"num_partitions": 0}, "num_partitions is 0; it must be a whole number from 1"),

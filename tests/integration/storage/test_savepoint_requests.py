@@ -31,7 +31,7 @@ def served(
             while not over.wait(0.01):
                 for request in take():
                     taken.append(request)
-                    request.told(answer(request))
+                    request.on_end(answer(request))
 
     ready = threading.Event()
     thread = threading.Thread(target=serve)
@@ -57,7 +57,7 @@ def test_who_asks_is_told_what_is_waited_for(tmp_path: Path) -> None:
         while told[-1] != TAKING:
             assert asking.is_alive()
             threading.Event().wait(0.01)
-        request.told(SavepointEnd(location="savepoint-7"))
+        request.on_end(SavepointEnd(location="savepoint-7"))
         asking.join()
 
 
@@ -99,7 +99,7 @@ def test_an_answer_outlives_the_run_until_it_is_read(tmp_path: Path) -> None:
         asker.start()
         while not (requests := take()):
             pass
-        requests[0].told(SavepointEnd(location="savepoint-3"))
+        requests[0].on_end(SavepointEnd(location="savepoint-3"))
     asker.join()
     assert over == [f"{tmp_path}/savepoint-3"]
     assert not (tmp_path / FOLDER).exists()

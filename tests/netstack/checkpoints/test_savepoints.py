@@ -163,7 +163,7 @@ def test_a_failure_in_the_middle_takes_the_savepoint_with_it(
     """Some subtasks have stored their part by then, and some have not."""
     log, storage, ends = TransactionLog(), MemoryStorage(), list[SavepointEnd]()
     job = Job(sums_job(log, [kill("sums", 0, 0.7 + delay_s)]), agenda := Agenda(), storage=storage)
-    request = SavepointRequest(action=action, told=ends.append)
+    request = SavepointRequest(action=action, on_end=ends.append)
     agenda.keep(0.7, job.coordinator.request_savepoint, request)
     trio.run(job.run)
     assert [end.location for end in ends] == [None]
@@ -177,7 +177,7 @@ def test_what_is_refused_is_said_and_changes_nothing() -> None:
     job = Job(sums_job(log, [kill("sums", 0, 0.5)], checkpoints_after_tasks_finish=False), agenda := Agenda())
 
     def ask(at_s: float, name: str, **how: Any) -> None:
-        request = SavepointRequest(told=lambda end: ends.setdefault(name, end), **how)
+        request = SavepointRequest(on_end=lambda end: ends.setdefault(name, end), **how)
         agenda.keep(at_s, job.coordinator.request_savepoint, request)
 
     ask(0.3, "drain", action=DRAIN)
@@ -222,7 +222,7 @@ def test_a_run_goes_back_to_the_savepoint_that_it_began_with_until_it_has_a_chec
 
 def test_after_the_savepoint_that_it_stops_with_a_job_does_not_restart() -> None:
     job = Job(sums_job(TransactionLog()), agenda := Agenda())
-    request = SavepointRequest(action=SUSPEND, told=lambda end: job.fail("lost"))
+    request = SavepointRequest(action=SUSPEND, on_end=lambda end: job.fail("lost"))
     agenda.keep(0.7, job.coordinator.request_savepoint, request)
     trio.run(job.run)
     assert job.restarts == []
