@@ -73,9 +73,9 @@ def test_tune_and_a_run_print_the_same_of_a_setting(
 ) -> None:
     """Of the present setting alone, with the scenario's seed, the sweep runs what `run` does."""
     file = str(REFERENCES / "2x2_200KBs_on1s.toml")
-    main(["tune", file, "--target", "1s", "--seeds", "1"])
+    main(["tune", file, "--target", "1s", "--seeds", "1", "--verbose"])
     told = capsys.readouterr().out
-    (row,) = re.findall(r"^1 s +(.*) now", told, re.MULTILINE)
+    *_, row = re.findall(r"^1 s +(.*) now", told, re.MULTILINE)  # of the table of all figures
     share, delay, alignment, end_to_end, _, flight, *_ = row.split()
     assert main(["run", file]) == 0
     printed = capsys.readouterr().out
@@ -106,7 +106,7 @@ def test_bytes_have_binary_units_everywhere(
     for name, arguments in {
         "run": ["run", str(debloated), "--out", str(page.parent)],
         "size": ["size", str(debloated)],
-        "diagnose": ["diagnose", str(kept)],
+        "diagnose": ["diagnose", str(kept), "--verbose"],
         "compare": ["compare", str(kept), measured],
         "compare two": ["compare", str(kept), str(kept)],
     }.items():

@@ -110,7 +110,7 @@ def emits_once(original: Method) -> Method:
 
 
 def lets_all_through(original: Method) -> Method:
-    return lambda fraction, block: fraction._selector.select(block)
+    return lambda fraction, block: fraction.selector.select(block)
 
 
 def owes_one_at_first(original: Method) -> Method:

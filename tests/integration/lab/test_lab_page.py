@@ -74,9 +74,12 @@ def find(browser: Any, selector: str) -> Any:
 
 
 def wait(browser: Any, condition: Any) -> Any:
+    from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(browser, PATIENCE_S, poll_frequency=0.05).until(condition)
+    redrawn = [StaleElementReferenceException]  # between finding an element and reading it
+    waiting = WebDriverWait(browser, PATIENCE_S, poll_frequency=0.05, ignored_exceptions=redrawn)
+    return waiting.until(condition)
 
 
 def seconds(browser: Any) -> float:
