@@ -172,7 +172,10 @@ def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
     if isinstance(error, ConnectionError | Py4JNetworkError) or _DRIVER_ENDING in text:
         setting = "spark.driver.memory" if java_exit_status(_JAVA_END_S) == _OUT_OF_MEMORY_STATUS else None
     elif _EXECUTOR_ENDED in text or "OutOfMemory" in text:
-        setting = "spark.driver.memory" if is_local(session) else "spark.executor.memory"
+        try:
+            setting = "spark.driver.memory" if is_local(session) else "spark.executor.memory"
+        except (ConnectionError, Py4JNetworkError):  # the driver's Java has ended meanwhile
+            setting = "spark.driver.memory"
     else:
         setting = None
     if setting is None:
@@ -206,7 +209,7 @@ def _before_begun_again(error: BaseException, session: SparkSession) -> BaseExce
         return error
     try:
         reasons = _failures_of(int(stage[1]), session)
-    except Py4JError:  # Spark has ended meanwhile
+    except (ConnectionError, Py4JError):  # Spark has ended meanwhile
         return error
     before = next((reason for reason in reasons if BEGUN_AGAIN not in reason), None)
     return error if before is None else RuntimeError(before)

@@ -127,6 +127,17 @@ def test_an_error_is_read_once_as_java_may_end_meanwhile(monkeypatch: pytest.Mon
     assert cause.startswith("Spark's Java ran out of memory; ")
 
 
+def test_java_may_end_once_its_error_has_been_read() -> None:
+    cluster = Cluster(4)
+
+    def is_local() -> bool:
+        raise ConnectionRefusedError("[Errno 111] Connection refused")
+
+    cluster.isLocal = is_local  # type: ignore[method-assign]
+    cause = failure_cause(RuntimeError("java.lang.OutOfMemoryError: heap"), cluster)  # type: ignore[arg-type]
+    assert "spark.driver.memory" in cause
+
+
 def test_tasks_of_more_cores_than_this_machine_gives_cannot_run() -> None:
     cluster = Cluster(0)
     cluster.isLocal = lambda: True  # type: ignore[method-assign]
