@@ -154,10 +154,22 @@ def _readable(error: BaseException) -> BaseException:
     from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
     try:
-        text = str(error)
+        with _without_logs():
+            text = str(error)
     except (ConnectionError, Py4JNetworkError) as gone:
         return ConnectionError(f"Spark's Java has ended: {one_line(gone)}")
     return RuntimeError(text) if isinstance(error, Py4JJavaError) else error
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Log nothing in the block: py4j logs a stack trace where Java does not answer any more."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
@@ -173,7 +185,8 @@ def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
         setting = "spark.driver.memory" if java_exit_status(_JAVA_END_S) == _OUT_OF_MEMORY_STATUS else None
     elif _EXECUTOR_ENDED in text or "OutOfMemory" in text:
         try:
-            setting = "spark.driver.memory" if is_local(session) else "spark.executor.memory"
+            with _without_logs():
+                setting = "spark.driver.memory" if is_local(session) else "spark.executor.memory"
         except (ConnectionError, Py4JNetworkError):  # the driver's Java has ended meanwhile
             setting = "spark.driver.memory"
     else:
