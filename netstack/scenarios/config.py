@@ -390,10 +390,15 @@ PRESETS: Mapping[str, NetworkConfig] = {
 
 
 def preset_for(version: str) -> str:
-    """Return the preset for a version of Flink such as 2.1.0, or the nearest preset."""
+    """Return the preset with the defaults of a version of Flink such as 2.1.0, or with the nearest ones.
+
+    Versions between two presets have the defaults of the older one; before the first of a major version, of
+    that one. A version without numbers counts as the newest.
+    """
     wanted = _numbers(version) or _numbers(DEFAULT_PRESET)
-    older = (name for name in PRESETS if _numbers(name) <= wanted)
-    return next(older, list(PRESETS)[-1])
+    of_major = [name for name in PRESETS if _numbers(name)[0] == wanted[0]]
+    own = of_major or [name for name in PRESETS if _numbers(name) <= wanted] or list(PRESETS)
+    return next((name for name in own if _numbers(name) <= wanted), own[-1])
 
 
 def is_before(preset: str, version: str) -> bool:

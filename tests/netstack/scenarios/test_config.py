@@ -12,6 +12,7 @@ from netstack import (
     NetworkConfig,
     QuantityError,
     RestartStrategy,
+    preset_for,
     with_options,
 )
 
@@ -200,3 +201,22 @@ def test_settings_cannot_be_changed():
 def test_a_count_is_a_whole_number_in_ascii_of_a_sane_length(text):
     with pytest.raises(QuantityError):
         OPTIONS["max_buffers_per_channel"].kind.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("version", "preset"),
+    [
+        ("1.12", "flink-1.20"),
+        ("1.20.5", "flink-1.20"),
+        ("2.0.0", "flink-2.2"),
+        ("2.1", "flink-2.2"),
+        ("2.2.1", "flink-2.2"),
+        ("2.3.0", "flink-2.3"),
+        ("2.4-SNAPSHOT", "flink-2.3"),
+        ("3.0", "flink-2.3"),
+        ("0.10", "flink-1.20"),
+        ("<unknown>", "flink-2.3"),
+    ],
+)
+def test_each_version_has_the_defaults_of_its_major_version(version: str, preset: str) -> None:
+    assert preset_for(version) == preset
