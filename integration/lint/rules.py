@@ -31,7 +31,6 @@ from .flink_options import (
     CATALOGUE,
     DURING_RECOVERY,
     FIRST_OF_2,
-    LATEST,
     PARALLELISM,
     RECOVERS_ON_DOWNSTREAM,
     REMOVED,
@@ -471,7 +470,7 @@ def _during_recovery(settings: Settings) -> Iterator[Remark]:
     if not settings.others.get(RECOVERS_ON_DOWNSTREAM):
         message = f"does nothing without {RECOVERS_ON_DOWNSTREAM} = true"
         yield settings.remark("warning", "no-unaligned", DURING_RECOVERY, message, "set both, or drop it")
-    elif settings.version == LATEST:
+    elif settings.version == Version(2, 3):
         message = (
             "in Flink 2.3.0 a checkpoint may store recovered data of a local channel twice (FLINK-40016), "
             "and a restart from it repeats records"
