@@ -167,6 +167,7 @@ from .scenarios.tables import Section as Section
 from .scenarios.tables import did_you_mean as did_you_mean
 from .scenarios.topology import ShipStrategy as ShipStrategy
 from .scenarios.topology import Standstill as Standstill
+from .scenarios.topology import capacity_by_load as capacity_by_load
 from .scenarios.topology import channel_counts as channel_counts
 from .scenarios.topology import consumers_of_producers as consumers_of_producers
 from .scenarios.topology import producers_of_consumers as producers_of_consumers

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from netstack import OPTIONS, Series, ShipStrategy, VertexSteady
+from netstack import OPTIONS, Series, ShipStrategy, VertexSteady, capacity_by_load
 
 from ..number_text import bytes_per_second, digits, milliseconds, percent, size
 from ..optional_figures import Values, complete, highest, known, mean
@@ -65,6 +65,9 @@ _STARVED = 0.1
 
 _MOSTLY_IDLE = 0.2
 """Mean idle share of its time from which an idle reader waits for the network."""
+
+_EVEN = 1.1
+"""Ratio of the greatest to the mean up to which subtasks get the same number of records."""
 
 _WORTHWHILE = 1.15
 """Least gain in records per second, as a ratio, that makes another exchange worthwhile."""
@@ -219,16 +222,21 @@ def skewed_records(view: Observation) -> Iterator[Finding]:
     """Find vertices of which one subtask gets more records than others."""
     for vertex in view.consumers:
         uneven = _unevenness(vertex.records_in_per_s)
-        if uneven is None or uneven < SKEW:
+        ways = [ShipStrategy.of(exchange.ship) for exchange, _ in view.inputs(vertex)]
+        by_load = view.config.adaptive_partitioner_enabled and any(way.in_turns for way in ways)
+        if uneven is None or uneven < SKEW or by_load:
             continue
         most = vertex.records_in_per_s.index(highest(vertex.records_in_per_s))
+        action = "Spread the keys, by a salt or by a local aggregation before the exchange."
+        if not any(way.by_key for way in ways):
+            action = "Check which upstream subtasks emit more, and the partitioner if you wrote it."
         yield Finding(
             rule="skewed-records",
             severity="notice",
             where=vertex.name,
             says=f"{vertex.name}[{most}] gets {uneven:.1f} times as many records as the mean.",
             evidence=[f"records/s by subtask: {span(vertex.records_in_per_s, ',.0f')}"],
-            next=["Spread the keys, by a salt or by a local aggregation before the exchange."],
+            next=[action],
         )
 
 
@@ -296,6 +304,9 @@ def some_readers_full(view: Observation) -> Iterator[Finding]:
         for exchange, reader in view.outputs(writer):
             full, empty = _unequal(reader)
             if view.is_back_pressured(writer) and full and not ShipStrategy.of(exchange.ship).pointwise:
+                compare = "Compare the machines and the work of the full subtasks with those of the others."
+                spread = "Spread the keys, by a salt or a local aggregation before the exchange."
+                steps = [spread, compare] if ShipStrategy.of(exchange.ship).by_key else [compare]
                 yield Finding(
                     rule="some-readers-full",
                     severity="problem",
@@ -311,11 +322,7 @@ def some_readers_full(view: Observation) -> Iterator[Finding]:
                         f"outPoolUsage of {writer.name}: {span(writer.outPoolUsage)}; one subpartition may "
                         f"hold {exchange.buffers.quota(view.config)} buffers",
                     ],
-                    next=[
-                        "Spread the keys of the full subtasks, by a salt or a local aggregation before the "
-                        "exchange. Debloating sizes buffers by gate and does not fix skew.",
-                        "Compare the machines of the full subtasks with the others.",
-                    ],
+                    next=[f"{steps[0]} Debloating sizes buffers by gate and does not fix skew.", *steps[1:]],
                 )
 
 
@@ -324,16 +331,21 @@ def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
 
     Adaptive partition selection lets each subtask read at its own speed (FLIP-339, Flink 2.3).
     """
-    for writer in view.vertices:
-        for exchange, reader in view.outputs(writer):
-            costs = costs_ms(reader)
-            in_turns = ShipStrategy.of(exchange.ship) in (ShipStrategy.REBALANCE, ShipStrategy.RESCALE)
-            if not (in_turns and costs and all(costs) and view.is_back_pressured(writer) and is_busy(reader)):
+    field = "adaptive_partitioner_enabled"
+    for reader in view.consumers:
+        inputs, costs = view.inputs(reader), costs_ms(reader)
+        if view.config.adaptive_partitioner_enabled or not costs or len(costs) < reader.parallelism:
+            continue
+        if not is_busy(reader) or (_unevenness(reader.records_in_per_s) or SKEW) > _EVEN or not all(costs):
+            continue
+        if not all(ShipStrategy.of(exchange.ship).in_turns for exchange, _ in inputs):
+            continue
+        now, slowest = sum(known(reader.records_in_per_s)), _dearest(reader)
+        rates = [1000 / cost for cost in costs]
+        for exchange, writer in inputs:
+            possible = capacity_by_load(exchange.ship, writer.parallelism, rates)
+            if not view.is_back_pressured(writer) or possible < _WORTHWHILE * now:
                 continue
-            now, possible = 1000 * len(costs) / max(costs), sum(1000 / cost for cost in costs)
-            if view.config.adaptive_partitioner_enabled or possible < _WORTHWHILE * now:
-                continue
-            field = "adaptive_partitioner_enabled"
             tried = view.tried({field: True})
             result = "" if tried is None else f" ({tried})"
             yield Finding(
@@ -341,14 +353,14 @@ def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
                 severity="problem",
                 where=exchange.name,
                 says="The exchange sends each subtask the same number of records, so all are as slow as "
-                f"{reader.name}[{costs.index(max(costs))}].",
+                f"{reader.name}[{slowest}].",
                 evidence=[
-                    f"together they could read {digits(possible)} records/s, in turns {digits(now)}",
+                    f"together they read {digits(now)} records/s, and could read {digits(possible)}",
                     f"ms busy for a record, by subtask: {span(costs)}",
                 ],
                 next=[
-                    f"Set {OPTIONS[field].name}: true, from Flink 2.3 on{result}. Records of one sender "
-                    "may then overtake each other; state by key is not affected."
+                    f"Set {OPTIONS[field].name}: true, from Flink 2.3 on{result}. It changes the order in "
+                    "which records are processed; state by key is not affected."
                 ],
             )
 

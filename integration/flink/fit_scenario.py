@@ -431,7 +431,8 @@ class VertexReader:
             return (0.0,)
         if max(map(self._held, producers)) >= _HARDLY_HELD:
             # Subtasks that get records in turns, and are all always busy, keep their lags.
-            in_turns = all(edge.strategy == "REBALANCE" for edge in self._job.inputs(vertex))
+            in_turns = not self._config.adaptive_partitioner_enabled
+            in_turns = in_turns and all(edge.strategy == "REBALANCE" for edge in self._job.inputs(vertex))
             loads = self._loads[vertex.id]
             if not in_turns or not all(load and (load.busy_share or 0.0) >= SATURATED for load in loads):
                 return (0.0,)

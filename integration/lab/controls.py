@@ -16,7 +16,6 @@ from netstack import (
     QuantityError,
     Scenario,
     ScheduledChange,
-    ShipStrategy,
     Vertex,
     changed,
     format_duration,
@@ -101,7 +100,7 @@ def _of_job(scenario: Scenario, policies: Sequence[str]) -> Iterator[Control]:
     config = scenario.config
     takes_checkpoints = config.checkpoint_interval_s is not None
     exactly_once = config.checkpoint_mode is CheckpointMode.EXACTLY_ONCE
-    in_turns = any(edge.strategy in (ShipStrategy.REBALANCE, ShipStrategy.RESCALE) for edge in scenario.edges)
+    in_turns = any(edge.strategy.in_turns for edge in scenario.edges)
     offered = {
         "unaligned_enabled": takes_checkpoints and exactly_once,
         "adaptive_partitioner_enabled": in_turns,

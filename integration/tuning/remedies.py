@@ -340,7 +340,7 @@ def _adaptive(case: Case) -> Iterator[Remedy]:
         version = " of Flink 2.3" if is_before(case.scenario.preset, "2.3") else ""
         yield Remedy(
             name=f"adaptive partition selection{version}",
-            why=f"{finding.where}: {finding.evidence[0]}; records of one sender may then overtake each other",
+            why=f"{finding.where}: {finding.evidence[0]}; it changes the order of records",
             configuration=[line("adaptive_partitioner_enabled", "true")],
         )
         return  # the option is one of the job

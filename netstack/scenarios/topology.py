@@ -64,6 +64,11 @@ class ShipStrategy(StrEnum):
         return self in (ShipStrategy.FORWARD, ShipStrategy.RESCALE)
 
     @property
+    def in_turns(self) -> bool:
+        """Whether records go to consumers in turns, or with adaptive partition selection by load."""
+        return self in (ShipStrategy.REBALANCE, ShipStrategy.RESCALE)
+
+    @property
     def by_key(self) -> bool:
         """Whether the key of a record determines its consumer."""
         return self is ShipStrategy.HASH
@@ -152,6 +157,17 @@ def channel_counts(ship: str, producers: int, consumers: int) -> dict[int, int]:
         return {1: consumers}
     each, rest = divmod(producers, consumers)
     return {each: consumers - rest, each + 1: rest} if rest else {each: consumers}
+
+
+def capacity_by_load(ship: str, producers: int, rates: Sequence[float]) -> float:
+    """Return the records/s that consumers can read if each producer chooses them by load (FLIP-339).
+
+    `rates` are the records/s of each consumer. The producers emit at one rate, so the one whose consumers
+    can read least limits all of them.
+    """
+    reached = consumers_of_producers(ship, producers, len(rates))
+    readers = [len(channels) for channels in producers_of_consumers(reached, len(rates))]
+    return producers * min(sum(rates[consumer] / readers[consumer] for consumer in own) for own in reached)
 
 
 Exchange = tuple[str, str, str]

@@ -198,22 +198,42 @@ def test_a_slow_reader_of_a_rebalance_exchange_is_spared_by_adaptive_partition_s
     uneven = reader(busy=(250.0, 1000.0))  # 1.25 and 5 ms a record
     finding = only(slow_reader_in_turns, seen(source(), uneven))
     assert finding.says.endswith("so all are as slow as reader[1].")
-    assert finding.evidence[0] == "together they could read 1,000 records/s, in turns 400"
+    assert finding.evidence[0] == "together they read 400 records/s, and could read 1,000"
     assert "taskmanager.network.adaptive-partitioner.enabled: true, from Flink 2.3 on" in finding.next[0]
 
 
+def with_ship(view: Observation, ship: str) -> Observation:
+    exchanges = tuple(dataclasses.replace(exchange, ship=ship) for exchange in view.exchanges)
+    return dataclasses.replace(view, exchanges=exchanges)
+
+
 def test_adaptive_partition_selection_is_no_remedy_where_it_brings_nothing() -> None:
-    uneven = reader(busy=(250.0, 1000.0))
-    by_key = seen(source(), uneven)
-    assert not rules(
-        slow_reader_in_turns, dataclasses.replace(by_key, exchanges=(Exchange("source", "reader", "hash"),))
-    )
-    assert not rules(
-        slow_reader_in_turns, seen(source(), uneven, config=NetworkConfig(adaptive_partitioner_enabled=True))
-    )
-    assert not rules(slow_reader_in_turns, seen(source(), reader(busy=(900.0, 1000.0))))
-    assert not rules(slow_reader_in_turns, seen(source(pressed=(0.0, 0.0)), uneven))
-    assert not rules(slow_reader_in_turns, seen(source(), reader(busy=(100.0, 400.0))))
+    uneven = seen(source(), reader(busy=(250.0, 1000.0)))
+    adaptive = NetworkConfig(adaptive_partitioner_enabled=True)
+    own_partitioner = reader(busy=(250.0, 1000.0), records_in_per_s=[300.0, 100.0])
+    unknown = reader(busy=(250.0, 1000.0), records_in_per_s=[200.0, 0.0])
+    for view in (
+        with_ship(uneven, "hash"),
+        with_ship(uneven, "forward"),
+        with_ship(uneven, "rescale"),  # two writers for two readers: one each
+        seen(source(), reader(busy=(250.0, 1000.0)), config=adaptive),
+        seen(source(), reader(busy=(900.0, 1000.0))),
+        seen(source(pressed=(0.0, 0.0)), reader(busy=(250.0, 1000.0))),
+        seen(source(), reader(busy=(100.0, 400.0))),
+        seen(source(), own_partitioner),
+        seen(source(), unknown),
+    ):
+        assert rules(slow_reader_in_turns, view) == []
+
+
+def test_where_no_key_decides_no_advice_is_about_keys() -> None:
+    uneven = reader([0.0, 1.0], busy=(300.0, 1000.0), records_in_per_s=[100.0, 300.0])
+    view = seen(source(), uneven)
+    for rule in (skewed_records, some_readers_full):
+        assert "keys" not in " ".join(only(rule, view).next)
+        assert "keys" in " ".join(only(rule, with_ship(view, "hash")).next)
+    adaptive = dataclasses.replace(view, config=NetworkConfig(adaptive_partitioner_enabled=True))
+    assert rules(skewed_records, adaptive) == []  # they get as many as they can read
 
 
 @pytest.mark.parametrize(
@@ -718,7 +738,7 @@ NAMED = {
     "debloatedBufferSize": ("debloatedBufferSize",),
     "estimatedTimeToConsumeBuffersMs": ("estimatedTimeToConsumeBuffersMs",),
 }
-"""What a line of evidence says of a figure; a number after it comes from that figure."""
+"""Words by which a line of evidence names a figure; the number behind them is that figure's."""
 
 
 def states(line: str, words: tuple[str, ...]) -> bool:

@@ -760,7 +760,8 @@ def test_a_slow_subtask_that_gets_as_many_records_as_others_calls_for_adaptive_p
     source, stage = job.vertices
     skewed = replace(job, vertices=(source, replace(stage, service_skew=(1.0, 4.0))))
     rows = sweep({None: (3500.0, 400.0), "1 s": (1000.0, 400.0)})
-    rows = [msgspec.structs.replace(row, result=_busy(skewed)) for row in rows[:1]] + rows[1:]
+    full = emulate(replace(skewed, duration_s=60.0, warmup_s=40.0, phases=()))  # its queues are full by then
+    rows[0] = msgspec.structs.replace(rows[0], result=to_json(full).decode())
     found = recommend(rows, skewed)
     assert found.verdict == "set"
     (remedy,) = found.remedies

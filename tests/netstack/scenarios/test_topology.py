@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netstack.scenarios.topology import ShipStrategy, consumers_of_producers, producers_of_consumers
+from netstack.scenarios.topology import (
+    ShipStrategy,
+    capacity_by_load,
+    consumers_of_producers,
+    producers_of_consumers,
+)
 
 PARALLELISM = st.integers(1, 20)
 ALL_TO_ALL = ["rebalance", "hash", "broadcast"]
@@ -86,3 +91,19 @@ def test_both_sides_agree_on_every_channel(ship: str, producers: int, consumers:
         reached[producer][index] == consumer for consumer, own in enumerate(fed) for producer, index in own
     )
     assert sum(map(len, fed)) == sum(map(len, reached))
+
+
+@pytest.mark.parametrize(
+    ("ship", "producers", "rates", "capacity"),
+    [
+        ("rebalance", 4, [1000.0, 1000.0, 1000.0, 250.0], 3250.0),
+        ("rebalance", 1, [10.0, 1.0], 11.0),
+        ("rescale", 2, [10.0, 1.0, 10.0, 10.0], 22.0),  # the first producer reaches the slow consumer
+        ("rescale", 2, [10.0, 1.0], 2.0),  # one consumer each
+        ("rescale", 4, [10.0, 1.0], 4 * 0.5),  # two producers share the slow consumer
+    ],
+)
+def test_consumers_chosen_by_load_read_what_they_can(
+    ship: str, producers: int, rates: list[float], capacity: float
+) -> None:
+    assert capacity_by_load(ship, producers, rates) == pytest.approx(capacity)
