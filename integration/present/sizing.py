@@ -135,9 +135,8 @@ def _about_memory(job: JobSize) -> Iterator[str]:
 
 def _print_consumer(consumer: ConsumerSize, check: ConsumerCheck | None, console: Console) -> None:
     head = Text.assemble((consumer.name, "bold"), f", {counted(consumer.parallelism, 'subtask')}")
-    head.append(
-        f" of {digits(consumer.records_per_s)} records/s, {bytes_per_second(consumer.bytes_per_s)} each"
-    )
+    rates = f"{digits(consumer.records_per_s)} records/s, {bytes_per_second(consumer.bytes_per_s)}"
+    head.append(f"; the slowest reads {rates}" if consumer.by_load else f" of {rates} each")
     if check is not None and check.bytes_per_s is not None:
         head.append(f" (emulated {bytes_per_second(check.bytes_per_s.median)})")
     console.print(head)

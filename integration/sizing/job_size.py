@@ -2,9 +2,10 @@
 
 Every record goes on along every edge, to all consumers of a broadcast. A vertex takes as much as its
 slowest subtask, times its parallelism, because exchanges that deal out evenly tie all subtasks to the
-slowest. Sources whose rates are too high are slowed down by one factor. Then those without a rate grow
-together, all subtasks alike, until a vertex is full: the sources before it stop, and the others go on
-growing.
+slowest. With adaptive partition selection each subtask takes what it can (`capacity_by_load`), and the same
+number of buffers waits for each. Sources whose rates are too high are slowed down by one factor. Then those
+without a rate grow together, all subtasks alike, until a vertex is full: the sources before it stop, and the
+others go on growing.
 
 Once a consumer is full, its gate holds all its buffers except the one being read. Each sender holds what
 its pool has, except for the open buffer of each subpartition, which is half full on average::
@@ -37,6 +38,7 @@ from netstack import (
     Scenario,
     ScenarioError,
     Vertex,
+    capacity_by_load,
     channel_counts,
     consumers_of_producers,
     producers_of_consumers,
@@ -119,6 +121,8 @@ class ConsumerSize(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     parallelism: int
+    by_load: bool = False
+    """Whether faster subtasks read more, by adaptive partition selection; else all read the same."""
     records_per_s: float
     bytes_per_s: float
     is_held_back: bool
@@ -247,13 +251,16 @@ def _consumer(
     is_held_back: bool,
 ) -> ConsumerSize:
     config, latency_s = scenario.config, scenario.link.latency_s
-    segment, rate = config.segment_bytes, flow.bytes_per_s / vertex.parallelism
+    by_load = _goes_by_load(scenario, vertex)
+    rates = _rates_of_subtasks(scenario, vertex, flow.record_bytes)
+    share = min(rates) / sum(rates) if by_load and math.isfinite(sum(rates)) else 1 / vertex.parallelism
+    segment, rate = config.segment_bytes, share * flow.bytes_per_s
     credit = sum(exchange.receiving for _, exchange in inputs)
     expected, worst = 0.0, 0
     # Each sender holds `held` buffers for the slowest subtask, and at worst a whole quota.
     for edge, exchange in inputs:
         parts, pool, quota = exchange.subpartitions, exchange.partition_most, edge.buffers.quota(config)
-        slowest = max(1, min(parts, math.ceil(parts * share_of_slowest(vertex))))
+        slowest = parts if by_load else max(1, min(parts, math.ceil(parts * share_of_slowest(vertex))))
         held = max(0.0, min(quota - 1, (pool - parts) / slowest)) + _OPEN
         expected += exchange.channels * held + max(0, exchange.receiving - 1)
         worst += exchange.channels * min(quota, pool) + exchange.receiving
@@ -274,7 +281,8 @@ def _consumer(
     return ConsumerSize(
         name=vertex.name,
         parallelism=vertex.parallelism,
-        records_per_s=flow.records_per_s / vertex.parallelism,
+        by_load=by_load and len(set(rates)) > 1,
+        records_per_s=share * flow.records_per_s,
         bytes_per_s=rate,
         is_held_back=is_held_back,
         expected_buffers=expected,
@@ -353,11 +361,6 @@ def held_back(scenario: Scenario, flow_of: Mapping[str, Flow]) -> set[str]:
     return {name for name in names if scenario.vertex(name).source is None}
 
 
-def slowest_cost_s(vertex: Vertex) -> float:
-    """Return the greatest cost of a record in any subtask at any time, in seconds."""
-    return max(cost for subtask in range(vertex.parallelism) for _, cost in vertex.service_steps(subtask))
-
-
 def share_of_slowest(vertex: Vertex) -> float:
     """Return the share of a vertex's subtasks that are as slow as its slowest; 1 if all are equal."""
     costs = [max(cost for _, cost in vertex.service_steps(subtask)) for subtask in range(vertex.parallelism)]
@@ -413,10 +416,26 @@ def _rates(source: Vertex) -> list[float]:
 
 def _capacity(scenario: Scenario, vertex: Vertex, record_bytes: int) -> float:
     """Return the records/s that a vertex can process or a source emit, given service and machine costs."""
-    costs = scenario.costs
     if vertex.source is not None:
-        cost = costs.source_record_s
-    else:
-        buffers = record_bytes / scenario.config.segment_bytes
-        cost = slowest_cost_s(vertex) + costs.consumer_record_s + buffers * costs.consumer_buffer_s
-    return vertex.parallelism / cost if cost > 0 else math.inf
+        cost = scenario.costs.source_record_s
+        return vertex.parallelism / cost if cost > 0 else math.inf
+    rates = _rates_of_subtasks(scenario, vertex, record_bytes)
+    if not _goes_by_load(scenario, vertex):
+        return vertex.parallelism * min(rates)
+    writers = [(edge.ship, scenario.vertex(edge.source).parallelism) for edge in scenario.inputs(vertex)]
+    return min(capacity_by_load(ship, producers, rates) for ship, producers in writers)
+
+
+def _goes_by_load(scenario: Scenario, vertex: Vertex) -> bool:
+    """Return whether adaptive partition selection distributes all records that a vertex reads."""
+    inputs = scenario.inputs(vertex)
+    in_turns = bool(inputs) and all(edge.strategy.in_turns for edge in inputs)
+    return in_turns and scenario.config.adaptive_partitioner_enabled
+
+
+def _rates_of_subtasks(scenario: Scenario, vertex: Vertex, record_bytes: float) -> list[float]:
+    """Return the records/s that each subtask can read, at its greatest cost of a record over time."""
+    costs = scenario.costs
+    added = costs.consumer_record_s + record_bytes / scenario.config.segment_bytes * costs.consumer_buffer_s
+    each = (max(cost for _, cost in vertex.service_steps(number)) for number in range(vertex.parallelism))
+    return [1 / (cost + added) if cost + added > 0 else math.inf for cost in each]

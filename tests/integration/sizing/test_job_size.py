@@ -429,3 +429,17 @@ def test_a_throughput_that_the_consumer_cannot_have_is_said(capsys) -> None:
     assert printed.err.startswith("netstack size: --throughput 2 GB/s: 2 x 333,333 records/s is the most")
     assert main(["size", "--throughput", "2 GB/s", "--parallelism", "2", "--record-bytes", "100000"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_with_adaptive_partition_selection_each_subtask_reads_what_it_can() -> None:
+    """In a real Flink 2.3.0: 3,215 records/s, and the last barrier after 3.09 s at the slowest subtask."""
+    file = REFERENCES / "flink23_4x4_1MBs_skewed_consumers_adaptive.toml"
+    scenario = load_scenario(file)
+    assert flows(scenario)["stage1"].records_per_s == pytest.approx(3215, rel=0.02)
+    (consumer,) = size_job(scenario).consumers
+    assert consumer.by_load
+    assert consumer.records_per_s == pytest.approx(250, rel=0.01)
+    assert consumer.expected_drain_ms == pytest.approx(3090, rel=0.25)
+    in_turns = replace(scenario, config=NetworkConfig())
+    assert flows(in_turns)["stage1"].records_per_s == pytest.approx(996, rel=0.02)
+    assert not size_job(in_turns).consumers[0].by_load
