@@ -484,7 +484,7 @@ def test_a_reader_that_goes_away_is_no_traceback(scenario):
 def flinks(result: Path, **changes: float) -> Path:
     """A reference with the numbers of a result, some of them changed."""
     document = json.loads(result.read_bytes())
-    del document["schema"]  # by which a result of ours is told from a measurement of Flink
+    del document["schema"]  # only our results have one, a measurement of Flink has none
     document["steady"][0].update(changes)
     folder = result.parent / "reference"
     folder.mkdir(exist_ok=True)

@@ -26,7 +26,7 @@ from tests.signals import ended_by
 pytestmark = pytest.mark.spark
 
 PROGRESS = re.compile("shuffle: ")
-"""How lines begin that say how far it is, of which there are some where this machine is slow."""
+"""Beginning of progress lines; a slow machine prints some."""
 
 ROWS = 4000
 TABLE = pa.table({"number": range(ROWS), "name": [f"name {number % 61}" for number in range(ROWS)]})

@@ -66,7 +66,7 @@ PAIRS = [
 
 
 def reference_of(name: str) -> dict[str, Any]:
-    """What Flink showed in a scenario."""
+    """Return the measurement of a scenario in a real Flink."""
     found: dict[str, Any] = json.loads((REFERENCE / f"{name}.json").read_text())
     return found
 

@@ -1,4 +1,4 @@
-"""A cluster that changes while it is read: what comes of that is of one state, or says what has changed."""
+"""A cluster that changes while it is read: the scenario is of one state, or an error names the change."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ADVICE = re.compile("[Tt]ry again|[Ww]ait until|[Oo]nly a (running )?job|netstac
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of reading: a scenario, as a document, or the lines of an error."""
+    """Result of an import: a scenario, as a document, or the lines of an error."""
 
     scenario: Mapping[str, Any] | None
     problems: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ def document_of(imported: Imported) -> dict[str, Any]:
 
 
 def check_no_nonsense(imported: Imported) -> None:
-    """Nothing that was measured is below zero."""
+    """Check that no measured figure is negative."""
     for vertex in imported.measured.steady.vertices:
         for name in vertex.__struct_fields__:
             value = getattr(vertex, name)

@@ -16,7 +16,7 @@ ENDED_MS = 1500
 
 
 def history_server(name: str = NAMES[0]) -> Cluster:
-    """What a history server has of a job that was running when it was recorded, and ended a little later."""
+    """Return a cluster that answers as a history server, about a job that ended soon after the recording."""
     cluster = Cluster(recording(name))
     path = f"/jobs/{cluster.job}"
     job = cluster.answers[path]
@@ -32,7 +32,7 @@ def history_server(name: str = NAMES[0]) -> Cluster:
 
 
 def without_totals(cluster: Cluster) -> Cluster:
-    """As if the subtasks had counted nothing that is told."""
+    """Remove the counters of all subtasks from the answers."""
     for path, answer in cluster.answers.items():
         if re.search(r"/vertices/\w+$", path):
             for subtask in answer["subtasks"]:

@@ -1,4 +1,4 @@
-"""What objects show in a notebook: a line, tables, pictures, and HTML that needs only the page around it."""
+"""Views of objects in a notebook: a line, tables, pictures, and HTML that needs only the page around it."""
 
 import dataclasses
 import re

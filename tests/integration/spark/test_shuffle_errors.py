@@ -151,7 +151,7 @@ def test_streams_are_for_each_batch(spark: SparkSession) -> None:
 
 
 class ConnectFrame:
-    """Where a DataFrame of Spark Connect is defined."""
+    """A class in the module that defines DataFrames of Spark Connect."""
 
     __module__ = "pyspark.sql.connect.dataframe"
 

@@ -141,7 +141,7 @@ def test_checkpoints_that_fail_leave_nothing_behind_and_break_no_later_one(troub
 
 
 def test_a_table_is_not_used_again_before_its_checkpoint_is_confirmed() -> None:
-    """Whoever hears of no completed checkpoint stores every table each time, and it is kept once."""
+    """If no checkpoint is confirmed, each one stores every table again; storage keeps one copy."""
     storage = CountingStorage()
     lost = DropMessages(when=AtTime(0.0), messages="completed", for_s=60.0)
     scenario = state_job(every_2s(0.3, 3), incremental_checkpoints=True)
