@@ -220,7 +220,9 @@ def tune(
 
 def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
     """Return the next command: a diagnosis of the changed job, or this command with `--verbose`."""
-    is_change = any(each.configuration for each in tuning.recommendations)
+    found = tuning.recommendations
+    other_policy = any(each.reference is not msgspec.UNSET and each.verdict == "set" for each in found)
+    is_change = not other_policy and any(each.configuration for each in found)
     if not is_change and not verbose:
         return f"{tuning.command} --verbose"
     address = from_flink if from_flink is not None and from_flink.startswith("http") else _USUAL_ADDRESS

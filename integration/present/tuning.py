@@ -128,11 +128,14 @@ def _print_verdict(group: Sequence[Recommendation], console: Console) -> None:
         console.print(Text(other.words[0], style="bold"))
     if not any(other.verdict == "set" for other in others):
         console.print(Text(own.words[0], style="" if others else "bold"))
-        if own.remedies:
+        lines = list(own.configuration)
+        if own.verdict in ("set", "turn off"):
+            for remedy in own.remedies:
+                console.print(Text(f"This helps as well: {remedy_text(remedy)}."))
+                lines += remedy.configuration
+        elif own.remedies:
             names = ", ".join(remedy.name for remedy in own.remedies)
-            how = "as well" if own.verdict in ("set", "turn off") else "instead"
-            console.print(Text(f"What would help {how}: {names}."))
-        lines = own.configuration
+            console.print(Text(f"What would help instead: {names}."))
     else:
         lines = []
     for failure in (failure for each in group for failure in each.failures[:1]):

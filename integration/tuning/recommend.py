@@ -21,7 +21,7 @@ from .constraints import Constraints, binding, judge, nearest
 from .measures import Measures
 from .pitfalls import find_pitfalls
 from .recommendation_text import left_out_text, policy_words, words
-from .remedies import Case, Remedy, remedies, remedies_beside_a_target
+from .remedies import Case, Remedy, remedies, remedies_beside
 from .summaries import OFF, TargetSummary, setting_of, settings_of, summarise
 
 if TYPE_CHECKING:
@@ -325,7 +325,9 @@ def _remedies(sweep: _Compared, choice: Choice, binds: Sequence[str]) -> list[Re
     if sweep.baseline is None:
         return []
     case = Case(sweep.scenario, sweep.rows, sweep.baseline, sweep.targets, sweep.asked, binds, sweep.now)
-    return remedies_beside_a_target(case) if choice.kind in ("set", "turn off") else remedies(case)
+    if choice.kind == "set":
+        return remedies_beside(case, choice.setting.target)
+    return remedies_beside(case, None) if choice.kind == "turn off" else remedies(case)
 
 
 def _ruled_out(sweep: _Compared, choice: Choice) -> tuple[list[str], str | None]:

@@ -332,7 +332,7 @@ def _state(case: Case) -> Iterator[Remedy]:
     )
 
 
-def _adaptive(case: Case) -> Iterator[Remedy]:
+def _adaptive(case: Case, target: str | None = None) -> Iterator[Remedy]:
     """Propose adaptive partition selection, if a slow subtask holds back others that get as many records."""
     result = _first_result(case.rows)
     findings = [] if result is None else slow_reader_in_turns(observations(result)[-1])
@@ -342,6 +342,7 @@ def _adaptive(case: Case) -> Iterator[Remedy]:
             name=f"adaptive partition selection{version}",
             why=f"{finding.where}: {finding.evidence[0]}; it changes the order of records",
             configuration=[line("adaptive_partitioner_enabled", "true")],
+            target=target,
         )
         return  # the option is one of the job
 
@@ -365,9 +366,9 @@ def remedies(case: Case) -> list[Remedy]:
     return [remedy for rule in _RULES for remedy in rule(case)]
 
 
-def remedies_beside_a_target(case: Case) -> list[Remedy]:
-    """Return the remedies that help at any target."""
-    return list(_adaptive(case))
+def remedies_beside(case: Case, target: str | None) -> list[Remedy]:
+    """Return the remedies that help together with the advised target; None: without debloating."""
+    return list(_adaptive(case, target))
 
 
 def _busiest(rows: Sequence[PointRow]) -> tuple[str, float]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from netstack import OPTIONS, JobFailedError, Result, Scenario, from_json, parse_flink_duration
+from netstack import OPTIONS, JobFailedError, Result, Scenario, from_json, parse_flink_duration, with_options
 
 from ..diagnosis.trial import may_be_tried, try_out
 from ..emulating import emulate
@@ -34,11 +34,15 @@ def with_trials(
 ) -> Recommendation:
     """Return a recommendation whose estimated remedies have been emulated, unless a run would take long.
 
-    `rows` are all rows of the sweep of `scenario`. Figures are of the first seed.
+    `rows` are all rows of the sweep of `scenario`. Figures are of the first seed. A remedy
+    that names no target is emulated with the present one, or without debloating if that is the advice.
     """
     runs = [row for row in rows if row.status == "finished" and row.probe in ("main", "baseline")]
     runs = [row for row in runs if conditions_of(row) == recommendation.conditions]
-    varied = scenario_of(runs, scenario)
+    now, varied = scenario.config, scenario_of(runs, scenario)
+    enabled = now.debloat_enabled and recommendation.verdict != "turn off"
+    debloating = {"debloat_enabled": enabled, "debloat_target_s": now.debloat_target_s}
+    varied = dataclasses.replace(varied, config=with_options(varied.config, debloating))
     if not runs or not may_be_tried(varied, max(row.wall_seconds for row in runs)):
         return recommendation
     seed = min(row.seed for row in runs)

@@ -35,6 +35,7 @@ from integration.tuning.measures import Measures
 from integration.tuning.point_rows import PointRow, failed_row
 from integration.tuning.points import Probe, point_of
 from integration.tuning.recommend import Recommendation, recommendations
+from integration.tuning.remedies import Remedy
 from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex
 from tests.integration.sample_results import sample_results
 
@@ -293,6 +294,16 @@ def test_the_verdict_comes_first_then_the_lines_to_paste_and_one_table() -> None
     ]
     assert lines[-1] == "next: netstack diagnose x"
     assert not any(word in " ".join(lines) for word in ("Rule:", "Knee:", "seeds", "Pitfalls"))
+
+
+def test_what_helps_beside_a_target_is_in_the_verdict_and_among_the_lines_to_paste() -> None:
+    (found,) = found_in(rows(), min_throughput=0.99)
+    line = "taskmanager.network.adaptive-partitioner.enabled: true"
+    remedy = Remedy(name="adaptive partition selection", why="throughput is 3.2", configuration=[line])
+    text = printed([msgspec.structs.replace(found, remedies=[remedy])])
+    verdict, *_ = text.split("\ntarget ")
+    assert "This helps as well: adaptive partition selection: throughput is 3.2 (estimated)." in verdict
+    assert f"buffer-debloat.target: 500 ms\n  {line}\n" in verdict
 
 
 def test_another_policy_is_compared_with_the_best_of_flinks_in_one_table() -> None:

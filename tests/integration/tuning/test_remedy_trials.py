@@ -15,7 +15,7 @@ from integration.tuning.point_rows import PointRow
 from integration.tuning.recommend import Recommendation, recommend
 from integration.tuning.remedies import Remedy
 from integration.tuning.reruns import changes_of, with_trials
-from netstack import Scenario, emulate, with_options
+from netstack import Scenario, emulate, to_json, with_options
 from tests.integration.tuning.test_tuning_recommend import Constraints, replace, sweep
 
 REFERENCE = Path(__file__).parents[2] / "data" / "flink-reference"
@@ -60,6 +60,21 @@ def test_a_shorter_target_is_emulated_with_debloating(found: Recommendation) -> 
         "debloat_enabled": True,
         "debloat_target_s": pytest.approx(0.277),
     }
+
+
+def test_a_remedy_that_names_no_target_is_emulated_with_the_present_debloating(
+    job: Scenario, rows: list[PointRow], found: Recommendation
+) -> None:
+    debloated = replace(job, config=with_options(job.config, {"debloat_enabled": True}))
+    kept = [*rows]
+    place = next(number for number, row in enumerate(rows) if row.probe == "main")
+    kept[place] = msgspec.structs.replace(rows[place], result=to_json(emulate(debloated)).decode())
+    line = "execution.checkpointing.interval: 5 s"
+    remedy = Remedy(name="a longer checkpoint interval", why="they follow each other", configuration=[line])
+    (tried,) = with_trials(msgspec.structs.replace(found, remedies=[remedy]), kept, job).remedies
+    rare = replace(job, config=with_options(job.config, {"checkpoint_interval_s": 5.0}))
+    time = milliseconds(measure(emulate(rare, seed=1)).end_to_end_p95_ms)
+    assert f"95 % of checkpoints take at most {time}" in tried.why
 
 
 def test_what_is_not_set_by_options_stays_estimated(

@@ -767,6 +767,7 @@ def test_a_slow_subtask_that_gets_as_many_records_as_others_calls_for_adaptive_p
     (remedy,) = found.remedies
     assert remedy.name == "adaptive partition selection of Flink 2.3"
     assert remedy.configuration == ["taskmanager.network.adaptive-partitioner.enabled: true"]
+    assert remedy.target == "1 s"  # the advised one, with which it is emulated
     (of_now,) = recommend(rows, replace(skewed, preset="flink-2.3")).remedies
     assert of_now.name == "adaptive partition selection"
 
