@@ -119,7 +119,10 @@ CASES = (
     Case("8 producers, 8 consumers of 500 KB/s", job("8x8-300ms", 0.3, source(8), sink(8, 2.0))),
     Case("a stage between source and sink", chain(job("depth2-200ms", 0.2, source(2), sink(2, 1.0)), _STAGE)),
     Case("by hash, 4 to 4, 1 MB/s", job("hash-100ms", 0.1, source(4), sink(4, 1.0), ship="hash")),
-    Case("sources emit half of what consumers can read", job("unsaturated-100ms", 0.1, source(2, 500.0), sink(2, 1.0))),
+    Case(
+        "sources emit half of what consumers can read",
+        job("unsaturated-100ms", 0.1, source(2, 500.0), sink(2, 1.0)),
+    ),
     Case("records of 100 B, 50 ms each", job("minimum-1s", 1.0, source(2, record_bytes=100), sink(2, 50.0))),
     Case(
         "two of four producers send 100 records/s each",

@@ -294,7 +294,10 @@ def main() -> None:
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         found = summaries(pool, list(RULES.values()), searched, SEEDS[:1])
         chosen = choose(found, options.chosen)
-        for title, names in (("Used for the choice", [one.name for one in everything]), ("Held back", held_back)):
+        for title, names in (
+            ("Used for the choice", [one.name for one in everything]),
+            ("Held back", held_back),
+        ):
             rows = summaries(pool, chosen, names, SEEDS)
             print(f"\n{title}, {len(names)} scenarios, ratios to FLIP-183:\n")
             print(HEAD)

@@ -276,7 +276,7 @@ def tables(predictions: Table, measurements: Table) -> str:
             if ours and flinks:
                 met.append(_met(ours.end_to_end_ms[0], flinks.end_to_end_ms[0]))
         lines.append(f"| {_named(scenario, window, rows)} | {' | '.join(cells)} |")
-    lines += ["", "Records per second into the last vertices, predicted / measured (a single value is predicted):", "", *_head()]
+    lines += ["", "Records per second into the last vertices, predicted / measured:", "", *_head()]
     for scenario, window in rows:
         pairs = [(predictions.get(key), measurements.get(key)) for key in _keys(scenario, window)]
         rates = [" / ".join(f"{each.records_per_s:.0f}" for each in pair if each) for pair in pairs]
