@@ -140,7 +140,7 @@ def notes_on(field: str) -> Iterator[str]:
     if option.only_1x:
         yield "a constant in Flink 2"
     if option.inert:
-        yield "read, but changes nothing here"
+        yield "accepted, without effect"
 
 
 def default_of(field: str, preset: str) -> str:

@@ -76,7 +76,7 @@ def categories(first: int) -> pa.RecordBatch:
 
 KINDS: dict[str, Callable[[int], pa.RecordBatch]] = {
     "random longs": random_longs,
-    "longs that count on": small_longs,
+    "consecutive longs": small_longs,
     "random text": random_texts,
     "words": words,
     "a few values a column": categories,
@@ -105,7 +105,7 @@ def main() -> None:
     """Print the table."""
     pa.set_cpu_count(1)
     print(f"Python {sys.version.split()[0]}, pyarrow {pa.__version__}; least of {ROUNDS}\n")
-    print("| rows | | size | extra ns a byte: sender | receiver | pays below |")
+    print("| rows | | size | extra ns a byte: sender | receiver | saves time below |")
     print("|---|---|---:|---:|---:|---:|")
     for kind, make in KINDS.items():
         batches = [make(number * ROWS) for number in range(BATCHES)]

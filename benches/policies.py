@@ -108,7 +108,7 @@ def record_delay_ms(result: Result, case: Case) -> float:
 
 def scenarios(cases: list[Case]) -> str:
     """Return a table of what each scenario is."""
-    lines = ["| scenario | what it is | target, ms |", "|---|---|---:|"]
+    lines = ["| scenario | description | target, ms |", "|---|---|---:|"]
     lines += [f"| {case.scenario.name} | {case.about} | {target(case):.0f} |" for case in cases]
     return "\n".join(lines) + "\n"
 
@@ -148,7 +148,7 @@ MEASURES: dict[str, Callable[[list[Figures], list[Figures]], str]] = {
 def summary(all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
     """Return the distance of each policy from the target, and where it is no worse than the default."""
     lines = [
-        "| policy | end to end / target, median | greatest | worst / target, greatest | "
+        "| policy | end to end / target, median | greatest | longest / target, greatest | "
         "least throughput | not worse than flink in |",
         "|---|" + "---:|" * 5,
     ]

@@ -108,29 +108,32 @@ CASES = (
         "200 KB/s, checkpoints back to back", job("steady-1s", 1.0, source(2), sink(2, 5.0), duration_s=60.0)
     ),
     Case(
-        "the same, a checkpoint every 10 s",
+        "200 KB/s, a checkpoint every 10 s",
         job("steady-1s-rare", 1.0, source(2), sink(2, 5.0), duration_s=90.0, interval_s=10.0),
     ),
     Case("1 MB/s", job("steady-100ms", 0.1, source(2), sink(2, 1.0))),
     Case(
-        "the same, unaligned checkpoints",
+        "1 MB/s, unaligned checkpoints",
         job("unaligned-100ms", 0.1, source(2), sink(2, 1.0), unaligned=True),
     ),
     Case("8 producers, 8 consumers of 500 KB/s", job("8x8-300ms", 0.3, source(8), sink(8, 2.0))),
     Case("a stage between source and sink", chain(job("depth2-200ms", 0.2, source(2), sink(2, 1.0)), _STAGE)),
     Case("by hash, 4 to 4, 1 MB/s", job("hash-100ms", 0.1, source(4), sink(4, 1.0), ship="hash")),
-    Case("half a load", job("unsaturated-100ms", 0.1, source(2, 500.0), sink(2, 1.0))),
+    Case(
+        "sources emit half of what consumers can read",
+        job("unsaturated-100ms", 0.1, source(2, 500.0), sink(2, 1.0)),
+    ),
     Case("records of 100 B, 50 ms each", job("minimum-1s", 1.0, source(2, record_bytes=100), sink(2, 50.0))),
     Case(
         "two of four producers send 100 records/s each",
         job("skewed-sources-100ms", 0.1, source(4, 0.0, 0.0, 100.0, 100.0), sink(4, 1.0)),
     ),
     Case(
-        "one producer is ten times as fast as three",
+        "one producer is ten times as fast as the other three",
         job("hot-source-200ms", 0.2, source(4, 400.0, 400.0, 400.0, 4000.0), sink(4, 1.0)),
     ),
     Case(
-        "one consumer is four times as slow",
+        "one consumer is four times as slow as the others",
         job("skewed-consumers-100ms", 0.1, source(4), sink(4, 1.0, skew=(1.0, 1.0, 1.0, 4.0))),
     ),
     Case(

@@ -38,7 +38,7 @@ def loaded(service_us: int) -> Scenario:
 
 def heading(title: str) -> None:
     """Begin a table."""
-    print(f"\n| {title}: records/s asked for | buffers/s | records/s | late by | keeps up |")
+    print(f"\n| {title}: requested records/s | buffers/s | records/s | late by | keeps up |")
     print("|---:|---:|---:|---:|---|")
 
 

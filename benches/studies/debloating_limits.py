@@ -199,7 +199,7 @@ LIMIT_CASES = (
     ),
     Case("nine records of 200 B, one of 20 KB, 1 MB/s", job("mixed-100ms", 0.1, _MIXED, sink(2, 2.0))),
     Case("1 MB/s over links of 50 ms", _far(job("far-100ms", 0.1, source(2), sink(2, 1.0)))),
-    Case("one producer is ten times as fast as three", _steady("hot-source-200ms").scenario),
+    Case("one producer is ten times as fast as the other three", _steady("hot-source-200ms").scenario),
     Case("consumers are 25 times as slow for 4 s of every 10 s", _steady("slow-spells-200ms").scenario),
 )
 
@@ -571,7 +571,7 @@ COMPARED = {
     "0/1 buffers": "0/1 buffers",
     "0/1 buffers, debloating": "0/1 buffers, debloating",
     "credit by bytes": "credit by bytes",
-    "the same, smallest partitions": "credit by bytes, smallest partitions",
+    "credit by bytes, smallest partitions": "credit by bytes, smallest partitions",
     "credit by bytes, debloating": "credit by bytes, debloating",
     "overtakes 2": "overtakes 2",
     "overtakes 6": "overtakes 6",
@@ -674,7 +674,7 @@ def compared(pool: Executor) -> str:
         (case.scenario.name, case.about, f"{case.scenario.config.debloat_target_s * 1000:.0f}")
         for case in LIMIT_CASES
     ]
-    return "\n".join([table(("job", "what it is", "target, ms"), jobs), *_by_measure(by_job)])
+    return "\n".join([table(("job", "description", "target, ms"), jobs), *_by_measure(by_job)])
 
 
 def _by_measure(by_job: dict[str, dict[str, Figures]]) -> Iterator[str]:

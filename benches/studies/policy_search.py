@@ -64,7 +64,7 @@ ANNOUNCEMENTS_SHARE, ANNOUNCEMENTS_PER_S = 0.1, 0.05
 
 
 HEAD = """\
-| rule | end to end | worst | record delay | throughput, least | announcements | not worse in |
+| rule | end to end | longest | record delay | throughput, least | announcements | not worse in |
 |---|---:|---:|---:|---:|---:|---:|"""
 
 
@@ -294,7 +294,10 @@ def main() -> None:
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         found = summaries(pool, list(RULES.values()), searched, SEEDS[:1])
         chosen = choose(found, options.chosen)
-        for title, names in (("Chosen by", [one.name for one in everything]), ("Held back", held_back)):
+        for title, names in (
+            ("Used for the choice", [one.name for one in everything]),
+            ("Held back", held_back),
+        ):
             rows = summaries(pool, chosen, names, SEEDS)
             print(f"\n{title}, {len(names)} scenarios, ratios to FLIP-183:\n")
             print(HEAD)

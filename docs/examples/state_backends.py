@@ -156,7 +156,7 @@ def picture(results: dict[str, Result]) -> alt.VConcatChart:
 def main(folder: Path) -> None:
     """Write the picture and print the table."""
     results = {}
-    print("| | stored, median | largest | duration, median | longest | written in all | read again |")
+    print("| | stored, median | largest | duration, median | longest | written in all | restored in |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for way, options in WAYS.items():
         storage = Counted()

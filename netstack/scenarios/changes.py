@@ -74,12 +74,12 @@ class ScheduledChange(HoldsTuples):
     settings: tuple[tuple[str, Any], ...] = key(
         _ChangedSettings(),
         (),
-        "Settings of the job from then on; empty: no change.",
+        "New settings of the job; empty: no change.",
         name="flink",
         beside=(POLICY,),
     )
     vertex: str | None = key(STRING, None, "The vertex whose service or rate changes; None: no vertex.")
-    service_s: float | None = key(TIME, None, "Seconds that a record costs; None: as before.")
+    service_s: float | None = key(TIME, None, "Cost of a record; None: as before.")
     service_skew: tuple[float, ...] = key(
         _NUMBERS, (), "Factor of the cost of each subtask, cyclic; empty: as before."
     )
@@ -139,7 +139,7 @@ class ScheduledSavepoint:
     directory: str | None = key(
         STRING, None, "Directory for its folder; None: the savepoint directory of the job."
     )
-    format: SavepointFormat = key(_FORMAT, SavepointFormat.CANONICAL, "Format of keyed state in it.")
+    format: SavepointFormat = key(_FORMAT, SavepointFormat.CANONICAL, "Format of its keyed state.")
     action: PostCheckpointAction = key(
         _STOP, PostCheckpointAction.NONE, "How the job stops with it; None: the job continues.", name="stop"
     )

@@ -120,7 +120,7 @@ class NetworkConfig:
         "taskmanager.memory.network.max",
         SIZE,
         None,
-        "Network memory of each task manager; None: just what its pools can use.",
+        "Network memory of each task manager; None: exactly what its pools can use.",
     )
     exclusive_buffers_per_channel: int = option(
         "taskmanager.network.memory.buffers-per-channel", WHOLE, 2, only_1x=True
@@ -138,7 +138,7 @@ class NetworkConfig:
         "taskmanager.network.memory.read-buffer.required-per-gate.max",
         COUNT,
         None,
-        "Buffers of a gate that must be there for it to work; None: no limit, as in a streaming job.",
+        "Most buffers that a gate may require; None: no limit, as in a streaming job.",
     )
     request_backoff_initial_s: float = option(
         "taskmanager.network.request-backoff.initial", DURATION, 0.1, inert=True
@@ -164,7 +164,7 @@ class NetworkConfig:
         "taskmanager.network.adaptive-partitioner.max-traverse-size",
         COUNT,
         4,
-        "How many subpartitions are compared for each record.",
+        "Number of subpartitions that are compared for each record.",
         since="2.3",
     )
     buffer_timeout_enabled: bool = option("execution.buffer-timeout.enabled", BOOLEAN, True)
@@ -175,13 +175,13 @@ class NetworkConfig:
         "pipeline.auto-watermark-interval",
         DURATION,
         0.2,
-        "From one watermark of a source to the next; 0: none are sent.",
+        "Time between two watermarks of a source; 0: no watermarks.",
     )
     checkpoint_interval_s: float | None = option(
         "execution.checkpointing.interval",
         DURATION,
         None,
-        "From one trigger to the next; None: no checkpoints.",
+        "Time between two triggers; None: no checkpoints.",
     )
     checkpoint_mode: CheckpointMode = option(
         "execution.checkpointing.mode", _MODE, CheckpointMode.EXACTLY_ONCE
@@ -193,7 +193,7 @@ class NetworkConfig:
         "execution.checkpointing.tolerable-failed-checkpoints",
         WHOLE,
         0,
-        "How many may fail in a row before the job does.",
+        "Number of checkpoints that may fail in a row before the job fails.",
     )
     unaligned_enabled: bool = option("execution.checkpointing.unaligned.enabled", BOOLEAN, False)
     unaligned_forced: bool = option("execution.checkpointing.unaligned.forced", BOOLEAN, False, inert=True)
@@ -201,7 +201,7 @@ class NetworkConfig:
         "execution.checkpointing.aligned-checkpoint-timeout",
         DURATION,
         0.0,
-        "How long an unaligned checkpoint stays aligned; 0: not at all.",
+        "Time for which an unaligned checkpoint stays aligned; 0: unaligned at once.",
     )
     max_subtasks_per_channel_state_file: int = option(
         "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file", WHOLE, 5, inert=True
@@ -213,7 +213,7 @@ class NetworkConfig:
         "state.changelog.enabled",
         BOOLEAN,
         False,
-        "Whether checkpoints store the changes of keyed state in place of the state.",
+        "Whether checkpoints store the changes of keyed state instead of the state.",
         former=("state.backend.changelog.enabled",),
     )
     changelog_storage: ChangelogStorage = option(
@@ -232,14 +232,14 @@ class NetworkConfig:
         "state.changelog.periodic-materialize.interval",
         DURATION,
         600.0,
-        "From the end of one materialisation to the next; 0: there is none.",
+        "Time from the end of one materialisation to the next; 0: no materialisation.",
         former=("state.backend.changelog.periodic-materialize.interval",),
     )
     materialize_max_failures: int = option(
         "state.changelog.max-failures-allowed",
         WHOLE,
         3,
-        "How many materialisations may fail in a row before the task does.",
+        "Number of materialisations that may fail in a row before the task fails.",
         former=("state.backend.changelog.max-failures-allowed",),
     )
     retained_checkpoints: int = option(
@@ -249,27 +249,27 @@ class NetworkConfig:
         "state.storage.fs.memory-threshold",
         SIZE,
         20 << 10,
-        "State of at most this size stands in the metadata instead of in a file.",
+        "State of at most this size is stored in the metadata instead of a file.",
     )
     checkpoint_dir: str | None = option(
         "execution.checkpointing.dir",
         TEXT,
         None,
-        "A path or URI; None: no checkpoint is written to files.",
+        "Path or URI of checkpoints; None: no checkpoint is written to files.",
         former=("state.checkpoints.dir",),
     )
     savepoint_dir: str | None = option(
         "execution.checkpointing.savepoint-dir",
         TEXT,
         None,
-        "Where savepoints go; None: beside the checkpoints.",
+        "Path or URI of savepoints; None: beside the checkpoints.",
         former=("state.savepoints.dir",),
     )
     checkpoint_storage: CheckpointStorageType | None = option(
         "execution.checkpointing.storage",
         _STORAGE,
         None,
-        "None: files where there is a directory for them, else the job manager's memory.",
+        "None: files if a checkpoint directory is set, else the job manager's memory.",
         former=("state.checkpoint-storage",),
     )
     state_backend: StateBackendType = option(
@@ -279,7 +279,7 @@ class NetworkConfig:
         "execution.checkpointing.incremental",
         BOOLEAN,
         False,
-        "Whether a checkpoint stores only what no earlier one has; of hashmap it never does.",
+        "Whether a checkpoint stores only files that no earlier one has; hashmap ignores it.",
         former=("state.backend.incremental",),
     )
     rocksdb_write_buffer_bytes: int = option("state.backend.rocksdb.writebuffer.size", SIZE, 64 << 20)
@@ -294,13 +294,13 @@ class NetworkConfig:
         "state.backend.rocksdb.localdir",
         TEXT,
         None,
-        "Where its files are while a job runs; None: in a temporary folder.",
+        "Folder of its files while a job runs; None: a temporary folder.",
     )
     restart_strategy: RestartStrategy | None = option(
         "restart-strategy.type",
         _RESTART,
         None,
-        "None: exponential-delay where checkpoints are taken, else no restart.",
+        "None: exponential-delay if the job takes checkpoints, else no restart.",
         former=("restart-strategy",),
     )
     restart_attempts: int = option("restart-strategy.fixed-delay.attempts", COUNT, 1)
@@ -316,7 +316,7 @@ class NetworkConfig:
         "restart-strategy.exponential-delay.reset-backoff-threshold",
         DURATION,
         3600.0,
-        "How long a job has to run before its next failure counts as the first.",
+        "Time that a job must run before its next failure counts as the first.",
     )
     restart_jitter_factor: float = option("restart-strategy.exponential-delay.jitter-factor", NUMBER, 0.1)
     restart_attempts_before_reset: int | None = option(
@@ -333,13 +333,13 @@ class NetworkConfig:
         "jobmanager.execution.failover-strategy",
         _FAILOVER,
         FailoverStrategy.REGION,
-        "Which tasks restart with one that has failed: those of its pipelined region, or all.",
+        "Tasks that restart with a failed task: those of its pipelined region, or all.",
     )
     heartbeat_timeout_s: float = option(
         "heartbeat.timeout",
         DURATION,
         50.0,
-        "How long a task manager may be out of reach before its tasks are given up.",
+        "Time for which a task manager may be unreachable before its tasks fail.",
     )
     debloat_policy: str = "flink"
     """Debloating policy, no option of Flink: a name in `flowcontrol.POLICIES` or "package.module:Class"."""
@@ -421,56 +421,66 @@ class CostModel:
     adaptive_look_s: float = key(
         TIME,
         10e-9,
-        "Look at the load of one subpartition, for adaptive partition selection.",
+        "Time to read the load of one subpartition, for adaptive partition selection.",
     )
-    source_record_s: float = key(TIME, 3e-6, "Work on each generated record.", written=True)
+    source_record_s: float = key(TIME, 3e-6, "Time for each generated record.", written=True)
     consumer_buffer_s: float = key(
-        TIME, 25e-6, "Work on each buffer read, times the subtask's factor.", written=True
+        TIME, 25e-6, "Time for each buffer read, times the subtask's factor.", written=True
     )
-    consumer_record_s: float = key(TIME, 0.8e-6, "Work on each record read.", written=True)
-    after_sleep_s: float = key(TIME, 4e-6, "Added to each sleep.", written=True)
+    consumer_record_s: float = key(TIME, 0.8e-6, "Time for each record read.", written=True)
+    after_sleep_s: float = key(TIME, 4e-6, "Time added to each sleep.", written=True)
     oversleep_s: float = key(
         TIME,
         70e-6,
-        "How much too long a sleep is, times 0.5 to 1.5; it is credited to the next one.",
+        "Excess of a sleep, times 0.5 to 1.5; it is credited to the next sleep.",
         written=True,
     )
     subtask_factor: Range = key(
-        range_of(FLOAT), (0.6, 1.4), "Speed of a subtask, drawn once for each.", written=True
+        range_of(FLOAT), (0.6, 1.4), "Speed factor, drawn once for each subtask.", written=True
     )
     wake_up_s: float = key(
-        TIME, 40e-6, "From a notification until a waiting task runs (median).", written=True
+        TIME, 40e-6, "Time from a notification until a waiting task runs (median).", written=True
     )
-    notify_s: float = key(TIME, 30e-6, "From a subtask to the thread of the network (median).", written=True)
-    wire_s: float = key(TIME, 30e-6, "Time of a message on its way (median).", written=True)
-    wire_message_s: float = key(TIME, 15e-6, "That a message occupies the wire for (median).", written=True)
+    notify_s: float = key(
+        TIME, 30e-6, "Time of a notification from a subtask to the network thread (median).", written=True
+    )
+    wire_s: float = key(TIME, 30e-6, "Travel time of a message (median).", written=True)
+    wire_message_s: float = key(
+        TIME, 15e-6, "Time for which a message occupies the wire (median).", written=True
+    )
     wire_rate_bytes_per_s: float = key(RATE, 2e9, "Bandwidth of the loopback.", written=True)
     jitter_sigma: float = key(
-        FLOAT, 1.0, "Sigma of the log-normal distribution of the times that are medians.", written=True
+        FLOAT, 1.0, "Sigma of the log-normal distribution of the times marked as medians.", written=True
     )
     deploy_s: float = key(
         TIME,
         0.065,
-        "From the end of a restart delay to the first task that reads its state: scheduling and deployment.",
+        "Scheduling and deployment: from the end of a restart delay until a task reads its state.",
         written=True,
     )
     deploy_per_task_s: float = key(
-        TIME, 0.0115, "What each task adds to that in its task manager.", written=True
+        TIME, 0.0115, "Additional deployment time for each task of a task manager.", written=True
     )
     trigger_s: Range = key(
-        range_of(TIME), (0.005, 0.010), "From the trigger of a checkpoint to the first source.", written=True
+        range_of(TIME),
+        (0.005, 0.010),
+        "Time from the trigger of a checkpoint to the first source.",
+        written=True,
     )
     trigger_per_source_s: float = key(
         TIME, 0.003, "Further delay of the trigger for each source after the first.", written=True
     )
     sync_s: Range = key(range_of(TIME), (0.0005, 0.002), "Synchronous part of a snapshot.", written=True)
     ack_s: Range = key(
-        range_of(TIME), (0.003, 0.007), "From a snapshot until the coordinator knows of it.", written=True
+        range_of(TIME),
+        (0.003, 0.007),
+        "Time from a snapshot until the coordinator has its acknowledgement.",
+        written=True,
     )
     ack_unaligned_s: Range = key(
         range_of(TIME),
         (0.008, 0.020),
-        "From a snapshot until the coordinator knows of it, where channel state has to be written.",
+        "Time from a snapshot to its acknowledgement if channel state has to be written.",
         written=True,
     )
     upload_rate_bytes_per_s: float = key(
@@ -479,46 +489,44 @@ class CostModel:
     download_rate_bytes_per_s: float = key(
         RATE, 1e9, "Rate at which a task reads state from the checkpoint storage.", written=True
     )
-    state_file_s: float = key(
-        TIME, 0.005, "That a file of state takes, however little is in it.", written=True
-    )
+    state_file_s: float = key(TIME, 0.005, "Time for each file of state, whatever its size.", written=True)
     serialize_rate_bytes_per_s: float = key(
-        RATE, 100e6, "Rate at which a task turns state into bytes that go to a file.", written=True
+        RATE, 100e6, "Rate at which a task serialises state for a file.", written=True
     )
     log_rate_bytes_per_s: float = key(
         RATE,
         130e6,
-        "Rate at which a task gathers what has changed since its state was last materialised.",
+        "Rate at which a task collects the changes since the last materialisation.",
         written=True,
     )
     ack_rate_bytes_per_s: float = key(
         RATE,
         150e6,
-        "Rate at which the coordinator takes in a changelog that comes with an acknowledgement.",
+        "Rate at which the coordinator reads a changelog in an acknowledgement.",
         written=True,
     )
     materialize_start_s: float = key(
-        TIME, 0.13, "From the opening of a task until the timer of its materialisations runs.", written=True
+        TIME, 0.13, "Time from the opening of a task until its materialisation timer starts.", written=True
     )
     table_flush_rate_bytes_per_s: float = key(
         RATE,
         50e6,
-        "Rate at which a task writes the changes since the last flush to a table file, standing still.",
+        "Rate at which a blocked task flushes its latest changes to a table file.",
         written=True,
     )
     table_snapshot_s: float = key(
         TIME,
         0.010,
-        "That a task stands still for keeping the files of tables as they are, by a link to each.",
+        "Time for which a task is blocked while it links the table files of a snapshot.",
         written=True,
     )
-    table_read_s: float = key(TIME, 60e-6, "That a task takes to read an entry of a table.", written=True)
-    table_write_s: float = key(TIME, 60e-6, "That it takes to write or remove one.", written=True)
-    log_write_s: float = key(TIME, 4e-6, "That it takes to add a change to a changelog.", written=True)
+    table_read_s: float = key(TIME, 60e-6, "Time to read an entry of a table.", written=True)
+    table_write_s: float = key(TIME, 60e-6, "Time to write or remove an entry of a table.", written=True)
+    log_write_s: float = key(TIME, 4e-6, "Time to add a change to a changelog.", written=True)
     table_compaction_rate_bytes_per_s: float = key(
         RATE,
         100e6,
-        "Rate at which table files are merged, beside the work: bytes read and bytes written together.",
+        "Rate at which table files are merged in the background: bytes read plus bytes written.",
         written=True,
     )
 
@@ -527,9 +535,11 @@ class CostModel:
 class LinkConditions:
     """The network between two task managers, in addition to the costs of the loopback."""
 
-    latency_s: float = key(TIME, 0.0, "Added to the way of each message.", written=True)
+    latency_s: float = key(TIME, 0.0, "Delay of each message.", written=True)
     bandwidth_bytes_per_s: float | None = key(
-        RATE, None, "Shared by all channels of a pair of task managers, in each direction; None: unlimited."
+        RATE,
+        None,
+        "Bandwidth in each direction that all channels of a pair of task managers share; None: unlimited.",
     )
 
 
@@ -604,7 +614,7 @@ POLICY = Key(
     name="policy",
     kind=STRING,
     default=None,
-    doc='Debloating policy: a name, or "package.module:Class"; absent: "flink", in a change as before.',
+    doc='Debloating policy: a name, or "package.module:Class"; absent: "flink"; in a change: as before.',
 )
 """The key for `NetworkConfig.debloat_policy`, which is not an option of Flink."""
 

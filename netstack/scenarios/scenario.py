@@ -161,7 +161,7 @@ _RATES = needed(
     name="rate",
 )
 _OUT_OF_ORDERNESS = needed(
-    TIME, doc="How far its watermarks stay behind its records, in seconds; None: it sends none."
+    TIME, doc="Time by which its watermarks stay behind its records; None: it sends none."
 )
 
 
@@ -182,22 +182,20 @@ class GeneratorSpec(HoldsTuples):
     keys: Keys | None = key(
         TableOf(Keys),
         None,
-        "How many keys there are, and how often each comes; None: any 64-bit number, hardly one twice.",
+        "Number of keys, and how often each occurs; None: random 64-bit numbers, which hardly repeat.",
     )
     burst_s: float | None = key(
-        TIME, None, "The records of so many seconds come at once, at their beginning; None: one by one."
+        TIME, None, "The records of each such period come at once, at its beginning; None: one by one."
     )
     batch: int = key(
-        INTEGER, 1, "Records of one call, as of a flat map in the source's chain: all of them or none."
+        INTEGER, 1, "Records of one call, as of a flat map in the source's chain; they are written whole."
     )
     legacy: bool = key(
-        FLAG, False, "Whether it is a SourceFunction, which emits also where no output is available."
+        FLAG, False, "Whether it is a SourceFunction, which emits even if no output is available."
     )
-    cost_s: float | None = key(
-        TIME, None, "Seconds that emitting a record takes; None: as the cost model says."
-    )
+    cost_s: float | None = key(TIME, None, "Time to emit a record; None: as the cost model says.")
     catch_up_s: float = key(
-        TIME, CATCH_UP_S, "How much of what an even pace missed, for lack of buffers, is made up for."
+        TIME, CATCH_UP_S, "Delay, from a lack of buffers, that an evenly paced source makes up for."
     )
     wave_s: float | None = key(
         TIME, None, "Period of a sine wave that the rate follows, from 0 to twice the rate; None: it is even."
@@ -221,7 +219,7 @@ class PathSpec(HoldsTuples):
         )
     )
     key: tuple[str, ...] = _key(_COLUMNS, (), "Columns that hash exchanges use; empty: none.")
-    repeat: bool = _key(FLAG, False, "Whether a subtask begins again at the end of its rows.", written=True)
+    repeat: bool = _key(FLAG, False, "Whether a subtask starts again after its last row.", written=True)
     rates: tuple[float, ...] = field(default=(0.0,), metadata=_RATES)
     out_of_orderness_s: float | None = field(default=None, metadata=_OUT_OF_ORDERNESS)
     format: str | None = _key(_FORMAT, None, "Format of the files; None: by the name of the file.")
@@ -292,45 +290,49 @@ class Vertex(HoldsTuples):
     parallelism: int = key(
         _PARALLELISM,
         1,
-        "Number of subtasks; absent: 1, or as many as a path has partitions.",
+        "Number of subtasks; absent: 1, or the number of partitions of a path.",
         written=True,
     )
     task_manager: str | tuple[str, ...] | None = key(
         _PLACES,
         None,
-        "The process it runs in, or those of its subtasks, cyclic; None: its own.",
+        "Task manager of the vertex, or a list for its subtasks, cyclic; None: its own.",
         beside=(SLOT_SHARING_GROUP,),
     )
-    source: SourceSpec | None = key(_SourceTable(), None, "Source of its records; None: it reads from edges.")
+    source: SourceSpec | None = key(
+        _SourceTable(), None, "Source of its records; None: the vertex reads from edges."
+    )
     service: tuple[Step, ...] = key(
-        _SERVICE, (), "Cost of a record over time, the first one from 0 on; empty: nothing."
+        _SERVICE, (), "Cost of a record over time; the first cost applies from 0 on; empty: nothing."
     )
     service_skew: tuple[float, ...] = key(_REALS, (1.0,), "Factor of the cost of each subtask, cyclic.")
     service_spread: float = key(
-        REAL, 0.0, "Standard error of the cost, as a share of it; seed 1 has the cost as given, others vary."
+        REAL,
+        0.0,
+        "Standard error of the cost, as a share of it; seed 1 has the given cost, other seeds vary it.",
     )
     service_mode: str = key(
         _MODE,
         "throttle",
-        "How service time is spent: in sleeps, record by record, or on a core; absent: as the scenario says.",
+        "Way to spend service time: in sleeps, record by record, or on a core; absent: as in the scenario.",
     )
-    selectivity: float = key(REAL, 1.0, "Records that it emits for each that it reads.")
+    selectivity: float = key(REAL, 1.0, "Records emitted for each record read.")
     emission: str = key(
         one_of(EMISSIONS),
         "regular",
-        "Ways to choose the records that give one more, if that is no whole number.",
+        "If the selectivity is no whole number: which records give one record more.",
     )
     record_bytes: int | None = key(
-        INTEGER, None, "Bytes of the records it emits, without their length; None: of those that it reads."
+        INTEGER, None, "Bytes of an emitted record, without its length field; None: as the records read."
     )
     emit_every_s: float | None = key(
-        TIME, None, "It holds back what it emits until multiples of this, as a window does; None: at once."
+        TIME, None, "Output is held back until multiples of this time, as in a window; None: at once."
     )
-    emit_by: str = key(one_of(EMITS_BY), EMITS_BY[0], "Clock by which it emits what it holds back.")
+    emit_by: str = key(one_of(EMITS_BY), EMITS_BY[0], "Clock for output that is held back.")
     behind_s: tuple[float, ...] = key(
         one_or_more(TIME),
         (0.0,),
-        "Seconds of earlier work of each subtask, cyclic, before it reads anything.",
+        "Time of earlier work that each subtask finishes before it reads anything, cyclic.",
     )
     operator: Callable[[int], OperatorOfRecords] | None = key(
         _OBJECT,
@@ -422,7 +424,9 @@ class EdgeBuffers:
     exclusive: int | None = key(INTEGER, None, "Exclusive buffers of each channel.")
     floating: int | None = key(INTEGER, None, "Floating buffers of each gate.")
     partition: int | None = key(
-        INTEGER, None, "Most of a producer's pool, overdraft aside; None: by the two above."
+        INTEGER,
+        None,
+        "Most buffers of a producer's pool, without overdraft; None: from the two above.",
     )
     max_per_channel: int | None = key(INTEGER, None, "Most buffers of the pool that a subpartition holds.")
 
@@ -479,22 +483,22 @@ class Edge(HoldsTuples):
         hidden=True,
     )
     shares: tuple[float, ...] = key(
-        list_of(REAL), (), "With hash: how often a record goes to each consumer; empty: its key decides."
+        list_of(REAL),
+        (),
+        "With hash: how many records go to each consumer, in any unit; empty: the key decides.",
     )
-    fraction: float = key(
-        REAL, 1.0, "Share of the producer's records that goes over this exchange, as of a side output."
-    )
+    fraction: float = key(REAL, 1.0, "Share of the producer's records on this exchange, as of a side output.")
     input: int = key(
-        INTEGER, 0, "Input of the consumer it leads to: edges of one input are a union, inputs take turns."
+        INTEGER, 0, "Input of the consumer; edges of one input are a union, and inputs take turns."
     )
     selectivity: float | None = key(
-        REAL, None, "Records that the consumer emits for each of these; None: as its vertex says."
+        REAL, None, "Records that the consumer emits for each record of this edge; None: as its vertex says."
     )
     service: tuple[Step, ...] | None = key(
-        _SERVICE, None, "Cost of these records at the consumer; None: as its vertex says."
+        _SERVICE, None, "Cost at the consumer of a record of this edge; None: as its vertex says."
     )
     buffers: EdgeBuffers = key(
-        TableOf(EdgeBuffers), AS_OPTIONS_SAY, "Network buffers of its own; None: as the options say."
+        TableOf(EdgeBuffers), AS_OPTIONS_SAY, "Network buffers of this edge; None: as the options say."
     )
 
     @property
@@ -526,7 +530,7 @@ SERVICE_MODE = Key(
     name="service_mode",
     kind=_MODE,
     default="throttle",
-    doc="Default for the vertices.",
+    doc="Service mode of vertices that set none.",
 )
 SLOTS = Key(
     name="slots",
@@ -560,7 +564,9 @@ class Scenario(HoldsTuples):
     seed: int = key(INTEGER, 1, "Seed of random numbers; the same seed gives the same result.", written=True)
     preset: str = key(_PRESET, DEFAULT_PRESET, "Version of Flink that sets the defaults.", written=True)
     phases: tuple[tuple[float, float], ...] = key(
-        list_of(_WINDOW), (), "Windows to summarise, each from and to; empty: from warmup to the end."
+        list_of(_WINDOW),
+        (),
+        "Windows to summarise, each with its start and end; empty: from warmup to the end.",
     )
     config: NetworkConfig = field(
         default_factory=NetworkConfig,
@@ -574,7 +580,7 @@ class Scenario(HoldsTuples):
     costs: CostModel = field(
         default_factory=CostModel,
         metadata=needed(
-            TableOf(CostModel), stand_in=CostModel(), doc="Costs of a machine; absent: as measured once."
+            TableOf(CostModel), stand_in=CostModel(), doc="Costs of a machine; absent: the measured defaults."
         ),
     )
     link: LinkConditions = field(
@@ -588,7 +594,7 @@ class Scenario(HoldsTuples):
     machines: tuple[Machine, ...] = key(
         TablesOf(Machine),
         (),
-        "Machines with limited cores; a task manager on none of them has no limit.",
+        "Machines with limited cores; other task managers have no limit.",
     )
     manual_checkpoints_s: tuple[float, ...] = key(
         _TIMES,
@@ -599,7 +605,7 @@ class Scenario(HoldsTuples):
     savepoints: tuple[ScheduledSavepoint, ...] = key(
         Savepoints(), (), "Savepoints that a user requests.", name="savepoints_at"
     )
-    faults: tuple[Fault, ...] = key(Faults(), (), "Faults; the place of a fault is its number.")
+    faults: tuple[Fault, ...] = key(Faults(), (), "Faults, numbered from 0 in this order.")
     changes: tuple[ScheduledChange, ...] = key(TablesOf(ScheduledChange), (), "Changes of the running job.")
 
     @property

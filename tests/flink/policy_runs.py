@@ -265,7 +265,7 @@ def _write_predictions(table: Table) -> None:
 def tables(predictions: Table, measurements: Table) -> str:
     """Return tables of end-to-end times and of throughput, predicted and measured, and how many were met."""
     rows = list(dict.fromkeys((key.scenario, key.window) for key in predictions))
-    lines = ["End to end in ms, predicted, and behind the stroke measured:", "", *_head()]
+    lines = ["End to end in ms, predicted / measured (a single value is predicted):", "", *_head()]
     met = []
     for scenario, window in rows:
         cells = []
@@ -276,7 +276,7 @@ def tables(predictions: Table, measurements: Table) -> str:
             if ours and flinks:
                 met.append(_met(ours.end_to_end_ms[0], flinks.end_to_end_ms[0]))
         lines.append(f"| {_named(scenario, window, rows)} | {' | '.join(cells)} |")
-    lines += ["", "Records per second into the last vertices, likewise:", "", *_head()]
+    lines += ["", "Records per second into the last vertices, predicted / measured:", "", *_head()]
     for scenario, window in rows:
         pairs = [(predictions.get(key), measurements.get(key)) for key in _keys(scenario, window)]
         rates = [" / ".join(f"{each.records_per_s:.0f}" for each in pair if each) for pair in pairs]

@@ -248,16 +248,16 @@ def test_values_of_options_that_are_read_are_accepted(option: Any) -> None:
 def test_an_editor_is_told_what_keys_mean() -> None:
     schema = scenario_schema()
     vertex = schema["properties"]["vertices"]["items"]["properties"]
-    assert vertex["selectivity"]["description"] == "Records that it emits for each that it reads."
+    assert vertex["selectivity"]["description"] == "Records emitted for each record read."
     assert vertex["record_bytes"]["description"].endswith(
-        "without their length; absent: of those that it reads."
+        "without its length field; absent: as the records read."
     )
     costs = schema["properties"]["costs"]["properties"]
-    assert costs["source_record"]["description"] == "Work on each generated record."
+    assert costs["source_record"]["description"] == "Time for each generated record."
     options = schema["definitions"]["flink"]["properties"]
     assert options["taskmanager.network.memory.buffer-debloat.target"]["description"] == "Default: 1 s."
     assert options["execution.checkpointing.interval"]["description"] == (
-        "From one trigger to the next; absent: no checkpoints. Default: none."
+        "Time between two triggers; absent: no checkpoints. Default: none."
     )
 
 
