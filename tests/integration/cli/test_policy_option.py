@@ -215,7 +215,7 @@ def test_an_import_that_fails_is_of_the_option_or_the_key_that_named_it(
 ) -> None:
     (working_directory / "policy_that_fails.py").write_text("import no_such_module\n")
     policy = "policy_that_fails:Policy"
-    why = f"'{policy}' cannot be imported, ModuleNotFoundError: No module named 'no_such_module'\n"
+    why = f"'{policy}' cannot be imported: ModuleNotFoundError: No module named 'no_such_module'\n"
     assert main(["run", str(FILE), "--policy", policy]) == 2
     assert capsys.readouterr().err == f"--policy: {why}"
     file = with_policy(working_directory, policy)

@@ -162,7 +162,9 @@ def test_metrics_of_the_attempt_before_are_not_taken_for_those_of_the_attempt_th
         cluster.answer(path)
         cluster.pause(1.0)
     cluster.now_s = 0.0
-    with pytest.raises(FlinkRestError, match=r"are still those from before it restarted\. Try again in"):
+    with pytest.raises(
+        FlinkRestError, match=r" are still from before its restart\. Try again in a few seconds\."
+    ):
         import_scenario(cluster, watch_s=5.0)
 
 

@@ -123,8 +123,9 @@ class TestRule:
         burning, notes = read(machine(4, 1.6), work=(1.0,) * 4, sink=(0.5,) * 4, source=(1.0, 1.0))
         assert burning == Burning()
         assert notes == [
-            "tm0, tm1: some of the work may take a core, or others did (1.60 of 4 cores in use, 4.00 if all "
-            "busy time took one); assuming that it waits. Set service_mode={'': 'burn'} if it takes one."
+            "tm0, tm1: the cores may have been used by this work, or by others (1.60 of 4 cores in use, 4.00 "
+            "if all busy time took a core); assuming that it waits. Set service_mode={'': 'burn'} if it "
+            "takes one."
         ]
 
     def test_with_cores_to_spare_busy_time_is_processor_time(self) -> None:
@@ -142,9 +143,8 @@ class TestRule:
         burning, notes = read(machine(2, None))
         assert burning == Burning()
         assert notes == [
-            "tm0, tm1: whether the work of tasks takes a core is not reported, and there are fewer cores "
-            "than tasks; "
-            "assuming that it waits. Set service_mode={'': 'burn'} if it takes one."
+            "tm0, tm1: it is not reported whether the work of tasks takes a core, and there are fewer "
+            "cores than tasks; assuming that it waits. Set service_mode={'': 'burn'} if it takes one."
         ]
 
     @pytest.mark.parametrize("host", [machine(16, None), machine(None, None), machine(None, 0.6)])
@@ -169,8 +169,8 @@ class TestRule:
         assert read(machine(None, 1.0), work=(0.0,) * 4, sink=(0.0,) * 4) == (Burning(), [])
         _, notes = read(machine(None, 3.0))
         assert notes[1:] == [
-            "tm0, tm1: the number of cores is not reported; assuming as many as tasks want. "
-            "Set cores to override."
+            "tm0, tm1: the number of cores is not reported; assuming as many as the tasks need. Set "
+            "cores to override."
         ]
 
     def test_it_is_said_that_busy_time_is_not_told_where_many_cores_are_in_use(self) -> None:
@@ -178,10 +178,9 @@ class TestRule:
         assert read(machine(2, 1.8), work=untold, sink=untold) == (
             Burning(),
             [
-                "tm0, tm1: the busy time of tasks is not reported, so whether their work takes a core is "
-                "unknown (1.80 of 2 cores in use; 0.00 at most by tasks that report their busy time); "
-                "assuming that it waits. "
-                "Set service_mode={'': 'burn'} if it takes one."
+                "tm0, tm1: the busy time of tasks is not reported, so it is unknown whether their work "
+                "takes a core (1.80 of 2 cores in use; at most 0.00 by tasks that report their busy "
+                "time); assuming that it waits. Set service_mode={'': 'burn'} if it takes one."
             ],
         )
         assert read(machine(2, 0.4), work=untold, sink=untold) == (Burning(), [])
@@ -199,8 +198,8 @@ class TestRule:
         burning, notes = read(machine(2, 1.2), source=(None, None))
         assert burning == Burning()
         assert notes[0].startswith(
-            "tm0, tm1: some of the work may take a core, or others did, such as 2 tasks that do not report "
-            "their busy time (1.20 of 2 cores in use, 1.99 if all busy time took one)"
+            "tm0, tm1: the cores may have been used by this work, or by others, such as 2 tasks that "
+            "do not report their busy time (1.20 of 2 cores in use, 1.99 if all busy time took a core)"
         )
 
     def test_tasks_that_do_not_tell_used_no_core_while_they_were_held_back(self) -> None:
@@ -222,15 +221,15 @@ class TestRule:
     @pytest.mark.parametrize(
         ("host", "given", "figures"),
         [
-            (machine(2, 1.98), None, "1.98 of 2 cores in use, 1.99 if all busy time took one"),
+            (machine(2, 1.98), None, "1.98 of 2 cores in use, or 1.99 if all busy time took a core"),
             (
                 machine(2, 2.3),
                 None,
-                "2.30 cores in use, more than the 2 reported; 1.99 at most by busy tasks",
+                "2.30 cores in use, more than the 2 reported; at most 1.99 by busy tasks",
             ),
-            (machine(4, 2.3), 2, "2.30 cores in use, more than the 2 set; 1.99 at most by busy tasks"),
-            (machine(16, 9.0), None, "9.00 of 16 cores in use; 3.60 at most by busy tasks"),
-            (machine(None, 9.0), None, "9.00 cores in use; 3.60 at most by busy tasks"),
+            (machine(4, 2.3), 2, "2.30 cores in use, more than the 2 set; at most 1.99 by busy tasks"),
+            (machine(16, 9.0), None, "9.00 of 16 cores in use; at most 3.60 by busy tasks"),
+            (machine(None, 9.0), None, "9.00 cores in use; at most 3.60 by busy tasks"),
         ],
     )
     def test_figures_agree_with_each_other(self, host: Host, given: float | None, figures: str) -> None:
@@ -241,7 +240,7 @@ class TestRule:
         _, notes = read(machine(1, 0.95, "tm0"), machine(1, 0.1, "tm1"), work=(0.9, 0.9, 0.5, 0.5))
         assert notes[0].startswith("tm0: the work of tasks takes a core (0.95 of 1 cores in use")
         assert notes[1].startswith(
-            "tm1: as on other machines, the work of tasks takes a core (0.10 of 1 cores"
+            "tm1: as on the other machines, the work of tasks takes a core (0.10 of 1 cores"
         )
         _, notes = read(machine(2, 0.1), given=Overrides(service_mode={"": "burn"}))
         assert notes[0].startswith("tm0, tm1: as overridden, the work of tasks takes a core (0.10 of 2")
@@ -312,10 +311,9 @@ class TestGiven:
         assert burning.machines == (Machine(cores=2, task_managers=("tm0", "tm1")),)
         assert set(burning.core_shares(JOB.vertices[1])) == {1.0}
         assert notes == [
-            "tm0, tm1: as overridden, the work of tasks takes a core, so costs are processor time; "
-            "they include any "
-            "other use of the cores. Set service_mode={'VERTEX': 'throttle'} for work that waits, cores to "
-            "override the number of cores.",
+            "tm0, tm1: as overridden, the work of tasks takes a core, so the costs are processor time; "
+            "they include any other use of the cores. Set service_mode={'VERTEX': 'throttle'} for work "
+            "that waits, cores to override the number of cores.",
             "tm0, tm1: 8 of 8 tasks whose work takes a core do not report their busy time; "
             "assuming that each had a whole core.",
         ]
@@ -646,7 +644,7 @@ class TestImport:
         ("options", "said"),
         [
             (["--service-mode", "boil"], "--service-mode boil: 'boil' is unknown; it must be one of"),
-            (["--service-mode", "source:burn"], "source: no vertex with input has that name; there are "),
+            (["--service-mode", "source:burn"], "source: no vertex with input has this name; there are "),
             (["--cores", "0"], "--cores 0: must be a number above 0"),
         ],
     )

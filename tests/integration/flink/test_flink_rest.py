@@ -150,7 +150,7 @@ def test_overrides_replace_what_was_measured():
         (Overrides(service_s={"source": 1.0}), "source: no vertex with input has that name"),
         (
             Overrides(rate={"stage1": 1.0}),
-            "stage1: no source has that name; there are source. Set rate for one of these.",
+            "stage1: no source has this name; there are source. Set rate for one of these.",
         ),
         (
             Overrides(options={"heartbeat.timeouts": "1 s"}),
@@ -335,8 +335,8 @@ class TestWhatJobsDo:
         assert [note for note in imported.notes if "ignores it" in note or "segment-size" in note] == [
             "taskmanager.memory.segment-size: 'lots' is not a whole number with a unit; "
             "assuming the default.",
-            "taskmanager.network.memory.floating-buffers-per-gate is configured, but Flink 2.2.1 ignores it; "
-            "ignored.",
+            "taskmanager.network.memory.floating-buffers-per-gate is configured, but Flink 2.2.1 "
+            "ignores it, so it is ignored here, too.",
         ]
 
     def test_flink_1_obeys_the_numbers_of_buffers(self):
@@ -370,8 +370,9 @@ class TestWhatJobsDo:
         assert shared.scenario.config.network_memory_max_bytes == 8192 * 32768
         assert scarce.scenario.config.network_memory_max_bytes == 300 * 32768
         assert [note for note in scarce.notes if "network memory" in note] == [
-            "Task managers differ in network memory; assuming that of tm1, the least, for all.",
-            "Other jobs share the network memory of tm1; assuming that this one has it all.",
+            "Task managers differ in network memory; assuming that all have that of tm1, which has the "
+            "least.",
+            "Other jobs share the network memory of tm1; assuming that this job has all of it.",
         ]
         assert given.config.network_memory_max_bytes == 64 << 20
         assert untold.scenario.config.network_memory_max_bytes is None
@@ -403,8 +404,8 @@ class TestWhatJobsDo:
             cluster.change_metrics("stage1", 1, over)
             notes = read(cluster).notes
         assert [note for note in notes if "records seen" in note] == [
-            "stage1: no records seen at subtask 1; assuming the cost of those since the start. "
-            "Set watch_s to a longer time."
+            "stage1: no records were seen at subtask 1; assuming the mean cost since the start of the "
+            "job. Set watch_s to a longer time."
         ]
 
     def test_a_sparse_source_of_the_old_kind_is_predicted_as_it_is_now(self):
@@ -594,7 +595,7 @@ class TestWhatCannotBeRead:
     def test_a_job_that_starts_again_while_it_is_watched(self):
         with replayed(ON1S) as cluster:
             _later(cluster, {"timestamps": {"RUNNING": 1}})
-            with pytest.raises(FlinkRestError, match="has restarted while it was watched"):
+            with pytest.raises(FlinkRestError, match=" restarted while it was watched"):
                 read(cluster)
 
     def test_a_task_that_counts_anew_while_it_is_watched(self):
@@ -603,7 +604,7 @@ class TestWhatCannotBeRead:
 
         with replayed(ON1S) as cluster:
             cluster.change_metrics("stage1", 1, anew)
-            with pytest.raises(FlinkRestError, match="has restarted while it was watched"):
+            with pytest.raises(FlinkRestError, match=" restarted while it was watched"):
                 read(cluster)
 
     @pytest.mark.parametrize("parallelism", [0, "2", 10**9])

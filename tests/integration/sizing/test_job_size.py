@@ -316,7 +316,8 @@ def test_the_command_says_whether_the_given_memory_suffices(capsys) -> None:
     assert main(["size", file, "--set", f"{option}=256kb"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert (
-        "stage1: taskmanager.memory.network.max is 256 KiB: it does not start; give at least 320 KiB" in out
+        "stage1: taskmanager.memory.network.max is 256 KiB: it does not start; set it to at least 320 "
+        "KiB" in out
     )
     assert (
         "source: taskmanager.memory.network.max is 256 KiB: it starts, but its pools could use 2.00 MiB"
@@ -337,11 +338,11 @@ def test_the_command_writes_its_figures(tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ([], "netstack size: name a scenario, or give --throughput"),
+        ([], "netstack size: give a scenario, or --throughput"),
         (["--throughput", "3"], "netstack size: --throughput: '3' has no unit"),
         (
             ["--throughput", "1 MB/s", "--parallelism", "0"],
-            "netstack size: --parallelism: '0' is no parallelism",
+            "netstack size: --parallelism: '0' is not a parallelism",
         ),
         (
             ["--throughput", "1 MB/s", "--ship", "hsh"],
@@ -366,7 +367,10 @@ def test_the_command_writes_its_figures(tmp_path, capsys) -> None:
             ["--throughput", "1 MB/s", "--flink", "3"],
             "netstack size: --flink is '3'; it must be 2.3, 2.2 or 1.20",
         ),
-        (["--throughput", "1 MB/s", "--seeds", "0", "--check"], "netstack size: --seeds is 0; at least 1"),
+        (
+            ["--throughput", "1 MB/s", "--seeds", "0", "--check"],
+            "netstack size: --seeds is 0; it must be at least 1",
+        ),
         (
             ["--throughput", "1 MB/s", "--record-bytes", "2"],
             "netstack size: vertices.source.source.record_bytes",
@@ -426,7 +430,10 @@ def test_the_command_asks_for_the_size_of_records_in_files(
 def test_a_throughput_that_the_consumer_cannot_have_is_said(capsys) -> None:
     assert main(["size", "--throughput", "2 GB/s", "--parallelism", "2"]) == 0
     printed = capsys.readouterr()
-    assert printed.err.startswith("netstack size: --throughput 2 GB/s: 2 x 333,333 records/s is the most")
+    assert printed.err.startswith(
+        "netstack size: --throughput 2 GB/s: the consumer can read at most 2 x 333,333 records/s, so "
+        "the figures are for that rate; give a higher --parallelism, or a larger --record-bytes"
+    )
     assert main(["size", "--throughput", "2 GB/s", "--parallelism", "2", "--record-bytes", "100000"]) == 0
     assert capsys.readouterr().err == ""
 

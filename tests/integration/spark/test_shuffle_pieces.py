@@ -119,7 +119,9 @@ def test_a_piece_cut_short_is_an_error(name: str) -> None:
     piece = bytes(encode_piece(batch))
     # The last buffer of a column of nulls is empty, and others end with padding.
     for size in range(len(piece) - 64 if name != "null" else 64):
-        with pytest.raises(PieceError, match=f"{size} bytes are not rows of the columns expected: "):
+        with pytest.raises(
+            PieceError, match=f"{size} bytes cannot be read as rows of the expected columns: "
+        ):
             decode_piece(piece[:size], batch.schema)
 
 

@@ -285,13 +285,16 @@ def incomplete(directory: Path, last: int) -> str:
 MISTAKES: dict[str, tuple[Callable[[Path, int], str], str]] = {
     "nothing there": (lambda directory, last: f"{directory}/nowhere", "nowhere: there is no such checkpoint"),
     "no such one": (lambda directory, last: f"{directory}/chk-99", "chk-99: there is no such checkpoint"),
-    "empty": (lambda directory, last: str(directory.parent), "holds no checkpoints"),
+    "empty": (lambda directory, last: str(directory.parent), ": contains no checkpoints"),
     "a device": (lambda directory, last: "/dev/zero", "/dev/zero: there is no such checkpoint"),
     "not complete": (incomplete, "is not complete: it has no _metadata"),
-    "damaged": (spoiled, "is damaged: chk-{last}/source-0-operator has another checksum"),
-    "damaged metadata": (spoiled_metadata, "to go on from an older one, name it: chk-{older}"),
-    "of a newer version": (newer, "its layout is 'netstack.checkpoint/9', and only"),
-    "odd": (odd, "/_metadata is no regular file"),
+    "damaged": (
+        spoiled,
+        "is damaged: chk-{last}/source-0-operator does not have the checksum of the bytes that were written",
+    ),
+    "damaged metadata": (spoiled_metadata, "; to continue from an older checkpoint, name it: chk-{older}"),
+    "of a newer version": (newer, "it has the format 'netstack.checkpoint/9', but only "),
+    "odd": (odd, "/_metadata is not a regular file"),
 }
 
 
@@ -321,7 +324,11 @@ to = "more"
 [[edges]]"""
 
 MISFITS = [
-    ('"short"', '"other"', "it is a checkpoint of the job 'short', not of 'other'"),
+    (
+        '"short"',
+        '"other"',
+        "the checkpoint is from the job 'short', but this job is 'other'; restore a checkpoint of this job",
+    ),
     (
         'name = "source"',
         'name = "source"\nparallelism = 129',
@@ -400,17 +407,17 @@ def test_a_job_that_cannot_be_restored_fails_and_says_why(
     assert main(["run", str(file)]) == FAILED
     captured = capsys.readouterr()
     out = " ".join(captured.out.split())
-    newer, older = re.findall(r"restarted from checkpoint (\d+), without success", out)
+    newer, older = re.findall(r"restarting from checkpoint (\d+) failed", out)
     assert int(newer) == int(older) + 1
     assert "restored checkpoint" not in out
     assert f"end of the job checkpoint {older} cannot be restored: chk-{older}/source-0-operator has" in out
     assert f"checkpoint {older} cannot be restored" in captured.err
-    assert captured.err.endswith("; no other checkpoint is left\n")
+    assert captured.err.endswith("; there is no other checkpoint to restore\n")
     assert max(map(len, captured.out.splitlines())) <= 80
     # The same where the time was over before the older one was tried.
     file.write_text(text.replace("100 ms", "1 s").replace('/checkpoints"', '/others"'))
     assert main(["run", str(file)]) == FAILED
-    assert capsys.readouterr().err.endswith("; the run was over before an older one was tried\n")
+    assert capsys.readouterr().err.endswith("; the run ended before an older checkpoint was tried\n")
 
 
 def test_output_of_an_earlier_run_is_not_mixed_with_that_of_another(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def problem_of(root: Path) -> str:
 
 def test_why_there_is_no_savepoint(tmp_path: Path) -> None:
     assert problem_of(tmp_path / "nothing").endswith(
-        "no run uses it, so there is no job to take a savepoint of"
+        "no run uses this directory, so there is no job to take a savepoint of"
     )
     with DirectoryStorage(tmp_path).exclusive():
         assert "does not accept requests yet, or never will" in problem_of(tmp_path)
