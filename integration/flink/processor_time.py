@@ -425,7 +425,7 @@ class _HostLoad:
         if not self.busy:
             return in_use
         if used <= self.if_all_burn:
-            return f"{in_use}, or {self.if_all_burn:.2f} if all busy time took a core"
+            return f"{in_use}; it would be {self.if_all_burn:.2f} if all busy time took a core"
         who = "tasks that report their busy time" if self.unreported else "busy tasks"
         return f"{in_use}; at most {self.if_all_burn:.2f} by {who}"
 

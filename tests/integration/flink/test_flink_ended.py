@@ -108,7 +108,7 @@ def test_a_job_without_checkpoints_and_options() -> None:
     assert diagnosis.windows[0].checkpoints == 0
     assert "The options of the cluster are not reported; assuming Flink's defaults." in diagnosis.notes
     assert "The cluster keeps no completed checkpoint, so delays are unknown." in diagnosis.notes
-    assert any("does not have /jobs/" in note and "/jobmanager/config" in note for note in diagnosis.notes)
+    assert any("does not offer /jobs/" in note and "/jobmanager/config" in note for note in diagnosis.notes)
 
 
 def test_one_of_several_jobs_has_to_be_named() -> None:
@@ -147,5 +147,5 @@ def test_the_command_says_it(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(history_server()) as cluster:
         assert main(["diagnose", "--from-flink", cluster.url, "--latency", "1 ms"]) == 0
     shown = capsys.readouterr()
-    assert "  The job has ended: no metrics are kept" in shown.out
+    assert "  The job has ended: its metrics are gone" in shown.out
     assert shown.err == ""
