@@ -279,7 +279,7 @@ def test_a_comparison_writes_no_checkpoints_and_says_so(scenario, result, tmp_pa
     directory = tmp_path / "checkpoints"
     scenario.write_text(with_directory(directory))
     assert main(["compare", str(scenario), str(flinks(result)), "--seeds", "1"]) == 0
-    assert "execution.checkpointing.dir: is not used here" in capsys.readouterr().err
+    assert "execution.checkpointing.dir: has no effect here" in capsys.readouterr().err
     assert not directory.exists()
 
 
@@ -310,7 +310,7 @@ def test_options_that_flink_2_ignores_are_said_on_stderr(scenario, capsys):
         (["run", "{scenario}", "--seed", "x"], "--seed"),
         (["run", "{scenario}", "--seed", "1.5"], "--seed"),
         (["run", "{scenario}", "--seed", "-1"], "short.toml: seed: is -1"),
-        (["run", "{scenario}", "--out", "{scenario}"], "short.toml: cannot create a folder there"),
+        (["run", "{scenario}", "--out", "{scenario}"], "short.toml: cannot create this folder"),
         (["rn"], "Did you mean"),
         (
             ["compare", "{scenario}"],
@@ -537,7 +537,9 @@ def test_a_reference_of_another_job_is_named(result, capsys):
     reference = REFERENCES / "2x2_1MBs_off.json"
     assert main(["compare", str(result), str(reference)]) == exit_status.MISTAKE
     err = capsys.readouterr().err
-    assert err.startswith(f"{result}: the windows differ: 2-8 s here, 16-46 s in the reference")
+    assert err.startswith(
+        f"{result}: the measured windows differ: 2-8 s in this run, 16-46 s in the reference"
+    )
     assert err.count("\n") == 1
 
 

@@ -748,7 +748,7 @@ NAMED = {
     "outPoolUsage": ("outPoolUsage",),
     "inputQueueSize": ("wait before",),
     "outputQueueSize": ("wait before",),
-    "inputExclusiveBuffersUsage": ("floating buffers used",),
+    "inputExclusiveBuffersUsage": ("of the floating buffers",),
     "debloatedBufferSize": ("debloatedBufferSize",),
     "estimatedTimeToConsumeBuffersMs": ("estimatedTimeToConsumeBuffersMs",),
 }

@@ -78,7 +78,7 @@ def test_scenarios_that_go_too_deep(tmp_path, capsys, text):
     path.write_text(text)
     assert main(["run", str(path)]) == 2
     printed = capsys.readouterr().err
-    assert printed == f"{path}: is nested too deeply; tables and lists go {DEEPEST} deep at most\n"
+    assert printed == f"{path}: is nested too deeply; tables and lists may be nested {DEEPEST} levels deep\n"
 
 
 def test_dots_in_texts_are_no_names_of_many_parts(tmp_path):

@@ -45,8 +45,8 @@ TOO_LITTLE = "too little"
 """What comes of a job that is young, whether or not it was another one before."""
 
 CHANGED = re.compile(
-    "job .* has (become|restarted)|no job is running|is INITIALIZING. Wait|restarted while|stopped reporting"
-    "|task manager .* has (disappeared|appeared)|has become Flink|still those from before"
+    "job .* (became|restarted)|vertices of job .* changed|stopped reporting|no job is running"
+    "|is INITIALIZING. Wait|task manager .* has (disappeared|appeared)|changed from Flink|are still from before"
     "|are reported only at times"
 )
 ADVICE = re.compile("[Tt]ry again|[Ww]ait until|[Oo]nly a (running )?job|netstack diagnose reads")

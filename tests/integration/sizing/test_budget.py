@@ -456,7 +456,9 @@ def test_a_tight_budget_says_what_more_would_bring_and_the_plan_runs(
     assert max(map(len, text.splitlines())) <= 80
     words = " ".join(text.split())
     assert "448 KiB of network memory in a task manager. More would help." in words
-    assert re.search(r"stage: \d+ KiB more would shorten barriers by .* ms, at first by .* ms per MiB", words)
+    assert re.search(
+        r"stage: \d+ KiB more would shorten the time of barriers by .* ms, at first by .* ms per MiB", words
+    )
     assert "It would go to the gates of stage that read source." in words
     assert "source: more has no effect." in words
     report = msgspec.json.decode((out / "size.json").read_bytes(), type=SizeReport)

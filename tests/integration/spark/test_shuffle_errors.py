@@ -86,7 +86,7 @@ ARGUMENTS: list[tuple[list[Any], dict[str, Any], str]] = [
     (["id"], {"config": {SEGMENT: "much"}}, f"config: {SEGMENT}: .*it must be"),
     (["id"], {"config": {SEGMENT: "3 kb"}}, f"config: {SEGMENT}: is 3 kb; it must be a power of two"),
     (["id"], {"config": {NETWORK_MAX: "64 kb"}}, f"config: {NETWORK_MAX}: is too little for 3 partitions"),
-    (["id"], {"config": {7: "x"}}, "config: 7 is no name of an option"),
+    (["id"], {"config": {7: "x"}}, "config: 7 is not the name of an option"),
     (["id"], {"config": ["a"]}, "config is a list; it must be a mapping"),
 ]
 
@@ -139,7 +139,7 @@ def test_dynamic_allocation(spark: SparkSession) -> None:
         conf.set(name, "true")
     try:
         with pytest.raises(
-            ShuffleError, match=r"Spark runs none while spark\.dynamicAllocation\.enabled is true"
+            ShuffleError, match=r"Spark does not run while spark\.dynamicAllocation\.enabled is true"
         ):
             shuffle(spark.range(9, numPartitions=3), "id")
     finally:

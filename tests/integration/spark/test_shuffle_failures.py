@@ -282,7 +282,7 @@ def test_a_stage_of_another_number_of_tasks_fails(spark: SparkSession, tmp_path:
     finally:
         spark.conf.unset("spark.sql.files.minPartitionNum")
         spark.conf.unset("spark.sql.files.openCostInBytes")
-    assert "the stage has 1 task, not 2 as when shuffle() was called" in message
+    assert "the stage has 1 task, but 2 were planned when shuffle() was called" in message
 
 
 def test_the_cause_is_what_failed_before_spark_began_a_stage_again_with_some_tasks(

@@ -225,7 +225,7 @@ def test_a_batch_of_the_same_columns_may_name_their_parts_differently() -> None:
 
 
 def test_a_batch_of_other_columns_is_refused() -> None:
-    with pytest.raises(SourceError, match="a batch does not have the columns that were announced"):
+    with pytest.raises(SourceError, match="a batch does not have the expected columns"):
         as_plain(numbers(1), pa.schema([("y", pa.int64())]))
 
 

@@ -190,9 +190,9 @@ def test_targets_from_a_column() -> None:
     ("targets", "problem"),
     [
         ([0, None, 1], "column 'to': a row has null as its target partition"),
-        ([0, 3, 1], "column 'to': target 3 is outside 0..2"),
-        ([0, 1, -1, 7], "column 'to': target -1 is outside 0..2"),
-        ([-(2**31)], "column 'to': target -2147483648 is outside 0..2"),
+        ([0, 3, 1], "column 'to': the target partition 3 must be from 0 to 2"),
+        ([0, 1, -1, 7], "column 'to': the target partition -1 must be from 0 to 2"),
+        ([-(2**31)], "column 'to': the target partition -2147483648 must be from 0 to 2"),
     ],
 )
 def test_targets_that_do_not_exist(targets: list[int | None], problem: str) -> None:

@@ -189,8 +189,8 @@ def test_mistakes_in_the_path(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a.csv", "b.json", "c.txt", "broken.parquet", "_hidden.parquet"):
         (tmp_path / name).write_text("x\n1\n")
     assert problem_of(tmp_path / "c.txt") == (
-        f"{tmp_path / 'c.txt'}: the format is not known by the extension "
-        "(.parquet, .pq, .csv, .json, .jsonl, .ndjson); name it with format"
+        f"{tmp_path / 'c.txt'}: the format cannot be recognised from the extension "
+        "(.parquet, .pq, .csv, .json, .jsonl, .ndjson); give it as format"
     )
     assert (
         problem_of(tmp_path)

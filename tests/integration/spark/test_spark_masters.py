@@ -16,7 +16,7 @@ from integration.spark.shuffling.api import require_slots
 from netstack import SourceError
 
 NO_EXECUTOR = (
-    r"^no executor of Spark has registered within 0\.2 s; see on the master's page .*"
+    r"^no executor of Spark has registered within 0\.2 s; check on the master's page .*"
     r" with spark\.scheduler\.maxRegisteredResourcesWaitingTime$"
 )
 

@@ -244,7 +244,7 @@ def test_the_table_says_what_a_run_went_on_from(
     scenario.write_text(FILE.format(directory=tmp_path / "others"))
     assert main(["run", str(scenario), "--from-checkpoint", f"{directory}/chk-{older}"]) == 0
     out = capsys.readouterr().out
-    assert "0.0 s start went on from" in " ".join(out.split())
+    assert "0.0 s start continued from" in " ".join(out.split())
     assert f"{directory}/chk-{older}(" in "".join(out.split())
     assert max(map(len, out.splitlines())) <= 80
     # Ids go on behind all that lie beside it, also in another directory.
@@ -424,10 +424,10 @@ def test_output_of_an_earlier_run_is_not_mixed_with_that_of_another(tmp_path: Pa
     first = TransactionDirectory(tmp_path)
     first.commit(Transaction("out", 0, 1, (b"a",)))
     first.commit(Transaction("out", 0, 1, (b"a",)))
-    with pytest.raises(StorageError, match="has transactions of an earlier run"):
+    with pytest.raises(StorageError, match="contains transactions of an earlier run"):
         TransactionDirectory(tmp_path)
     again = TransactionDirectory(tmp_path, resume=True)
-    with pytest.raises(StorageError, match=r"out-0-1\.transaction was committed with other records"):
+    with pytest.raises(StorageError, match=r"out-0-1\.transaction has already been committed by another run"):
         again.commit(Transaction("out", 0, 1, (b"b",)))
     again.commit(Transaction("out", 1, 1, (b"b", b"c")))
     assert again.records == [b"a", b"b", b"c"]
