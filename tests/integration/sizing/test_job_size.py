@@ -351,8 +351,11 @@ def test_the_command_writes_its_figures(tmp_path, capsys) -> None:
             ["--throughput", "1 MB/s", "--ship", "hsh"],
             "netstack size: --ship: 'hsh' is unknown; did you mean 'hash'",
         ),
-        (["--throughput", "1 MB/s", "--set", "x"], "netstack size: --set: 'x' is no option"),
-        (["--throughput", "1 MB/s", "--set", "x=1"], "netstack size: --set x: no preset has this option"),
+        (["--throughput", "1 MB/s", "--set", "x"], "netstack size: --set: 'x' is not an option"),
+        (
+            ["--throughput", "1 MB/s", "--set", "x=1"],
+            "netstack size: --set x: no version of Flink that netstack knows has this option",
+        ),
         (["--throughput", "1 MB/s", "--round-trip", "3"], "netstack size: --round-trip: '3' has no unit"),
         (
             ["--throughput", f"{'9' * 400} MB/s"],
