@@ -146,15 +146,15 @@ def test_overrides_replace_what_was_measured():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (Overrides(service_s={"stage9": 1.0}), "stage9: no vertex with input has that name"),
-        (Overrides(service_s={"source": 1.0}), "source: no vertex with input has that name"),
+        (Overrides(service_s={"stage9": 1.0}), "stage9: no vertex with input has this name"),
+        (Overrides(service_s={"source": 1.0}), "source: no vertex with input has this name"),
         (
             Overrides(rate={"stage1": 1.0}),
             "stage1: no source has this name; there are source. Set rate for one of these.",
         ),
         (
             Overrides(options={"heartbeat.timeouts": "1 s"}),
-            "heartbeat.timeouts: no preset has this option",
+            "heartbeat.timeouts: no version of Flink that netstack knows has this option",
         ),
     ],
 )
@@ -403,7 +403,7 @@ class TestWhatJobsDo:
         with replayed(ON1S) as cluster:
             cluster.change_metrics("stage1", 1, over)
             notes = read(cluster).notes
-        assert [note for note in notes if "records seen" in note] == [
+        assert [note for note in notes if "records were seen" in note] == [
             "stage1: no records were seen at subtask 1; assuming the mean cost since the start of the "
             "job. Set watch_s to a longer time."
         ]
@@ -567,10 +567,10 @@ class TestWhatCannotBeRead:
                 cluster.change_metrics(vertex, subtask, lambda metric, value, number: value / 1000)
             with pytest.raises(FlinkRestError) as caught:
                 read(cluster)
-            assert [problem.split("set ")[1] for problem in caught.value.problems] == [
-                "their size: record_bytes={'source': 1000}.",
-                "their rate: rate={'source': 100}.",
-                "their cost: service_s={'stage1': 0.005}.",
+            assert [problem.split("set the ")[1] for problem in caught.value.problems] == [
+                "missing size: record_bytes={'source': 1000}.",
+                "missing rate: rate={'source': 100}.",
+                "missing cost: service_s={'stage1': 0.005}.",
             ]
             given = Overrides(record_bytes={"": 1000}, rate={"": 0.0}, service_s={"": 0.005})
             assert read(cluster, overrides=given).scenario.vertices[1].service == ((0.0, 0.005),)
@@ -588,7 +588,8 @@ class TestWhatCannotBeRead:
         with replayed(ON1S) as cluster:
             _later(cluster, None if state is None else {"state": state})
             with pytest.raises(
-                FlinkRestError, match=f"has become {state or 'unknown'} .*while it was watched"
+                FlinkRestError,
+                match=rf"became {state} while it was watched" if state else "stopped reporting it",
             ):
                 read(cluster)
 

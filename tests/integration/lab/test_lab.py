@@ -284,7 +284,7 @@ def test_the_pace_is_that_of_the_clock(lab: Lab) -> None:
         (Pace(0.0), "^Pace: 0 is not possible; the pace must be from 0.001 to 1000"),
         (Step(-1.0), "must be more than 0 s"),
         (Step(math.inf), "^Length of a step: inf s is not possible"),
-        (Back(-1.0), "^Back to: the run has no moment -1 s; it must be from 0 s to 2.000 s"),
+        (Back(-1.0), "^Back to: the run has no moment -1 s; the moment must be from 0 s to 2.000 s"),
         (Join("b"), "There is no side b. Start a second side first."),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",

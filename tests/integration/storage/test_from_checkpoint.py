@@ -332,7 +332,8 @@ MISFITS = [
     (
         'name = "source"',
         'name = "source"\nparallelism = 129',
-        "source has parallelism 129 in the job, and its state in the checkpoint is for 128 at most",
+        "source has parallelism 129 in the job, but the maximum parallelism of its state in the checkpoint "
+        "is 128",
     ),
 ]
 
@@ -364,7 +365,10 @@ def test_vertices_and_edges_may_come_and_state_is_left_out_if_you_say_so(
     capsys.readouterr()
     assert main(["run", str(scenario), *begin]) == MISTAKE
     captured = capsys.readouterr()
-    text = "it has state of source, and the vertices of the job are origin, stage; --allow-non-restored-state"
+    text = (
+        "the checkpoint has state of source, but the job has only the vertices origin, stage; set "
+        "--allow-non-restored-state"
+    )
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert text in captured.err
     assert files(directory) == before
