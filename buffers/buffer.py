@@ -296,7 +296,7 @@ class EventBuffer:
 
     def __init__(self, payload: bytes, data_type: DataType) -> None:
         if data_type not in EVENT_TYPES:
-            raise ValueError(f"{data_type.name} is not the type of an event")
+            raise ValueError(f"{data_type.name} is a type of data buffers, not of events")
         self.payload = memoryview(payload)
         self.size = len(payload)
         self.data_type = data_type

@@ -41,8 +41,9 @@ def gate_buffers(
     """
     if channels < 1 or exclusive < 0 or floating < 1 or (max_required is not None and max_required < 1):
         raise ValueError(
-            "a gate needs at least 1 channel, 0 exclusive buffers a channel, 1 floating buffer and a limit "
-            f"of 1 required buffer, got {channels}, {exclusive}, {floating} and {max_required}"
+            "a gate needs at least 1 channel, 0 exclusive buffers per channel, 1 floating buffer and a "
+            f"limit of 1 required buffer; it was given {channels}, {exclusive}, {floating} and "
+            f"{max_required}"
         )
     target = channels * exclusive + floating
     required = channels * exclusive + 1
@@ -64,8 +65,8 @@ def partition_buffers(subpartitions: int, per_channel: int, floating: int) -> tu
     """
     if subpartitions < 1 or per_channel < 0 or floating < 0:
         raise ValueError(
-            "a partition needs at least 1 subpartition and no negative number of buffers, got "
-            f"{subpartitions}, {per_channel} and {floating}"
+            "a partition needs at least 1 subpartition, 0 buffers per subpartition and 0 floating "
+            f"buffers; it was given {subpartitions}, {per_channel} and {floating}"
         )
     minimum = subpartitions + 1
     return minimum, max(minimum, subpartitions * per_channel + floating)

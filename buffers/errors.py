@@ -24,11 +24,11 @@ class InsufficientBuffers(OSError):
         self.task_manager = task_manager
         where = f"task manager {task_manager}: " if task_manager else ""
         super().__init__(
-            f"{where}Insufficient number of network buffers: required {required}, "
-            f"but only {available} available. "
-            f"The total number of network buffers is currently set to {total} of {segment_size} bytes each. "
-            "taskmanager.memory.network.max gives more (or taskmanager.memory.network.min or "
-            "taskmanager.memory.network.fraction, where they decide); a lower parallelism needs fewer."
+            f"{where}Insufficient number of network buffers: required {required}, but only {available} "
+            f"available. The total number of network buffers is currently set to {total} of "
+            f"{segment_size} bytes each. Raise taskmanager.memory.network.max (or "
+            "taskmanager.memory.network.min or taskmanager.memory.network.fraction, if that is the one "
+            "that sets the size), or lower the parallelism, which needs fewer buffers."
         )
 
     def __reduce__(self) -> tuple[type, tuple[int, int, int, int, str]]:
@@ -47,8 +47,8 @@ class CorruptRecord(ValueError):
         self.position = position
         self.limit = limit
         super().__init__(
-            f"a record at byte {position} of the stream says it is {length} bytes long; "
-            f"lengths from 0 to {limit} are possible"
+            f"the record at byte {position} of the stream has a length of {length} bytes; its length "
+            f"must be from 0 to {limit}"
         )
 
     def __reduce__(self) -> tuple[type, tuple[int, int, int]]:

@@ -142,7 +142,7 @@ class NetworkBufferPool:
 
     def take_reserved(self) -> MemorySegment:
         """Return a reserved segment."""
-        assert self._reserved > 0, "nothing is reserved"
+        assert self._reserved > 0, "take_reserved needs a reserved segment, but none is reserved"
         self._reserved -= 1
         return self._take()
 

@@ -76,7 +76,9 @@ class RecordBlock:
             ValueError: if `stride` is shorter than the header.
         """
         if stride < HEADER_BYTES:
-            raise ValueError(f"a record has {HEADER_BYTES} bytes or more, not {stride}")
+            raise ValueError(
+                f"a record must have at least {HEADER_BYTES} bytes, its header, but the stride is {stride}"
+            )
         return cls(None, count * stride, count, stride if count else 0)
 
     @property
@@ -116,7 +118,7 @@ class RecordBlock:
             ValueError: if it is not such an array.
         """
         if payloads.ndim != 2 or payloads.dtype != np.uint8:
-            raise ValueError(f"expected a 2-D uint8 array, got {payloads.ndim}-D {payloads.dtype}")
+            raise ValueError(f"payloads must be a 2-D uint8 array, not {payloads.ndim}-D {payloads.dtype}")
         count, length = payloads.shape
         stride = length + HEADER_BYTES
         data = np.empty(count * stride, dtype=np.uint8)
@@ -143,7 +145,7 @@ class RecordBlock:
         if count == 0 and len(joined) == 0:
             return cls.from_payloads(())
         if count == 0 or sizes.min() < 0 or int(sizes.sum()) != len(joined):
-            raise ValueError(f"{count} lengths do not divide {len(joined)} bytes of payload into records")
+            raise ValueError(f"{count} lengths do not add up to the {len(joined)} bytes of payload")
         if sizes.min() == sizes.max():
             return cls.from_matrix(joined.reshape(count, -1))
         if len(joined) >= _LONG_RECORD * count:
@@ -221,7 +223,7 @@ class RecordBlock:
         if index < 0:
             index += self._count
         if not 0 <= index < self._count:
-            raise IndexError(f"no record {index} in a block of {self._count}")
+            raise IndexError(f"record {index} does not exist in a block of {self._count} records")
         stride = self.stride
         if stride:
             start = index * stride

@@ -49,7 +49,7 @@ class MemorySlab:
             IndexError: if there is no such segment.
         """
         if not 0 <= index < self.segments:
-            raise IndexError(f"no segment {index} in a slab of {self.segments}")
+            raise IndexError(f"segment {index} does not exist in a slab of {self.segments} segments")
         return MemorySegment(self, index)
 
 

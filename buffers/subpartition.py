@@ -208,7 +208,7 @@ class PipelinedSubpartition:
     def _put_in_front(self, event: EventConsumer) -> None:
         """Put an event in front of all data, behind earlier priority events."""
         if event.data_type not in PRIORITY_TYPES:
-            raise ValueError(f"{event.data_type.name} may not overtake data")
+            raise ValueError(f"an event of type {event.data_type.name} must not overtake data")
         queue = self._queue
         if isinstance(queue, tuple):
             self._queue = queue = []
@@ -275,7 +275,7 @@ class PipelinedSubpartition:
             if len(queue) == 1:
                 self._flush_requested = False
             elif not head.finished:
-                raise RuntimeError("an open buffer stands before another one in a subpartition")
+                raise RuntimeError("an unfinished buffer is followed by another one in the same subpartition")
             if head.finished:
                 queue.pop(0)
                 if not head.is_event:

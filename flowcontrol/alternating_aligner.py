@@ -132,7 +132,7 @@ class AlternatingAligner(SingleCheckpointHandler):
 
     def _require_mine(self, barrier: CheckpointBarrier) -> None:
         if barrier.options.alignment is Alignment.AT_LEAST_ONCE:
-            raise LocalProtocolError("an alternating gate got a barrier that is AT_LEAST_ONCE")
+            raise LocalProtocolError("a gate whose barriers may overtake data got an AT_LEAST_ONCE barrier")
 
     def _counted(
         self, channel: int, barrier: CheckpointBarrier | None, metrics: AlignmentMetrics | None, now: float

@@ -179,7 +179,7 @@ class BarrierAligner(SingleCheckpointHandler):
     def _require_mine(self, barrier: CheckpointBarrier) -> None:
         if not barrier.options.needs_alignment:
             raise LocalProtocolError(
-                f"an aligning gate got a barrier that is {barrier.options.alignment.name}"
+                f"a gate that aligns barriers got a barrier with alignment {barrier.options.alignment.name}"
             )
 
     def _counted(

@@ -74,7 +74,8 @@ class BarrierTracker(BarrierHandler):
         self._require_open(channel)
         if barrier.options.alignment is not Alignment.AT_LEAST_ONCE:
             raise LocalProtocolError(
-                f"a tracking gate got a barrier that is {barrier.options.alignment.name}"
+                "a gate that runs AT_LEAST_ONCE got a barrier with alignment "
+                f"{barrier.options.alignment.name}"
             )
         checkpoint_id = barrier.checkpoint_id
         if checkpoint_id > self.current_checkpoint_id:

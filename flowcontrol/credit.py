@@ -50,7 +50,7 @@ class CreditLedger:
             LocalProtocolError: if none is left; the ledger is unchanged.
         """
         if self.available <= 0:
-            raise LocalProtocolError("a data buffer would leave without credit")
+            raise LocalProtocolError("a data buffer was about to be sent without credit for it")
         self.available -= 1
 
     def revoke(self) -> None:
@@ -94,7 +94,9 @@ class CreditAnnouncer:
             CreditExceeded: if the sender had no credit left; nothing is counted.
         """
         if self.outstanding <= 0:
-            raise CreditExceeded("a data buffer arrived without credit: the sender broke the protocol")
+            raise CreditExceeded(
+                "a data buffer arrived for which the sender had no credit: the sender broke the protocol"
+            )
         self.outstanding -= 1
 
     def revoke(self) -> None:

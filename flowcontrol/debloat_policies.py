@@ -280,8 +280,13 @@ def register_policy(name: str, policy: type[DebloatPolicy]) -> None:
         TypeError: if `policy` is not a class derived from `DebloatPolicy`.
     """
     if not (isinstance(policy, type) and issubclass(policy, DebloatPolicy)):
-        raise TypeError(f"{policy!r} is no class derived from DebloatPolicy")
+        raise TypeError(f"{policy!r} is not a class derived from DebloatPolicy")
     if not name or ":" in name:
-        raise ValueError(f"{name!r} is no name for a policy; it must have a letter at least, and no ':'")
+        raise ValueError(
+            f"{name!r} cannot be the name of a policy; a name needs at least one letter, and no ':'"
+        )
     if _policies.setdefault(name, policy) is not policy:
-        raise ValueError(f"{name!r} is the name of another policy, {_policies[name].__qualname__}")
+        raise ValueError(
+            f"the name {name!r} is taken by another policy, {_policies[name].__qualname__}; choose "
+            "another name"
+        )

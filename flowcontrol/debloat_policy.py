@@ -146,7 +146,8 @@ def announcements(
     for place, size in answer:
         if not 0 <= place < len(channels):
             raise AnnouncementError(
-                f"{name} announces to channel {place!r} of {len(channels)}, counted from 0"
+                f"{name} announces a size to channel {place!r}, but the gate has only {len(channels)} "
+                "channels, counted from 0"
             )
         if not low <= size <= high:
             allowed = f"the settings allow {low} to {high}"

@@ -304,8 +304,8 @@ def decode_event(payload: bytes | memoryview) -> Event:
             case _Kind.ANNOUNCEMENT:
                 return _decode_announcement(payload)
     except (struct.error, ValueError, KeyError) as error:
-        raise MalformedEvent(f"an event of {len(payload)} bytes: {error}") from None
-    raise MalformedEvent(f"an event of {len(payload)} bytes and kind {kind} is not known")
+        raise MalformedEvent(f"the event of {len(payload)} bytes cannot be decoded: {error}") from None
+    raise MalformedEvent(f"the event of {len(payload)} bytes has the unknown kind {kind}")
 
 
 def data_type_of(event: Event, *, priority: bool = False) -> DataType:
@@ -353,7 +353,9 @@ def _decode_barrier(payload: bytes) -> CheckpointBarrier:
         return _decode_savepoint(payload)
     _, checkpoint_id, timestamp, _, location, alignment, timeout = _BARRIER_BYTES.unpack(payload)
     if location != _DEFAULT_LOCATION:
-        raise ValueError(f"a checkpoint at location {location} is not known")
+        raise ValueError(
+            f"the location {location} of a checkpoint is not supported; only the default location is"
+        )
     return _barrier(checkpoint_id, timestamp, alignment, timeout, None)
 
 
@@ -361,7 +363,7 @@ def _decode_savepoint(payload: bytes) -> CheckpointBarrier:
     _, checkpoint_id, timestamp, action, layout, length = _SAVEPOINT_HEAD.unpack_from(payload)
     location, tail = payload[_SAVEPOINT_HEAD.size :][:length], payload[_SAVEPOINT_HEAD.size + length :]
     if length < 0:
-        raise ValueError(f"a location of {length} bytes is not possible")
+        raise ValueError(f"the length of a savepoint's location is {length} bytes; it must not be negative")
     alignment, timeout = _BARRIER_TAIL.unpack(tail)
     savepoint = Savepoint(location.decode(), SavepointFormat(layout), PostCheckpointAction(action))
     return _barrier(checkpoint_id, timestamp, alignment, timeout, savepoint)
@@ -374,7 +376,7 @@ def _barrier(
     limit = None if timeout == math.inf else timeout
     options = CheckpointOptions(Alignment(alignment), limit, savepoint)
     if savepoint is not None and (options.is_unaligned or options.timeoutable):
-        raise ValueError("a savepoint cannot overtake data")
+        raise ValueError("the barrier of a savepoint must be aligned, but this one may overtake data")
     return CheckpointBarrier(checkpoint_id, timestamp, options)
 
 
@@ -382,10 +384,12 @@ def _decode_announcement(payload: bytes | memoryview) -> EventAnnouncement:
     _, sequence_number = _ANNOUNCEMENT_BYTES.unpack_from(payload)
     barrier = payload[_ANNOUNCEMENT_BYTES.size :]
     if _KIND_BYTES.unpack_from(barrier)[0] != _Kind.BARRIER:
-        raise ValueError("only barriers are announced")
+        raise ValueError("the announced event is not a barrier")
     return EventAnnouncement(_decode_barrier(bytes(barrier)), sequence_number)
 
 
 def _check_times(timestamp: float, timeout: float) -> None:
     if not math.isfinite(timestamp) or not timeout >= 0:
-        raise ValueError(f"timestamp {timestamp} with timeout {timeout} is not possible")
+        raise ValueError(
+            f"the timestamp {timestamp} must be finite, and the timeout {timeout} must be 0 or more"
+        )

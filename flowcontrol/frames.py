@@ -123,14 +123,21 @@ def check_header(length: int, magic: int, message_id: int, max_frame_bytes: int)
         MalformedFrame: if this message cannot have this length.
     """
     if magic != MAGIC:
-        raise BadMagic(f"the peer sent a frame with magic {magic:#010x}, not {MAGIC:#010x}")
+        raise BadMagic(
+            f"the peer sent a frame that begins with {magic:#010x}; frames begin with {MAGIC:#010x}"
+        )
     if length > max_frame_bytes:
-        raise FrameTooLong(f"the peer sent a frame of {length} bytes, allowed are {max_frame_bytes}")
+        raise FrameTooLong(
+            f"the peer sent a frame of {length} bytes; at most {max_frame_bytes} bytes are allowed"
+        )
     layout: AnyLayout | None = _BY_ID.get(message_id)
     if layout is None:
-        raise UnknownMessage(f"the peer sent a message with id {message_id}, which is not known")
+        raise UnknownMessage(f"the peer sent a message with the unknown id {message_id}")
     if not layout.accepts_length(length):
-        raise MalformedFrame(f"the peer sent a {layout.message_type.__name__} in a frame of {length} bytes")
+        raise MalformedFrame(
+            f"the peer sent {layout.message_type.__name__} in a frame of {length} bytes, which is not "
+            "its length"
+        )
     return layout
 
 

@@ -57,8 +57,11 @@ _MAX_SIZE = 2**32 - 1
 _Prefix = Sequence[tuple[bytes, str]]
 """The expected first bytes of a message, field by field, each with the error text for other bytes."""
 
-_NO_PROTOCOL = "does not speak this protocol"
-_VERSION_FIELD = (struct.pack(">H", _VERSION), f"speaks another version of the handshake than {_VERSION}")
+_NO_PROTOCOL = "does not speak netstack's protocol"
+_VERSION_FIELD = (
+    struct.pack(">H", _VERSION),
+    f"speaks another version of the handshake; this process speaks version {_VERSION}",
+)
 
 
 class Secret:
@@ -74,9 +77,11 @@ class Secret:
 
     def __init__(self, key: bytes) -> None:
         if not isinstance(key, bytes):
-            raise TypeError(f"a secret is made of bytes, not of {type(key).__name__}")
+            raise TypeError(f"a secret must be bytes, but this one is of type {type(key).__name__}")
         if len(key) < MIN_SECRET_BYTES:
-            raise ValueError(f"a secret has at least {MIN_SECRET_BYTES} bytes, this one has {len(key)}")
+            raise ValueError(
+                f"a secret must have at least {MIN_SECRET_BYTES} bytes, but this one has {len(key)}"
+            )
         self._key = key
 
     def sign(self, message: bytes) -> bytes:
@@ -105,7 +110,8 @@ class Identity(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not 0 <= self.listener < self.dialler < self.size <= _MAX_SIZE:
             raise ValueError(
-                f"in a mesh of {self.size} processes, {self.dialler} does not dial {self.listener}"
+                f"in a mesh of {self.size} processes, process {self.dialler} cannot connect to process "
+                f"{self.listener}: connections go from higher to lower numbers"
             )
 
 
@@ -119,7 +125,7 @@ class Handshake(ABC):
 
     def __init__(self, secret: Secret, nonce: bytes) -> None:
         if len(nonce) != NONCE_BYTES:
-            raise ValueError(f"a nonce has {NONCE_BYTES} bytes, this one has {len(nonce)}")
+            raise ValueError(f"a nonce must have {NONCE_BYTES} bytes, but this one has {len(nonce)}")
         self.proven = False
         self.wanted = 0
         self._secret = secret
@@ -132,7 +138,7 @@ class Handshake(ABC):
     @property
     def left(self) -> str:
         """Return the error message for a peer that leaves now."""
-        return "the peer left before it had proven itself"
+        return "the peer disconnected before it had proven that it knows the secret"
 
     @property
     def refusal(self) -> bytes:
@@ -153,7 +159,9 @@ class Handshake(ABC):
         if self._refusal:
             raise HandshakeRefused(self._refusal)
         if len(data) > self.wanted:
-            raise LocalProtocolError(f"{len(data)} bytes for a handshake that waits for {self.wanted}")
+            raise LocalProtocolError(
+                f"got {len(data)} bytes, but the handshake expects at most {self.wanted}"
+            )
         if not data:
             return b""
         self._received += data
@@ -208,7 +216,7 @@ class ClientHandshake(Handshake):
     @property
     def left(self) -> str:
         """Return the error message for a listener that leaves now."""
-        return "the peer left without an answer"
+        return "the peer disconnected without an answer"
 
     def begin(self) -> bytes:
         """Return the hello message."""
@@ -218,8 +226,8 @@ class ClientHandshake(Handshake):
         if len(self._said) > _HELLO.size:
             if self._received == _REFUSAL:
                 raise HandshakeRefused(
-                    "the peer refused the proof: it has another secret,"
-                    " or is connected with this process already"
+                    "the peer rejected this process: the peer has another secret, or is already "
+                    "connected to this process"
                 )
             self._check_proof(_LISTENER_LABEL)
             return b""
@@ -245,8 +253,8 @@ class ServerHandshake(Handshake):
         fields = (
             (_DIALLER_MAGIC, _NO_PROTOCOL),
             _VERSION_FIELD,
-            (_INDEX.pack(size), f"belongs to a mesh of another size than {size}"),
-            (_INDEX.pack(listener), f"looks for another process than {listener}"),
+            (_INDEX.pack(size), f"belongs to a mesh of another size; this mesh has {size} processes"),
+            (_INDEX.pack(listener), f"wants to reach another process; this is process {listener}"),
         )
         self._await(_HELLO.size, fields)
 
@@ -261,7 +269,7 @@ class ServerHandshake(Handshake):
             arrived = self._received[_DIALLER_AT : _DIALLER_AT + _INDEX.size]
             lowest, highest = (int.from_bytes(arrived.ljust(_INDEX.size, fill)) for fill in (b"\0", b"\xff"))
             if highest <= self._last.listener or lowest >= self._last.size:
-                raise HandshakeRefused("the peer has an index that does not dial this process")
+                raise HandshakeRefused("the peer's process number is not one that connects to this process")
 
     def _answer(self) -> bytes:
         if not self._said:
@@ -294,7 +302,9 @@ def unseal(secret: Secret, purpose: bytes, sealed: bytes) -> bytes:
     """
     found, body = sealed[:SEAL_BYTES], sealed[SEAL_BYTES:]
     if not hmac.compare_digest(found, _sign(secret, purpose, body)):
-        raise HandshakeRefused("the message is not sealed with the secret of this job")
+        raise HandshakeRefused(
+            "the signature of the message does not match: the sender does not have the secret of this job"
+        )
     return body
 
 

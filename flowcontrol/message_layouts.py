@@ -217,7 +217,8 @@ class ErrorLayout:
             cause = message.cause.encode()
             if len(cause) > MAX_CAUSE_BYTES:
                 raise LocalProtocolError(
-                    f"a cause of {len(cause)} bytes cannot be sent, the longest has {MAX_CAUSE_BYTES}"
+                    f"an error's cause of {len(cause)} bytes cannot be sent; at most {MAX_CAUSE_BYTES} "
+                    "bytes are allowed"
                 )
             channel = b"" if message.channel is None else message.channel.to_bytes(16)
             length = self.frame_bytes + len(cause) + len(channel)
@@ -235,11 +236,16 @@ class ErrorLayout:
         cause_end = HEADER.size + 4 + int.from_bytes(frame[HEADER.size : HEADER.size + 4])
         flag, channel = frame[cause_end : cause_end + 1], frame[cause_end + 1 :]
         if (bytes(flag), len(channel)) not in ((b"\0", 0), (b"\1", 16)):
-            raise MalformedFrame(f"the peer sent an ErrorResponse of {len(frame)} bytes that does not add up")
+            raise MalformedFrame(
+                f"the peer sent an ErrorResponse of {len(frame)} bytes whose lengths do not match its "
+                "contents"
+            )
         try:
             cause = str(frame[HEADER.size + 4 : cause_end], "utf-8")
         except UnicodeDecodeError as error:
-            raise MalformedFrame(f"the peer sent an ErrorResponse whose cause is no text: {error}") from None
+            raise MalformedFrame(
+                f"the peer sent an ErrorResponse whose cause is not valid UTF-8: {error}"
+            ) from None
         return ErrorResponse(cause, int.from_bytes(channel) if channel else None)
 
     def accepts_length(self, length: int) -> bool:

@@ -106,7 +106,7 @@ class ChannelReceiver:
         what = _INPUT_OF_TYPE[data_type]
         state = TRANSITIONS[self.state].get(what)
         if state is None:
-            raise RemoteProtocolError(f"{data_type.name} arrived on a channel that is {self.state.name}")
+            raise RemoteProtocolError(f"{data_type.name} arrived on a channel in state {self.state.name}")
         if sequence_number != self.expected_sequence:
             raise SequenceGap(
                 f"buffer reordering: expected sequence number {self.expected_sequence}, got {sequence_number}"
@@ -114,7 +114,7 @@ class ChannelReceiver:
         if what is Input.DATA:
             self.credit.receive()
         elif what is Input.BLOCKING_EVENT and backlog > 0:
-            raise RemoteProtocolError(f"{data_type.name} reports a backlog of {backlog}, it must be 0")
+            raise RemoteProtocolError(f"{data_type.name} reports a backlog of {backlog}; it must be 0")
         self.state = state
         self.expected_sequence = _next_sequence(sequence_number)
 
@@ -144,7 +144,7 @@ class ChannelReceiver:
     def _move(self, what: Input) -> None:
         state = TRANSITIONS[self.state].get(what)
         if state is None:
-            raise LocalProtocolError(f"{what.name} on a channel that is {self.state.name}")
+            raise LocalProtocolError(f"{what.name} is not possible on a channel in state {self.state.name}")
         self.state = state
 
 

@@ -202,13 +202,13 @@ class SendQueue:
                 blocked, or if receivers do not send this message. The state is unchanged.
         """
         if not isinstance(message, _ReceiverMessage):
-            raise RemoteProtocolError(f"a receiver does not send {type(message).__name__}")
+            raise RemoteProtocolError(f"a receiver must not send {type(message).__name__}")
         sender = self._senders.get(message.channel)
         if sender is not None:
             self._apply(sender, message)
         elif not isinstance(message, (NewBufferSize, CancelPartitionRequest)):
             # A NewBufferSize may arrive before the request is served, and a channel may be cancelled twice.
-            raise RemoteProtocolError(f"{type(message).__name__} for a channel that is not open")
+            raise RemoteProtocolError(f"{type(message).__name__} arrived for a channel that is not open")
 
     def next_message(self) -> tuple[BacklogAnnouncement | BufferResponse, SendBuffer | None] | None:
         """Return the next message to write, and the buffer to release after writing; None if idle."""
@@ -249,7 +249,9 @@ class SendQueue:
                 self.data_available(sender)
             case ResumeConsumption():
                 if not sender.view.blocked:
-                    raise RemoteProtocolError(f"channel {sender.channel} is not blocked")
+                    raise RemoteProtocolError(
+                        f"a request to resume arrived for channel {sender.channel}, which is not blocked"
+                    )
                 if sender.credit.initial == 0:
                     sender.credit.revoke()
                 sender.view.resume()

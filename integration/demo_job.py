@@ -148,7 +148,7 @@ def measure_data(source: SparkSource, settings: DemoSettings) -> Data:
     """
     spool = source.prepare()
     if not spool.rows:
-        raise SourceError(f"{settings.path}: there are no rows")
+        raise SourceError(f"{settings.path}: contains no rows")
     keys = Counter[str]()
     for file in spool.files:
         if file is not None:
@@ -216,7 +216,7 @@ def _record_bytes(source: SparkSource) -> float:
         reader.close()
         if block is not None:
             return block.span(0, len(block)) / len(block)
-    raise SourceError("there are no rows")
+    raise SourceError("the input contains no rows")
 
 
 def _count_keys(file: Path, key: str) -> dict[str, int]:
@@ -264,7 +264,9 @@ def _archive() -> Path:
         archive = Path(folder) / ARCHIVE
         if archive.is_file():
             return archive
-    raise SourceError(f"the package {PACKAGE} with {ARCHIVE} is not installed: {how_to_install('demo')}")
+    raise SourceError(
+        f"the package {PACKAGE}, which contains {ARCHIVE}, is not installed: {how_to_install('demo')}"
+    )
 
 
 def _unpack(archive: Path, target: Path) -> None:

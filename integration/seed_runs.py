@@ -125,7 +125,9 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
         try:
             yield pool
         except BrokenProcessPool:
-            raise WorkerError("a process that ran a scenario was killed; is memory short?") from None
+            raise WorkerError(
+                "a process that ran a scenario was killed; the machine may be short of memory"
+            ) from None
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():

@@ -51,7 +51,7 @@ class QuantityError(ValueError):
     """
 
     def __init__(self, wrong: str, right: str) -> None:
-        super().__init__(f"{wrong}; right would be {right}")
+        super().__init__(f"{wrong}; it must be {right}")
         self.wrong = wrong
         self.right = right
 

@@ -96,7 +96,10 @@ def _core() -> str:
     stale = stale_modules()
     if not stale:
         return "with a compiled core"
-    return f"with a compiled core that is older than {stale[0]}; 'make fast' compiles it again"
+    return (
+        f"with a compiled core that is older than its source file {stale[0]}; run 'make fast' to "
+        "compile it again"
+    )
 
 
 app = App(
@@ -137,10 +140,10 @@ _COMMANDS = {
     },
     "Spark": {
         "shuffle": "Shuffle the rows of a file inside Spark, and write them to another.",
-        "package": "Write the file that brings a shuffle to Spark's executors.",
+        "package": "Write the file by which Spark's executors get the code of a shuffle.",
     },
     "Developer": {
-        "schema": "Print the JSON Schema of scenario files, for editors.",
+        "schema": "Print the JSON Schema of scenario files, which editors use to check them.",
     },
 }
 """Commands by group, with their help."""
@@ -159,5 +162,5 @@ app.group_commands = Group.create_ordered("Options")
 app.command(
     "integration.cli.completion:install_completion",
     name="--install-completion",
-    help="Add completion of commands and options to the start-up file of this shell.",
+    help="Set up completion of commands and options in the start-up file of this shell.",
 )

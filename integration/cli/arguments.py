@@ -41,7 +41,8 @@ AllowCode = Annotated[
     Parameter(
         negative=(),
         show_default=False,
-        help="Let the file name a debloat policy as MODULE:CLASS, which is imported and so run.",
+        help="Allow the file to name a debloat policy as MODULE:CLASS; the module is imported, so its "
+        "code runs.",
     ),
 ]
 
@@ -99,15 +100,15 @@ def _arguments() -> list[str]:
 def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
     """Return the message about arguments that could not be read; `arguments` are those after ``netstack``."""
     if isinstance(error, UnusedCliTokensError) and HEADER in arguments:
-        return f'netstack {arguments[0]}: one argument too many; write {HEADER} "Name: value" in quotes'
+        return f'netstack {arguments[0]}: too many arguments; write {HEADER} "Name: value" in quotes'
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         extra = ", ".join(map(repr, error.unused_tokens))
-        return f"netstack {' '.join(arguments[:1])}: {extra}: one argument too many; leave it out"
+        return f"netstack {' '.join(arguments[:1])}: {extra}: too many arguments; remove this"
     from ..files.reading import one_line  # here, as is what is below: help is to come without it
 
     said = one_line(error)
     for option, value in pairwise(arguments):
-        if said.endswith(f"parameter {option} requires an argument.") and _NEGATIVE.match(value):
+        if said.endswith(f"parameter {option} requires a value.") and _NEGATIVE.match(value):
             return f"netstack {arguments[0]}: {option}: {value!r} is negative; it must be positive"
     return f"netstack: {said}"
 
@@ -188,7 +189,7 @@ def require_some(command: str, option: str, number: int) -> None:
     from ..errors import UsageError
 
     if number < 1:
-        raise UsageError([f"netstack {command}: {option} is {number}; at least 1 is needed"])
+        raise UsageError([f"netstack {command}: {option} is {number}; it must be at least 1"])
 
 
 def read_quantity(command: str, option: str, text: str, read: Callable[[str], T]) -> T:

@@ -29,11 +29,11 @@ def checkpoints(directory: str, /, *, verify: Flag = False, json: Flag = False) 
     try:
         storage = DirectoryStorage(directory)
         if not storage.exists():
-            raise FileError([f"{directory}: no such directory"])
+            raise FileError([f"{directory}: there is no such directory"])
         inventory = take_inventory(storage, directory, verify=verify)
     except StorageError as error:
         raise FileError([f"netstack checkpoints: {error}"]) from error
     if not inventory.checkpoints and not inventory.problems:
-        raise FileError([f"{inventory.root}: holds no checkpoints"])
+        raise FileError([f"{inventory.root}: contains no checkpoints"])
     present(inventory, print_inventory, json=json)
     return FAILED if inventory.problems else 0

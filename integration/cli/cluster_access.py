@@ -55,7 +55,9 @@ class AccessOptions:
             if not text.startswith("@"):
                 headers[HEADER if len(self.header) == 1 else f"{HEADER}, number {number}"] = text
                 continue
-            lines = read_user_text(Path(text[1:]), LARGEST_CONFIGURATION, "headers are text").splitlines()
+            lines = read_user_text(
+                Path(text[1:]), LARGEST_CONFIGURATION, "a file of headers must be text"
+            ).splitlines()
             headers |= {f"{text[1:]}, line {at}": line for at, line in enumerate(lines, 1) if line.strip()}
         access = Access(
             ca=self.ca,
@@ -75,7 +77,9 @@ class AccessOptions:
         """
         if self != ANYBODY:
             options = "--ca, --cert, --key, --header, --user and --password-file"
-            raise UsageError([f"{options} are for the address of a cluster, but {reason}; leave them out"])
+            raise UsageError(
+                [f"{options} can be used only with the address of a cluster, but {reason}; remove them"]
+            )
 
     def _password(self) -> str:
         if self.user is None:
@@ -83,7 +87,9 @@ class AccessOptions:
                 raise UsageError(["--password-file requires --user"])
             return ""
         if self.password_file is not None:
-            text = read_user_text(self.password_file, LARGEST_CONFIGURATION, "it must hold a password")
+            text = read_user_text(
+                self.password_file, LARGEST_CONFIGURATION, "the file must contain the password"
+            )
             return text.rstrip("\r\n")
         if PASSWORD in os.environ:
             return os.environ[PASSWORD]

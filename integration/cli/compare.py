@@ -69,7 +69,9 @@ def compare(
         markdown: File for the table as Markdown.
     """
     if len(paths) < 2:
-        raise UsageError(["netstack compare: name a scenario or a result, and last the reference"])
+        raise UsageError(
+            ["netstack compare: give a scenario or a result, and the reference as last argument"]
+        )
     require_some("compare", "--seeds", seeds)
     if len(paths) == 2 and all(kind_of(path) is FileKind.RESULT for path in paths):
         return _compare_two(paths[0], paths[1], json=json, out=out, markdown=markdown)
@@ -97,7 +99,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
             continue
         scenarios = sorted(path.glob("*.toml"))
         if not scenarios:
-            raise FileError([f"{path}: holds no scenario that can be run; name .toml files"])
+            raise FileError([f"{path}: contains no scenario that can be run; give files that end in .toml"])
         files += scenarios
     return files
 
@@ -125,7 +127,7 @@ def _ours(file: Path, allow_code: bool) -> Scenario | Result:
     if kind is FileKind.RESULT:
         return load_result(file)
     if kind is FileKind.MEASUREMENT:
-        raise FileError([f"{file}: is a measurement of a Flink; name it last, after a scenario or a result"])
+        raise FileError([f"{file}: is a measurement of a Flink; give it last, after a scenario or a result"])
     return load_runnable(file, allow_code=allow_code)
 
 
@@ -146,7 +148,9 @@ def _compare_all(subjects: Sequence[Subject], seeds: int) -> list[Comparison]:
 def _compare_two(first: Path, second: Path, *, json: bool, out: Path | None, markdown: Path | None) -> int:
     """Print two results of any jobs side by side."""
     if markdown is not None:
-        raise UsageError(["netstack compare: --markdown is for a comparison with a Flink; give --out"])
+        raise UsageError(
+            ["netstack compare: --markdown is possible only in a comparison with a Flink; give --out instead"]
+        )
     if out is not None:
         require("report", "netstack compare --out")
     prepare_folder(out, PAGE, JSON_NAME)
@@ -166,7 +170,7 @@ def _compare_two(first: Path, second: Path, *, json: bool, out: Path | None, mar
 def _measured(file: Path) -> Result:
     result = load_result(file)
     if not result.steady:
-        raise FileError([f"{file}: the run ended before anything was measured"])
+        raise FileError([f"{file}: the run ended before its measured window began"])
     return result
 
 

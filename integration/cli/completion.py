@@ -40,7 +40,7 @@ def install_completion(*, shell: Shell | None = None) -> int:
             _add_to_zshrc(script)
     except OSError as error:
         raise OutputError(f"{error.filename}: cannot be written: {error.strerror}") from None
-    say(f"wrote {script}; shells that start from now on complete netstack")
+    say(f"wrote {script}; shells that you start from now on complete the commands of netstack")
     return 0
 
 
@@ -57,7 +57,7 @@ def _shell_of_this_call() -> Shell:
 
 
 def _no_shell(found: str) -> ScenarioError:
-    line = f"the shell is {found}; name bash, zsh or fish with --shell"
+    line = f"the shell is {found}, for which there is no completion; give bash, zsh or fish with --shell"
     return ScenarioError([f"netstack --install-completion: {line}"])
 
 

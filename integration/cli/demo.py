@@ -105,7 +105,7 @@ def _settings(path: Path | None, key: str | None, target: str, duration: str, se
     target_s = _seconds("--target", target, 0.001)
     duration_s = _seconds("--duration", duration, MIN_DURATION_S)
     if seed < 0:
-        raise UsageError([f"--seed: {seed} is below 0; it must be a whole number from 0"])
+        raise UsageError([f"--seed: {seed} is negative; it must be a whole number from 0"])
     if path is None:
         return DemoSettings(
             path=flights_csv(),
@@ -117,7 +117,7 @@ def _settings(path: Path | None, key: str | None, target: str, duration: str, se
             seed=seed,
         )
     if key is None:
-        raise UsageError(["--input: needs --key COLUMN too, by which its rows are partitioned"])
+        raise UsageError(["--input: requires --key COLUMN, the column by which the rows are partitioned"])
     return DemoSettings(
         path=path,
         name=path.name,

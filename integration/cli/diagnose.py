@@ -53,10 +53,13 @@ def diagnose(
     """
     if file is not None and file.parts[:1] in (("http:",), ("https:",)):
         raise UsageError(
-            ["netstack diagnose: the address of a cluster is for --from-flink; write that before it"]
+            [
+                "netstack diagnose: the address of a cluster must be given with --from-flink; write that "
+                "before the address"
+            ]
         )
     if (file is None) == (from_flink is None):
-        right = "name a result, a scenario or a recording, or a cluster by --from-flink; one of them"
+        right = "give either a file (a result, a scenario or a recording), or a cluster with --from-flink"
         raise UsageError([f"netstack diagnose: {right}"])
     kind = None
     if file is not None:
@@ -65,11 +68,16 @@ def diagnose(
         from_flink = str(file)
     for option, value in (("--job", job), ("--latency", latency)):
         if value is not None and from_flink is None:
-            raise UsageError([f"netstack diagnose: {option} is for --from-flink; give that too, or neither"])
+            raise UsageError(
+                [
+                    f"netstack diagnose: {option} can be used only with --from-flink; give that, too, or "
+                    f"remove {option}"
+                ]
+            )
     if from_flink is not None:
         diagnosis = _of_flink(from_flink, job, latency, access)
     else:
-        access.refuse_without_address("no cluster is asked")
+        access.refuse_without_address("the job is read from a file")
         assert file is not None
         result = _run(file, allow_code) if kind is FileKind.SCENARIO else load_result(file)
         diagnosis = _of_result(result, file)
@@ -106,7 +114,7 @@ def _run(file: Path, allow_code: bool) -> Result:
 def _of_result(result: Result, file: Path) -> Diagnosis:
     views = observations(result)
     if not views:
-        raise UsageError([f"{file}: has no measured window: the run was shorter than its warm-up"])
+        raise UsageError([f"{file}: has no measured window, since the run was shorter than its warm-up"])
     seen = [replace(view, tried=tried) for view, tried in zip(views, trials(result), strict=True)]
     windows = [diagnosed(view) for view in seen]
     return Diagnosis(name=views[0].name, of=_obtained(result), windows=windows)

@@ -68,18 +68,18 @@ def lab(
     browser = not no_browser
     if from_flink is not None:
         if file is not None or seed is not None or allow_code:
-            only = "a file, --seed and --allow-code are for a scenario"
+            only = "a file, --seed and --allow-code can be used only with a scenario"
             raise UsageError(
-                [f"netstack lab: {only}, and --from-flink reads a job from Flink; leave them out"]
+                [f"netstack lab: {only}, but --from-flink reads the job from Flink; remove them"]
             )
         serve_beside(access.cluster(from_flink), job, options, port, policies=policy, browser=browser)
         return 0
     if job is not None or options != AS_READ:
         text = (
-            "--job and options that replace figures of Flink require --from-flink; give it, or leave them out"
+            "--job and options that replace figures of Flink require --from-flink; give that, or remove them"
         )
         raise UsageError([f"netstack lab: {text}"])
-    access.refuse_without_address("there is no --from-flink")
+    access.refuse_without_address("--from-flink is not given")
     with _ready(file, seed, allow_code) as scenario:
         serve(scenario, port, policies=policy, browser=browser)
     return 0
@@ -212,6 +212,6 @@ def _serve(server: LabServer, port: int, *, browser: bool) -> None:
 
 def _ready_at(address: str, *, browser: bool) -> None:
     print_line(address)
-    say("netstack lab: open this address; Ctrl-C ends the lab")
+    say("netstack lab: open this address in a browser; Ctrl-C ends the lab")
     if browser:
         webbrowser.open(address)

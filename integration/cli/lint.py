@@ -30,7 +30,7 @@ def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path
         out: Folder for lint.json.
     """
     if not configs:
-        raise UsageError(["netstack lint: name a configuration file, such as config.yaml"])
+        raise UsageError(["netstack lint: give a configuration file, such as config.yaml"])
     if flink is not None:
         read_version(flink, "netstack lint: --flink")
     for config in configs:

@@ -97,7 +97,10 @@ def load_runnable(
         place = "--policy" if key == "policy" and policy is not None else f"{file}: {key}"
         say(f"{place}: {message}")
     if _writes_files(scenario) and not stores:
-        say(f"{file}: {_DIRECTORY_KEY}: is not used here: runs with several seeds would use the same files")
+        say(
+            f"{file}: {_DIRECTORY_KEY}: has no effect here, since the runs of the different seeds would "
+            "write the same files"
+        )
     return scenario
 
 
@@ -122,8 +125,8 @@ def checkpoints_of(
         there = [] if storage is None else storage.present()
         if storage is not None and there and not (initial is not None and _lies_in(initial, storage)):
             problem = (
-                f"{storage.root} holds chk-{there[-1]} of an earlier run; go on from it with "
-                "--from-checkpoint, name a directory without checkpoints, or empty it"
+                f"{storage.root} contains chk-{there[-1]} of an earlier run; continue from it with "
+                "--from-checkpoint, give a directory without checkpoints, or empty this one"
             )
             raise ScenarioError([f"{file}: {_DIRECTORY_KEY}: {problem}"])
         yield storage or _for_savepoints(scenario, file), initial
@@ -139,7 +142,9 @@ def _for_savepoints(scenario: Scenario, file: Path) -> FileLayout | None:
         nowhere = [number for number, each in enumerate(scenario.savepoints) if each.directory is None]
         if nowhere:
             options = " or ".join(OPTIONS[field].name for field in ("savepoint_dir", "checkpoint_dir"))
-            problem = f"has no folder for its files; give it a directory, or the job {options}"
+            problem = (
+                f"has no directory for its files; give the savepoint a directory, or set {options} of the job"
+            )
             raise ScenarioError([f"{file}: savepoints_at[{nowhere[0]}]: {problem}"])
     return SavepointsInDirectories()
 
@@ -155,10 +160,10 @@ def _own_directory(scenario: Scenario, file: Path, stack: ExitStack) -> Director
         storage.write(_NO_CHECKPOINT, "is-writable", b"")
         storage.discard(_NO_CHECKPOINT)
     except StorageError as error:
-        reason = f"{directory}: checkpoints cannot be kept there: {one_line(error)}"
+        reason = f"{directory}: cannot store checkpoints: {one_line(error)}"
         raise ScenarioError([f"{file}: {_DIRECTORY_KEY}: {reason}"]) from None
     if not storage.is_local:
-        say(f"{file}: {_DIRECTORY_KEY}: cannot be locked; make sure that no other run uses it")
+        say(f"{file}: {_DIRECTORY_KEY}: cannot be locked; make sure that no other run uses this directory")
     return storage
 
 
@@ -194,7 +199,12 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
             ("--allow-non-restored-state", begin.allow_non_restored_state),
         ):
             if given:
-                raise UsageError([f"netstack run: {option} is for --from-savepoint; give that too"])
+                raise UsageError(
+                    [
+                        f"netstack run: {option} can be used only with --from-savepoint; give that, too, or "
+                        f"remove {option}"
+                    ]
+                )
         return None
     # Here, since few runs need what it takes a while to import.
     from ..storage.checkpoint_list import find_checkpoint
@@ -244,7 +254,9 @@ def opened(scenario: Scenario, file: Path) -> Iterator[Scenario]:
         if error.errno != errno.ENOMEM:
             raise
         size = format_size(scenario.config.segment_bytes)
-        message = f"is {size}; this machine does not have the memory for the job's buffers; make them smaller"
+        message = (
+            f"is {size}; this machine does not have enough memory for the job's buffers; make them smaller"
+        )
         raise ScenarioError([f"{file}: flink.{OPTIONS['segment_bytes'].name}: {message}"]) from None
 
 
@@ -254,7 +266,7 @@ def _read_by_spark(scenario: Scenario) -> Iterator[Scenario]:
         yield scenario
         return
     with ExitStack() as stack:
-        with activity(f"{scenario.name}: Spark reads the sources", to_stderr()):
+        with activity(f"{scenario.name}: Spark is reading the sources", to_stderr()):
             ready = stack.enter_context(open_sources(scenario))
-        say(f"{scenario.name}: sources are read")
+        say(f"{scenario.name}: the sources have been read")
         yield ready

@@ -64,7 +64,7 @@ class ReadingOptions:
         for text in self.settings:
             assigned = split_assignment(text)
             if assigned is None:
-                problems.append(f"--set {text}: has no value; write OPTION=VALUE")
+                problems.append(f"--set {text}: has no value; write it as OPTION=VALUE")
             else:
                 options[assigned[0]] = assigned[1]
         if self.cores is not None and not 0 < self.cores < inf:

@@ -86,7 +86,9 @@ def run(
             share/doc/netstack/POLICIES.md compares them.
     """
     if place.master is not None and not place.on_spark:
-        raise UsageError(["netstack run: --master is for --on-spark; give that too, or leave it out"])
+        raise UsageError(
+            ["netstack run: --master can be used only with --on-spark; give that, too, or remove --master"]
+        )
     scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
     if out is not None:
         require("report", "netstack run --out")
@@ -147,7 +149,7 @@ def _progress(scenario: Scenario) -> AbstractContextManager[Report]:
     if channels > _MANY_CHANNELS and not console.is_terminal:
         say(f"{scenario.name}: {building}")
     return progress(
-        scenario.name, scenario.duration_s, "s", console, before=building, behind="taking it down"
+        scenario.name, scenario.duration_s, "s", console, before=building, behind="releasing memory"
     )
 
 

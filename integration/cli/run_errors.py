@@ -36,7 +36,7 @@ def report(error: BaseException) -> int:
         case InsufficientBuffers() | OutputError() | SourceError() | WorkerError():
             say(with_options(f"netstack: {one_line(error)}"))
         case MemoryError() | OSError(errno=errno.ENOMEM):
-            say("netstack: not enough memory; netstack size says what a job needs")
+            say("netstack: not enough memory; netstack size computes how much a job needs")
         case OSError():
             _drop_stdout()  # which may be what could not be written
             say(f"netstack: {error}")

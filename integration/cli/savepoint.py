@@ -38,7 +38,9 @@ def savepoint(
     from ..storage.savepoint_requests import RequestFolder
 
     if stop and drain:
-        raise UsageError(["netstack savepoint: --drain stops the job, too; give one of --stop and --drain"])
+        raise UsageError(
+            ["netstack savepoint: --drain already stops the job; give only one of --stop and --drain"]
+        )
     action = PostCheckpointAction.NONE
     if stop or drain:
         action = PostCheckpointAction.TERMINATE if drain else PostCheckpointAction.SUSPEND

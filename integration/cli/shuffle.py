@@ -312,9 +312,9 @@ def package(file: Path, /, *, libraries: Flag = False) -> int:
         libraries: Include all libraries but NumPy, pandas and PyArrow, for --archives; else for --py-files.
     """
     if file.suffix != ".zip":
-        raise OutputError(f"{file}: the name must end in .zip, since Spark requires that")
+        raise OutputError(f"{file}: the name must end in .zip, as Spark requires")
     if file.exists():
-        raise OutputError(f"{file}: already exists; delete it, or name another file")
+        raise OutputError(f"{file}: already exists; delete it, or give another name")
     try:
         written = write_package(file, libraries=libraries)
     except OSError as error:

@@ -119,7 +119,7 @@ def size(
         seeds = seeds or SEEDS_OF_PLAN
         most = most_runs(scenario, seeds, check=check)
         with (
-            progress(f"{scenario.name}: emulating", most, "runs at most", to_stderr()) as report,
+            progress(f"{scenario.name}: emulating", most, "runs (at most)", to_stderr()) as report,
             _options_named(),
         ):
             plan = plan_budget(
@@ -157,7 +157,7 @@ def _options_named() -> Iterator[None]:
 def _of_numbers(options: SizingOptions) -> Scenario:
     version, problems = options.flink, []
     if options.throughput is None:
-        problems.append("netstack size: name a scenario, or give --throughput")
+        problems.append("netstack size: give a scenario, or --throughput")
     preset = DEFAULT_PRESET if version is None else f"flink-{version}"
     if preset not in PRESETS:
         *versions, last = (name.removeprefix("flink-") for name in PRESETS)
@@ -199,9 +199,9 @@ def _warn_if_unreached(throughput: str, record_bytes: int, job: JobSize) -> None
     most = consumer.records_per_s * consumer.parallelism
     if most < _REACHED * records_per_s(throughput, record_bytes + LENGTH_BYTES):
         say(
-            f"netstack size: --throughput {throughput}: {consumer.parallelism} x "
-            f"{consumer.records_per_s:,.0f} records/s is the most that the consumer takes here, and the "
-            "figures are for that; give more --parallelism, or larger --record-bytes"
+            f"netstack size: --throughput {throughput}: the consumer can read at most "
+            f"{consumer.parallelism} x {consumer.records_per_s:,.0f} records/s, so the figures are for "
+            "that rate; give a higher --parallelism, or a larger --record-bytes"
         )
 
 
@@ -220,7 +220,7 @@ def _budget(text: str, scenario: Scenario) -> int:
         raise UsageError([f"netstack size: --budget: {error.wrong}; it must be {error.right}"]) from None
     segment = scenario.config.segment_bytes
     if size < segment:
-        line = f"--budget: {text!r} holds no buffer; one has {format_size(segment)}"
+        line = f"--budget: {text!r} is smaller than one buffer; it must be at least {format_size(segment)}"
         raise UsageError([f"netstack size: {line}"])
     return size
 

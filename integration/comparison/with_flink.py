@@ -195,7 +195,7 @@ def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
         UsageError: there is no result, or the reference is of another job: other windows or vertices.
     """
     if not results:
-        raise UsageError(["there is no result to compare"])
+        raise UsageError(["no result was given to compare; give at least one"])
     runs = [_run(result) for result in results]
     theirs = runs_of(reference)
     _check_alike(runs[0], theirs[0])
@@ -280,13 +280,21 @@ def _buffer_time(run: Run, subject: Subject, operators: Sequence[int], segment: 
 def _check_alike(ours: Run, flink: Run) -> None:
     if windows(ours) != windows(flink):
         ours_shown, flink_shown = (", ".join(map(str, windows(run))) for run in (ours, flink))
-        raise UsageError([f"the windows differ: {ours_shown} here, {flink_shown} in the reference"])
+        raise UsageError(
+            [
+                f"the measured windows differ: {ours_shown} in this run, {flink_shown} in the reference; "
+                "give both the same windows"
+            ]
+        )
     ours_shape, flink_shape = (
         [vertex["parallelism"] for vertex in run["steady"][0]["vertices"]] for run in (ours, flink)
     )
     if ours_shape != flink_shape:
         raise UsageError(
-            [f"the jobs differ: vertices of parallelism {ours_shape} here, {flink_shape} in the reference"]
+            [
+                f"the jobs differ: the parallelism of the vertices is {ours_shape} in this run and "
+                f"{flink_shape} in the reference; give a reference of the same job"
+            ]
         )
 
 
@@ -346,9 +354,11 @@ def runs_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         raise FileError([f"the reference is not a measurement of Flink: {error}"]) from None
     runs: list[_Run] = [measured, *measured.repetitions]
     if not measured.steady:
-        raise FileError(["the reference is not a measurement of Flink: it has no window"])
+        raise FileError(["the reference is not a measurement of Flink: it has no measured window"])
     if any(run.windows != measured.windows for run in runs):
-        raise FileError(["the reference is not a measurement of Flink: its repetitions have other windows"])
+        raise FileError(
+            ["the reference is not a measurement of Flink: its repetitions have different measured windows"]
+        )
     if problem := _problem(runs, len(measured.steady[0].vertices)):
         raise FileError([f"the reference is not a measurement of Flink: {problem}"])
     return [document, *document.get("repetitions", ())]
@@ -360,10 +370,10 @@ def _problem(runs: Sequence[_Run], vertices: int) -> str | None:
         counts = [len(block.vertices) for block in run.steady]
         counts += [len(checkpoint.vertices) for checkpoint in run.checkpoints]
         if any(count != vertices for count in counts):
-            return f"its parts do not all have {vertices} vertices"
+            return f"not all of its windows and checkpoints have {vertices} vertices"
         for vertex in (vertex for block in run.steady for vertex in block.vertices):
             sizes = vertex.debloatedBufferSize
             rates = len(vertex.bytes_in_per_s)
             if sizes and len(sizes) != rates:
-                return f"there are {len(sizes)} buffer sizes and {rates} rates of a vertex"
+                return f"a vertex has {len(sizes)} buffer sizes but {rates} rates, which must be as many"
     return None

@@ -155,7 +155,10 @@ def not_bound(view: Observation) -> Iterator[Finding]:
     if view.nobody_waits is not True or not shares or None in shares:
         return
     busy, busiest = max(zip(known(shares), view.vertices, strict=True), key=lambda pair: pair[0])
-    evidence = [f"no vertex is back-pressured; {busiest.name} is the busiest, {percent(busy)} of its time"]
+    evidence = [
+        f"no vertex is back-pressured; {busiest.name} is the busiest vertex and works {percent(busy)} "
+        "of its time"
+    ]
     if busy < BUSY:
         says = "No task limits the throughput: the job is as fast as its input."
         yield Finding(rule="input-bound", severity="fine", where=busiest.name, says=says, evidence=evidence)
@@ -187,9 +190,13 @@ def alternating(view: Observation) -> Iterator[Finding]:
                 rule="alternating",
                 severity="notice",
                 where=f"{series.vertex}[{subtask}]",
-                says=f"{series.vertex}[{subtask}] is back-pressured in bursts: fully in {percent(wholly)} of "
-                f"the samples, hardly in most others, {percent(average)} of its time on average.",
-                evidence=[f"{len(extreme)} of {len(seconds)} samples are below 15 % or above 85 %"],
+                says=f"{series.vertex}[{subtask}] is back-pressured in bursts: fully in "
+                f"{percent(wholly)} of the samples, hardly at all in most of the others, and "
+                f"{percent(average)} of its time on average.",
+                evidence=[
+                    f"in {len(extreme)} of {len(seconds)} samples the back-pressure is below 15 % or "
+                    "above 85 %"
+                ],
                 next=["Look for load that comes in bursts: windows that fire, timers, garbage collection."],
             )
             break  # one subtask stands for the vertex
@@ -215,7 +222,7 @@ def _work(vertex: VertexSteady) -> Iterator[str]:
     """Yield the record rate of a vertex and its cost per record, as far as they are known."""
     rates, costs = complete(vertex.records_in_per_s), costs_ms(vertex)
     if rates is not None:
-        yield f"reads {digits(sum(rates))} records/s" + (f", with {span(costs)} ms a record" if costs else "")
+        yield f"reads {digits(sum(rates))} records/s" + (f", at {span(costs)} ms per record" if costs else "")
 
 
 def skewed_records(view: Observation) -> Iterator[Finding]:
@@ -274,12 +281,12 @@ def unequal_writers(view: Observation) -> Iterator[Finding]:
             rule="unequal-writers",
             severity="notice",
             where=vertex.name,
-            says=f"{len(full)} of the {len(usage)} subtasks that write to it are full, the others are not: "
-            "barriers come early on some channels and late on others.",
+            says=f"{len(full)} of the {len(usage)} subtasks that write to it have full output buffers, "
+            "and the others do not: barriers come early on some channels and late on others.",
             evidence=[out_pools_upstream(view, vertex)],
             next=[
                 f"Expect long alignments.{avoided}",
-                "Do not rely on debloating: it gives all channels of a gate buffers of one size.",
+                "Do not rely on debloating: it gives all channels of a gate the same buffer size.",
             ],
         )
 
@@ -305,22 +312,22 @@ def some_readers_full(view: Observation) -> Iterator[Finding]:
             full, empty = _unequal(reader)
             if view.is_back_pressured(writer) and full and not ShipStrategy.of(exchange.ship).pointwise:
                 compare = "Compare the machines and the work of the full subtasks with those of the others."
-                spread = "Spread the keys, by a salt or a local aggregation before the exchange."
+                spread = "Spread the keys, by a salt or by a local aggregation before the exchange."
                 steps = [spread, compare] if ShipStrategy.of(exchange.ship).by_key else [compare]
                 yield Finding(
                     rule="some-readers-full",
                     severity="problem",
                     where=exchange.name,
-                    says=f"{subtasks_text(reader, full)} cannot keep up, and {subtasks_text(reader, empty)} "
-                    f"{'waits' if len(empty) == 1 else 'wait'} with it: a writer stops for all channels when "
-                    "one of them is full.",
+                    says=f"{subtasks_text(reader, full)} cannot keep up, so "
+                    f"{subtasks_text(reader, empty)} {'waits' if len(empty) == 1 else 'wait'}, too: "
+                    "a writer stops writing to all channels when one of them is full.",
                     evidence=[
                         f"inPoolUsage of {reader.name}, by subtask: "
                         + ", ".join("?" if u is None else f"{u:.2f}" for u in reader.inPoolUsage),
                         f"idle {span_percent(reader.idle_ms_per_s)}, busy "
                         f"{span_percent(reader.busy_ms_per_s)}",
-                        f"outPoolUsage of {writer.name}: {span(writer.outPoolUsage)}; one subpartition may "
-                        f"hold {exchange.buffers.quota(view.config)} buffers",
+                        f"outPoolUsage of {writer.name}: {span(writer.outPoolUsage)}; one of its "
+                        f"subpartitions may hold {exchange.buffers.quota(view.config)} buffers",
                     ],
                     next=[f"{steps[0]} Debloating sizes buffers by gate and does not fix skew.", *steps[1:]],
                 )
@@ -352,8 +359,8 @@ def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
                 rule="slow-reader-in-turns",
                 severity="problem",
                 where=exchange.name,
-                says="The exchange sends each subtask the same number of records, so all are as slow as "
-                f"{reader.name}[{slowest}].",
+                says="The exchange sends the same number of records to each subtask, so all subtasks are "
+                f"as slow as {reader.name}[{slowest}].",
                 evidence=[
                     f"together they read {digits(now)} records/s, and could read {digits(possible)}",
                     f"ms busy for a record, by subtask: {span(costs)}",
@@ -378,7 +385,7 @@ def input_full(view: Observation) -> Iterator[Finding]:
                 rule="both-pools-full",
                 severity="notice",
                 where=vertex.name,
-                says="Input and output are full: it passes on back-pressure from downstream.",
+                says="Its input and output are full: it passes on back-pressure from downstream.",
                 evidence=evidence,
                 next=["Look downstream for the first vertex whose output is not full."],
             )
@@ -389,7 +396,8 @@ def input_full(view: Observation) -> Iterator[Finding]:
                 rule="input-full-output-free",
                 severity="notice",
                 where=vertex.name,
-                says="Its input and its writers are full, its output is free: it causes the back-pressure.",
+                says="Its input and its writers are full, but its output is free: this vertex causes the "
+                "back-pressure.",
                 evidence=[*evidence, *_whose(view, vertex)],
             )
         else:
@@ -397,7 +405,8 @@ def input_full(view: Observation) -> Iterator[Finding]:
                 rule="input-filling",
                 severity="notice",
                 where=vertex.name,
-                says="Its input is full, its writers are not: it lags and may soon hold up upstream tasks.",
+                says="Its input is full, but its writers are not: it lags and may soon hold up upstream "
+                "tasks.",
                 evidence=evidence,
                 next=["Watch it. If this lasts, treat it as a bottleneck."],
             )
@@ -413,8 +422,9 @@ def output_full_input_free(view: Observation) -> Iterator[Finding]:
                 rule="output-full-input-free",
                 severity="notice",
                 where=vertex.name,
-                says="Its output is full, its input is free: back-pressure has not reached upstream tasks or "
-                "has just ended, or it emits much more than it reads.",
+                says="Its output is full, but its input is free: either back-pressure has not yet "
+                "reached upstream tasks or has just ended, or this vertex emits much more than it "
+                "reads.",
                 evidence=[_both_pools(vertex)],
                 next=["Diagnose it again later: if this lasts, the operator multiplies records."],
             )
@@ -435,7 +445,10 @@ def _whose(view: Observation, vertex: VertexSteady) -> list[str]:
     floating, exclusive = _usages(view, vertex)
     if floating is None or exclusive is None:
         return []
-    shares = f"floating buffers used {percent(floating)}, exclusive ones {percent(exclusive)}"
+    shares = (
+        f"{percent(floating)} of the floating buffers and {percent(exclusive)} of the exclusive buffers "
+        "are used"
+    )
     if _measured(vertex) is None:
         shares = f"at least {percent(floating)} of the floating and {percent(exclusive)} of the exclusive "
         shares += "buffers are used"
@@ -537,14 +550,14 @@ def _network(view: Observation, exchange: Exchange, writer: VertexSteady, reader
     limits = list(_limits(view, reader))
     near = [text for text, nearness in limits if nearness >= _NEAR]
     what = [text for text, _ in limits]
-    unknown = "the round trip is unknown; the limit is buffers x size / round trip"
+    unknown = "the round trip time is not reported, so this limit is unknown: buffers x size / round trip"
     if view.link is not None:
-        unknown = "the limits by credit and bandwidth are unknown, or there are none"
+        unknown = "either this link has no limit by credit and bandwidth, or its limits are unknown"
     return Finding(
         rule="network-bound",
         severity="problem",
         where=exchange.name,
-        says=f"The network limits the throughput of {exchange.name}: writers are full and readers wait"
+        says=f"The network limits the throughput of {exchange.name}: writers are full, and readers wait"
         + ("." if near else ", or its round trip is too long for the buffers."),
         evidence=[*evidence, *(what or [unknown])],
         next=[
@@ -567,13 +580,13 @@ def _limits(view: Observation, reader: VertexSteady) -> Iterator[tuple[str, floa
         nearness = max(rates) / limit
         yield (
             f"{buffers} buffers of {size(buffer_bytes)} in a round trip of "
-            f"{milliseconds(2000 * link.latency_s)} make {bytes_per_second(limit)} a subtask at most; "
+            f"{milliseconds(2000 * link.latency_s)} allow a subtask at most {bytes_per_second(limit)}; "
             f"it reads {percent(nearness)} of that",
             nearness,
         )
     if link.bandwidth_bytes_per_s is not None:
         nearness = sum(rates) / link.bandwidth_bytes_per_s
         yield (
-            f"{percent(nearness)} of a bandwidth of {bytes_per_second(link.bandwidth_bytes_per_s)} is used",
+            f"{percent(nearness)} of the bandwidth of {bytes_per_second(link.bandwidth_bytes_per_s)} is used",
             nearness,
         )

@@ -80,10 +80,10 @@ def data_in_flight(view: Observation) -> Iterator[str]:
         if waits.bytes and rate:
             whose = subtasks_text(vertex, full) if full else vertex.name
             share = waits.sender_share
-            where = "" if share is None else f", {percent(share)} at the senders"
+            where = "" if share is None else f", {percent(share)} of it at the senders"
             yield (
-                f"{size(waits.bytes)} wait before {whose}{where}: "
-                f"{milliseconds(1000 * waits.bytes / rate)} at {bytes_per_second(rate)}"
+                f"{size(waits.bytes)} of data waits before {whose}{where}: at {bytes_per_second(rate)}, "
+                f"that takes {milliseconds(1000 * waits.bytes / rate)}"
             )
 
 
@@ -102,7 +102,7 @@ def uneven(view: Observation) -> Iterator[Finding]:
     says = "Some checkpoints take far longer than most"
     if bursts:
         at_once = ", ".join(f"{writer.name} emits more than {reader.name} reads" for writer, reader in bursts)
-        says += f": they meet bursts in which {at_once}"
+        says += f": they fall into bursts, in which {at_once}"
     yield Finding(
         rule="uneven-checkpoints",
         severity=_severity(view, slowest),
@@ -123,9 +123,9 @@ def uneven(view: Observation) -> Iterator[Finding]:
 
 def _smooth(view: Observation, writer: VertexSteady, reader: VertexSteady) -> list[str]:
     """Return the advice against bursts of a writer."""
-    parallel = f"Raise the parallelism of {reader.name}: a burst lasts until it is read."
+    parallel = f"Raise the parallelism of {reader.name}: a burst lasts until {reader.name} has read it."
     if not view.inputs(writer):
-        return [f"Check the input of {writer.name}: it arrives in portions.", parallel]
+        return [f"Check the input of {writer.name}: it arrives in bursts.", parallel]
     return [
         f"Let {writer.name} emit in smaller portions: spread the times at which windows and timers fire. "
         "Buffer options change little, since a task handles no barrier while it emits a portion.",
@@ -163,7 +163,7 @@ def slow_phase(view: Observation) -> Iterator[Finding]:
     times = mean_times(long_ones) or phases(view)
     if times is None:
         return
-    of_which = f", of the {len(long_ones)} that took long" if long_ones else ""
+    of_which = f", on average over the {len(long_ones)} checkpoints that took long" if long_ones else ""
     took = f"{milliseconds(times.end_to_end_ms)} from trigger to completion{of_which}"
     shown = ", ".join(f"{name} {milliseconds(ms)}" for name, ms in times.phases.items() if ms >= _WORTH_MS)
     evidence = [f"{took}: {shown}"]
@@ -198,11 +198,11 @@ _MEANING: dict[str, tuple[str, list[str]]] = {
         [],
     ),
     ALIGNMENT: (
-        "alignment: the first barrier of a task arrives long before its last",
+        "alignment: the first barrier of a task arrives long before its last one",
         ["Look for skew among the writers: barriers are slow in full channels and fast in empty ones."],
     ),
     SYNC: (
-        "the synchronous part, in which the operator does nothing else",
+        "the synchronous part, during which the operator processes nothing",
         ["Look for large operator or heap state, and for work in snapshotState()."],
     ),
     ASYNC: (
@@ -213,7 +213,7 @@ _MEANING: dict[str, tuple[str, list[str]]] = {
         ],
     ),
     ACKNOWLEDGEMENT: (
-        "acknowledgement: messages to the coordinator, and the files that it writes",
+        "acknowledgement: messages to the coordinator, and the files that the coordinator writes",
         ["Check the load, the network and the storage of the job manager."],
     ),
 }
@@ -230,20 +230,21 @@ def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
     if config.takes_unaligned_checkpoints and config.aligned_checkpoint_timeout_s == 0:
         return [
             *steps,
-            "Look for a task that is late to handle its barrier, though barriers overtake data: one long "
+            "Look for a task that handles its barrier late, although barriers overtake data: one long "
             "record, a window that fires, or a source that does not yield.",
         ]
     calm = view.nobody_waits
     if calm:
         return [
             *steps,
-            "Check when the sources emit barriers: no task is back-pressured, so little data waits.",
+            "Check when the sources emit barriers: no task is back-pressured, so little data waits "
+            "before barriers.",
         ]
     if calm is None:
         unknown = view.may_wait(view.vertices)
         steps = [
             *steps,
-            f"Check first whether {unknown} is back-pressured, which is not reported. Only then:",
+            f"Check first whether {unknown} is back-pressured, which is not reported. Only if it is:",
         ]
     overtaking = [_overtake(view)] if may_overtake(view.exchanges, view.vertices) else []
     return [*steps, _let_less_wait(view), *overtaking]
@@ -260,13 +261,13 @@ def _let_less_wait(view: Observation) -> str:
         what = f"with a target of {milliseconds(1000 * config.debloat_target_s)}, "
     tried = view.tried(changes)
     result = "" if tried is None else f" ({what}{tried})"
-    return f"{advice}{result}. `netstack tune` finds the target and its cost."
+    return f"{advice}{result}. `netstack tune` finds the best target and what it costs."
 
 
 def _overtake(view: Observation) -> str:
     tried = view.tried({"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.0})
     result = "" if tried is None else f" ({tried})"
-    return f"Or take unaligned checkpoints{result}, at once or after an aligned timeout."
+    return f"Or take unaligned checkpoints{result}, from the start or after an aligned timeout."
 
 
 def _severity(view: Observation, duration_ms: float) -> Severity:
@@ -286,7 +287,7 @@ def late_source(view: Observation) -> Iterator[Finding]:
             severity="notice",
             where=vertex.name,
             says="The source emits its barrier late.",
-            evidence=[f"{milliseconds(delay)} from the trigger to the barrier, in the slowest subtask"],
+            evidence=[f"{milliseconds(delay)} from the trigger to the barrier, at the slowest subtask"],
             next=[
                 f"Look for a long call or a lock in {vertex.name}: its thread is busy or blocked when the "
                 "trigger arrives."
@@ -299,16 +300,19 @@ def back_to_back(view: Observation) -> Iterator[Finding]:
     for took_ms, interval in without_pause(view):
         longer = share_of_interval(took_ms, interval) > 1
         says = (
-            "A checkpoint takes longer than the interval, so the next one begins at its end"
+            "A checkpoint takes longer than the interval, so the next one begins as soon as it ends"
             if longer
-            else "A checkpoint takes nearly the whole interval, so the next one begins soon after it"
+            else "A checkpoint takes nearly the whole interval, so the next one begins soon after it ends"
         )
         yield Finding(
             rule="back-to-back",
             severity="problem",
             where="checkpoints",
             says=f"{says}, and channels are blocked most of the time.",
-            evidence=[f"{milliseconds(took_ms)} a checkpoint, every {milliseconds(1000 * interval)}"],
+            evidence=[
+                f"a checkpoint takes {milliseconds(took_ms)}, and the interval is "
+                f"{milliseconds(1000 * interval)}"
+            ],
             next=[
                 "Set a longer execution.checkpointing.interval, or an execution.checkpointing.min-pause, "
                 "until checkpoints are faster. Under debloating, each checkpoint drains the buffers, which "
@@ -338,10 +342,10 @@ def failed(view: Observation) -> Iterator[Finding]:
     ]
     at_once = view.config.max_concurrent_checkpoints
     if at_once > 1 and any("expired" in reason.lower() for reason in reasons):  # also in Flink's own message
-        evidence.append(f"{at_once} may be under way at once")
+        evidence.append(f"up to {at_once} checkpoints may be in progress at once")
         steps.append(
-            "Set execution.checkpointing.max-concurrent-checkpoints to 1: a task takes one after another, so "
-            "each waits for those before it, and all may expire for good."
+            "Set execution.checkpointing.max-concurrent-checkpoints to 1: a task takes one checkpoint "
+            "after another, so each waits for those before it, and all of them may expire."
         )
     yield Finding(
         rule="failed-checkpoints",
@@ -363,9 +367,10 @@ def stores_data_in_flight(view: Observation) -> Iterator[Finding]:
         severity="notice",
         where="checkpoints",
         says="Barriers overtake data, and each checkpoint stores the data that they overtake.",
-        evidence=[f"{size(stored)} of data in flight in each"],
+        evidence=[f"each checkpoint stores {size(stored)} of data in flight"],
         next=[
-            "Use buffer debloating: less data waits, so each checkpoint stores less and recovery reads less."
+            "Use buffer debloating: with less data in flight, each checkpoint stores less and recovery "
+            "reads less."
         ],
     )
 
@@ -386,16 +391,16 @@ def stands_still(view: Observation) -> Iterator[Finding]:
         seen.add((blocked, joins))
         can = "can" if overtakes else "could"
         when = "" if at_once else " after one has expired"
-        keep = "Or keep aligned checkpoints: execution.checkpointing.unaligned.enabled: false"
+        keep = "Or keep aligned checkpoints: set execution.checkpointing.unaligned.enabled to false"
         if not at_once:
-            keep += ", or unaligned ones without execution.checkpointing.aligned-checkpoint-timeout"
+            keep += ", or take unaligned ones without execution.checkpointing.aligned-checkpoint-timeout"
         yield Finding(
             rule="standstill",
             severity="problem" if failed else "notice",
             where=joins,
             says=f"Unaligned checkpoints {can} deadlock the job{when}: {joins} does not read {blocked} "
             f"before it has barriers that wait for {late}, whose data wait for {blocked}.",
-            evidence=[f"no barrier overtakes data into {late}, and none into {joins}"],
+            evidence=[f"barriers do not overtake data on the way into {late}, nor into {joins}"],
             next=[
                 f"Use rebalance() or keyBy() for each input of {joins} that is forward, rescale or "
                 "broadcast, so that barriers overtake data there.",

@@ -57,7 +57,7 @@ def at_the_minimum(view: Observation) -> Iterator[Finding]:
             rule="debloating-at-its-floor",
             severity="problem",
             where=vertex.name,
-            says="Buffers have their minimum size, and still hold more data than the target allows.",
+            says="Buffers already have their minimum size, but still hold more data than the target allows.",
             evidence=[_sizes(vertex), _estimate(vertex, view)],
             next=[
                 "Use fewer buffers, where the version has options for them, or a smaller "
@@ -85,7 +85,8 @@ def off_target(view: Observation) -> Iterator[Finding]:
                 "If checkpoints drain the buffers, set a longer execution.checkpointing.interval.",
                 "If the load changes fast, set a shorter buffer-debloat.period, or fewer "
                 "buffer-debloat.samples.",
-                "Check whether the inputs of a subtask are unequal: debloating measures them together.",
+                "Check whether the inputs of a subtask are unequal: debloating measures all of them "
+                "together.",
             ],
         )
 
@@ -115,8 +116,8 @@ def smaller_than_a_record(view: Observation) -> Iterator[Finding]:
             rule="records-larger-than-buffers",
             severity="problem",
             where=vertex.name,
-            says="A record is larger than a debloated buffer. Whole records are in flight, so smaller "
-            "buffers do not reduce the data in flight.",
+            says="A record is larger than a debloated buffer. Only whole records are in flight, so "
+            "smaller buffers do not reduce the data in flight.",
             evidence=[_sizes(vertex), f"a record has {size(record)} on average"],
             next=["Set a larger target, so that a buffer holds a record.", "Or take unaligned checkpoints."],
         )
@@ -156,8 +157,8 @@ def _drained(view: Observation) -> list[str]:
     if under_way < _MUCH:
         return []
     return [
-        f"aligned checkpoints are in progress {percent(min(1.0, under_way))} of the time: they drain the "
-        "buffers, few are in use then, and each may become larger"
+        f"aligned checkpoints are in progress {percent(min(1.0, under_way))} of the time: they drain "
+        "the buffers, so debloating sees few buffers in use and may make each one larger"
     ]
 
 
@@ -184,10 +185,10 @@ def slow_input(view: Observation) -> Iterator[Finding]:
             "slow-input",
             vertex.name,
             alignment,
-            "a slow input holds up the others of its vertex",
+            "a slow input holds up the other inputs of its vertex",
             f"{vertex.name} reads {digits(fast)}/s from {fast_name} and {digits(slow)}/s from "
-            f"{slow_name}; the last barrier comes {milliseconds(alignment)} after the first, and inputs "
-            f"that have theirs are not read meanwhile; {_missed(view)}",
+            f"{slow_name}; the last barrier arrives {milliseconds(alignment)} after the first, and "
+            f"inputs whose barrier has arrived are not read in the meantime; {_missed(view)}",
             "Speed up the slow input, or raise its parallelism. Or take unaligned checkpoints: they do not "
             "wait for its barriers.",
         )
@@ -202,10 +203,10 @@ def large_records(view: Observation) -> Iterator[Finding]:
             record / least,
             "records are larger than the debloated buffers",
             f"records of {size(record)} fill buffers of {size(least)} into {vertex.name}, "
-            f"{record / least:.2g} of them each; less than whole records cannot be in flight, and "
+            f"{record / least:.2g} buffers for each record; since only whole records can be in flight, "
             f"{_missed(view)}",
-            "Set a longer target, or make records smaller. Or take unaligned checkpoints: they overtake all "
-            "records but the one in progress.",
+            "Set a longer target, or make records smaller. Or take unaligned checkpoints: they overtake "
+            "all records except the one in progress.",
         )
 
 
@@ -217,12 +218,13 @@ def minimum_size(view: Observation) -> Iterator[Finding]:
             "minimum-size",
             vertex.name,
             estimated / view.target_ms,
-            "buffers have their minimum size, and still hold too much data",
-            f"buffers into {vertex.name} are at the minimum of {size(view.config.min_segment_bytes)}, a "
-            f"subtask reads {size(rate)} a second, and what is in flight to it lasts "
-            f"{milliseconds(estimated)}; {_missed(view)}",
-            "Set a longer target: this one changes nothing. Use fewer channels or, with Flink 1.x, fewer "
-            "buffers: they hold less. Or take unaligned checkpoints, which overtake the data in the buffers.",
+            "buffers have their minimum size, but still hold too much data",
+            f"the buffers into {vertex.name} have the minimum size of "
+            f"{size(view.config.min_segment_bytes)}, a subtask reads {size(rate)} per second, and its "
+            f"data in flight lasts for {milliseconds(estimated)}; {_missed(view)}",
+            "Set a longer target: the present one has no effect. Use fewer channels or, with Flink 1.x, "
+            "fewer buffers: they hold less data. Or take unaligned checkpoints, which overtake the data "
+            "in the buffers.",
         )
 
 
@@ -241,9 +243,9 @@ def high_parallelism(view: Observation) -> Iterator[Finding]:
             estimated,
             "a gate has more channels than debloating can serve",
             f"{channels} channels lead into a subtask of {vertex.name}, with "
-            f"{config.exclusive_buffers_per_channel} buffers each and "
-            f"{config.floating_buffers_per_gate} for all; {queued:.0f} are queued and last "
-            f"{milliseconds(estimated)}; {_missed(view)}",
+            f"{config.exclusive_buffers_per_channel} buffers for each and "
+            f"{config.floating_buffers_per_gate} for all; {queued:.0f} buffers are queued, with data "
+            f"for {milliseconds(estimated)}; {_missed(view)}",
             "Connect fewer subtasks (rescale in place of rebalance), or take unaligned checkpoints. With "
             "Flink 1.x, configure as many floating buffers as channels.",
         )
@@ -261,11 +263,11 @@ def window_bursts(view: Observation) -> Iterator[Finding]:
             "window-bursts",
             vertex.name,
             max(costs),
-            "a burst blocks the task, which handles no barrier meanwhile",
-            f"a record at {vertex.name} takes up to {milliseconds(1e3 * max(costs))} in "
+            "a burst blocks the task, which handles no barrier in the meantime",
+            f"a record at {vertex.name} takes up to {milliseconds(1000.0 * max(costs))}, in "
             f"{counted(len(costs), 'burst')}; {_worst(view)}",
-            "Spread the times at which windows fire (offsets, smaller windows), or raise the parallelism. No "
-            "target and no unaligned checkpoint passes a record in progress.",
+            "Spread the times at which windows fire (offsets, smaller windows), or raise the "
+            "parallelism. No target and no unaligned checkpoint overtakes a record in progress.",
         )
 
 
@@ -279,9 +281,9 @@ def moving_load(view: Observation) -> Iterator[Finding]:
             "moving-load",
             vertex.name,
             max(moves),
-            "the load changes faster than debloating follows",
+            "the load changes faster than debloating can follow",
             f"the cost of a record at {vertex.name} changes by factors of up to {max(moves):.3g}, and "
-            f"again within {_reaction_s(view):.3g} s (period times samples), "
+            f"changes again within {_reaction_s(view):.3g} s (period times samples), "
             f"{counted(len(moves), 'time')}; {_worst(view)}",
             "Lower buffer-debloat.period or buffer-debloat.samples, which makes sizes noisier, or take "
             "unaligned checkpoints with a timeout.",
@@ -301,11 +303,11 @@ def skewed_consumers(view: Observation) -> Iterator[Finding]:
             "skewed-consumers",
             vertex.name,
             max(busy) / max(min(busy), 1e-3),
-            "some consumers are slower than the others",
+            "some subtasks are slower than the others",
             f"the subtasks of {vertex.name} are busy for {100 * min(busy):.0f} to {100 * max(busy):.0f} "
             f"% of their time{buffers}{_slowest(vertex)}; {_missed(view)}",
-            "Spread the load, by other keys or more parallelism: the slowest consumer decides, whatever the "
-            "target.",
+            "Spread the load, by other keys or more parallelism: the slowest subtask decides, whatever "
+            "the target.",
         )
 
 
@@ -317,10 +319,11 @@ def back_to_back(view: Observation) -> Iterator[Finding]:
             "checkpoints",
             took_ms / interval,
             "a checkpoint begins as soon as the last one ends",
-            f"a checkpoint takes {milliseconds(took_ms)}, every {milliseconds(1e3 * interval)}; "
-            "each drains the buffers, and debloating takes blocked channels for empty ones",
-            "Set a longer execution.checkpointing.interval until checkpoints are faster. Predictions for "
-            "checkpoints without a pause are the least certain.",
+            f"a checkpoint takes {milliseconds(took_ms)}, and the interval is "
+            f"{milliseconds(1000.0 * interval)}; each checkpoint drains the buffers, and debloating "
+            "takes blocked channels for empty ones",
+            "Set a longer execution.checkpointing.interval until checkpoints are faster. Predictions "
+            "for checkpoints without a pause are the least certain.",
         )
 
 
@@ -385,8 +388,8 @@ def _worst(view: Observation) -> str:
     if usual is None or longest is None:
         return _missed(view)
     return (
-        f"a checkpoint takes {milliseconds(usual)}, but up to {milliseconds(longest)} against a target of "
-        f"{milliseconds(view.target_ms)}"
+        f"a checkpoint takes {milliseconds(usual)}, but up to {milliseconds(longest)}, against a target "
+        f"of {milliseconds(view.target_ms)}"
     )
 
 
@@ -395,4 +398,7 @@ def _slowest(vertex: VertexSteady) -> str:
     slowest, mean = vertex.start_delay_ms_max_subtask, vertex.start_delay_ms_mean_subtask
     if slowest is None:
         return ""
-    return f"; the barrier takes {milliseconds(slowest)} to the slowest, {milliseconds(mean)} on average"
+    return (
+        f"; the barrier reaches the slowest subtask after {milliseconds(slowest)}, and a subtask after "
+        f"{milliseconds(mean)} on average"
+    )

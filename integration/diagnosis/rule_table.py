@@ -71,14 +71,14 @@ _VERDICTS = {
     "operator-bound": "operator bound, at {}",
     "network-bound": "network bound, at {}",
     "source-bound": "source bound, at {}",
-    "alternating": "bound by turns, at {}",
-    "at-its-limit": "at its limit: {}; whether others wait for it is not reported",
-    "near-its-limit": "operator bound, nearly, at {}",
+    "alternating": "operator bound in bursts, at {}",
+    "at-its-limit": "at its limit: {}; whether other tasks wait for it is not reported",
+    "near-its-limit": "nearly operator bound, at {}",
     "input-bound": "input bound",
 }
 """Words for the limit of a job's throughput, by rule; earlier rules take precedence."""
 
-UNDECIDED = "undecided: no finding limits the throughput"
+UNDECIDED = "undecided: none of the findings limits the throughput"
 
 
 class WindowDiagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +141,7 @@ def headline(window: WindowDiagnosis) -> list[str]:
     unknown = " Some figures are not reported." if window.not_known else ""
     if not checkpoints and not window.checkpoints:
         checkpoints = ["No checkpoint was completed."]
-    return [*(limits[:2] or [f"No finding limits the job.{unknown}"]), *checkpoints[:1]]
+    return [*(limits[:2] or [f"None of the findings limits the job.{unknown}"]), *checkpoints[:1]]
 
 
 def _verdict(findings: list[Finding]) -> str:
@@ -175,7 +175,7 @@ _ESTIMATE = "estimatedTimeToConsumeBuffersMs"
 _READS, _WRITES = Observation.inputs, Observation.outputs
 
 _FIGURES = (
-    _Figure("back-pressured time", "backpressured_ms_per_s", _any, "which vertex waits"),
+    _Figure("back-pressured time", "backpressured_ms_per_s", _any, "which vertex has to wait"),
     _Figure("busy time", "busy_ms_per_s", _any, "which vertex makes others wait"),
     _Figure("idle time", "idle_ms_per_s", _READS, "which vertex waits for data"),
     _Figure("records per second", "records_in_per_s", _READS, "skew, and the cost of a record"),
@@ -196,11 +196,11 @@ def _gaps(view: Observation) -> Iterator[str]:
         values = [(vertex, getattr(vertex, figure.field)) for vertex in concerned]
         gaps = [_where(vertex, each) for vertex, each in values if complete(each) is None]
         if gaps:
-            yield f"{figure.name} of {', '.join(gaps)}; unknown without it: {figure.question}"
+            yield f"{figure.name} of {', '.join(gaps)}; without it, this is unknown: {figure.question}"
     times = checkpoint_rules.phases(view)
     if times is not None and NOT_TOLD in times.phases:
         names = [name for name in PHASES if name not in times.phases]
-        yield f"{', '.join(names)} of checkpoints; unknown without it: which phase takes longest"
+        yield (f"{', '.join(names)} of checkpoints; without it, this is unknown: which phase takes longest")
 
 
 def _where(vertex: VertexSteady, values: Sequence[float | None]) -> str:

@@ -105,5 +105,12 @@ def _text(before: Result, trial: Trial, window: int) -> str | None:
         return None
     return (
         f"emulated in {trial.took_s:.1f} s: a checkpoint takes {milliseconds(now.end_to_end_ms)} instead of "
-        f"{milliseconds(was.end_to_end_ms)}, at {share:.3f} of the throughput"
+        f"{milliseconds(was.end_to_end_ms)}, {_throughput(share)}"
     )
+
+
+def _throughput(share: float) -> str:
+    """Return a throughput relative to the one before: above 1.1 as a factor, else in percent."""
+    if share > 1.1:
+        return f"with {share:.1f} times the throughput"
+    return f"at {100 * share:.1f} % of the throughput"

@@ -78,14 +78,14 @@ def read_user_file(file: Path, largest: int) -> bytes:
     """
     content = _read_stdin() if file == STDIN else _read_regular(file, largest)
     if len(content) > largest:
-        raise FileError([f"{file}: has more than {largest >> 20} MiB, the most that is read here"])
+        raise FileError([f"{file}: is larger than {largest >> 20} MiB, the limit for such files"])
     return content
 
 
 def _read_stdin() -> bytes:
     global _stdin
     if sys.stdin is None:
-        raise FileError([f"{STDIN}: is closed"])
+        raise FileError([f"{STDIN}: is closed, so nothing can be read from it"])
     if _stdin[0] is not sys.stdin:
         _stdin = sys.stdin, sys.stdin.buffer.read(LARGEST_RECORDING + 1)
     return _stdin[1]
@@ -138,7 +138,7 @@ def unpacked(content: bytes, largest: int) -> bytes:
     except (OSError, EOFError, zlib.error):
         raise ValueError("it is incomplete or corrupt") from None
     if len(inner) > largest:
-        raise ValueError(f"unpacked it has more than {largest >> 20} MiB")
+        raise ValueError(f"unpacked, it is larger than {largest >> 20} MiB")
     return inner
 
 
@@ -151,7 +151,7 @@ def _require_regular(file: Path, mode: int) -> None:
     if stat.S_ISREG(mode):
         return
     kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
-    raise FileError([f"{file}: is {kind}; name a regular file"])
+    raise FileError([f"{file}: is {kind}; give a regular file"])
 
 
 def toml_document(file: Path) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def check_bounds(document: Mapping[str, object], file: Path) -> None:
     """
     for level in levels_within(document):
         if any(isinstance(value, int) and value not in _WHOLE for value in level):
-            raise FileError([f"{file}: has a whole number of more than 64 bits"])
+            raise FileError([f"{file}: contains a whole number that does not fit into 64 bits"])
     if level:
         raise _too_deep(file)
 
@@ -244,7 +244,9 @@ def _inside(value: object) -> list[object]:
 
 
 def _too_deep(file: Path) -> ScenarioError:
-    return ScenarioError([f"{file}: is nested too deeply; tables and lists go {DEEPEST} deep at most"])
+    return ScenarioError(
+        [f"{file}: is nested too deeply; tables and lists may be nested {DEEPEST} levels deep"]
+    )
 
 
 def load_scenario(
@@ -290,8 +292,8 @@ def _refuse_code(document: Mapping[str, Any], file: Path) -> None:
     if isinstance(policy, str) and ":" in policy:
         raise FileError(
             [
-                f"{file}: policy: {policy!r} is code, which a file must not run by itself; name it by "
-                "`policy`, or give `allow_code` for a file that you trust"
+                f"{file}: policy: {policy!r} is code, and a file must not run code by itself; give it "
+                "as `policy`, or give `allow_code` if you trust the file"
             ]
         )
 

@@ -28,7 +28,7 @@ def shipped(name: str) -> Path:
                 return Path(str(file.locate())).resolve()
     except PackageNotFoundError:
         pass
-    raise FileNotFoundError(f"{name}: is not installed here; it comes with the wheel of netstack")
+    raise FileNotFoundError(f"{name}: is not installed here; it is part of the wheel of netstack")
 
 
 def example(name: str) -> str:

@@ -89,13 +89,13 @@ def prepare_folder(folder: Path | None, *names: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise OutputError(f"{folder}: cannot create a folder there: it is a file") from None
+        raise OutputError(f"{folder}: cannot create this folder: a file has that name") from None
     except OSError as error:
-        raise OutputError(f"{folder}: cannot create a folder there: {error.strerror}") from None
+        raise OutputError(f"{folder}: cannot create this folder: {error.strerror}") from None
     require_place(folder)
     for name in names:
         if (folder / name).is_dir():
-            raise OutputError(f"{folder / name}: is a folder, where a file would be written")
+            raise OutputError(f"{folder / name}: is a folder, so the file cannot be written")
 
 
 def prepare_file(file: Path | None) -> None:
@@ -117,7 +117,7 @@ def require_place(path: Path) -> None:
     try:
         require_writable(path)
     except OSError as error:
-        raise OutputError(f"{path}: cannot write there: {error.strerror}") from None
+        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def require_writable(folder: Path) -> None:

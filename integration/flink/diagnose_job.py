@@ -81,8 +81,8 @@ def diagnose_job(
     notes = [wording(_note(note)) for note in imported.notes]
     if replaced:
         notes.append(
-            f"{', '.join(replaced)}: metrics do not report how the time is spent; "
-            "assuming the shares of one moment from /backpressure."
+            f"{', '.join(replaced)}: metrics do not report how the time is spent; assuming the shares "
+            "that /backpressure reported at one moment."
         )
     return Diagnosis(
         name=shown.job_name,
@@ -164,13 +164,13 @@ def _diagnose_ended(
     view = observation_of(scenario, steady, shown.checkpoints)
     if latency_s is not None:
         view = replace(view, link=LinkConditions(latency_s=latency_s))
-    about = ["The job has ended: no metrics are kept, only the counters of each subtask."]
+    about = ["The job has ended: its metrics are gone, and only the counters of each subtask are left."]
     if any(any(vertex.busy_ms_per_s) for vertex in shown.steady.vertices):
-        about.append("Times and rates are means since each subtask last started, not of one moment.")
+        about.append("Times and rates are means since each subtask last started, not values of one moment.")
     if not job.configuration:
         about.append("The options of the cluster are not reported; assuming Flink's defaults.")
     if not shown.checkpoints:
-        about.append("No completed checkpoint is kept, so delays are unknown.")
+        about.append("The cluster keeps no completed checkpoint, so delays are unknown.")
     return Diagnosis(
         name=job.name,
         of=f"job {job.id}, Flink {job.version}, {client.url}",

@@ -182,10 +182,14 @@ def _network_memory(
         return None
     least = min(sizes, key=lambda name: sizes[name])
     if len(set(sizes.values())) > 1:
-        notes.append(f"Task managers differ in network memory; assuming that of {least}, the least, for all.")
+        notes.append(
+            f"Task managers differ in network memory; assuming that all have that of {least}, which has "
+            "the least."
+        )
     if shared := [name for name, answer in managers.items() if runs_other_jobs(answer, job)]:
         notes.append(
-            f"Other jobs share the network memory of {', '.join(shared)}; assuming that this one has it all."
+            f"Other jobs share the network memory of {', '.join(shared)}; assuming that this job has "
+            "all of it."
         )
     return sizes[least]
 
@@ -256,10 +260,12 @@ class VertexReader:
             selectivities = self._flows.selectivities(vertex)
             if selectivities is None:
                 self._notes.append(
-                    f"{name}: its output is not reported; assuming a record for each it reads."
+                    f"{name}: its output is not reported; assuming one record for each record that it reads."
                 )
             elif not any(selectivities):
-                self._note_watch_longer(f"{name}: not seen to emit records; assuming none.")
+                self._note_watch_longer(
+                    f"{name}: no records were seen leaving it; assuming that it emits none."
+                )
             if selectivities is not None and len(set(selectivities)) == 1:
                 selectivity = float(f"{selectivities[0]:.4g}")  # others are on the edges
         return Vertex(
@@ -341,7 +347,9 @@ class VertexReader:
             return KEY_BYTES
         whole = round(size) - HEADER_BYTES
         if whole < KEY_BYTES:
-            self._notes.append(f"{name}: a record has {whole} bytes; assuming {KEY_BYTES}, the least.")
+            self._notes.append(
+                f"{name}: a record has only {whole} bytes; assuming {KEY_BYTES}, the least that is possible."
+            )
         return max(KEY_BYTES, whole)
 
     def _rates(self, vertex: FlinkVertex, name: str) -> tuple[float, ...]:
@@ -358,8 +366,8 @@ class VertexReader:
         ]
         if silent := [str(number) for number, load in enumerate(loads) if load is None]:
             self._notes.append(
-                f"{name}: subtask {', '.join(silent)} emitted next to nothing; "
-                f"assuming {HARDLY_PER_S:g} records/s."
+                f"{name}: subtask {', '.join(silent)} emitted next to nothing; assuming "
+                f"{HARDLY_PER_S:g} records/s."
             )
         if min(rates) and max(rates) / min(rates) - 1 <= _ALIKE_RATES:
             return (float(f"{fmean(rates):.4g}"),)
@@ -392,7 +400,8 @@ class VertexReader:
         silent = [str(number) for number, load in enumerate(loads) if load is None]
         if silent and any(loads):
             self._notes.append(
-                f"{name}: subtask {', '.join(silent)} has read next to nothing; assuming the mean cost."
+                f"{name}: subtask {', '.join(silent)} has read next to nothing; assuming the mean cost "
+                "of the others."
             )
         busiest = self._busiest(vertex)
         if busiest < _HARDLY_BUSY:
@@ -415,8 +424,8 @@ class VertexReader:
         if spread < _LEAST_SPREAD:
             return 0.0
         self._note_watch_longer(
-            f"{name}: the cost of a record varies, and is known within {100 * spread:.2g} %; "
-            "seeds are spread over that."
+            f"{name}: the cost of a record varies, and is known only within {100 * spread:.2g} %; the "
+            "seeds vary it by as much."
         )
         return spread
 
@@ -464,22 +473,27 @@ class VertexReader:
         reads = bool(self._job.inputs(vertex))
         none = [number for number, load in watched if not load.records]
         if few:
-            seen = f"{name}: fewer than {ENOUGH_RECORDS} records seen at subtask {', '.join(few)}"
+            seen = f"{name}: fewer than {ENOUGH_RECORDS} records were seen at subtask {', '.join(few)}"
             self._note_watch_longer(f"{seen}, so rates and costs are uncertain.")
         if self._flows.fires_unseen(vertex):
-            self._note_watch_longer(f"{name}: its windows hardly fired; assuming their mean since the start.")
-        elif none and (reads or self._held(vertex.id) < SATURATED):
-            assumed = "the cost of those since the start" if reads else f"{HARDLY_PER_S:g} records/s"
             self._note_watch_longer(
-                f"{name}: no records seen at subtask {', '.join(none)}; assuming {assumed}."
+                f"{name}: its windows hardly fired; assuming their mean since the start of the job."
+            )
+        elif none and (reads or self._held(vertex.id) < SATURATED):
+            assumed = "the mean cost since the start of the job" if reads else f"{HARDLY_PER_S:g} records/s"
+            self._note_watch_longer(
+                f"{name}: no records were seen at subtask {', '.join(none)}; assuming {assumed}."
             )
 
     def _note_watch_longer(self, text: str) -> None:
         self._notes.append(Note(text, *_WATCH_LONGER, advice=_LONGER))
 
     def _too_little(self, name: str, done: str, what: str, example: Parameter) -> None:
-        text = f"{name}: too little is known: a subtask must have {done} {LEAST_RECORDS} records."
-        self._problems.append(Note(text, example, advice=f"Wait, or set their {what}: {{}}."))
+        text = (
+            f"{name}: too little is known about its load: each subtask must have {done} at least "
+            f"{LEAST_RECORDS} records."
+        )
+        self._problems.append(Note(text, example, advice=f"Wait, or set the missing {what}: {{}}."))
 
 
 def base_and_skew(costs: Iterable[float | None], *, exact: bool = False) -> tuple[float, tuple[float, ...]]:
@@ -548,7 +562,7 @@ def _with_watermarks(
     reported = known(sample.get("watermarkLag") for subtask in subtasks for sample in subtask.samples)
     lags_ms = [lag for lag in reported if 0 <= lag <= _LAST_WATERMARK_MS]
     if not lags_ms:
-        notes.append(f"{name}: the lag of its watermarks is not reported; assuming none.")
+        notes.append(f"{name}: the lag of its watermarks is not reported; assuming no lag.")
     behind_s = float(f"{min(lags_ms, default=0.0) / 1e3 % period_s:.2g}")
     before_s = source.source.out_of_orderness_s
     behind_s = behind_s if before_s is None else min(behind_s, before_s)
@@ -567,12 +581,12 @@ def edges_of(job: FlinkJob, flows: JobFlows, notes: list[str]) -> tuple[Edge, ..
         name, inputs = job.names[vertex.id], len(job.inputs(vertex))
         if inputs > 1 and _reads_a_union(vertex):
             notes.append(
-                f"{name} reads {inputs} exchanges, a union by its name; assuming keys spread alike, since "
-                "Flink does not report what a subtask reads of each."
+                f"{name} reads {inputs} exchanges, which its name calls a union; assuming that keys are "
+                "spread alike in all of them, since Flink does not report what a subtask reads of each."
             )
         elif inputs > 1:
             notes.append(
-                f"{name} reads {inputs} exchanges; assuming inputs of their own, as of a join, with keys "
+                f"{name} reads {inputs} exchanges; assuming separate inputs, as of a join, with keys "
                 "spread alike, since Flink reports neither a union nor what a subtask reads of each. "
                 "For a union, give both edges the same input in the scenario."
             )

@@ -136,7 +136,7 @@ def check_shape(client: RestClient, job: FlinkJob) -> None:
     """
     if not job.edges:
         raise FlinkRestError(
-            f"{client.url}: job {job.id} ({job.name}) has no exchange: all its operators are in one "
+            f"{client.url}: job {job.id} ({job.name}) has no exchange: all its operators run in one "
             "task, so nothing goes through the network layer."
         )
 
@@ -147,7 +147,7 @@ def note_on_missing(client: RestClient) -> list[str]:
     if not paths:
         return []
     shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-    return [f"The cluster does not have {shown}, or fails there; what these report is unknown."]
+    return [f"The cluster does not offer {shown}, or fails to answer; what these report is unknown."]
 
 
 def _general_notes(
@@ -174,10 +174,10 @@ def _general_notes(
     if (interval_s := config.checkpoint_interval_s) is None:
         return notes
     if duration_ms is None:
-        notes.append("The history has no completed checkpoint, so delays are unknown.")
+        notes.append("The history contains no completed checkpoint, so delays are unknown.")
     elif config.debloat_enabled and duration_ms / 1e3 >= _BACK_TO_BACK * interval_s:
         notes.append(
-            f"Checkpoints take {duration_ms / 1e3:.2g} s of an interval of {interval_s:g} s: "
-            "blocked channels mislead the debloater, and delays differ by up to a fifth between runs."
+            f"Checkpoints take {duration_ms / 1000.0:.2g} s of an interval of {interval_s:g} s: the "
+            "blocked channels mislead debloating, and delays differ by up to a fifth between runs."
         )
     return notes

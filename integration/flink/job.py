@@ -246,7 +246,7 @@ def _choose_one(text: str, jobs: _Jobs) -> Note:
 
 
 def _known(jobs: _Jobs) -> str:
-    return f"the cluster has {_listed(jobs)}" if jobs else "the cluster has no job"
+    return f"the cluster has {_listed(jobs)}" if jobs else "the cluster has no jobs"
 
 
 def _listed(jobs: _Jobs) -> str:
@@ -436,14 +436,14 @@ def unchanged(client: RestClient, state: JobState, pause: Callable[[float], None
 
 def restarted(job: str, detail: str = "") -> str:
     """Return the message for a job that restarted while it was read."""
-    return f"job {job} has restarted while it was watched{detail}. {_TRY_AGAIN}"
+    return f"job {job} restarted while it was watched{detail}. {_TRY_AGAIN}"
 
 
 def _unknown(client: RestClient, job: str) -> str:
     jobs = client.get("/jobs/overview")["jobs"]
     return (
-        f"job {job} has become unknown to the cluster, or the cluster fails at it, while it was watched; "
-        f"{_known(jobs)}. Only a job that keeps running shows its load."
+        f"while job {job} was watched, the cluster stopped reporting it; {_known(jobs)}. Only a job "
+        "that keeps running shows its load."
     )
 
 
@@ -455,29 +455,29 @@ def _change(client: RestClient, before: JobState) -> str | None:
     version, refresh_s = _version_and_refresh(client)
     details = client.find(f"/jobs/{before.id}", may_be_gone=True)
     if version != before.version:
-        return f"has become Flink {version} while it was read, and was {before.version}. Try again."
+        return f"changed from Flink {before.version} to Flink {version} while it was read. Try again."
     if details is None:
         return _unknown(client, before.id)
     if (state := details.get("state", RUNNING)) != RUNNING:
         return (
-            f"job {before.id} has become {state} while it was watched; "
-            f"only a job that keeps running shows its load. {_TRY_AGAIN}"
+            f"job {before.id} became {state} while it was watched; only a job that keeps running shows "
+            f"its load. {_TRY_AGAIN}"
         )
     after = _read_state(client, before.id, version, refresh_s, with_managers=bool(before.managers))
     if before.vertices.keys() != after.vertices.keys():
-        return f"job {before.id} has become another graph of vertices while it was read. {_TRY_AGAIN}"
+        return f"the vertices of job {before.id} changed while it was read. {_TRY_AGAIN}"
     was = {entry["id"]: entry["parallelism"] for entry in before.details["vertices"]}
     for entry in after.details["vertices"]:
         if entry["parallelism"] != was[entry["id"]]:
-            counts = f"{entry['parallelism']} subtasks in place of {was[entry['id']]}"
-            return restarted(before.id, f", and {entry['name']!r} has {counts}")
+            counts = f"{entry['parallelism']} subtasks instead of {was[entry['id']]}"
+            return restarted(before.id, f", and {entry['name']!r} now has {counts}")
     if before.running_since_ms != after.running_since_ms:
         return restarted(before.id)
     for entry in after.details["vertices"]:
         if entry["status"] != RUNNING:
             return (
-                f"job {before.id}: {entry['name']!r} has become {entry['status']} while it was watched; "
-                "only a job all of whose vertices keep running shows its load."
+                f"{entry['name']!r} of job {before.id} became {entry['status']} while it was watched; "
+                "only a job whose vertices all keep running shows its load."
             )
     for entry in after.details["vertices"]:
         starts, starts_now = (_starts(state, entry["id"]) for state in (before, after))

@@ -76,17 +76,17 @@ class JobWatch:
         jobs = {entry["jid"]: entry["state"] for entry in client.get("/jobs/overview")["jobs"]}
         state = jobs.get(job.id)
         if state is None:
-            raise JobWentError(f"{url}: job {job.id} is unknown to the cluster now")
+            raise JobWentError(f"{url}: job {job.id} is no longer known to the cluster")
         if state in ENDED:
-            raise JobWentError(f"{url}: job {job.id} has become {state}")
+            raise JobWentError(f"{url}: job {job.id} became {state}")
         if state != RUNNING:
             raise NotRunningError(f"{url}: job {job.id} is {state}")
         details = client.get(f"/jobs/{job.id}")
         if running_since_ms(details) != job.running_since_ms:
-            raise JobWentError(f"{url}: job {job.id} has restarted since it was read")
+            raise JobWentError(f"{url}: job {job.id} restarted after it was read")
         parallelism = {entry["id"]: entry["parallelism"] for entry in details["vertices"]}
         if parallelism != {vertex.id: vertex.parallelism for vertex in job.vertices}:
-            raise JobWentError(f"{url}: job {job.id} has other vertices or another parallelism now")
+            raise JobWentError(f"{url}: job {job.id} now has other vertices or another parallelism")
         return replace(job, age_s=max(0.0, (details["now"] - job.running_since_ms) / 1e3))
 
 
@@ -126,7 +126,10 @@ def validate(imported: Imported, results: Sequence[Result]) -> Validation:
     steady = reference["steady"] | {"from_s": from_s, "to_s": to_s}
     comparison = compare(results, {"steady": [steady], "checkpoints": reference["checkpoints"]})
     if not comparison.rows:
-        raise FlinkRestError(f"{shown.url}: job {shown.job} shows neither rates nor checkpoints to compare")
+        raise FlinkRestError(
+            f"{shown.url}: job {shown.job} shows neither rates nor checkpoints, so there is nothing to "
+            "compare"
+        )
     rows = [_with_range(row, shown.checkpoints) for row in comparison.rows]
     return Validation(
         url=shown.url,

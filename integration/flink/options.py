@@ -99,7 +99,7 @@ def check_names(given: Overrides, job: FlinkJob) -> None:
     )
     wrong = [
         Note(
-            f"{name}: no {kind} has that name; there are {', '.join(known)}.",
+            f"{name}: no {kind} has this name; there are {', '.join(known)}.",
             Parameter(parameter),
             advice="Set {} for one of these.",
         )
@@ -129,7 +129,10 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
         for field, value in _parse(job.configuration, notes).items():
             option = OPTIONS[field]
             if option.only_1x and not is_flink_1:
-                notes.append(f"{option.name} is configured, but Flink {job.version} ignores it; ignored.")
+                notes.append(
+                    f"{option.name} is configured, but Flink {job.version} ignores it, so it is ignored "
+                    "here, too."
+                )
             elif field not in _NOT_IMPORTED and not option.inert:
                 values[field] = value
         if factory := job.configuration.get("shuffle-service-factory.class"):
@@ -147,7 +150,9 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
         if segment != preset.starting_segment_bytes:
             values["starting_segment_bytes"] = segment
             name = OPTIONS["starting_segment_bytes"].name
-            notes.append(f"Debloating begins with whole buffers in Flink 1.x; {name} is set accordingly.")
+            notes.append(
+                f"In Flink 1.x, debloating begins with buffers of full size; {name} is set accordingly."
+            )
     config = with_options(preset, {field: value for field, value in values.items() if value is not None})
     problems: list[str] = []
     config = read_options(Section(given, "", problems), config)

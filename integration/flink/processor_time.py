@@ -358,13 +358,15 @@ class _HostLoad:
             yield from self._notes_on_burning(tasks)
         elif not busy:
             if self.has_undecided and used is not None and used >= _MUCH:
-                text = "the busy time of tasks is not reported, so whether their work takes a core is unknown"
+                text = (
+                    "the busy time of tasks is not reported, so it is unknown whether their work takes a core"
+                )
                 yield Note(
                     f"{text} ({self._figures()}); assuming that it waits.", _BURNS, advice=_IF_IT_BURNS
                 )
         elif self.cores == inf:
             if used is not None and min(used, sum(busy)) >= _MUCH:
-                text = "the number of cores is not reported, so it is not known whether tasks wait for one"
+                text = "the number of cores is not reported, so it is unknown whether tasks wait for one"
                 yield Note(f"{text} ({self._figures()}); assuming that their work waits.", _CORES)
         else:
             waits = sum(busy) - cores_in_use(busy, self.cores)
@@ -372,7 +374,7 @@ class _HostLoad:
                 yield Note(f"{self._doubt()}; assuming that it waits.", _BURNS, advice=_IF_IT_BURNS)
 
     def _notes_on_burning(self, tasks: Sequence[_Task]) -> Iterator[Note]:
-        by = "as on other machines, "
+        by = "as on the other machines, "
         if self.burns:
             by = ""
         elif all(task.mode == BURN for task in tasks):
@@ -382,32 +384,33 @@ class _HostLoad:
         busy = [task.busy for task in tasks if task.busy is not None]
         if busy:
             had = cores_in_use(busy, self.cores) / sum(busy) if sum(busy) else 1.0
-            takes += f", which they had for {100 * had:.0f} % of their busy time"
+            takes += f", which they got for {100 * had:.0f} % of their busy time"
         yield Note(
-            f"{takes}, so costs are processor time; they include any other use of the cores.",
+            f"{takes}, so the costs are processor time; they include any other use of the cores.",
             _MODE_OF_ONE,
             _CORES,
             advice="Set {} for work that waits, {} to override the number of cores.",
         )
         if len(busy) < len(tasks):
             yield Note(
-                f"{len(tasks) - len(busy)} of {len(tasks)} tasks whose work takes a core do not report their "
-                "busy time; assuming that each had a whole core."
+                f"{len(tasks) - len(busy)} of {len(tasks)} tasks whose work takes a core do not report "
+                "their busy time; assuming that each had a whole core."
             )
         if self.cores == inf:
-            yield Note("the number of cores is not reported; assuming as many as tasks want.", _CORES)
+            yield Note("the number of cores is not reported; assuming as many as the tasks need.", _CORES)
 
     def _doubt(self) -> str:
         if self.host.cores_in_use is None:
             return (
-                "whether the work of tasks takes a core is not reported, and there are fewer cores than tasks"
+                "it is not reported whether the work of tasks takes a core, and there are fewer cores "
+                "than tasks"
             )
         if self.host.other_jobs:
-            return "other jobs run there too, so it is not known whether the work of this one takes a core"
+            return "other jobs run there, too, so it is unknown whether the work of this job takes a core"
         others = ""
         if self.unreported:
             others = f", such as {len(self.unreported)} tasks that do not report their busy time"
-        return f"some of the work may take a core, or others did{others} ({self._figures()})"
+        return f"the cores may have been used by this work, or by others{others} ({self._figures()})"
 
     def _figures(self) -> str:
         """Return, as text, the cores in use, their number, and the use by tasks with known busy time."""
@@ -422,12 +425,12 @@ class _HostLoad:
         if not self.busy:
             return in_use
         if used <= self.if_all_burn:
-            return f"{in_use}, {self.if_all_burn:.2f} if all busy time took one"
+            return f"{in_use}; it would be {self.if_all_burn:.2f} if all busy time took a core"
         who = "tasks that report their busy time" if self.unreported else "busy tasks"
-        return f"{in_use}; {self.if_all_burn:.2f} at most by {who}"
+        return f"{in_use}; at most {self.if_all_burn:.2f} by {who}"
 
 
-_IF_IT_BURNS = "Set {} if it takes one."
+_IF_IT_BURNS = "Set {} if their work takes a core."
 
 
 # The work of a job

@@ -170,7 +170,7 @@ class Recording:
                 unpacked(content, LARGEST_RECORDING), _Document, MOST_VALUES_RECORDED
             )
             if missing := [path for path in _NEEDED if path not in self._document.answers]:
-                raise ValueError(f"{missing[0]} is not among its answers")
+                raise ValueError(f"{missing[0]} is not among the recorded answers")
         except ValueError as error:
             raise FlinkRestError(
                 f"{file}: is not a recording of a Flink job, as netstack import-flink writes it: {error}"

@@ -370,7 +370,7 @@ def check_counts(client: RestClient, job: FlinkJob, state: JobState, rounds: Seq
         for subtask in range(vertex.parallelism):
             answers = [round_[vertex.id, subtask] for round_ in rounds if (vertex.id, subtask) in round_]
             if any(_has_fallen(earlier, later) for (_, earlier), (_, later) in pairwise(answers)):
-                detail = f", by the counters of subtask {subtask} of {vertex.name!r}"
+                detail = f", as the counters of subtask {subtask} of {vertex.name!r} show"
                 raise FlinkRestError(f"{client.url}: {restarted(job.id, detail)}")
             runs_ms = entries.get(subtask, {}).get("duration")
             if not answers or not isinstance(runs_ms, int) or runs_ms < 0:
@@ -379,8 +379,8 @@ def check_counts(client: RestClient, job: FlinkJob, state: JobState, rounds: Seq
             seconds = account_s(sample)
             if seconds is not None and seconds > runs_ms / 1e3 + at_s - state.asked_s + _YOUNGER_S:
                 raise FlinkRestError(
-                    f"{client.url}: job {job.id}: the metrics of subtask {subtask} of {vertex.name!r} are "
-                    "still those from before it restarted. Try again in some seconds."
+                    f"{client.url}: job {job.id}: the metrics of subtask {subtask} of {vertex.name!r} "
+                    "are still from before its restart. Try again in a few seconds."
                 )
 
 

@@ -220,7 +220,7 @@ class Lab:
             case Pace(value=value):
                 if value is not None and not LEAST_PACE <= value <= MOST_PACE:
                     bounds = f"{LEAST_PACE:g} to {MOST_PACE:g}"
-                    raise UsageError([f"Pace: {value:g} is not possible; it must be from {bounds}."])
+                    raise UsageError([f"Pace: {value:g} is not possible; the pace must be from {bounds}."])
                 self.pace, self._speeds = value, []
             case Pause(paused=paused):
                 self.paused, self._stops_at, self._speeds = paused, math.inf, []
@@ -247,7 +247,9 @@ class Lab:
         """Carry out a request for the job of one side."""
         side = self._side(request.side)
         if self._replays(side):
-            text = f"Side {side.side} still replays the run. Wait until it has reached {self._now:.3f} s."
+            text = (
+                f"Side {side.side} is still replaying the run. Wait until it has reached {self._now:.3f} s."
+            )
             raise UsageError([text])
         at = AtTime(side.now)
         match request:
@@ -269,7 +271,7 @@ class Lab:
         for side in self._sides:
             if side.side == name:
                 return side
-        raise UsageError([f"There is no side {name}. Run a second side first."])
+        raise UsageError([f"There is no side {name}. Start a second side first."])
 
     def _step(self, seconds: float | None) -> None:
         if seconds is None:
@@ -293,7 +295,7 @@ class Lab:
     def _go_back(self, t: float) -> None:
         if not 0 <= t <= self._now:
             raise UsageError(
-                [f"Back to: the run has no moment {t:g} s; it must be from 0 s to {self._now:.3f} s."]
+                [f"Back to: the run has no moment {t:g} s; the moment must be from 0 s to {self._now:.3f} s."]
             )
         anew = [LiveJob(side.side, self._until(side.scenario, t), self._tables) for side in self._sides]
         self._replace(anew)
@@ -313,7 +315,7 @@ class Lab:
 
     def _fork(self) -> None:
         if len(self._sides) > 1:
-            raise UsageError(["Two sides run already. Keep one of them first."])
+            raise UsageError(["Two sides are running already. Keep only one of them first."])
         forked = LiveJob("b", self._sides[0].scenario, self._tables)
         self._sides.append(forked)
         self._started = [*self._started, forked]
@@ -336,10 +338,13 @@ class Lab:
         end_s = max(math.ceil(self._now / STEP_S - 1e-6) * STEP_S, side.acted_at + STEP_S)
         scenario = side.scenario.ending_at(round(end_s, 3))
         comments = [
-            f"A run in the lab up to {scenario.duration_s:.3f} s; run again, it gives the same numbers."
+            f"A run in the lab up to {scenario.duration_s:.3f} s; running this file again gives the "
+            "same figures."
         ]
         if scenario.warmup_s >= scenario.duration_s:
-            comments.append(f"Its warm-up of {scenario.warmup_s:g} s was not over, so the file has none.")
+            comments.append(
+                f"The warm-up of {scenario.warmup_s:g} s had not ended, so this file has no warm-up."
+            )
             scenario = replace(scenario, warmup_s=0.0)
         return scenario_toml(scenario, comments)
 

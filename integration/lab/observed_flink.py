@@ -101,7 +101,7 @@ class ObservedFlink:
             UsageError: the job is being read.
         """
         if self.reading is not None and self.reading.problem is None:
-            raise UsageError(["the job is being read already"])
+            raise UsageError(["the job is already being read"])
         self.reading = Reading(self._url)
         self._again.set()
 

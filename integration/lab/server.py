@@ -231,7 +231,7 @@ class LabServer:
     def _problem(self, connection: HTTPConnection) -> str | None:
         """Return why a request is not from a page of this server; None: it is from one."""
         if connection.headers.get("host") not in self._hosts:
-            return "this address is not the one that netstack lab has printed"
+            return "this is not the address that netstack lab has printed"
         token = connection.query_params.get("token", "")
         if not secrets.compare_digest(token.encode(), self.token.encode()):
             return "the token is missing or wrong; open the address that netstack lab has printed"
@@ -245,7 +245,9 @@ class LabServer:
 
     async def _file(self, request: Request) -> Response:
         if request.headers.get("host") not in self._hosts:
-            return PlainTextResponse("no such host", status_code=403, headers=_HEADERS)
+            return PlainTextResponse(
+                "this server does not serve that host name", status_code=403, headers=_HEADERS
+            )
         return _page_file(request.path_params["path"])
 
     async def _page(self, socket: WebSocket) -> None:

@@ -102,7 +102,7 @@ def read_config_file(path: Path) -> list[ConfigPart]:
     Raises:
         FileError: the file cannot be read, or Flink would reject it; one line that says where.
     """
-    text = read_user_text(path, LARGEST_CONFIGURATION, f"name a config.yaml or {OLD_NAME}")
+    text = read_user_text(path, LARGEST_CONFIGURATION, f"give a config.yaml or {OLD_NAME}")
     if path.name == OLD_NAME:
         return [_read_lines(text)]
     try:
@@ -169,15 +169,15 @@ def _entries(
 ) -> Iterator[Entry]:
     """Yield the options of a mapping; `above` are the enclosing mappings."""
     if not isinstance(node, yaml.MappingNode):
-        raise _NotOptions("is no option; options are written as `name: value`", _line(node))
+        raise _NotOptions("is not an option; write options as `name: value`", _line(node))
     if any(node is outer for outer in above):
-        raise _NotOptions("an alias stands within what it stands for", _line(node))
+        raise _NotOptions("an alias refers to a mapping that contains it", _line(node))
     lines: dict[str, int] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise _NotOptions("the name of an option must be text", _line(key))
         if len(prefix) + len(key.value) > _LONGEST_NAME:
-            raise _NotOptions(f"a name has more than {_LONGEST_NAME} letters", _line(key))
+            raise _NotOptions(f"a name is longer than {_LONGEST_NAME} characters", _line(key))
         name, line = f"{prefix}{key.value}", key.start_mark.line + 1
         if lines.setdefault(name, line) != line:
             repeated.append(Repeated(name, line, lines[name]))
@@ -215,9 +215,7 @@ def _documents(text: str) -> list[yaml.Node]:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else min(mark.line, text.rstrip().count("\n")) + 1
         raise _NotOptions(
-            f"is not YAML that can be read here: {problem}"
-            if line is None
-            else f"is not valid YAML: {problem}",
+            f"cannot be read as YAML: {problem}" if line is None else f"is not valid YAML: {problem}",
             line,
         ) from None
 
@@ -327,7 +325,7 @@ def _events(text: str) -> Iterator[yaml.Event]:
     depth = 0
     for number, event in enumerate(yaml.parse(text, Loader=_FAST)):
         if number > _MOST_EVENTS:
-            raise yaml.YAMLError(f"it holds more than {_MOST_EVENTS:,} names and values")
+            raise yaml.YAMLError(f"it contains more than {_MOST_EVENTS:,} names and values")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
             raise RecursionError

@@ -144,8 +144,8 @@ RENAMED: Mapping[str, str] = {
 """Former names of options, each with the present name."""
 
 REMOVED: Mapping[str, str] = {
-    "taskmanager.network.credit-model": "flow control is always by credit",
-    "taskmanager.network.numberOfBuffers": "give taskmanager.memory.network.min and .max instead",
+    "taskmanager.network.credit-model": "flow control always uses credit",
+    "taskmanager.network.numberOfBuffers": "set taskmanager.memory.network.min and .max instead",
 }
 """Options that were removed without a replacement, each with advice."""
 
@@ -330,8 +330,8 @@ def read_version(text: str, given_by: str) -> Version:
             return version
     raise UsageError(
         [
-            f"{given_by} is {text!r}; it must be from {FIRST_OF_1} to {LAST_OF_1}, "
-            f"or from {FIRST_OF_2} to {LATEST}"
+            f"{given_by} is {text!r}; it must be from {FIRST_OF_1} to {LAST_OF_1}, or from {FIRST_OF_2} "
+            f"to {LATEST}"
         ]
     )
 

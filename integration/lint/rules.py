@@ -47,10 +47,10 @@ from .flink_options import (
 )
 
 _INSTEAD = {
-    "exclusive_buffers_per_channel": "debloating, the options buffer-debloat, gives fewer bytes in flight",
-    "floating_buffers_per_gate": "more parallelism of the consumer gives a link more buffers",
-    "max_buffers_per_channel": "with skewed consumers, try debloating or unaligned checkpoints",
-    "max_overdraft_buffers_per_gate": "a record may take that many buffers at once beyond its pool",
+    "exclusive_buffers_per_channel": "to get fewer bytes in flight, use debloating (options buffer-debloat)",
+    "floating_buffers_per_gate": "to get more buffers for a link, raise the parallelism of the consumer",
+    "max_buffers_per_channel": "if the consumers are skewed, try debloating or unaligned checkpoints",
+    "max_overdraft_buffers_per_gate": "a record may take at most that many buffers beyond its pool",
 }
 
 SMALLEST_PAGE = 4096
@@ -160,15 +160,17 @@ def about_format(file: ConfigPart, version: Version, name: str) -> Iterator[Rema
         yield Remark(file.line, "error", "old-file", OLD_NAME, message, advice)
     if name == NEW_NAME and file.entries and version < STANDARD_YAML:
         message = f"Flink {version} does not read {NEW_NAME}, which came with {STANDARD_YAML}"
-        advice = f"write {OLD_NAME}, a line `name: value` for each option"
+        advice = f"write the options into {OLD_NAME}, as one line `name: value` each"
         yield Remark(file.line, "note", "new-file", NEW_NAME, message, advice)
     for skipped in file.skipped:
         shown = skipped.text if len(skipped.text) <= 40 else f"{skipped.text[:37]}..."
-        message = "Flink skips this line: it is not `name: value`, with a space after the colon"
+        message = "Flink skips this line, since it is not `name: value` with a space after the colon"
         yield Remark(skipped.line, "warning", "skipped-line", shown, message)
     for name, line, first in file.repeated:
-        message = f"stands on line {first} too; YAML allows a name once, so Flink does not read the file"
-        yield Remark(line, "error", "given-twice", name, message, "put both together")
+        message = (
+            f"is given on line {first}, too; YAML allows a name only once, so Flink does not read the file"
+        )
+        yield Remark(line, "error", "given-twice", name, message, "merge the two entries")
 
 
 def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
@@ -179,16 +181,16 @@ def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
         if known is None:
             yield from _unknown(entry, version)
         elif not is_read(entry.name, version):
-            message = f"came with Flink {SINCE[entry.name]}; {version} ignores it silently"
+            message = f"was added in Flink {SINCE[entry.name]}; {version} ignores it silently"
             advice = "drop it" if now is None else f"write {now}"
             yield Remark(entry.line, "warning", "later-option", entry.name, message, advice)
         elif now is None:
-            message, advice = "Flink 2 has no such option, and ignores it silently", "drop it"
+            message, advice = "Flink 2 does not have this option, and ignores it silently", "drop it"
             if known.field is not None:
                 constant = getattr(PRESETS[version.preset], known.field)
                 message = f"Flink 2 ignores it silently and uses the constant {constant}"
                 message += f", not {entry.value}" if entry.value != str(constant) else ""
-                advice = f"drop it; {_INSTEAD[known.field]}"
+                advice = f"remove it; {_INSTEAD[known.field]}"
             yield Remark(entry.line, "warning", "ignored-option", entry.name, message, advice)
         elif entry.name != now and entry.name in RENAMED:
             advice = f"write {now}"
@@ -219,27 +221,27 @@ def about_repeated(file: ConfigPart, version: Version) -> Iterator[Remark]:
         advice = "drop one"
         if before.name != entry.name:
             old = before if entry.name == CATALOGUE[entry.name].name_in(version) else entry
-            message = f"is another name of {before.name} of line {before.line}; Flink reads the new name only"
+            message = f"is another name of {before.name} on line {before.line}; Flink reads only the new name"
             advice = f"drop {old.name}"
         elif file.is_old:
-            message = f"is set on line {before.line} too; Flink takes the last one"
+            message = f"is set on line {before.line}, too; Flink uses the last value"
         else:
-            message = f"is set on line {before.line} too, written otherwise; only one of them counts"
+            message = f"is set on line {before.line}, too, in another notation; Flink uses only one of them"
         yield Remark(entry.line, "warning", "given-twice", entry.name, message, advice)
 
 
 def _unknown(entry: Entry, version: Version) -> Iterator[Remark]:
     family = is_of_family(entry.name)
     if entry.name in REMOVED:
-        message = f"is no option any more; {REMOVED[entry.name]}"
+        message = f"is no longer an option; {REMOVED[entry.name]}"
         yield Remark(entry.line, "warning", "removed-option", entry.name, message)
     elif close := nearest(entry.name, not family, version):
         meant = " or ".join(close)
-        message = "is no option of Flink's, so it is ignored silently"
+        message = "is not an option of Flink, so Flink ignores it silently"
         yield Remark(entry.line, "warning", "unknown-option", entry.name, message, f"did you mean {meant}?")
     elif family:
-        message = "is no option that is known here; Flink ignores a wrong name silently"
-        advice = "compare it with Flink's documentation"
+        message = "is not an option that netstack knows; Flink silently ignores a wrong name"
+        advice = "compare the name with Flink's documentation"
         yield Remark(entry.line, "warning", "unknown-option", entry.name, message, advice)
 
 
@@ -329,18 +331,24 @@ class Usual(NamedTuple):
 
 
 _USUAL: Mapping[str, Usual] = {
-    "debloat_threshold_percent": Usual(0, 100, "no size is smaller than another by more than 100 %"),
-    "debloat_target_s": Usual(0.001, 60, "a second is the default, and more than a minute is no bound"),
-    "debloat_period_s": Usual(0.01, 60, "sizes follow the load once a period; 200 ms is the default"),
-    "debloat_samples": Usual(
-        1, 1000, "so many periods pass until a change of load counts; 20 is the default"
+    "debloat_threshold_percent": Usual(0, 100, "a difference cannot exceed 100 %"),
+    "debloat_target_s": Usual(
+        0.001, 60, "the default is a second, and a target above a minute limits nothing"
     ),
-    "buffer_timeout_interval_s": Usual(0, 60, "so long may a record wait in a buffer; 100 ms is the default"),
-    "checkpoint_interval_s": Usual(0.05, 86400 * 7, "from seconds to hours is usual"),
-    "checkpoint_timeout_s": Usual(0.5, 86400 * 7, "from minutes to hours is usual; 10 min is the default"),
-    "max_concurrent_checkpoints": Usual(1, 100, "one at a time is usual, and the default"),
-    "retained_checkpoints": Usual(1, 10_000, "each keeps its files; 1 is the default"),
-    "network_memory_fraction": Usual(0, 0.8, "that leaves little for anything else; 0.1 is the default"),
+    "debloat_period_s": Usual(0.01, 60, "buffer sizes are adapted once a period; the default is 200 ms"),
+    "debloat_samples": Usual(
+        1, 1000, "a change of load takes effect after this many periods; the default is 20"
+    ),
+    "buffer_timeout_interval_s": Usual(
+        0, 60, "a record may wait this long in a buffer; the default is 100 ms"
+    ),
+    "checkpoint_interval_s": Usual(0.05, 86400 * 7, "usual values are seconds to hours"),
+    "checkpoint_timeout_s": Usual(0.5, 86400 * 7, "usual values are minutes to hours; the default is 10 min"),
+    "max_concurrent_checkpoints": Usual(1, 100, "the default and the usual value is 1"),
+    "retained_checkpoints": Usual(1, 10_000, "each retained checkpoint keeps its files; the default is 1"),
+    "network_memory_fraction": Usual(
+        0, 0.8, "this leaves little memory for anything else; the default is 0.1"
+    ),
 }
 
 
@@ -362,12 +370,13 @@ def _sizes(settings: Settings) -> Iterator[Remark]:
     config = settings.config
     if config.min_segment_bytes == config.segment_bytes:
         message = (
-            f"is {format_size(config.min_segment_bytes)}, as much as a segment: no buffer can become smaller"
+            f"is {format_size(config.min_segment_bytes)}, the size of a segment, so that no buffer can "
+            "become smaller"
         )
         yield settings.remark("warning", "debloating-defeated", "min_segment_bytes", message, "lower it")
     if settings.gives("starting_segment_bytes") and config.starting_segment_bytes < config.min_segment_bytes:
-        message = f"is less than min-segment-size, {format_size(config.min_segment_bytes)}"
-        advice = "raise it to that; the first sizes lie below the least one"
+        message = f"is below min-segment-size, {format_size(config.min_segment_bytes)}"
+        advice = "raise it to that size; otherwise the first buffers are smaller than the minimum"
         yield settings.remark("note", "start-below-minimum", "starting_segment_bytes", message, advice)
 
 
@@ -376,11 +385,11 @@ def _threshold(settings: Settings) -> Iterator[Remark]:
     percent = settings.config.debloat_threshold_percent
     if percent == 100:  # what is more is remarked wherever it stands
         message = (
-            f"is {percent}: no size is smaller than another by so much, so a smaller one is announced "
-            "only when it has reached the least"
+            f"is {percent}: sizes hardly ever differ by so much, so a smaller size is announced only "
+            "when it reaches the minimum"
         )
         yield settings.remark(
-            "warning", "debloating-defeated", "debloat_threshold_percent", message, "25 is the default"
+            "warning", "debloating-defeated", "debloat_threshold_percent", message, "the default is 25"
         )
 
 
@@ -388,21 +397,21 @@ def _flushes(settings: Settings) -> Iterator[Remark]:
     timeout = settings.config.buffer_timeout_s
     target = settings.config.debloat_target_s
     if timeout == 0:
-        message = "0 sends each record in a buffer of its own, whose size debloating cannot change"
+        message = "is 0, which sends each record in a buffer of its own, whose size debloating cannot change"
         yield settings.remark(
             "warning",
             "debloating-defeated",
             "buffer_timeout_interval_s",
             message,
-            "set some milliseconds",
+            "set it to some milliseconds",
         )
     elif timeout is not None and timeout > target > 0:
         message = (
-            f"the target is {format_duration(target)}, and without back-pressure a record may wait for "
+            f"is {format_duration(target)}, but without back-pressure a record may wait for "
             f"{format_duration(timeout)} in a buffer that is not full"
         )
         yield settings.remark(
-            "note", "timeout-above-target", "debloat_target_s", message, "debloating cannot shorten that"
+            "note", "timeout-above-target", "debloat_target_s", message, "debloating cannot shorten this wait"
         )
 
 
@@ -413,11 +422,11 @@ def _inertia(settings: Settings) -> Iterator[Remark]:
     if follows_s > SLOW_S:
         field = "debloat_samples" if settings.gives("debloat_samples") else "debloat_period_s"
         message = (
-            f"sizes follow a change of load in about {follows_s:.0f} s "
-            f"({config.debloat_samples} samples, one each {format_duration(config.debloat_period_s)})"
+            f"buffer sizes follow a change of load only after about {follows_s:.0f} s "
+            f"({config.debloat_samples} samples, one every {format_duration(config.debloat_period_s)})"
         )
         yield settings.remark(
-            "warning", "slow-debloating", field, message, "fewer samples, or a shorter period"
+            "warning", "slow-debloating", field, message, "set fewer samples, or a shorter period"
         )
 
 
@@ -428,30 +437,45 @@ def _parallelism(settings: Settings) -> Iterator[Remark]:
         return
     message = f"is {parallelism}: above about {MOST_CHANNELS}, debloating may choose wrong sizes"
     if settings.is_flink_1:
-        advice = f"raise floating-buffers-per-gate, {floating}, to the parallelism"
+        advice = f"raise floating-buffers-per-gate from {floating} to the parallelism"
     else:
-        advice = f"the remedy of 1.x, as many floating buffers, is gone: Flink 2 has {floating}"
+        advice = (
+            "in Flink 1.x, as many floating buffers as channels would help, but Flink 2 always has "
+            f"{floating}"
+        )
     yield settings.remark("warning", "debloating-parallelism", PARALLELISM, message, advice)
 
 
 def _single_records(settings: Settings) -> Iterator[Remark]:
     """Yield settings with which a task can block on a record that needs many small buffers."""
     if settings.config.max_overdraft_buffers_per_gate == 0:
-        message = "is 0, and debloated buffers may be smaller than a record: a task stops within the record"
+        message = (
+            "is 0, but a debloated buffer may be smaller than a record: the task then blocks within the "
+            "record"
+        )
         yield settings.remark(
             "warning",
             "no-overdraft",
             "max_overdraft_buffers_per_gate",
             message,
-            "5 is the default; or raise min-segment-size to a record",
+            "set it to 5, the default; or raise min-segment-size to the size of a record",
         )
 
 
 def _unaligned(settings: Settings) -> Iterator[Remark]:
     config = settings.config
     if config.unaligned_enabled and not config.takes_unaligned_checkpoints:
-        message = f"does nothing: the mode is {config.checkpoint_mode}, and only EXACTLY_ONCE knows it"
-        yield settings.remark("warning", "no-unaligned", "unaligned_enabled", message, "drop one of the two")
+        message = (
+            f"has no effect: the checkpointing mode is {config.checkpoint_mode}, and only EXACTLY_ONCE "
+            "has unaligned checkpoints"
+        )
+        yield settings.remark(
+            "warning",
+            "no-unaligned",
+            "unaligned_enabled",
+            message,
+            "remove this option, or set the mode to EXACTLY_ONCE",
+        )
     if not config.unaligned_enabled and not settings.is_unreadable("unaligned_enabled"):
         for field in (
             "aligned_checkpoint_timeout_s",
@@ -459,7 +483,7 @@ def _unaligned(settings: Settings) -> Iterator[Remark]:
             "max_subtasks_per_channel_state_file",
         ):
             if settings.gives(field):
-                message = f"does nothing without {settings.spelt('unaligned_enabled')} = true"
+                message = f"has no effect unless {settings.spelt('unaligned_enabled')} is true"
                 yield settings.remark("warning", "no-unaligned", field, message)
 
 
@@ -468,14 +492,16 @@ def _during_recovery(settings: Settings) -> Iterator[Remark]:
     if not settings.others.get(DURING_RECOVERY):
         return
     if not settings.others.get(RECOVERS_ON_DOWNSTREAM):
-        message = f"does nothing without {RECOVERS_ON_DOWNSTREAM} = true"
-        yield settings.remark("warning", "no-unaligned", DURING_RECOVERY, message, "set both, or drop it")
+        message = f"has no effect unless {RECOVERS_ON_DOWNSTREAM} is true"
+        yield settings.remark(
+            "warning", "no-unaligned", DURING_RECOVERY, message, "set both, or remove this one"
+        )
     elif settings.version == Version(2, 3):
         message = (
-            "in Flink 2.3.0 a checkpoint may store recovered data of a local channel twice (FLINK-40016), "
-            "and a restart from it repeats records"
+            "in Flink 2.3.0, a checkpoint may store recovered data of a local channel twice "
+            "(FLINK-40016), and a restart from it repeats records"
         )
-        advice = "drop it until a version after 2.3.0"
+        advice = "remove it until you use a version after 2.3.0"
         yield settings.remark("warning", "repeated-data", DURING_RECOVERY, message, advice)
 
 
@@ -488,17 +514,19 @@ def _aligned_timeout(settings: Settings) -> Iterator[Remark]:
     field = "aligned_checkpoint_timeout_s"
     if timeout >= config.checkpoint_timeout_s:
         message = (
-            f"is {format_duration(timeout)}: by then the checkpoint has expired, "
-            f"its timeout is {format_duration(config.checkpoint_timeout_s)}"
+            f"is {format_duration(timeout)}, but by then the checkpoint has expired: its timeout is "
+            f"{format_duration(config.checkpoint_timeout_s)}"
         )
-        yield settings.remark("warning", "never-unaligned", field, message, "make it shorter")
+        yield settings.remark(
+            "warning", "never-unaligned", field, message, "make it shorter than the checkpoint timeout"
+        )
     elif config.debloat_enabled and timeout < config.debloat_target_s:
         message = (
-            f"is {format_duration(timeout)}, less than the debloat target, "
-            f"{format_duration(config.debloat_target_s)}: "
-            "each checkpoint under back-pressure becomes unaligned"
+            f"is {format_duration(timeout)}, less than the debloat target of "
+            f"{format_duration(config.debloat_target_s)}: each checkpoint under back-pressure becomes "
+            "unaligned"
         )
-        advice = "make it longer than the target for each exchange on the way, or drop it"
+        advice = "make it longer than the target times the number of exchanges on the way, or remove it"
         yield settings.remark("warning", "always-unaligned", field, message, advice)
 
 
@@ -511,27 +539,27 @@ def _times(settings: Settings) -> Iterator[Remark]:
     )
     if config.debloat_enabled and not config.takes_unaligned_checkpoints and 0 < timeout <= target:
         message = (
-            f"is {format_duration(timeout)}, and a barrier may wait for the debloat target, "
-            f"{format_duration(target)}: under back-pressure hardly a checkpoint completes in time"
+            f"is {format_duration(timeout)}, but a barrier may wait as long as the debloat target, "
+            f"{format_duration(target)}: under back-pressure, hardly any checkpoint completes in time"
         )
         yield settings.remark("warning", "timeout-below-target", "checkpoint_timeout_s", message)
     interval = config.checkpoint_interval_s
     if interval is not None and pause > interval:
         message = (
-            f"is {format_duration(pause)}, longer than the interval, {format_duration(interval)}, "
-            "which then decides nothing"
+            f"is {format_duration(pause)}, longer than the checkpoint interval of "
+            f"{format_duration(interval)}, which therefore has no effect"
         )
         yield settings.remark("note", "pause-above-interval", "checkpoint_min_pause_s", message)
     backlog = settings.others.get(_BACKLOG)
     if interval is not None and isinstance(backlog, int | float) and 0 < backlog < interval:
-        message = f"must be 0 or at least the interval, {format_duration(interval)}"
+        message = f"must be 0 or at least the checkpoint interval, {format_duration(interval)}"
         yield settings.remark("error", "out-of-range", _BACKLOG, message)
 
 
 def _storage(settings: Settings) -> Iterator[Remark]:
     config = settings.config
     if config.checkpoint_dir is not None and config.checkpoint_storage is CheckpointStorageType.JOBMANAGER:
-        message = "holds the metadata only: the storage is jobmanager"
+        message = "contains only the metadata, since the checkpoint storage is jobmanager"
         yield settings.remark("note", "storage", "checkpoint_dir", message)
 
 
@@ -541,7 +569,7 @@ def _no_interval(settings: Settings) -> Iterator[Remark]:
     has_interval = settings.gives(interval) or settings.is_unreadable(interval)
     if has_interval or not settings.gives("unaligned_enabled"):
         return
-    message = "takes effect only if the job itself sets an interval: this file has none"
+    message = "has an effect only if the job itself sets a checkpoint interval, since this file sets none"
     yield settings.remark("note", "no-interval", "unaligned_enabled", message)
 
 
@@ -552,12 +580,16 @@ def _bounds(settings: Settings) -> Iterator[Remark]:
         return
     if least > most:
         given = "" if settings.gives("network_memory_min_bytes") else ", its default"
-        message = f"is {format_size(most)}, less than the least, {format_size(least)}{given}"
+        message = f"is {format_size(most)}, but the minimum is larger: {format_size(least)}{given}"
         yield settings.remark(
-            "error", "out-of-range", "network_memory_max_bytes", message, "Flink does not start with that"
+            "error",
+            "out-of-range",
+            "network_memory_max_bytes",
+            message,
+            "Flink does not start with these values",
         )
     elif least == most and settings.gives("network_memory_fraction"):
-        message = f"decides nothing: least and most are both {format_size(most)}"
+        message = f"has no effect: the minimum and the maximum are both {format_size(most)}"
         yield settings.remark("note", "fraction", "network_memory_fraction", message)
 
 
@@ -571,10 +603,11 @@ def _too_little(settings: Settings) -> Iterator[Remark]:
     needed, there = slots * required_segments(config, parallelism), most // config.segment_bytes
     if needed > there:
         message = (
-            f"holds {there:,} buffers; a single exchange between {parallelism} and {parallelism} subtasks, "
-            f"{slots} of each in a task manager, does not start with fewer than {needed:,}"
+            f"has room for {there:,} buffers, but a single exchange between {parallelism} and "
+            f"{parallelism} subtasks, with {slots} of each in a task manager, needs at least {needed:,} "
+            "to start"
         )
-        advice = f"give at least {format_size(needed * config.segment_bytes)}"
+        advice = f"set it to at least {format_size(needed * config.segment_bytes)}"
         yield settings.remark("error", "too-little-memory", "network_memory_max_bytes", message, advice)
 
 
@@ -594,8 +627,11 @@ def _required(settings: Settings) -> Iterator[Remark]:
     each = config.exclusive_buffers_per_channel
     left = gate_buffers(parallelism, each, config.floating_buffers_per_gate, most).exclusive_per_channel
     if left < each:
-        message = f"is {most}: with {parallelism} channels it leaves each {left} exclusive buffers of {each}"
-        advice = f"for all of them it takes {parallelism * each + 1}"
+        message = (
+            f"is {most}: with {parallelism} channels, each channel gets only {left} of its {each} "
+            "exclusive buffers"
+        )
+        advice = f"to give each channel all of them, set it to {parallelism * each + 1}"
         yield settings.remark("note", "fewer-exclusive", "max_required_buffers_per_gate", message, advice)
 
 
@@ -604,13 +640,18 @@ def _counts(settings: Settings) -> Iterator[Remark]:
     config = settings.config
     most, each = config.max_buffers_per_channel, config.exclusive_buffers_per_channel
     if most == 1:
-        message = "is 1: the one buffer of a channel is the one being written, so that no record is ever sent"
-        yield settings.remark("error", "no-buffers", "max_buffers_per_channel", message, "10 is the default")
+        message = "is 1, so no record is ever sent: the only buffer of a channel is the one being filled"
+        yield settings.remark(
+            "error", "no-buffers", "max_buffers_per_channel", message, "set it to 10, the default"
+        )
     elif most < each:
-        message = f"is {most}, less than buffers-per-channel, {each}: a channel cannot use what is set aside"
+        message = (
+            f"is {most}, less than the {each} of buffers-per-channel: a channel cannot use all of its "
+            "exclusive buffers"
+        )
         yield settings.remark("warning", "no-buffers", "max_buffers_per_channel", message)
     if each == 0 and settings.gives("exclusive_buffers_per_channel"):
-        message = "is 0: a channel that begins to send asks for its first buffer, a round trip more"
+        message = "is 0, so a channel has to ask for its first buffer, which costs one more round trip"
         yield settings.remark("note", "no-exclusive", "exclusive_buffers_per_channel", message)
 
 
@@ -619,17 +660,17 @@ def _flushing(settings: Settings) -> Iterator[Remark]:
     if not settings.gives("buffer_timeout_interval_s"):
         return
     if not config.buffer_timeout_enabled:
-        message = f"does nothing while {settings.spelt('buffer_timeout_enabled')} is false"
+        message = f"has no effect while {settings.spelt('buffer_timeout_enabled')} is false"
         yield settings.remark("warning", "no-flushing", "buffer_timeout_interval_s", message)
     elif config.buffer_timeout_interval_s == 0 and not config.debloat_enabled:
-        message = "is 0: each record is sent by itself, in a buffer of its own, which costs throughput"
+        message = "is 0, so each record is sent in a buffer of its own, which costs throughput"
         yield settings.remark("note", "each-record", "buffer_timeout_interval_s", message)
 
 
 def _backoff(settings: Settings) -> Iterator[Remark]:
     first, most = settings.whole(f"{_BACKOFF}.initial"), settings.whole(f"{_BACKOFF}.max")
     if first is not None and most is not None and first > most:
-        message = f"is {first} ms, more than the longest, {most} ms"
+        message = f"is {first} ms, longer than the maximum backoff of {most} ms"
         yield settings.remark("error", "out-of-range", f"{_BACKOFF}.initial", message)
 
 

@@ -28,23 +28,22 @@ def legend(other: str = FLINK_SIDE) -> str:
     """Return the legend of a comparison with Flink, or with another side of that name."""
     of = "Flink's" if other == FLINK_SIDE else f"the {other}'s"
     return (
-        f"Medians, with ranges over {of} repetitions and over our seeds. ok: within what is allowed. "
-        f"seeds: {of} number lies within our range, widened by 10 %. {other.lower()}: ours lies within {of} "
-        "range."
+        f"Medians, with ranges over {of} repetitions and over our seeds. ok: within the tolerance. "
+        f"seeds: {of} number lies within our range, widened by 10 %. {other.lower()}: our number lies "
+        f"within {of} range."
     )
 
 
 UNITS = "Times in ms, throughput in records/s. "
 
 VALIDATION_LEGEND = (
-    "Flink: what the job shows now, times with their range over its checkpoints. "
-    "ours: median and range over seeds, predicted from its load and options. "
-    "ratio: ours divided by Flink's. allowed: the tolerance. "
-    "Times in ms, throughput in records/s."
+    "Flink: what the job shows now, times with their range over its checkpoints. ours: median and range "
+    "over seeds, predicted from the load and options of the job. ratio: ours divided by Flink's. "
+    "allowed: the tolerance. Times in ms, throughput in records/s."
 )
 
 DIFFERENCES_LEGEND = (
-    "Of the last window of each; difference: second minus first; ratio: second divided by first."
+    "Figures of the last window of each run. difference: second minus first; ratio: second divided by first."
 )
 
 _VERDICTS = {
@@ -179,7 +178,7 @@ def print_differences(differences: ResultDifferences, console: Console) -> None:
     console.print(Text(DIFFERENCES_LEGEND, style="dim"))
     console.print()
     if not differences.settings:
-        console.print("Both have the same settings.")
+        console.print("Both runs have the same settings.")
         return
     width = min(max(len(setting.key) for setting in differences.settings), console.width // 2)
     settings = figures(

@@ -109,7 +109,10 @@ def _fastest(exact: Mapping[str, float], results: Mapping[str, Result]) -> str:
         return "No checkpoint was completed in any exactly-once mode."
     best = _quickest(exact)
     if best == ALIGNED:
-        return f"No exactly-once mode was faster than aligned: {milliseconds(exact[ALIGNED])} a checkpoint."
+        return (
+            "None of the exactly-once modes was faster than aligned: a checkpoint took "
+            f"{milliseconds(exact[ALIGNED])}."
+        )
     text = f"The fastest was {best}: a checkpoint took {milliseconds(exact[best])}"
     if ALIGNED in exact:
         factor = ratio(exact[ALIGNED] / max(exact[best], 0.01))
@@ -122,8 +125,8 @@ def _price(result: Result, stored: float) -> str:
     ms, measured = restore_ms(result)
     reading = f"{'which took up to' if measured else 'an estimated'} {milliseconds(ms)} to read back"
     return (
-        f"; its cost is {size(stored)} of data in flight stored with each, {reading} after a failure, and "
-        "longer to work off"
+        f"; its cost is {size(stored)} of data in flight that each checkpoint stores, {reading} after a "
+        "failure, and longer to work off"
     )
 
 
@@ -132,7 +135,10 @@ def _without_storing(exact: Mapping[str, float], free: Mapping[str, float]) -> s
     if not free or _quickest(free) == _quickest(exact):
         return ""
     best = _quickest(free)
-    return f"Of those that store no data in flight, {best} was the fastest: {milliseconds(free[best])}."
+    return (
+        f"Of the modes that store no data in flight, {best} was the fastest: a checkpoint took "
+        f"{milliseconds(free[best])}."
+    )
 
 
 def _at_least_once(took: Mapping[str, float], results: Mapping[str, Result]) -> str:
@@ -140,8 +146,8 @@ def _at_least_once(took: Mapping[str, float], results: Mapping[str, Result]) -> 
     if AT_LEAST_ONCE not in took or not read:
         return ""
     return (
-        f"At least once took {milliseconds(took[AT_LEAST_ONCE])}, and part of the {size(read)} that it read "
-        "between first and last barrier would be processed again after a failure."
+        f"At least once took {milliseconds(took[AT_LEAST_ONCE])}, and part of the {size(read)} that it "
+        "read between the first and the last barrier would be processed again after a failure."
     )
 
 

@@ -90,7 +90,10 @@ def print_lint(reports: Sequence[LintReport], console: Console) -> None:
 def lint_summary(report: LintReport) -> str:
     """Return the number of options and findings of a file, as a sentence."""
     if not report.options and not report.findings:
-        return f"{report.file}: nothing of Flink's network layer or checkpoints here, so nothing was checked."
+        return (
+            f"{report.file}: contains no options of Flink's network layer or of checkpoints, so nothing "
+            "was checked."
+        )
     checked = f"{report.file}: {counted(report.options, 'option')} of the network layer and checkpoints"
     counts = [
         counted(number, severity)

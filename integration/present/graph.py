@@ -277,9 +277,9 @@ MOST_COLUMNS = 2
 """Largest number of runs whose figures are drawn in a vertex."""
 
 NOTE = (
-    "Rates are of all subtasks together; shares of time, and the start delay, of the subtask that has most. "
-    "Busy: it works; back-pressure: it waits for buffers to write to; start delay: from the trigger of a "
-    "checkpoint to its first barrier."
+    "Rates are of all subtasks together; shares of time and the start delay are of the subtask with the "
+    "highest value. Busy: it works; back-pressure: it waits for buffers to write to; start delay: from "
+    "the trigger of a checkpoint to its first barrier."
 )
 
 _COLUMN_CELLS = 12

@@ -63,13 +63,13 @@ FLINK, OURS = "Flink", "ours"
 """Names of the two sides of a validation."""
 
 TARGETS_LEGEND = (
-    "Means over seeds, with their 95 % intervals. Throughput: of what it is now, same seed, records per "
-    "second below. "
-    "Start delay: from the trigger to the first barrier; alignment: to the last one; of the subtask that "
-    "acknowledged last, means of checkpoints, and part of the end to end. Stored if unaligned: data in "
-    "flight that an unaligned checkpoint writes. Record delay: from a record's emission by a source to its "
-    "processing by the last vertex, which unaligned checkpoints do not shorten. Adapts: until the queues "
-    "have settled after the load has doubled."
+    "Means over seeds, with their 95 % intervals. Throughput: as a share of the present one with the "
+    "same seed; below it, in records per second. Start delay: from the trigger to the first barrier; "
+    "alignment: from there to the last barrier; both of the subtask that acknowledged last, as means "
+    "over checkpoints, and part of the end-to-end duration. Stored if unaligned: data in flight that an "
+    "unaligned checkpoint writes. Record delay: from a record's emission by a source to its processing "
+    "by the last vertex, which unaligned checkpoints do not shorten. Adapts: time until the queues have "
+    "settled after the load has doubled."
 )
 
 _OF_CHECKPOINTS = ("checkpoint-phases", "checkpoint-history", "checkpoint-bytes")

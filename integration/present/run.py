@@ -189,10 +189,10 @@ MODE_COLUMNS = (
 """Columns of `modes_table`."""
 
 MODES_LEGEND = (
-    "Start delay: to the first barrier, alignment: to the last one, of the subtask that acknowledged last. "
-    "With its snapshot and acknowledgement after them they add up to end to end. Means of checkpoints. "
-    "Processed: bytes read during alignment, stored: data in flight, of all subtasks; medians. "
-    "Rate: records of all consumers."
+    "Start delay: until the first barrier, alignment: from there until the last barrier, both of the "
+    "subtask that acknowledged last. With its snapshot and acknowledgement after them they add up to "
+    "end to end. Means over checkpoints. Processed: bytes read during alignment, stored: data in "
+    "flight, both of all subtasks; medians. Rate: records of all consumers."
 )
 """Meaning of the columns of `modes_table`."""
 
@@ -294,9 +294,9 @@ _OF_CHECKPOINTS = 4
 """Number of columns for a vertex and its checkpoints; the columns of its load follow."""
 
 LEGEND = (
-    "Checkpoints: ms, means of those completed, of the subtask that acknowledged last; in the table, of each "
-    "vertex. rec/s: records of all subtasks. buffer: smallest debloated size. in, out: queued buffers "
-    "of a subtask. blocked: back-pressured."
+    "Checkpoints: ms, means over the completed ones, of the subtask that acknowledged last; in the "
+    "table, of each vertex. rec/s: records of all subtasks. buffer: smallest debloated size. in, out: "
+    "queued buffers of a subtask. blocked: share of the time that it is back-pressured."
 )
 
 
@@ -352,7 +352,7 @@ def print_incidents(result: Result, console: Console) -> None:
         console.print()
         console.print(grid(columns, rows), highlight=False)
     if len(listed) > MOST_INCIDENTS:
-        console.print(f"... and {len(listed) - MOST_INCIDENTS} more of such events", highlight=False)
+        console.print(f"... and {len(listed) - MOST_INCIDENTS} more events of this kind", highlight=False)
     unfired = never_fired(result)
     if unfired is not None:
         console.print(unfired, highlight=False)
@@ -362,11 +362,11 @@ def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: f
     """Return a line for a window, up to the end of the job, with its mean checkpoint time by phase."""
     if steady.from_s >= end_s:
         missed = (f"{steady.from_s:g}-{steady.to_s:g} s", "bold")
-        return Text.assemble(missed, f": the job ended before, after {end_s:.4g} s")
+        return Text.assemble(missed, f": the job ended before this window, after {end_s:.4g} s")
     window = (f"{steady.from_s:g}-{min(steady.to_s, end_s):.4g} s", "bold")
     times = mean_times(completed)
     if times is None:
-        return Text.assemble(window, ": no checkpoint")
+        return Text.assemble(window, ": no checkpoint completed")
     took = known(checkpoint.duration_ms for checkpoint in completed)
     return Text.assemble(
         window,

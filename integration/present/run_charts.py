@@ -278,8 +278,9 @@ _TRIGGER = "trigger of the checkpoint (s)"
 _PHASES_NOTE = "Each bar has the phases of the subtask that acknowledged last: they add up to the duration."
 
 _UNALIGNED_NOTE = (
-    " Where barriers overtake data, sync and async run beside the alignment, and the bar has what comes "
-    "after it. Async also lasts until a subtask's own barriers have left, or have overtaken after a timeout."
+    " Where barriers overtake data, sync and async run during the alignment, and the bar shows only "
+    "what comes after it. Async also lasts until a subtask's own barriers have been sent, or have "
+    "overtaken data after a timeout."
 )
 
 
@@ -497,7 +498,7 @@ def checkpoint_phases(results: Results) -> Chart | None:
     return Chart(
         "checkpoint-phases",
         f"A checkpoint takes: {per_window(results, _duration)}",
-        f"Of each run the mean of its last window's checkpoints. {_phases_note(types)}",
+        f"Each bar is the mean over the checkpoints in the last window of a run. {_phases_note(types)}",
         _horizontal("run", names, rows, phases),
     )
 

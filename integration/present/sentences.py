@@ -19,7 +19,7 @@ from ..optional_figures import quotient
 SAME_TIME = 1.05
 """Ratio below which two times count as equal."""
 
-_LAST = "at the subtask that acknowledged last the first barrier"
+_LAST = "for the subtask that acknowledged last, the first barrier"
 
 SEEN = 0.02
 """Share of a duration from which one of its parts is mentioned."""
@@ -28,13 +28,15 @@ SEEN = 0.02
 def describe(run: WindowFigures) -> str:
     """Return the figures of a window in one sentence."""
     if run.end_to_end_ms is None:
-        return f"No checkpoint was completed in {_length(run)}; throughput was {_rate(run)}."
+        return f"No checkpoint completed in {_length(run)}; throughput was {_rate(run)}."
     parts = [f"A checkpoint took {milliseconds(run.end_to_end_ms)}"]
     if run.start_delay_ms is not None and run.alignment_ms is not None:
         parts[0] += f": {_LAST} came after {milliseconds(run.start_delay_ms)}"
         late = run.alignment_ms >= 0.5
         parts.append(
-            f"the last one {milliseconds(run.alignment_ms)} later" if late else "the last one with it"
+            f"the last one {milliseconds(run.alignment_ms)} later"
+            if late
+            else "the last one at the same time"
         )
         parts += _after_barriers(run)
     if run.sender_share is not None:
@@ -75,22 +77,28 @@ def _checkpoint_change(off_ms: float, on_ms: float) -> str:
     was, now = milliseconds(off_ms), milliseconds(on_ms)
     factor = max(off_ms, on_ms) / max(min(off_ms, on_ms), 1e-9)
     if factor < SAME_TIME:
-        return f"Debloating changed next to nothing, a checkpoint took {now} with it and {was} without"
+        return f"Debloating changed next to nothing: a checkpoint took {now} with it and {was} without it"
     if on_ms < off_ms:
         return f"With debloating a checkpoint took {now} instead of {was}, {digits(factor)} times as fast"
     return (
-        f"Debloating did not help, a checkpoint took {now} instead of {was}, {digits(factor)} times as long"
+        f"Debloating did not help: a checkpoint took {now} instead of {was}, {digits(factor)} times as long"
     )
 
 
 def _without_checkpoints(off: WindowFigures, on: WindowFigures) -> str:
     if off.end_to_end_ms is None and on.end_to_end_ms is None:
-        return f"No checkpoint was completed in {_length(off)}, with debloating or without"
+        return f"No checkpoint completed in {_length(off)}, with or without debloating"
     if off.end_to_end_ms is None:
         done = milliseconds(on.end_to_end_ms)
-        return f"Without debloating no checkpoint was completed in {_length(off)}, with it one took {done}"
+        return (
+            f"Without debloating no checkpoint completed in {_length(off)}; with debloating a "
+            f"checkpoint took {done}"
+        )
     done = milliseconds(off.end_to_end_ms)
-    return f"With debloating no checkpoint was completed in {_length(on)}, without it one took {done}"
+    return (
+        f"With debloating no checkpoint completed in {_length(on)}; without debloating a checkpoint "
+        f"took {done}"
+    )
 
 
 def _throughput_change(off: WindowFigures, on: WindowFigures) -> str:
@@ -126,8 +134,8 @@ TOO_LATE = 0.01
 """Lateness of a real-time run, as a share of its length, from which it is reported."""
 
 _SO = (
-    "so times may be too long and rates too low; give it less to do, or run in virtual time, where the speed "
-    "of a machine does not matter."
+    "so times may be too long and rates too low; give the machine less to do, or run in virtual time, "
+    "where its speed does not matter."
 )
 
 
@@ -162,7 +170,7 @@ def _named(task_managers: list[str]) -> str:
 
 UNKNOWN = "unknown reason"
 
-_REPEATED = "; what sinks have committed since that checkpoint comes again"
+_REPEATED = "; sinks commit again what they have committed since that checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +210,13 @@ def incidents(result: Result) -> list[Incident]:
 
 def _savepoint(savepoint: CheckpointResult, location: str, beside: str | None) -> str:
     if savepoint.duration_ms is None:
-        return "not complete at the end" if savepoint.failure is None else f"failed: {savepoint.failure}"
+        return (
+            "not complete at the end of the run"
+            if savepoint.failure is None
+            else f"failed: {savepoint.failure}"
+        )
     took = f"{size(savepoint.state_bytes)} in {milliseconds(savepoint.duration_ms)}"
-    end = ", with which the job stopped" if savepoint.checkpoint_type == SYNC_SAVEPOINT else ""
+    end = ", and the job stopped with it" if savepoint.checkpoint_type == SYNC_SAVEPOINT else ""
     return f"{took}: {os.path.join(beside or '', location)}{end}"
 
 
@@ -234,7 +246,7 @@ def never_fired(result: Result) -> str | None:
     """Return the number and kinds of the scenario's faults that never fired; None if all did."""
     given = Counter(fault.kind for fault in result.scenario.faults)
     left = given - Counter(fault.kind for fault in result.faults)
-    return f"{left.total()} of {given.total()} faults never fired: {_list(left)}" if left else None
+    return f"{left.total()} of {given.total()} faults never occurred: {_list(left)}" if left else None
 
 
 def are_plain(result: Result) -> bool:
@@ -254,7 +266,7 @@ def checkpoints_by_end(result: Result) -> str:
     types = Counter(checkpoint.checkpoint_type for checkpoint in completed)
     parts = [_counted(len(completed), "complete", types if set(types) - {PLAIN_TYPE} else Counter())]
     parts += [_counted(len(failed), "failed", _reasons(failed))] if failed else []
-    parts += [f"{in_progress} not ended"] if in_progress else []
+    parts += [f"{in_progress} had not ended"] if in_progress else []
     return ", ".join(parts)
 
 
@@ -288,8 +300,8 @@ def price(result: Result) -> str | None:
         restoring = f"took up to {milliseconds(ms)} to read it back and to work it off."
     else:
         restoring = (
-            f"would take {milliseconds(ms)} to read it back (an estimate: bytes by the download rate), and "
-            "longer to work it off."
+            f"would take {milliseconds(ms)} to read it back (an estimate: bytes divided by the download "
+            "rate), and longer to work it off."
         )
     return f"A checkpoint stored {size(persisted)} of data in flight. After a failure it {restoring}"
 
@@ -323,11 +335,11 @@ def _lost(fault: FaultResult, result: Result) -> str:
         if restart.failed_at < fault.t and (restart.restarted_at is None or fault.t <= restart.restarted_at)
     ]
     if any(restart.tasks is UNSET for restart in down):
-        return ", without effect: the job is down"
+        return ", without effect, since the job was down"
     # The tasks of a task manager are not known here.
     killed = fault.what.removeprefix("subtask ").removesuffix(" is killed")
     names = (name for restart in down for name in restart.tasks or ())
-    return ", without effect: it is down" if any(_includes(name, killed) for name in names) else ""
+    return ", without effect, since it was down" if any(_includes(name, killed) for name in names) else ""
 
 
 def _includes(name: str, subtask: str) -> bool:
@@ -338,9 +350,9 @@ def _includes(name: str, subtask: str) -> bool:
 
 
 def _start(start: StartResult) -> str:
-    text = f"went on from {start.path} ({size(start.restored_bytes)})"
+    text = f"continued from {start.path} ({size(start.restored_bytes)})"
     if start.running_at is None:
-        return f"{text}, not running before the next failure or the end"
+        return f"{text}, but was not running before the next failure or the end"
     return f"{text}, running after {milliseconds(1000 * start.running_at)}"
 
 
@@ -349,16 +361,16 @@ def _recovery(restart: RestartResult) -> str:
     if restart.restarted_at is None:
         return f"{alone}not restarted before the end"
     if restart.unusable_checkpoint_id is not UNSET:
-        return f"{alone}restarted from checkpoint {restart.unusable_checkpoint_id}, without success"
+        return f"{alone}restarting from checkpoint {restart.unusable_checkpoint_id} failed"
     if restart.checkpoint_id is None:
-        text = "began anew, as no checkpoint was complete"
+        text = "restarted from the beginning, since no checkpoint was complete"
     else:
         text = f"restored checkpoint {restart.checkpoint_id} ({size(restart.restored_bytes)}"
         if restart.running_at is not None and restart.running_at > restart.restarted_at:
             text += f" in {milliseconds(1000 * (restart.running_at - restart.restarted_at))}"
         text += ")"
     if restart.running_at is None:
-        return f"{alone}{text}, not running again before the next failure or the end"
+        return f"{alone}{text}, but was not running again before the next failure or the end"
     return f"{alone}{text}, down for {milliseconds(1000 * (restart.running_at - restart.failed_at))}"
 
 

@@ -31,18 +31,23 @@ class SizeReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LEGEND = (
-    "full: what waits once the vertex, or one behind it, takes no more; an open buffer counts as half full. "
-    "at worst: all senders hold as much for one subtask as they may. least by debloating: a shorter target "
-    "gains nothing, since a buffer holds a record and has to last for the round trip. drain: the time that "
-    "an aligned barrier waits, which is bytes over the throughput of a subtask."
+    "full: data that waits once the vertex, or one after it, takes no more data; an open buffer counts "
+    "as half full. at worst: all senders hold as much data for one subtask as they may. least by "
+    "debloating: a shorter target gains nothing, since a buffer must hold a record and last for the "
+    "round trip. drain: the time that an aligned barrier waits, which is bytes divided by the "
+    "throughput of a subtask."
 )
 
 _CHECKED = (
-    "emulated: the median of the seeds, and their range. Its drain is the time of a barrier from the vertex "
-    "before, and for the least the same with a target of 1 ms. To start: tried, and with one buffer less."
+    "emulated: the median of the seeds, and their range. Its drain is the time of a barrier from the "
+    "previous vertex; for the least, with a target of 1 ms. To start: tried with this many buffers, and "
+    "with one buffer less."
 )
 
-_NO_TRIP = "With a round trip given, this says how many of these buffers a link needs, and its least target."
+_NO_TRIP = (
+    "If you give a round trip, this table also says how many of these buffers a link needs, and its "
+    "smallest useful target."
+)
 
 
 def print_sizing(report: SizeReport, console: Console) -> None:
@@ -146,7 +151,10 @@ def _print_consumer(consumer: ConsumerSize, check: ConsumerCheck | None, console
         table.add_row(*row[: len(table.columns)])
     console.print(table)
     if not consumer.is_held_back:
-        console.print("Nothing holds it back: all this waits only if it, or a vertex behind it, slows down.")
+        console.print(
+            "Nothing holds this vertex back: all this data waits only if the vertex, or one after it, "
+            "slows down."
+        )
     if consumer.link is not None and consumer.link.most_bytes_per_s is not None:
         console.print(Text(_link(consumer, consumer.link, consumer.link.most_bytes_per_s)))
 
@@ -188,14 +196,14 @@ def _with_range(drain: Spread) -> str:
 
 def _link(consumer: ConsumerSize, link: LinkSize, most_bytes_per_s: float) -> str:
     needed, trip = counted(link.needed_buffers, "buffer"), _short(link.round_trip_ms)
-    need = f"Link: a round trip of {trip} needs {needed} in the receiver, which has {link.credit_buffers}"
+    need = f"Link: a round trip of {trip} needs {needed} at the receiver, which has {link.credit_buffers}"
     if most_bytes_per_s < consumer.bytes_per_s:
         most = bytes_per_second(most_bytes_per_s)
-        return f"{need}: too few, only {most} come through, and the vertex is never full."
+        return f"{need}: these are too few, since only {most} get through, and the vertex never gets full."
     least = _short(link.least_target_ms)
     return (
-        f"{need}: enough for up to {bytes_per_second(most_bytes_per_s)}. "
-        f"With a debloat target below {least} they become too small for that."
+        f"{need}: these are enough for up to {bytes_per_second(most_bytes_per_s)}. With a debloat "
+        f"target below {least}, the buffers become too small for that."
     )
 
 
@@ -204,10 +212,10 @@ def _short(ms: float) -> str:
 
 
 _PLAN_LEGEND = (
-    "barriers: the time from when all vertices before have sent a checkpoint's barriers until the last one "
-    "arrives, added up over all vertices; the mean over checkpoints. at least: the smallest size with which "
-    "the job does as much as now. enough: with more, barriers take as long or longer. Overdraft buffers come "
-    "on top, from memory that is left."
+    "barriers: the time from when all previous vertices have sent a checkpoint's barriers until the "
+    "last barrier arrives, added up over all vertices; the mean over checkpoints. at least: the "
+    "smallest size with which the job does as much as now. enough: with more, barriers take as long or "
+    "longer. Overdraft buffers come in addition, from memory that is left."
 )
 _WITH_OPTIONS = ("flink-1.20",)
 """Presets of Flink versions that have options for the number of buffers."""
@@ -284,15 +292,15 @@ def _answer(plan: BudgetPlan) -> Iterator[str]:
         f"and checkpoints {milliseconds(planned.checkpoint_ms)} (now {milliseconds(now.checkpoint_ms)})."
     )
     if abs(planned.delay_ms - now.delay_ms) <= chance_ms(now.delay_ms):
-        yield "Barriers do not wait for buffers here: no size that was tried makes them faster."
+        yield ("Barriers do not wait for buffers here: none of the sizes that were tried makes them faster.")
     lost = 1 - planned.records_per_s / now.records_per_s
     if lost <= SAME_THROUGHPUT:
-        yield f"The job does as much as now: {_rate(planned.records_per_s)} records/s."
+        yield f"The throughput stays as it is now: {_rate(planned.records_per_s)} records/s."
     else:
         yield (
-            f"Throughput is lost: now the job does {_rate(now.records_per_s)} records/s, with this plan "
-            f"{_rate(planned.records_per_s)}, {100 * lost:.1f} % less. No split that was tried loses less "
-            f"than {100 * SAME_THROUGHPUT:g} %."
+            f"The plan costs throughput: now the job processes {_rate(now.records_per_s)} records/s, "
+            f"with this plan {_rate(planned.records_per_s)}, which is {100 * lost:.1f} % less. None of "
+            f"the splits that were tried loses less than {100 * SAME_THROUGHPUT:g} %."
         )
 
 
@@ -306,11 +314,11 @@ def _more(memory: PlannedMemory) -> str:
     more = bytes_text(memory.enough_bytes - memory.planned_bytes)
     if memory.saved_ms_per_mib:
         rate, most = milliseconds(memory.saved_ms_per_mib), milliseconds(memory.left_ms)
-        text = f"{more} more would shorten barriers by {most}, at first by {rate} per MiB."
+        text = f"{more} more would shorten the time of barriers by {most}, at first by {rate} per MiB."
         return f"{text} It would go to {' and '.join(memory.saved_at)}."
     if memory.planned_bytes < memory.enough_bytes:
         return "more has no effect unless other task managers get more, too."
-    return "more brings nothing."
+    return "more has no effect."
 
 
 def _rate(records_per_s: float) -> str:
@@ -330,8 +338,8 @@ def _one_setting(job: JobSize, plan: BudgetPlan) -> Iterator[str]:
         yield from (f"  {name}: {number}" for name, number in settings.items())
         return
     yield (
-        f"\nFlink {job.preset.removeprefix('flink-')} cannot be set to this plan: its numbers of buffers are "
-        f"fixed, and it ignores {', '.join(settings)}. It obeys {OPTIONS['network_memory_max_bytes'].name}, "
-        f"for all of a task manager, and {OPTIONS['debloat_enabled'].name} with its target, which makes "
-        "buffers smaller."
+        f"\nFlink {job.preset.removeprefix('flink-')} cannot be set to this plan: its numbers of "
+        f"buffers are fixed, and it ignores {', '.join(settings)}. It does obey "
+        f"{OPTIONS['network_memory_max_bytes'].name}, which limits all buffers of a task manager, and "
+        f"{OPTIONS['debloat_enabled'].name} with its target, which makes buffers smaller."
     )

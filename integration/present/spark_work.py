@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from .documents import Shuffled
 
 LEGEND = (
-    "sent, received: on the wire. stalls: how often a channel with data had no credit. blocked: how long, "
-    "added up over channels. buffers: most network memory in use. worker: most memory of the Python process."
+    "sent, received: bytes on the wire. stalls: how often a channel with data had no credit. blocked: "
+    "how long channels had no credit, added up over all. buffers: most network memory in use. worker: "
+    "most memory of the Python process."
 )
 
 MILLION = 1_000_000
@@ -48,7 +49,7 @@ def job_progress(
             tell(doing)
             yield lambda seconds: tell(doing)
         return
-    total, before, behind = scenario.duration_s, f"{tasks} on Spark", "gathering what was measured"
+    total, before, behind = scenario.duration_s, f"{tasks} on Spark", "collecting the measurements"
     with progress(scenario.name, total, "s", console, before=before, behind=behind) as report:
         report_work = _from_now_on(report)
         yield lambda seconds: None if seconds is None else report_work(seconds)
@@ -97,7 +98,7 @@ def tasks_text(session: SparkSession) -> str:
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     known = [stage for stage in stages if stage is not None]
     done, total = (sum(getattr(stage, name) for stage in known) for name in ("numCompletedTasks", "numTasks"))
-    return f"{done} of {counted(total, 'task')} done" if total else "no task of Spark's runs"
+    return f"{done} of {counted(total, 'task')} done" if total else "no task of Spark is running"
 
 
 def print_shuffle(shuffled: Shuffled, console: Console) -> None:

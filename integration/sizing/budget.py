@@ -318,7 +318,9 @@ class Planner:
                 place.points[size] = figures
             base = self.places[0].points[self.places[0].base]
             if base is None:
-                raise UsageError([f"budget: {self.job.name} completes no checkpoint that could be shortened"])
+                raise UsageError(
+                    [f"budget: no checkpoint of {self.job.name} completes, so none can be shortened"]
+                )
             rates = [each.records_per_s for each in (self.now, base) if each is not None]
             self.asked_per_s = min(rates) * (1 - SAME_THROUGHPUT)
             curves = [place.curve(self.asked_per_s) for place in self.places]
@@ -430,7 +432,7 @@ def plan_budget(
     """
     require("statistics", "a plan for network memory")
     if not scenario.edges:
-        raise UsageError([f"budget: {scenario.name} has no exchange, so there is no memory to split"])
+        raise UsageError([f"budget: {scenario.name} has no exchange, so there is no network memory to split"])
     planner = Planner(scenario, budget_bytes, record_bytes, seeds, done)
     places, curves, segment = planner.places, planner.curves(), scenario.config.segment_bytes
     plan, worth = split(curves, planner.pools, planner.budget)

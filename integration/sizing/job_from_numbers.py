@@ -105,7 +105,7 @@ def with_settings(
         if assigned and assigned[0]:
             values[assigned[0]] = assigned[1]
         else:
-            problems.append(f"options: {text!r} is no option; it must be OPTION=VALUE")
+            problems.append(f"options: {text!r} is not an option; write it as OPTION=VALUE")
     config = read_options(Section(values, "options.", problems), scenario.config)
     link = scenario.link
     if round_trip is not None:
@@ -130,7 +130,7 @@ def records_per_s(text: str, wire_bytes: int) -> float:
     except QuantityError as error:
         raise QuantityError(error.wrong, _THROUGHPUT_HINT) from None
     if not rate:
-        raise QuantityError(f"{text!r} is not above 0", _THROUGHPUT_HINT)
+        raise QuantityError(f"{text!r} is not more than 0", _THROUGHPUT_HINT)
     if rate > _MOST_RECORDS_PER_S:
         raise QuantityError(f"{text[:_SHOWN]!r} is more than any machine can process", _THROUGHPUT_HINT)
     return rate
@@ -148,6 +148,6 @@ def _ends(text: str) -> tuple[int, int]:
     match = _PARALLELISM.fullmatch(text)
     if match is None or int(match[1]) < 1 or int(match[2] or match[1]) < 1:
         raise QuantityError(
-            f"{text[:_SHOWN]!r} is no parallelism", 'a number such as "4", or "4:8" for both ends'
+            f"{text[:_SHOWN]!r} is not a parallelism", 'a number such as "4", or "4:8" for both ends'
         )
     return int(match[1]), int(match[2] or match[1])

@@ -69,7 +69,9 @@ def read_files(
     chosen = {**OPTIONS.get(kind, {}), **(options or {})}
     frame = session.read.format(kind).options(**chosen).load(_spark_path(path))
     if kind == "json" and frame.columns == [_CORRUPT]:
-        raise SourceError(f"{path}: no line of it is a JSON object; each row must be one, on one line")
+        raise SourceError(
+            f"{path}: none of its lines is a JSON object; each row must be one object, on one line"
+        )
     return frame
 
 
@@ -81,14 +83,18 @@ def file_format(path: str | Path) -> str:
     """
     files = data_files(path)
     if not files:
-        raise SourceError(f"{path}: the folder holds no data")
+        raise SourceError(f"{path}: the folder contains no data")
     formats = {_format_of(file) for file in files}
     if len(formats) == 1 and (only := formats.pop()) is not None:
         return only
     known = ", ".join(FORMATS)
     if formats - {None}:
-        raise SourceError(f"{path}: the folder holds files of several formats; name one with format")
-    raise SourceError(f"{path}: the format is not known by the extension ({known}); name it with format")
+        raise SourceError(
+            f"{path}: the folder contains files of several formats; give the one to read as format"
+        )
+    raise SourceError(
+        f"{path}: the format cannot be recognised from the extension ({known}); give it as format"
+    )
 
 
 def require_path(path: str | Path) -> None:
@@ -113,7 +119,7 @@ def require_new_path(path: str | Path) -> None:
         SourceError: The path exists; it is not changed.
     """
     if not has_scheme(path) and Path(path).expanduser().exists():
-        raise SourceError(f"{path}: already exists; delete it, or name another folder")
+        raise SourceError(f"{path}: already exists; delete it, or give another folder")
 
 
 def write_files(frame: DataFrame, path: str | Path) -> None:

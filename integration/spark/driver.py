@@ -136,8 +136,8 @@ def no_executor(session: SparkSession) -> str:
     """Return the message for a cluster that has given Spark no slot at all."""
     wait_s = _registration_ms(_context(session)) / 1000
     return (
-        f"no executor of Spark has registered within {wait_s:g} s; see on the master's page whether workers"
-        f" have cores and memory free for one, or let Spark wait longer with {_REGISTRATION}"
+        f"no executor of Spark has registered within {wait_s:g} s; check on the master's page whether "
+        f"workers have free cores and memory for one, or let Spark wait longer with {_REGISTRATION}"
     )
 
 

@@ -41,8 +41,8 @@ _BARRIER = re.compile(r"^Job aborted due to stage failure: .*? barrier task .*? 
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*?(\w[^\n]*)")
 _NO_ROLLBACK = "A shuffle map stage with indeterminate output was failed and retried"
 _BLOCKS_LOST = (
-    "data between two stages was lost, for example with an executor, when part of it had been read; run the"
-    " query again: Spark does not retry it, since its rows may come in another order"
+    "data between two stages was lost, for example with an executor, after part of it had been read; "
+    "run the query again: Spark does not retry it, since the rows may come in another order"
 )
 _WORKER = "thrown from the Python worker"
 _WORKER_DIED = "Python worker exited unexpectedly"
@@ -265,8 +265,8 @@ def own_files_problem(error: BaseException, session: SparkSession) -> str | None
             conf = session.sparkContext._jsc.sc().conf()
             folders = ", ".join(session._jvm.org.apache.spark.util.Utils.getConfiguredLocalDirs(conf))
         return (
-            f"Spark cannot store the data between two stages in {folders}: {reason};"
-            f" {_FOLDERS} has to name a folder with room for all rows"
+            f"Spark cannot store the data between two stages in {folders}: {reason}; set {_FOLDERS} to "
+            "a folder with room for all rows"
         )
     return None
 
@@ -276,4 +276,4 @@ def own_folder_problem(log: str) -> str | None:
     if _NONE_MADE not in log:
         return None
     folders = ", ".join(dict.fromkeys(_NOT_MADE.findall(log)))  # Spark tries each several times
-    return f"no folder can be made in {folders}; {_FOLDERS} has to name one that can be written"
+    return f"no folder can be created in {folders}; set {_FOLDERS} to a folder that can be written"

@@ -187,7 +187,9 @@ def _root(initial: InitialCheckpoint) -> str:
         return _as_tasks_name(initial.storage.root)
     if isinstance(initial.storage, SavepointFolder):
         return _as_tasks_name(initial.path)
-    raise SourceError(f"{initial.path} is not in a directory that the tasks of Spark could reach")
+    raise SourceError(
+        f"{initial.path} is not in a directory that Spark's tasks can reach; give one that all machines share"
+    )
 
 
 def _as_tasks_name(directory: str) -> str:
@@ -246,7 +248,7 @@ def require_slots(session: SparkSession, tasks: int) -> None:
         SourceError: It cannot; the message names the setting.
     """
     if not allows_barriers(session):
-        problem = "Spark runs no barrier stage, which a job is, with dynamic allocation"
+        problem = "a job needs a barrier stage, which Spark does not run with dynamic allocation"
         raise SourceError(f"{problem}; set spark.dynamicAllocation.enabled to false")
     slots, local = count_slots(session, tasks), is_local(session)
     if slots == 0 and not local:
@@ -258,10 +260,11 @@ def require_slots(session: SparkSession, tasks: int) -> None:
 def too_few_slots(tasks: int, slots: int, *, local: bool) -> SourceError:
     """Return the error for a job with more tasks than slots, in a local session or on a cluster."""
     problem = (
-        f"the job needs {tasks} tasks at once, one for each task manager, and Spark has slots for {slots}"
+        f"the job needs {tasks} tasks at once, one for each task manager, but Spark has slots for only "
+        f"{slots}"
     )
     more = f"`master` local[{tasks}]" if local else "more spark.executor.instances or cores"
-    return SourceError(f"{problem}; give it {more}, or let vertices share a task_manager")
+    return SourceError(f"{problem}; set {more}, or let vertices share a task_manager")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -495,7 +498,9 @@ def _cutter(
 
         subtask = TaskContext.get().partitionId() - first  # type: ignore[union-attr]
         if not 0 <= subtask < partitions:
-            raise RuntimeError(f"Spark has cut the source into other partitions than {partitions}")
+            raise RuntimeError(
+                f"Spark has split the source into more partitions than the {partitions} that were expected"
+            )
         number = 0
         for batch in batches:
             if batch.num_rows == 0:
@@ -525,7 +530,7 @@ def keep_pieces(batches: Iterable[pa.RecordBatch], task: int, directory: str) ->
             continue
         for row in batch.to_pylist():
             if row["task"] != task:
-                raise SourceError(f"Spark has brought rows for task {row['task']} to task {task}")
+                raise SourceError(f"Spark has delivered rows for task {row['task']} to task {task}")
             name = f"{row['vertex']}-{row['subtask']}-{row['number']:08}{SUFFIX}"
             Path(directory, name).write_bytes(row["data"])
 

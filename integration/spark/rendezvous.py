@@ -203,9 +203,9 @@ class Rendezvous:
         if self._index:
             await trio.sleep(_FIRST_REPORTS_S)
         absent = self._absent()
-        who = f" before {absent} had come" if absent else ""
+        who = f" before {absent} had arrived" if absent else ""
         return MeetingError(
-            f"Spark has ended the barrier at which tasks meet{who} (spark.barrier.sync.timeout)"
+            f"Spark timed out at the barrier where the tasks meet{who} (spark.barrier.sync.timeout)"
         )
 
     def _absent(self) -> str:
@@ -218,8 +218,9 @@ class Rendezvous:
         """Log the missing tasks after a while: Spark also waits for tasks that it will never start."""
         await trio.sleep(LONG_S)
         _log.warning(
-            "task %d of stage %d waits for %s; if some of its rows are cached and others were lost, as"
-            " happens with an executor, it will wait forever: stop the query and unpersist() the DataFrame",
+            "task %d of stage %d waits for %s; if some of its rows are cached and others were lost, as "
+            "happens with an executor, it will wait forever: stop the query and unpersist() the "
+            "DataFrame",
             self._index,
             self._context.stageId(),
             "others" if self._index else self._absent(),

@@ -236,7 +236,7 @@ def wire_type(column: str, kind: pa.DataType) -> pa.DataType:
         return pa.float32()
     names = [field.name for field in kind] if types.is_struct(kind) else []
     if len(set(names)) < len(names):
-        raise UnsupportedColumnError(column, kind, "has two fields of one name")
+        raise UnsupportedColumnError(column, kind, "has two fields of the same name")
     nested = _with_parts(kind, lambda part: wire_type(column, part))
     if nested is None:
         raise UnsupportedColumnError(column, kind)
@@ -349,7 +349,7 @@ def column_index(schema: pa.Schema, name: str, role: str) -> int:
         names = ", ".join(schema.names) or "none"
         raise SourceError(f"there is no {role} {name!r}; the columns are: {names}")
     if len(indices) > 1:
-        raise SourceError(f"the {role} {name!r} is there {len(indices)} times")
+        raise SourceError(f"the {role} {name!r} exists {len(indices)} times")
     return int(indices[0])
 
 

@@ -77,7 +77,7 @@ class SparkSource:
         options: Mapping[str, str] | None = None,
     ) -> None:
         if parallelism is not None and parallelism < 1:
-            raise ValueError(f"parallelism is {parallelism}, but a source has at least one subtask")
+            raise ValueError(f"parallelism is {parallelism}; it must be at least 1")
         if format is not None and format not in FILE_FORMATS:
             raise ValueError(f"format is {format!r}, which is not one of {sorted(FILE_FORMATS)}")
         self._data = data
@@ -223,7 +223,7 @@ class Spool:
         )
         if not all(file is None or file.exists() for file in self.files):
             raise SourceError(
-                f"{self.directory} is not shared with Spark's workers; set TMPDIR to a folder that is"
+                f"Spark's workers cannot reach {self.directory}; set TMPDIR to a folder that they share"
             )
 
     def close(self) -> None:
@@ -306,8 +306,8 @@ def require_same_cut(parts: int, partitions: int) -> None:
     """
     if parts != partitions:
         raise SourceError(
-            f"its rows were in {parts} parts when the checkpoint was taken, and Spark cuts them into "
-            f"{partitions} now; give it the parallelism {parts}"
+            f"its rows were in {parts} parts when the checkpoint was taken, but Spark now splits them "
+            f"into {partitions}; give it the parallelism {parts}"
         )
 
 

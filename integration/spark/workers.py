@@ -66,8 +66,8 @@ _sending = threading.Lock()
 """Held while packages are sent to a context, so that two threads do not both send them."""
 
 _REMEDY = (
-    "let PYSPARK_PYTHON name a Python that has netstack, on each machine, or send our packages with"
-    " --py-files (the command `netstack package netstack.zip` writes that file)"
+    "let PYSPARK_PYTHON name a Python that has netstack, on each machine, or send its packages with "
+    "--py-files (the command `netstack package netstack.zip` writes that file)"
 )
 
 
@@ -208,7 +208,7 @@ def worker_function(work: Callable[..., Any], *arguments: object, on_one_machine
         try:
             version_here = importlib.import_module(ours).code_version(on_one_machine)
             if version_here != version:
-                raise RuntimeError(f"{here} has another netstack than the driver; {remedy}")
+                raise RuntimeError(f"{here} has another version of netstack than the driver; {remedy}")
             function = getattr(importlib.import_module(module), name)
         except ModuleNotFoundError as error:
             raise RuntimeError(f"{here} has no module {error.name!r}; {remedy}") from None

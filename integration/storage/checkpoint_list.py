@@ -123,7 +123,7 @@ class _Checks:
         if verify:
             self._verify(metadata)
             unknown = contents.keys() - metadata.files.keys() - {path, claim_path(checkpoint_id)}
-            self._left_over(sorted(unknown), f"checkpoint {checkpoint_id} does not name it")
+            self._left_over(sorted(unknown), f"checkpoint {checkpoint_id} does not use this file")
         return _complete(metadata)
 
     def entry_of_savepoint(self, folder: SavepointFolder, verify: bool) -> CheckpointEntry:
@@ -146,7 +146,7 @@ class _Checks:
             checks = _Checks(folder)
             checks._verify(metadata)
             unknown = contents.keys() - metadata.files.keys() - {METADATA_NAME, CLAIM_NAME}
-            checks._left_over(sorted(unknown), "the savepoint does not name it")
+            checks._left_over(sorted(unknown), "the savepoint does not use this file")
             self.problems += [
                 msgspec.structs.replace(each, path=f"{folder.folder}/{each.path}") for each in checks.problems
             ]
@@ -156,7 +156,7 @@ class _Checks:
         # A checkpoint with broken metadata may need any file.
         if self._all_known:
             unknown = self._storage.shared_files().keys() - self._shared
-            self._left_over(sorted(unknown), "no complete checkpoint names it")
+            self._left_over(sorted(unknown), "no complete checkpoint uses this file")
 
     def _verify(self, metadata: CheckpointMetadata) -> None:
         for file in metadata.files.values():
@@ -172,7 +172,7 @@ class _Checks:
         try:
             self._storage.verify(file)
         except MissingFileError:
-            self.problems.append(Problem(Wrong.MISSING, file.path, "it is not there"))
+            self.problems.append(Problem(Wrong.MISSING, file.path, "the file does not exist"))
         except DamagedFileError as error:
             self.problems.append(Problem(Wrong.CORRUPT, file.path, _why(file.path, error)))
 
@@ -191,7 +191,10 @@ def _inconsistencies(metadata: CheckpointMetadata) -> Iterator[str]:
             there = len(handle.inline or b"") if handle.file is None else handle.file.size - handle.offset
             if handle.size > there or (handle.file is None and handle.size < there):
                 where = f"{snapshot.vertex} {snapshot.subtask}"
-                yield f"{handle.kind} state {handle.name!r} of {where} has {there} bytes, not {handle.size}"
+                yield (
+                    f"{handle.kind} state {handle.name!r} of {where} has {there} bytes, but should have "
+                    f"{handle.size}"
+                )
 
 
 def _unfinished(checkpoint_id: int, status: Status, contents: dict[str, int]) -> CheckpointEntry:
@@ -288,7 +291,7 @@ def _place(given: str) -> tuple[str, int | None]:
 def _latest(storage: DirectoryStorage, given: str) -> CheckpointMetadata:
     present = storage.present()
     if not present:
-        raise StorageError(f"{given}: holds no checkpoints")
+        raise StorageError(f"{given}: contains no checkpoints")
     for number in reversed(present):
         try:
             return storage.load(number)
@@ -296,13 +299,13 @@ def _latest(storage: DirectoryStorage, given: str) -> CheckpointMetadata:
             continue  # the run ended before its completion
         except DamagedFileError as error:
             # Sinks may have committed its records, so the user has to decide about an older one.
-            older = f"; to go on from an older one, name it: {_listed(present, number)}"
+            older = f"; to continue from an older checkpoint, name it: {_listed(present, number)}"
             raise StorageError(f"{given}/{folder_of(number)} is damaged: {error}{older}") from error
-    raise StorageError(f"{given}: no checkpoint there is complete")
+    raise StorageError(f"{given}: none of the checkpoints there is complete")
 
 
 def _listed(present: list[int], damaged: int) -> str:
-    return ", ".join(folder_of(number) for number in present if number < damaged) or "there is none"
+    return ", ".join(folder_of(number) for number in present if number < damaged) or ("there is no older one")
 
 
 def _load(storage: DirectoryStorage, checkpoint_id: int, given: str) -> CheckpointMetadata:

@@ -176,7 +176,7 @@ class DirectoryStorage(FileLayout):
         except FileExistsError:
             if os.path.isdir(os.path.dirname(full)):
                 return False
-            raise StorageError(f"{os.path.dirname(full)} is no directory") from None
+            raise StorageError(f"{os.path.dirname(full)} is not a directory") from None
         except OSError as error:
             raise StorageError(f"{full}: {error.strerror}") from error
         return True
@@ -194,11 +194,11 @@ class DirectoryStorage(FileLayout):
         """
         size, digest = self._size(file.path), sha256()
         if size is not None and size != file.size:
-            raise DamagedFileError(f"{file.path} has {size} bytes instead of {file.size}")
+            raise DamagedFileError(f"{file.path} has {size} bytes, but {file.size} bytes were written")
         for piece in self._pieces(file.path, file.size):
             digest.update(piece)
         if digest.hexdigest() != file.checksum:
-            raise DamagedFileError(f"{file.path} has another checksum than it was written with")
+            raise DamagedFileError(f"{file.path} does not have the checksum of the bytes that were written")
 
     def _get(self, path: str, at_most: int) -> bytes:
         return b"".join(self._pieces(path, at_most))
@@ -208,9 +208,9 @@ class DirectoryStorage(FileLayout):
         full = self._at(path)
         info = self._info(path)
         if info.type == fs.FileType.NotFound:
-            raise MissingFileError(f"{full} is not there")
+            raise MissingFileError(f"{full} does not exist")
         if info.type != fs.FileType.File:
-            raise StorageError(f"{full} is no regular file")
+            raise StorageError(f"{full} is not a regular file")
         if info.size > at_most:
             raise StorageError(f"{full} has {info.size} bytes, more than the {at_most} that it may have")
         stream = _naming(full, lambda: self._filesystem.open_input_stream(full, compression=None))
@@ -257,7 +257,7 @@ class SavepointsInDirectories(MemoryStorage):
             StorageError: No directory is given.
         """
         if directory is None:
-            raise StorageError("checkpoints are in memory, so a savepoint needs a directory of its own")
+            raise StorageError("checkpoints are in memory, so give the savepoint a directory")
         return DirectoryStorage(directory).free_location(directory, name)
 
     def savepoint(self, location: str) -> SavepointFolder:
@@ -327,7 +327,9 @@ class DirectoryOwnership:
             self._directory.mkdir(parents=True, exist_ok=True)
             self._lock.acquire(blocking=False)
         except Timeout:
-            raise StorageError(f"{self._directory} is in use by {self._owner()}; wait for its end") from None
+            raise StorageError(
+                f"{self._directory} is in use by {self._owner()}; wait until that run ends"
+            ) from None
         except (OSError, NotImplementedError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise StorageError(f"{self._directory}: cannot be locked: {reason}") from error

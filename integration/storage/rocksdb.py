@@ -184,7 +184,7 @@ class RocksStore:
     @property
     def _opened(self) -> Rdict:
         if self._rocks is None:
-            raise StateError("a table store is used after it was closed")
+            raise StateError("a table store was used after it had been closed")
         return self._rocks
 
     def family(self, name: str) -> RocksFamily:
@@ -292,7 +292,9 @@ class RocksStore:
         except Exception as error:
             raise StateError(f"table files cannot be restored: {' '.join(str(error).split())}") from error
         if not there <= self._families.keys():
-            raise StateError("table files cannot be restored: a column family is missing afterwards")
+            raise StateError(
+                "table files cannot be restored: a column family is missing in the restored database"
+            )
         stand = {file["name"]: file["level"] for file in self._opened.live_files()}
         if stand != dict(zip(names, levels, strict=True)):
             raise StateError(

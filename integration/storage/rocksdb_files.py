@@ -93,7 +93,7 @@ def family_of(table: _Bytes) -> str:
                 return bytes(table[start : start + size]).decode()
             except UnicodeDecodeError:
                 raise StateError("a table file of RocksDB is damaged") from None
-    raise StateError("a table file does not say which column family it is of")
+    raise StateError("a table file does not say to which column family it belongs")
 
 
 def normalised(table: bytes) -> bytes:
@@ -122,7 +122,7 @@ def _new_end(table: _Bytes) -> tuple[int, bytes]:
     properties, places = blocks.properties, blocks.places
     ends = [properties.start - _TRAILER, places.start - _TRAILER, len(table) - _FOOTER - _TRAILER]
     if blocks.entry_index.stop > ends[0] or [properties.stop, places.stop] != ends[1:]:
-        raise StateError("a table file of RocksDB has its blocks in another order")
+        raise StateError("the blocks of a table file of RocksDB are in an unknown order")
     try:
         new_properties = _with_values(table, properties, _CONSTANTS)
         place = _varint(properties.start) + _varint(len(new_properties))
@@ -158,7 +158,7 @@ class _Blocks(NamedTuple):
 def _blocks(table: _Bytes) -> _Blocks:
     try:
         if len(table) < _FOOTER or table[-len(_MAGIC) :] != _MAGIC:
-            raise StateError("it does not end like a table file of RocksDB")
+            raise StateError("it does not end as table files of RocksDB do")
         places, at = _block(table, len(table) - _FOOTER + 1)
         entry_index, _ = _block(table, at)
         for name, at, _ in _entries(table, places):
@@ -305,7 +305,7 @@ def _new_files(record: bytes) -> Iterator[tuple[int, int]]:
         elif field in _BYTES_FIELDS or field & _MAY_BE_SKIPPED:
             at = _behind_bytes(record, at)
         else:
-            raise StateError(f"a manifest of RocksDB has field {field}, which is not known here")
+            raise StateError(f"a manifest of RocksDB has the unknown field {field}")
 
 
 def _behind_file(record: bytes, at: int) -> int:

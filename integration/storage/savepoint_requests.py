@@ -33,8 +33,8 @@ FOLDER = "_savepoint-requests"
 LOOKS_S = 0.1
 """Interval in seconds between two checks for an answer."""
 
-WAITING = "the run has not seen the request yet"
-TAKING = "the run takes it"
+WAITING = "the run has not read the request yet"
+TAKING = "the run is taking the savepoint"
 """Progress messages for the caller."""
 
 _REQUEST, _ANSWER, _PARTIAL = ".json", ".answer.json", ".partial"
@@ -98,7 +98,7 @@ class RequestFolder:
                 path.unlink()
                 wish = msgspec.json.decode(data, type=_Request)
             except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-                answer(SavepointEnd(problem=f"this is no request for a savepoint: {error}"))
+                answer(SavepointEnd(problem=f"this is not a request for a savepoint: {error}"))
                 continue
             requests.append(
                 SavepointRequest(
@@ -124,11 +124,12 @@ class RequestFolder:
             StorageError: No run owns the directory, the run accepts no requests or has ended, or the
                 savepoint failed; one line.
         """
-        self._require_run("no run uses it, so there is no job to take a savepoint of")
+        self._require_run("no run uses this directory, so there is no job to take a savepoint of")
         if not self._folder.is_dir():
             raise StorageError(
-                f"{self._root}: the run that uses it does not accept requests yet, or never will: those with "
-                "`real_time` or `on_spark` do; in virtual time savepoints_at in the scenario takes savepoints"
+                f"{self._root}: the run that uses this directory does not accept requests, or not yet: "
+                "only runs with `real_time` or `on_spark` do; for a run in virtual time, use "
+                "savepoints_at in the scenario"
             )
         name = uuid.uuid4().hex
         place, answer = self._folder / f"{name}{_REQUEST}", self._folder / f"{name}{_ANSWER}"
@@ -141,11 +142,11 @@ class RequestFolder:
                 tell(WAITING if place.exists() else TAKING)
                 time.sleep(LOOKS_S)
                 if not answer.exists():
-                    self._require_run("the run has ended meanwhile, without an answer")
+                    self._require_run("the run ended without an answer to the request")
             told = msgspec.json.decode(answer.read_bytes(), type=_Answer)
             answer.unlink()
         except (OSError, msgspec.DecodeError) as error:
-            raise StorageError(f"{self._folder}: no answer came: {error}") from error
+            raise StorageError(f"{self._folder}: there was no answer: {error}") from error
         finally:
             place.unlink(missing_ok=True)
             if not DirectoryStorage(self._root).is_in_use():

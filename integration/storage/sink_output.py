@@ -39,7 +39,10 @@ class TransactionDirectory:
         except OSError as error:
             raise StorageError(f"{self.path}: {error.strerror}") from error
         if taken:
-            raise StorageError(f"{self.path} has transactions of an earlier run; resume it, or name another")
+            raise StorageError(
+                f"{self.path} contains transactions of an earlier run; resume that run, or give another "
+                "directory"
+            )
 
     def commit(self, transaction: Transaction) -> None:
         """Make a transaction visible and durable; a second call changes nothing.
@@ -57,7 +60,9 @@ class TransactionDirectory:
         except OSError as error:
             raise StorageError(f"{self.path / name}: {error.strerror}") from error
         if known is not None and known != data:
-            raise StorageError(f"{self.path / name} was committed with other records, by another run")
+            raise StorageError(
+                f"{self.path / name} has already been committed by another run, with other records"
+            )
 
     @property
     def transactions(self) -> list[Transaction]:

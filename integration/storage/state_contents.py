@@ -164,12 +164,14 @@ def require_state(checkpoint: InitialCheckpoint, vertex: str | None, state: str 
     """Raise UsageError, one line, if a checkpoint has no such vertex, or no such keyed state."""
     names = list(checkpoint.metadata.parallelism)
     if vertex is not None and vertex not in names:
-        raise UsageError([f"{checkpoint.path}: there is no vertex {vertex!r}; there are {', '.join(names)}"])
+        raise UsageError(
+            [f"{checkpoint.path}: has no vertex {vertex!r}; its vertices are {', '.join(names)}"]
+        )
     if state is not None:
         there = dict.fromkeys(entry.state for entry in entries_of(checkpoint, vertex))
         if state not in there:
-            known = f"there is {', '.join(there)}" if there else "there is no keyed state"
-            raise UsageError([f"{checkpoint.path}: there is no keyed state {state!r}; {known}"])
+            known = f"its keyed states are {', '.join(there)}" if there else "it has no keyed state"
+            raise UsageError([f"{checkpoint.path}: has no keyed state {state!r}; {known}"])
 
 
 class _Tally:

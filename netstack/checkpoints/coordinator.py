@@ -163,7 +163,7 @@ class CheckpointCoordinator:
         """
         refused = self._scheduler.request(RequestKind.USER)
         if refused is not None:
-            self._say(f"a request for a checkpoint is refused: {refused}")
+            self._say(f"a user's request for a checkpoint is rejected: {refused}")
 
     def request_savepoint(self, request: SavepointRequest) -> None:
         """Request a savepoint for a user; if the job stops with it, no other checkpoints are taken meanwhile.
@@ -174,9 +174,9 @@ class CheckpointCoordinator:
         refused: str | None = None
         drains = request.action is PostCheckpointAction.TERMINATE
         if self._stopping is not None:
-            refused = "the job stops with another one"
+            refused = "the job already stops with another savepoint"
         elif drains and not self._config.checkpoints_after_tasks_finish:
-            refused = f"draining needs {OPTIONS['checkpoints_after_tasks_finish'].name}"
+            refused = f"draining requires {OPTIONS['checkpoints_after_tasks_finish'].name}"
         else:
             if request.stops:
                 self._stopping = request
@@ -197,11 +197,11 @@ class CheckpointCoordinator:
             if request.savepoint is not None:
                 self._no_savepoint(request.savepoint, reason)
             elif not request.periodic:
-                self._say(f"a request for a checkpoint is refused: {reason}")
+                self._say(f"a user's request for a checkpoint is rejected: {reason}")
 
     def _no_savepoint(self, request: SavepointRequest, problem: str) -> None:
         """Report a failed request to its user; a job that was to stop with the savepoint continues."""
-        self._say(f"there is no savepoint: {problem}")
+        self._say(f"the requested savepoint failed: {problem}")
         if self._stopping is request:
             self._stopping = None
             self._scheduler.go_on()
@@ -324,7 +324,10 @@ class CheckpointCoordinator:
         number = report.checkpoint_id
         checkpoint = self._pending.get(number)
         if checkpoint is None:
-            late = f"checkpoint {number}: {self._name(subtask)} acknowledges too late, its files are deleted"
+            late = (
+                f"checkpoint {number}: the acknowledgement of {self._name(subtask)} comes too late, so "
+                "its files are deleted"
+            )
             self._say(late, number)
             if not self._savepoints.delete_late(number, report.snapshot.new_files):
                 self.store.delete_unused(report.snapshot.new_files)
@@ -382,9 +385,9 @@ class CheckpointCoordinator:
         if checkpoint.request is not None:
             self._no_savepoint(checkpoint.request, text)
             if checkpoint.request.action is PostCheckpointAction.TERMINATE:
-                self._fail_job(f"{text}; its sources had ended for it")
+                self._fail_job(f"{text}; its sources had already ended for this savepoint, so the job fails")
         elif self._failures.failed(number, reason):
-            self._fail_job(f"{text}; failures tolerated in a row: {self._failures.tolerable}")
+            self._fail_job(f"{text}; the job tolerates only {self._failures.tolerable} failures in a row")
 
     def _tell_tasks(self, kind: ControlMessage, checkpoint_id: int) -> None:
         for subtask in self._subtasks:

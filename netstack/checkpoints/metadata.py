@@ -63,23 +63,25 @@ def decode_metadata(data: bytes) -> CheckpointMetadata:
     try:
         header = msgspec.json.decode(data[: max(end, 0)], type=_Header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ValueError("it does not begin like checkpoint metadata") from None
+        raise ValueError("its first line is not the header of checkpoint metadata") from None
     if header.schema not in READABLE:
-        raise ValueError(f"its layout is {header.schema!r}, and only {SCHEMA!r} and older ones can be read")
+        raise ValueError(
+            f"it has the format {header.schema!r}, but only {SCHEMA!r} and older formats can be read"
+        )
     body = memoryview(data)[end + 1 :]  # no copy, since it may be large
     if len(body) != header.size:
-        raise ValueError(f"it has {len(body)} bytes after its first line instead of {header.size}")
+        raise ValueError(f"it has {len(body)} bytes after its first line, but its header says {header.size}")
     if checksum(body) != header.sha256:
-        raise ValueError("its checksum is not the one in its first line")
+        raise ValueError("its contents do not match the checksum in its header")
     try:
         metadata = msgspec.json.decode(body, type=CheckpointMetadata)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"it is no checkpoint metadata: {error}") from error
+        raise ValueError(f"it is not valid checkpoint metadata: {error}") from error
     if metadata.schema != header.schema:
-        raise ValueError(f"its layout is {header.schema!r} in its first line and another one in the second")
+        raise ValueError(f"its header names the format {header.schema!r}, and its contents another one")
     problem = next(_problems(metadata), None)
     if problem is not None:
-        raise ValueError(f"it is no checkpoint metadata: {problem}")
+        raise ValueError(f"it is not valid checkpoint metadata: {problem}")
     return metadata
 
 
@@ -89,20 +91,20 @@ MOST_BYTES = (1 << 63) - 1
 
 def _problems(metadata: CheckpointMetadata) -> Iterator[str]:
     if not 0 <= metadata.checkpoint_id <= MOST_BYTES:
-        yield f"{metadata.checkpoint_id} is no checkpoint id"
+        yield f"{metadata.checkpoint_id} is not a valid checkpoint id"
     for vertex, subtasks in metadata.parallelism.items():
         if not 1 <= subtasks <= MAX_PARALLELISM:
-            yield f"{vertex!r} has the parallelism {subtasks}; it is from 1 to {MAX_PARALLELISM}"
+            yield f"{vertex!r} has the parallelism {subtasks}; it must be from 1 to {MAX_PARALLELISM}"
             return
     for vertex, most in metadata.max_parallelism.items():
         least = metadata.parallelism.get(vertex, 1)
         if not least <= most <= MAX_PARALLELISM:
-            bounds = f"it is from {least} to {MAX_PARALLELISM}"
+            bounds = f"it must be from {least} to {MAX_PARALLELISM}"
             yield f"{vertex!r} has the maximum parallelism {most}; {bounds}"
             return
     yield from _about_subtasks(metadata)
     if metadata.size > MOST_BYTES:
-        yield f"its state has {metadata.size} bytes"
+        yield f"the size of its state is {metadata.size} bytes, which is not possible"
 
 
 def _about_subtasks(metadata: CheckpointMetadata) -> Iterator[str]:
@@ -110,10 +112,10 @@ def _about_subtasks(metadata: CheckpointMetadata) -> Iterator[str]:
     for snapshot in metadata.subtasks:
         where = f"subtask {snapshot.subtask} of {snapshot.vertex!r}"
         if not 0 <= snapshot.subtask < metadata.parallelism.get(snapshot.vertex, 0):
-            yield f"{where} is none of the job"
+            yield f"{where} does not exist in its job"
             return
         if (snapshot.vertex, snapshot.subtask) in seen:
-            yield f"{where} is in it twice"
+            yield f"{where} appears twice"
         seen.add((snapshot.vertex, snapshot.subtask))
         for handle in snapshot.handles:
             if what := _about_handle(handle) or _about_place(metadata, snapshot, handle):
@@ -124,11 +126,11 @@ def _about_handle(handle: StateHandle) -> str | None:
     """Return the error in the numbers of a handle, or None."""
     numbers = [handle.size, handle.offset] + ([] if handle.file is None else [handle.file.size])
     if not all(0 <= number <= MOST_BYTES for number in numbers):
-        return f"is at {handle.offset} and has {handle.size} bytes"
+        return f"has the offset {handle.offset} and the size {handle.size}, which is not possible"
     if handle.key_groups is not None:
         first, last = handle.key_groups
         if not 0 <= first <= last < MAX_PARALLELISM:
-            return f"is of the key groups {first} to {last}"
+            return f"has the key groups {first} to {last}, which is not possible"
     return None
 
 
@@ -143,4 +145,4 @@ def _about_place(metadata: CheckpointMetadata, snapshot: SubtaskSnapshot, handle
         right = handle.exchange < len(ends)
         right = right and handle.channel < metadata.parallelism.get(ends[handle.exchange], 0)
     place = f"exchange {handle.exchange}, channel {handle.channel}"
-    return None if right else f"is of {place}, which there is not"
+    return None if right else f"belongs to {place}, which does not exist"

@@ -54,7 +54,7 @@ UNUSABLE = (StorageError, StateError, RecoveryError)
 
 def unusable_text(checkpoint_id: int, error: Exception, *, last: bool) -> str:
     """Return a one-line message that a checkpoint cannot be restored; `last`: no other one is left."""
-    end = "; no other checkpoint is left" if last else ""
+    end = "; there is no other checkpoint to restore" if last else ""
     return f"checkpoint {checkpoint_id} cannot be restored: {' '.join(str(error).split())}{end}"
 
 
@@ -273,29 +273,34 @@ def _with_edges(metadata: CheckpointMetadata, job: JobShape) -> CheckpointMetada
 
 def _mismatches(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out: bool) -> Iterator[str]:
     if metadata.job != job.name:
-        yield f"it is a checkpoint of the job {metadata.job!r}, not of {job.name!r}"
+        yield (
+            f"the checkpoint is from the job {metadata.job!r}, but this job is {job.name!r}; restore a "
+            "checkpoint of this job"
+        )
         return
     handles = [(each.vertex, handle) for each in metadata.subtasks for handle in each.handles if handle.size]
     with_state = dict.fromkeys(vertex for vertex, _ in handles if vertex not in job.parallelism)
     if with_state and not leaves_state_out:
         yield (
-            f"it has state of {', '.join(with_state)}, and the vertices of the job are "
-            f"{', '.join(job.parallelism)}; `leaves_state_out` leaves that out"
+            f"the checkpoint has state of {', '.join(with_state)}, but the job has only the vertices "
+            f"{', '.join(job.parallelism)}; set `leaves_state_out` to leave that state out"
         )
         return
     in_flight = any(handle.kind in CHANNEL_STATE for _, handle in handles)
     if in_flight and metadata.exchanges not in (None, job.exchanges):
         yield (
-            f"it has records in flight, and its edges are {_shown(metadata.exchanges or ())}; those of the "
-            f"job are {_shown(job.exchanges)}; go on from a savepoint, or an aligned checkpoint"
+            f"the checkpoint has in-flight records for the edges {_shown(metadata.exchanges or ())}, "
+            f"but the job has the edges {_shown(job.exchanges)}; restore a savepoint or an aligned "
+            "checkpoint instead, which has no in-flight records"
         )
         return
     for name in dict.fromkeys(vertex for vertex, handle in handles if handle.kind is StateKind.KEYED):
         before = job.exchanges if metadata.exchanges is None else metadata.exchanges
         if name in job.parallelism and is_hashed(name, before) != is_hashed(name, job.exchanges):
             yield (
-                f"its edges are {_shown(before)}; with those of the job, {_shown(job.exchanges)}, the keys "
-                f"of {name} go by other key groups than its state"
+                f"the checkpoint was taken with the edges {_shown(before)}, and the job has the edges "
+                f"{_shown(job.exchanges)}: with these, the keys of {name} would go to other subtasks "
+                "than their state; restore with the edges of the checkpoint"
             )
             return
     there = _with_edges(metadata, job)
@@ -308,8 +313,9 @@ def _blank_records_now_read(metadata: CheckpointMetadata, job: JobShape) -> Iter
     if metadata.has_records:
         for source, target, _ in sorted({*metadata.blank_exchanges} - {*job.unread}):
             yield (
-                f"it has records of {source} -> {target} without their bytes, which no task "
-                "read before; a function, or a hash exchange behind one, reads them now"
+                f"the checkpoint has in-flight records of {source} -> {target} without their bytes, "
+                "since no task read them then; a user's function, or a hash exchange after one, needs "
+                "these bytes now; restore an aligned checkpoint"
             )
 
 

@@ -186,7 +186,7 @@ class StateAssignment:
             if handle.kind is StateKind.OPERATOR:
                 values = decode_value(self._read(handle))
                 if type(values) is not list:
-                    raise StateError(f"operator state {handle.name!r} is no list")
+                    raise StateError(f"the operator state {handle.name!r} in the checkpoint is not a list")
                 lists.setdefault(handle.name, []).extend(values)
                 self._redistributions[snapshot.vertex, handle.name] = handle.redistribution
         return lists
@@ -279,21 +279,24 @@ def rescaling_mismatches(metadata: CheckpointMetadata, job: JobShape) -> Iterato
         before, most = _subtasks_of(metadata, name), metadata.max_parallelism_of(name)
         if job.parallelism[name] > most and any(_state_of(snapshot) for snapshot in before):
             yield (
-                f"{name} has parallelism {job.parallelism[name]} in the job, and its state in the checkpoint "
-                f"is for {most} at most, its maximum parallelism"
+                f"{name} has parallelism {job.parallelism[name]} in the job, but the maximum "
+                f"parallelism of its state in the checkpoint is {most}; lower the parallelism to at "
+                "most that"
             )
         if any(map(_keyed, before)) and not is_hashed(name, job.exchanges):
             yield (
-                f"{name} has parallelism {len(before)} in it and {job.parallelism[name]} in the job; no hash "
-                "exchange leads there, so its keyed state belongs to its subtasks and not to key groups"
+                f"{name} has parallelism {len(before)} in the checkpoint and {job.parallelism[name]} in "
+                "the job; its keyed state cannot be redistributed, since no hash exchange leads to it; "
+                "keep the parallelism of the checkpoint"
             )
         yield from _partly_ended(name, before)
     for number, (source, target, ship) in enumerate(job.exchanges):
         is_pointwise = ShipStrategy.of(ship).pointwise
         if {source, target} & {*changed} and is_pointwise and _in_flight(metadata, job, number):
             yield (
-                f"it has records in flight from {source} to {target}, which {ship} cannot deal out anew "
-                "at another parallelism; go on from an aligned checkpoint, or at the same parallelism"
+                f"the checkpoint has in-flight records from {source} to {target}, which cannot be "
+                f"redistributed for another parallelism with {ship}; restore an aligned checkpoint, or "
+                "keep the parallelism"
             )
 
 
@@ -311,14 +314,15 @@ def _partly_ended(vertex: str, before: Sequence[SubtaskSnapshot]) -> Iterator[st
             is_split = handle.redistribution is Redistribution.SPLIT
             if is_split and snapshot in ended:
                 yield (
-                    f"the input of {vertex}[{snapshot.subtask}] had ended and that of others had not, so its "
-                    f"operator state {handle.name!r} is nobody else's; go on from an older checkpoint"
+                    f"the input of {vertex}[{snapshot.subtask}] had ended and that of other subtasks "
+                    f"had not, so its part of the operator state {handle.name!r} cannot be given to "
+                    "another subtask; restore an older checkpoint"
                 )
                 return
             if not is_split and any(each.finished for each in ended):
                 yield (
-                    f"some subtasks of {vertex} had ended and others had not, so what they had of the "
-                    f"operator state {handle.name!r} is missing; go on from an older checkpoint"
+                    f"some subtasks of {vertex} had ended and others had not, so their parts of the "
+                    f"operator state {handle.name!r} are missing; restore an older checkpoint"
                 )
                 return
 
@@ -439,7 +443,9 @@ class ChannelAssignment:
         streams = [stream for stream in self._streams(number) if len(stream.records)]
         distributed: Distributed = [{} for _ in range(self._now[target])]
         if streams and ShipStrategy.of(ship).pointwise:
-            raise StateError(f"{ship} cannot deal out what was in flight from {source} to {target}")
+            raise StateError(
+                f"in-flight records from {source} to {target} cannot be redistributed with {ship}"
+            )
         if not ShipStrategy.of(ship).copies and self._before[target] != self._now[target]:
             streams = _joined(streams, self._now[source])
         turn = 0
@@ -520,9 +526,9 @@ def _records(data: bytes, where: str) -> RecordBlock:
     try:
         block = decoder.feed(data)
     except CorruptRecord as error:
-        raise StateError(f"what was in flight from {where} is no records: {error}") from error
+        raise StateError(f"the in-flight data from {where} cannot be read as records: {error}") from error
     if decoder.pending_bytes:
-        raise StateError(f"what was in flight from {where} ends within a record")
+        raise StateError(f"the in-flight data from {where} ends within a record")
     bounds = [-1, *watermark_places(block), len(block)]
     if len(bounds) == 2:
         return block

@@ -94,7 +94,9 @@ def _backend_of(
     if not any(handle.format in _OF_TABLES for handle in handles):
         return KeyedStateBackend(groups, most)
     if tables is None:
-        raise StateError(f"state of {snapshot.vertex} is in tables of RocksDB, which nothing here opens")
+        raise StateError(
+            f"the state of {snapshot.vertex} is in files of RocksDB, but no `tables` were given to open these"
+        )
     name = f"{snapshot.vertex}-{snapshot.subtask}"
     return TableStateBackend(name, groups, most, None, TableSettings(tables))
 
@@ -138,7 +140,7 @@ def operator_lists(snapshot: SubtaskSnapshot, read: ReadHandle) -> Iterator[Stat
         if handle.kind is StateKind.OPERATOR:
             values = decode_value(read(handle))
             if type(values) is not list:
-                raise StateError(f"operator state {handle.name!r} is no list")
+                raise StateError(f"the operator state {handle.name!r} in the checkpoint is not a list")
             yield StateList(
                 snapshot.vertex,
                 snapshot.subtask,

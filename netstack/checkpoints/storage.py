@@ -164,7 +164,8 @@ class HandleReader:
         if len(data) != handle.size:
             where = handle.file.path if handle.file else "the metadata"
             raise DamagedFileError(
-                f"{where} has no {handle.size} bytes of {handle.kind} state {handle.name!r}"
+                f"{where} does not contain the {handle.size} bytes of {handle.kind} state "
+                f"{handle.name!r} that belong there"
             )
         return data
 
@@ -265,7 +266,7 @@ def file_name(name: str) -> str:
         ValueError: if it is empty, or the name of the metadata or of a claim.
     """
     if name in ("", METADATA_NAME, CLAIM_NAME):
-        raise ValueError(f"{name!r} is no name for a file of a checkpoint")
+        raise ValueError(f"{name!r} cannot be the name of a checkpoint's file: the name is empty or reserved")
     plain = name.encode("utf-8", "replace")
     escaped = _ESCAPED.sub(lambda match: b"%%%02X" % match[0][0], plain).decode()
     if len(escaped) <= LONGEST_NAME:
@@ -280,7 +281,7 @@ def folder_of(checkpoint_id: int) -> str:
         ValueError: if the id is negative.
     """
     if checkpoint_id < 0:
-        raise ValueError(f"{checkpoint_id} is no checkpoint id")
+        raise ValueError(f"{checkpoint_id} is not a valid checkpoint id")
     return f"chk-{checkpoint_id}"
 
 
@@ -332,17 +333,17 @@ class FileLayout(ABC):
         path = self._path_of(checkpoint_id, file_name(name), shared=shared)
         in_the_way = path if shared else self._metadata_path(checkpoint_id)
         if self._size(in_the_way) is not None:
-            raise StorageError(f"{path} cannot be written, since {in_the_way} exists")
+            raise StorageError(f"{path} cannot be written, because {in_the_way} already exists")
         return path
 
     def read(self, file: StoredFile) -> bytes:
         """Return the bytes of a file; see `CheckpointStorage`."""
         size = self._size(self._checked(file.path))
         if size is not None and size != file.size:  # checked before reading, as it may have any size
-            raise DamagedFileError(f"{file.path} has {size} bytes instead of {file.size}")
+            raise DamagedFileError(f"{file.path} has {size} bytes, but {file.size} bytes were written")
         data = self._get(file.path, file.size)
         if checksum(data) != file.checksum:
-            raise DamagedFileError(f"{file.path} has another checksum than it was written with")
+            raise DamagedFileError(f"{file.path} does not have the checksum of the bytes that were written")
         return data
 
     def verify(self, file: StoredFile) -> None:
@@ -353,12 +354,12 @@ class FileLayout(ABC):
         """Write the metadata, which makes the checkpoint complete; see `CheckpointStorage`."""
         path, data = self._metadata_path(metadata.checkpoint_id), encode_metadata(metadata)
         if self._size(path) is not None:
-            raise StorageError(f"{path} exists already")
+            raise StorageError(f"{path} already exists")
         if len(data) > MAX_METADATA_BYTES:
             raise StorageError(
-                f"{path} would have {len(data)} bytes, more than {MAX_METADATA_BYTES}; "
-                "lower state.storage.fs.memory-threshold, so that it holds less state, or keep the changelog "
-                "in files (state.changelog.storage: filesystem)"
+                f"{path} would have {len(data)} bytes, but at most {MAX_METADATA_BYTES} are allowed; "
+                "lower state.storage.fs.memory-threshold, so that the metadata holds less state, or "
+                "keep the changelog in files (state.changelog.storage: filesystem)"
             )
         self._publish(path, data)
 
@@ -371,7 +372,10 @@ class FileLayout(ABC):
         path = self._metadata_path(checkpoint_id)
         metadata = self._metadata_at(path)
         if metadata.checkpoint_id != checkpoint_id:
-            raise DamagedFileError(f"{path} is the metadata of checkpoint {metadata.checkpoint_id}")
+            raise DamagedFileError(
+                f"{path} holds the metadata of checkpoint {metadata.checkpoint_id}, which belongs in another "
+                "folder"
+            )
         return metadata
 
     def discard(self, checkpoint_id: int) -> None:
@@ -394,8 +398,8 @@ class FileLayout(ABC):
         if not self._create(path, claimant.encode()):
             earlier = self._get(path, MAX_CLAIMANT_BYTES).decode("utf-8", "replace")
             raise StorageError(
-                f"it has been claimed by {earlier}; go on from it without a claim, or delete {path} if that "
-                "run needs it no longer"
+                f"the checkpoint has already been claimed by {earlier}; restore it without claiming it, "
+                f"or delete {path} if that run no longer needs it"
             )
 
     def free_location(self, directory: str | None, name: str) -> str:
@@ -455,7 +459,7 @@ class FileLayout(ABC):
     def _checked(self, path: str) -> str:
         """Return a path from metadata after checking that it lies in a folder of the layout."""
         if not is_file_path(path):
-            raise DamagedFileError(f"{path} is no path of a file of a checkpoint")
+            raise DamagedFileError(f"{path} is not a path that files of a checkpoint can have")
         return path
 
     def _is_complete(self, checkpoint_id: int) -> bool:
@@ -565,7 +569,9 @@ class SavepointFolder(FileLayout):
 
     def savepoint(self, location: str) -> SavepointFolder:
         """Raise StorageError: a savepoint contains no savepoints."""
-        raise StorageError(f"{self.folder} is a savepoint, and {location} cannot be in it")
+        raise StorageError(
+            f"{self.folder} is a savepoint, so the savepoint {location} cannot be created in it"
+        )
 
     def _folder_of(self, checkpoint_id: int) -> str:
         return ""
@@ -578,7 +584,7 @@ class SavepointFolder(FileLayout):
 
     def _checked(self, path: str) -> str:
         if not is_file_name(path):
-            raise DamagedFileError(f"{path} is no name of a file of a savepoint")
+            raise DamagedFileError(f"{path} is not a name that files of a savepoint can have")
         return path
 
     def _at(self, path: str) -> str:
@@ -636,7 +642,7 @@ class MemoryStorage(FileLayout):
         if not isinstance(kept, Pieces):
             return super().read(file)
         if (len(kept), checksum(kept.description)) != (file.size, file.checksum):
-            raise DamagedFileError(f"{file.path} is not what was written")
+            raise DamagedFileError(f"the contents of {file.path} differ from what was written")
         return bytes(kept)
 
     def _put(self, path: str, data: bytes) -> None:
@@ -647,7 +653,7 @@ class MemoryStorage(FileLayout):
 
     def _get(self, path: str, at_most: int) -> bytes:
         if path not in self.files:
-            raise MissingFileError(f"{path} is not there")
+            raise MissingFileError(f"{path} does not exist")
         return bytes(self.files[path])
 
     def _size(self, path: str) -> int | None:

@@ -80,30 +80,42 @@ def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
     """Yield the settings of a scenario that are not supported over several processes."""
     for vertex in scenario.vertices:
         if len(vertex.managers) > 1:
-            text = f"is {', '.join(vertex.managers)}; over TCP, a vertex runs in one task manager"
-            yield f"vertices.{vertex.name}.task_manager", f"{text}, so name one, without slots"
+            text = (
+                f"is {', '.join(vertex.managers)}, but over TCP all subtasks of a vertex run in one "
+                "task manager"
+            )
+            yield (
+                f"vertices.{vertex.name}.task_manager",
+                (f"{text}; name one task manager here, and give no slots"),
+            )
     for number, machine in enumerate(scenario.machines):
         if len(machine.task_managers) > 1:
-            text = "over TCP, each task manager is a process, so give each a machine of its own"
+            text = "over TCP, each task manager is a process of its own, so put only one on a machine"
             yield f"machines.{number}.task_managers", f"is {', '.join(machine.task_managers)}; {text}"
     for number, fault in enumerate(scenario.faults):
         if not (isinstance(fault, KillSubtask | KillTaskManager) and isinstance(fault.when, AtTime)):
-            text = f"{fault.kind} is possible in emulated time only; over TCP, a subtask or a task manager"
-            yield f"faults[{number}]", f"{text} can be killed `at` a time"
+            text = (
+                f"{fault.kind} is possible in emulated time only; over TCP, only the killing of a "
+                "subtask or a task manager"
+            )
+            yield f"faults[{number}]", f"{text} is possible, `at` a time"
 
     if scenario.changes:
-        yield "changes", "are made in one process only; over TCP, run a scenario without any"
+        yield "changes", "are possible in emulated time only; to run over TCP, remove the changes"
 
 
 def distribution_notices(scenario: Scenario) -> Iterator[Problem]:
     """Yield a notice for each setting that has no effect over several processes."""
     if scenario.costs != CostModel():
-        yield "costs", "are not used over TCP, where all but the service time of records is real"
+        yield (
+            "costs",
+            ("have no effect over TCP, where everything but the service time of records takes real time"),
+        )
     if scenario.link != LinkConditions():
-        yield "link", "is not used over TCP: the network is that between the processes"
+        yield "link", "has no effect over TCP, where the real network between the processes is used"
     known = all(vertex.parallelism != FROM_SOURCE for vertex in scenario.vertices)
     if known and len(regions := failover_regions(scenario)) > 1:
-        text = f"is region, and the job has {len(regions)} regions; over TCP they restart together"
+        text = f"is region, and the job has {len(regions)} regions, but over TCP all regions restart together"
         yield option_key("failover_strategy"), text
 
 

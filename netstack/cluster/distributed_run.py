@@ -110,7 +110,7 @@ class _Run:
             if history.origin is None or self._cannot_restart:  # it failed before it opened its tasks
                 return failed.cause, history
             if failed.unrestorable and self._latest_checkpoint() is None:
-                return f"{failed.cause}; no other checkpoint is left", history
+                return f"{failed.cause}; there is no other checkpoint to restore", history
             delay = strategy.delay_after(failed.at)
             if delay is None:
                 return failed_for_good(failed.cause, strategy.exhausted), history

@@ -321,7 +321,9 @@ class _Process:
         try:
             subtask: Subtask = self._attempt.builder.subtasks[vertex][index]
         except IndexError:
-            raise RemoteProtocolError(f"subtask {message.task} does not run in task {self._index}") from None
+            raise RemoteProtocolError(
+                f"a message arrived for subtask {message.task}, which does not run in task {self._index}"
+            ) from None
         if not subtask.ended:
             deliver(message, subtask)
 

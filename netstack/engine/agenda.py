@@ -135,7 +135,7 @@ class Line:
         """
         entries = self._entries
         if entries and time < entries[-1][0]:
-            raise ValueError(f"{time} s is before {entries[-1][0]} s, which is in the line already")
+            raise ValueError(f"the time {time} s is before {entries[-1][0]} s, the time of the last entry")
         agenda = self._agenda
         agenda._serial = serial = agenda._serial + 1
         if not entries:
@@ -368,7 +368,7 @@ class Agenda:
                 callback(*argument)
 
     def _look_at_clock(self) -> None:
-        assert self.clock is not None, "only an agenda with a clock of its own has others beside it"
+        assert self.clock is not None, "only an agenda that has a clock of its own can read it"
         now = self.clock()
         if now > self.now:
             self.now = now
@@ -417,13 +417,13 @@ class Agenda:
         except StopIteration:
             _, on_end = self._routines.pop(routine)
         except BaseException as error:
-            name, _ = self._routines.pop(routine, ("a routine that is over", None))
+            name, _ = self._routines.pop(routine, ("a routine that has ended", None))
             if isinstance(error, Exception):
                 error.add_note(f"in {name}")
             raise
         else:
             if foreign is not None:
-                raise TypeError(f"a routine waits for {foreign!r}, and not on the agenda")
+                raise TypeError(f"a routine awaits {foreign!r}, but it may await only what the agenda offers")
             return
         if on_end is not None:
             on_end()

@@ -53,7 +53,10 @@ async def run_agenda(agenda: Agenda) -> None:
                 await trio.lowlevel.checkpoint()
                 agenda.run_entries(_ENTRIES_PER_CHECKPOINT)
         if agenda.routines and not agenda.stopped:
-            raise AgendaStuckError(f"{agenda.routines} routines wait and nothing is left to happen")
+            raise AgendaStuckError(
+                f"the run cannot continue: {agenda.routines} routines wait, but no event is left that "
+                "could wake them"
+            )
     finally:
         agenda.clear()
 

@@ -360,7 +360,7 @@ class ConsumerEnd:
         elif type(message) is ErrorResponse and message.channel is not None:
             self._channel_failed(message.channel, message.cause)
         else:
-            raise RemoteProtocolError(f"a producer does not send {type(message).__name__}")
+            raise RemoteProtocolError(f"a producer must not send {type(message).__name__}")
 
     def place(self, header: BufferHeader) -> memoryview:
         """Return the memory for the payload of an arriving buffer: data goes into a segment of its channel.
@@ -370,7 +370,7 @@ class ConsumerEnd:
         """
         channel = self._channel(header.channel)
         if header.compressed:
-            raise RemoteProtocolError("a compressed buffer arrived, and nobody asked for compression")
+            raise RemoteProtocolError("a compressed buffer arrived, but compression was not requested")
         if header.data_type is DataType.DATA_BUFFER:
             if channel is not None:
                 place = channel.land(header.sequence_number, header.backlog, header.size)
@@ -381,7 +381,9 @@ class ConsumerEnd:
             limit = MAX_EVENT_BYTES
         if header.size > limit:
             what = "a buffer" if header.data_type is DataType.DATA_BUFFER else "an event"
-            raise RemoteProtocolError(f"{what} of {header.size} bytes arrived, allowed are {limit}")
+            raise RemoteProtocolError(
+                f"{what} of {header.size} bytes arrived; at most {limit} bytes are allowed"
+            )
         self._target = channel
         self._arriving = memoryview(bytearray(header.size))
         return self._arriving
@@ -420,7 +422,10 @@ class ConsumerEnd:
         if channel is None:
             if number in self._cancelled:
                 return None
-            raise RemoteProtocolError(f"a buffer or backlog arrived for channel {number}, which nobody reads")
+            raise RemoteProtocolError(
+                f"a buffer or a backlog arrived for channel {number}, which this task manager has not "
+                "requested"
+            )
         if channel.released:
             self._cancel(number)
             return None
@@ -446,12 +451,15 @@ class ConsumerEnd:
             channel.fail(PeerFailedError(self._peer, readable(cause)))
             return
         if channel.receiver.expected_sequence != 0:
-            raise RemoteProtocolError(f"there is no partition for channel {number}, which is served")
+            raise RemoteProtocolError(
+                f"the producer reports no partition for channel {number}, although it has already sent "
+                "data on it"
+            )
         backoff = self._backoffs.setdefault(number, RequestBackoff())
         if backoff.increase():
             self._transmit(channel.partition_request)
         else:
-            problem = f"there was no partition for channel {number} in {backoff.waited_s:g} s"
+            problem = f"the partition for channel {number} was not found within {backoff.waited_s:g} s"
             channel.fail(PartitionNotFoundError(self._peer, problem))
 
     def credit_available(self, channel: RemoteInputChannel) -> None:

@@ -61,7 +61,9 @@ class EmulatedWire:
     def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
         """Send `message` of `size` encoded bytes; see `netstack.exchange.link.LinkEnd`."""
         if self._finished:
-            raise LinkClosedError("emulated link", f"{type(message).__name__} after the last message")
+            raise LinkClosedError(
+                "emulated link", f"{type(message).__name__} was to be sent after the last message"
+            )
         jitter = self._jitter
         agenda = self._agenda
         start = self._free_at if self._free_at > agenda.now else agenda.now

@@ -88,7 +88,7 @@ class InputGate:
             RuntimeError: if that was noted before.
         """
         if channel.index in self._recovering:
-            raise RuntimeError(f"channel {channel.index} of {self.name} was restored twice")
+            raise RuntimeError(f"the state of channel {channel.index} of {self.name} was restored twice")
         self._recovering.add(channel.index)
         self.data_arrived(channel)
 

@@ -133,7 +133,7 @@ def key_group_range(max_parallelism: int, parallelism: int, index: int) -> range
     """
     _check_parallelism(max_parallelism, parallelism)
     if not 0 <= index < parallelism:
-        raise ValueError(f"operator index {index} is outside 0..{parallelism - 1}")
+        raise ValueError(f"the operator index {index} must be from 0 to {parallelism - 1}")
     start = (index * max_parallelism + parallelism - 1) // parallelism
     last = ((index + 1) * max_parallelism - 1) // parallelism
     return range(start, last + 1)
@@ -148,7 +148,7 @@ def default_max_parallelism(parallelism: int) -> int:
         ValueError: ``parallelism`` is outside 1 .. 32768.
     """
     if not 1 <= parallelism <= MAX_PARALLELISM:
-        raise ValueError(f"parallelism {parallelism} is outside 1..{MAX_PARALLELISM}")
+        raise ValueError(f"the parallelism {parallelism} must be from 1 to {MAX_PARALLELISM}")
     wanted = round_up_to_power_of_two(parallelism + parallelism // 2)
     return min(max(wanted, DEFAULT_LOWER_BOUND), MAX_PARALLELISM)
 
@@ -172,9 +172,11 @@ def round_up_to_power_of_two(value: int) -> int:
 def _check_parallelism(max_parallelism: int, parallelism: int) -> None:
     _check_max_parallelism(max_parallelism)
     if not 1 <= parallelism <= max_parallelism:
-        raise ValueError(f"parallelism {parallelism} is outside 1..{max_parallelism}, its maximum")
+        raise ValueError(
+            f"the parallelism {parallelism} must be from 1 to {max_parallelism}, the maximum parallelism"
+        )
 
 
 def _check_max_parallelism(max_parallelism: int) -> None:
     if not 1 <= max_parallelism <= MAX_PARALLELISM:
-        raise ValueError(f"maximum parallelism {max_parallelism} is outside 1..{MAX_PARALLELISM}")
+        raise ValueError(f"the maximum parallelism {max_parallelism} must be from 1 to {MAX_PARALLELISM}")

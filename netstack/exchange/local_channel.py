@@ -87,7 +87,10 @@ class LocalInputChannel(InputChannel):
         Raises:
             LocalProtocolError: always.
         """
-        raise LocalProtocolError(f"local channel {self.channel_id} has not announced {sequence_number}")
+        raise LocalProtocolError(
+            f"a local channel announces no events, but channel {self.channel_id} was given the "
+            f"announcement {sequence_number}"
+        )
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
         """Begin to persist a checkpoint; only recovered data can be in flight on this side."""

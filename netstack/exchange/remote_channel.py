@@ -172,12 +172,15 @@ class RemoteInputChannel(InputChannel):
         """Take a segment for an arriving buffer, after checking that the sender may send it."""
         if size > self.gate.segment_bytes:
             raise RemoteProtocolError(
-                f"a buffer of {size} bytes arrived where the largest has {self.gate.segment_bytes}"
+                f"a buffer of {size} bytes arrived, but a buffer has at most {self.gate.segment_bytes} bytes"
             )
         self.receiver.accept(sequence_number, backlog, DataType.DATA_BUFFER)
         taken = self.buffers.take()
         if taken is None:
-            raise RuntimeError(f"channel {self.channel_id} has no buffer for data that its credit allowed")
+            raise RuntimeError(
+                f"channel {self.channel_id} has no buffer left for data, although it had granted credit "
+                "for it"
+            )
         segment, recycler = taken
         return ReceivedBuffer(segment, recycler, size)
 
@@ -275,7 +278,9 @@ class RemoteInputChannel(InputChannel):
             LocalProtocolError: if the channel is released.
         """
         if self.receiver.state is ReceiverState.RELEASED:
-            raise LocalProtocolError(f"channel {self.channel_id} is released and wants no buffers")
+            raise LocalProtocolError(
+                f"channel {self.channel_id} has been released, so it cannot announce a buffer size"
+            )
         self._connection.send(NewBufferSize(self.channel_id, size))
 
     def acknowledge_all_records(self) -> None:

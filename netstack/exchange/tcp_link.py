@@ -122,7 +122,7 @@ class TcpLink:
             LinkClosedError: if this side has finished.
         """
         if self._closing:
-            raise LinkClosedError(self.peer, "a control message after the last message")
+            raise LinkClosedError(self.peer, "a control message was to be sent after the last message")
         self.enqueue(ControlPayload(payload))
 
     def end_finished(self) -> None:
@@ -255,7 +255,7 @@ class TcpLink:
 
     async def _read_messages(self) -> None:
         reader, receive_now = self._reader, self._pipe.receive_now
-        problem = "the connection ended before both sides were done"
+        problem = "the connection ended before both sides had finished"
         turn = 0
         while True:
             buffers = reader.buffers()
@@ -356,7 +356,7 @@ async def keep_alive(link: TcpLink, limit_s: float) -> None:
             link.enqueue(KeepAlive())
         silent_checks = 0 if heard != link.received_bytes or stalled else silent_checks + 1
         if silent_checks == _CHECKS_PER_LIMIT:
-            raise PeerSilentError(link.peer, f"nothing was heard for {limit_s:g} s")
+            raise PeerSilentError(link.peer, f"no message arrived for {limit_s:g} s")
         said, heard = link.outgoing.sent_bytes, link.received_bytes
 
 
@@ -392,7 +392,9 @@ class TcpEnd:
     def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
         """Send `message`; see `netstack.exchange.link.LinkEnd`."""
         if self.finished:
-            raise LinkClosedError(self._link.peer, f"{type(message).__name__} after the last message")
+            raise LinkClosedError(
+                self._link.peer, f"{type(message).__name__} was to be sent after the last message"
+            )
         self._link.enqueue(message, written)
 
     def finish(self) -> None:
@@ -470,11 +472,15 @@ class Incoming:
 
     def _control(self, payload: bytes) -> None:
         if self.on_control is None:
-            raise RemoteProtocolError("the peer sent a ControlPayload, which nobody reads here")
+            raise RemoteProtocolError(
+                "the peer sent a ControlPayload over a connection that carries no control messages"
+            )
         self.on_control(payload)
 
     def _note_channel(self, channel: int) -> None:
         """Count a channel that the peer requests for the first time."""
         self._channels.add(channel)
         if len(self._channels) > self._max_channels:
-            raise RemoteProtocolError(f"the peer requests more than {self._max_channels} channels")
+            raise RemoteProtocolError(
+                f"the peer requests more channels than the {self._max_channels} that are allowed"
+            )

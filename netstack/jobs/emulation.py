@@ -62,9 +62,13 @@ def emulate(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
         TypeError: if `scenario` is not a Scenario, or an option is unknown.
     """
     if not isinstance(scenario, Scenario):
-        raise TypeError(f"{scenario!r} is no Scenario; integration.load_scenario reads one from a file")
+        raise TypeError(
+            f"emulate needs a Scenario, not {scenario!r}; integration.load_scenario reads one from a file"
+        )
     if trio.lowlevel.in_trio_run():
-        raise RuntimeError("emulate begins a run of trio; within one, write `await run_job(scenario)`")
+        raise RuntimeError(
+            "emulate cannot be called inside a run of trio; write `await run_job(scenario)` there"
+        )
     options.setdefault("real_time", False)
     # Between two checkpoints of trio, Ctrl-C would leave routines that were never started.
     return trio.run(partial(run_job, scenario, **options), restrict_keyboard_interrupt_to_checkpoints=True)
@@ -84,7 +88,9 @@ async def run_job(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
         TypeError: if an option is unknown.
     """
     if unknown := options.keys() - RunOptions.__optional_keys__:
-        raise TypeError(f"there is no option {', '.join(sorted(unknown))}; see netstack.RunOptions")
+        raise TypeError(
+            f"unknown options: {', '.join(sorted(unknown))}; see netstack.RunOptions for those that exist"
+        )
     seed, storage = options.get("seed"), options.get("storage")
     if seed is not None:
         scenario = replace(scenario, seed=seed)

@@ -169,7 +169,7 @@ class RegionFailover:
         restart = self._restarting.pop(number, None)
         if restart is not None:
             restart.running_at = self._job.agenda.now
-            self._job.tell(f"{', '.join(restart.tasks)}: all tasks run again")
+            self._job.tell(f"{', '.join(restart.tasks)}: all restarted tasks run again")
         return not self._not_running
 
     def region_failed(self, number: int, cause: str, delay_s: float) -> None:
@@ -177,7 +177,7 @@ class RegionFailover:
         job, region = self._job, self._regions[number]
         restart = Restart(job.agenda.now, cause, task_names(job.scenario, region))
         job.restarts.append(restart)
-        job.tell(f"{', '.join(restart.tasks)} fail: {cause}; the others go on")
+        job.tell(f"{', '.join(restart.tasks)} fail: {cause}; the tasks of other regions continue")
         self._restarting[number] = restart
         self._not_running.add(number)
         job.coordinator.suspend(set(region))

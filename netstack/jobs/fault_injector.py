@@ -145,9 +145,21 @@ class FaultInjector:
         when, now = fault.when, self._agenda.now
         if isinstance(when, AtTime):
             if when.time_s < now:
-                yield "at", f"is {time_text(when.time_s)}; the run is at {time_text(now)} already"
+                yield (
+                    "at",
+                    (
+                        f"is {time_text(when.time_s)}, but the run has already reached {time_text(now)}; "
+                        "give a later time"
+                    ),
+                )
         elif self._happened(when) >= when.number:
-            yield "number", f"is {when.number}; the run has counted {self._happened(when)} already"
+            yield (
+                "number",
+                (
+                    f"is {when.number}, but the run has already counted {self._happened(when)}; give a "
+                    "higher number"
+                ),
+            )
 
     def _happened(self, when: OnChannel | OnAcknowledgement) -> int:
         """Return the number of occurrences so far, whether or not a fault waits for one."""

@@ -367,7 +367,7 @@ class Job:
         now = self.agenda.now
         self._tear_down(attempt, cause)
         if (savepoint := self.coordinator.stopped_with) is not None:
-            self.failure = f"{cause}; the job was about to stop, with {savepoint}, which is complete"
+            self.failure = f"{cause}; the job was about to stop with {savepoint}, which is complete"
             self._stop()
             return
         delay = None if self._cannot_restart else self._restart_strategy.delay_after(now)

@@ -141,7 +141,7 @@ class FailureRateRestart(RestartBackoffStrategy):
         """Text for the limit of failures within the interval."""
         interval = format_duration(self._config.restart_failure_rate_interval_s)
         most = self._config.restart_max_failures_per_interval
-        return f"failed {most + 1} times within {interval}, and the limit is {most}"
+        return f"failed {most + 1} times within {interval}, but only {most} failures are allowed in that time"
 
 
 _CLASSES: Mapping[RestartStrategy, type[RestartBackoffStrategy]] = {
@@ -162,7 +162,7 @@ def _whole_ms(seconds: float) -> int:
 
 
 def _limit(restarts: int) -> str:
-    return f"restarted {restarts} times, which is the limit" if restarts else ""
+    return f"restarted {restarts} times, as often as is allowed" if restarts else ""
 
 
 NOTHING_RUNS = SubtaskSample(input_queue_size=0, output_queue_size=0)
@@ -226,7 +226,7 @@ def never_restored(restarts: Sequence[Restart]) -> str | None:
         return None
     latest = max(restarts[:-1], key=lambda restart: restart.restarted_at or 0.0)
     unusable = any(each.unusable_checkpoint_id is not None for each in (restarts[-2], latest))
-    return f"{restarts[-1].cause}; the run was over before an older one was tried" if unusable else None
+    return f"{restarts[-1].cause}; the run ended before an older checkpoint was tried" if unusable else None
 
 
 class Start:

@@ -291,7 +291,7 @@ def table_settings(scenario: Scenario, stores: TableStores | None) -> TableSetti
     if config.state_backend is not StateBackendType.ROCKSDB or not scenario.keeps_keyed_state:
         return None
     if stores is None:
-        needs = "rocksdb needs something that opens table stores, such as integration.storage.table_stores"
+        needs = "the rocksdb backend needs `table_stores`, such as integration.storage.table_stores"
         raise ScenarioError([f"flink.{OPTIONS['state_backend'].name}: {needs}"])
     options = TableOptions(
         write_buffer_bytes=config.rocksdb_write_buffer_bytes,
@@ -313,7 +313,11 @@ def source_of(scenario: Scenario, vertex: Vertex, *, blank: bool = False) -> Sou
         return spec.source
     if isinstance(spec, GeneratorSpec):
         return GeneratedSource(spec.record_bytes, _source_seed(scenario, vertex), spec.keys, blank=blank)
-    what = "is no source" if spec is None else f"reads {spec.path!r}, which has not been opened"
+    what = (
+        "has no source that can be read"
+        if spec is None
+        else f"reads {spec.path!r}, which has not been opened"
+    )
     raise ScenarioError([f"vertex {vertex.name!r} {what}; use integration.open_sources(scenario)"])
 
 

@@ -79,6 +79,9 @@ class Viewed:
     def _view(self) -> View:
         view = view_of(type(self).__name__)
         if view is None:
-            text = f"no installed package shows a {type(self).__name__}: pip install 'netstack[notebook]'"
+            text = (
+                f"no installed package can show a {type(self).__name__} in a notebook; install it with "
+                "pip install 'netstack[notebook]'"
+            )
             raise ImportError(text)
         return view

@@ -36,22 +36,24 @@ def from_json(document: bytes | str) -> Result:
     """
     decoded = msgspec.json.decode(document, type=_Document)
     if decoded.schema != SCHEMA:
-        raise ValueError(f"the document has the schema {decoded.schema!r}; this version reads {SCHEMA!r}")
+        raise ValueError(
+            f"the document has the schema {decoded.schema!r}, but this version reads only {SCHEMA!r}"
+        )
     try:
         scenario = read_scenario(decoded.scenario, to_run=False)
     except ScenarioError as error:
         problems = "; ".join(error.problems)
-        raise ValueError(f"the scenario in the result makes no sense: {problems}") from None
+        raise ValueError(f"the scenario in the result is not valid: {problems}") from None
     result = Result(**msgspec.structs.asdict(decoded) | {"scenario": scenario})
     problem = next(_problems(result), None)
     if problem is not None:
-        raise ValueError(f"the result makes no sense: {problem}")
+        raise ValueError(f"the result is not valid: {problem}")
     return result
 
 
 def _problems(result: Result) -> Iterator[str]:
     if result.preset not in PRESETS:
-        yield f"preset: {result.preset!r} is none"
+        yield f"preset: {result.preset!r} is unknown"
     vertices = sorted(result.scenario.vertices, key=lambda vertex: vertex.source is None)
     subtasks = {vertex.name: vertex.parallelism for vertex in vertices}
     for place, checkpoint in enumerate(result.checkpoints):
@@ -68,26 +70,31 @@ def _about_vertices(
     """Yield mistakes in a list of vertices, which must follow the scenario's order, sources first."""
     names = [vertex.name for vertex in vertices]
     if names and names != list(subtasks):
-        yield f"{key}.vertices: are {', '.join(names)}; those of the scenario are {', '.join(subtasks)}"
+        yield f"{key}.vertices: are {', '.join(names)}, but the scenario has {', '.join(subtasks)}"
         return
     for vertex in vertices:
         for field, values in _lists(vertex):
             if len(values) not in (0, subtasks[vertex.name]):
                 where = f"{key}.vertices.{vertex.name}.{field}"
-                yield f"{where}: has {len(values)} values for {subtasks[vertex.name]} subtasks"
+                yield (
+                    f"{where}: has {len(values)} values, but the vertex has {subtasks[vertex.name]} subtasks"
+                )
 
 
 def _about_series(key: str, series: Series, subtasks: dict[str, int]) -> Iterator[str]:
     if series.vertex not in subtasks:
-        yield f"{key}.vertex: {series.vertex!r} is none of the scenario"
+        yield f"{key}.vertex: {series.vertex!r} is not a vertex of the scenario"
         return
     for field, values in _lists(series):
         if field == "t":
             continue
         if len(values) not in (0, subtasks[series.vertex]):
-            yield f"{key}.{field}: has {len(values)} values for {subtasks[series.vertex]} subtasks"
+            yield (
+                f"{key}.{field}: has {len(values)} values, but the vertex has {subtasks[series.vertex]} "
+                "subtasks"
+            )
         elif any(len(samples) != len(series.t) for samples in values):
-            yield f"{key}.{field}: has not as many samples as there are times"
+            yield f"{key}.{field}: does not have one sample for each time"
 
 
 def _lists(values: Any) -> Iterator[tuple[str, Sequence[Any]]]:

@@ -57,8 +57,8 @@ def how(options: CheckpointOptions) -> str:
 
 def snapshot_text(barrier: CheckpointBarrier, metrics: AlignmentMetrics | None, sends: bool) -> str:
     """Return the text for a subtask that begins a checkpoint; `sends`: it sends the barrier downstream."""
-    missing = ", before the last barrier is here" if metrics is None else ""
-    sent = "; barrier sent on" if sends else ""
+    missing = ", before its last barrier has arrived" if metrics is None else ""
+    sent = "; barrier sent downstream" if sends else ""
     return f"snapshot for checkpoint {barrier.checkpoint_id}{missing}{sent}"
 
 
@@ -68,13 +68,13 @@ def barrier_text(barrier: CheckpointBarrier, sender: str, channel: int, actions:
     if any(_ends_alignment(action) for action in actions):
         return f"{text}: the last one"
     if barrier.options.is_unaligned:
-        return f"{text}, ahead of its data"
+        return f"{text}, which has overtaken its data"
     if not barrier.options.needs_alignment:
-        return f"{text}: its channel goes on"
+        return f"{text}: its channel is not blocked"
     if Resume(channel) in actions:
-        return f"{text}: too late"
+        return f"{text}: too late for this checkpoint"
     turns = any(isinstance(action, Trigger) for action in actions)
-    return f"{text}: its channel is blocked" + (", the checkpoint goes on unaligned" if turns else "")
+    return f"{text}: its channel is blocked" + (", and the checkpoint continues unaligned" if turns else "")
 
 
 def _ends_alignment(action: Action) -> bool:

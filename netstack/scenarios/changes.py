@@ -125,9 +125,10 @@ def _in_words(value: Any) -> str:
     return ", ".join(f"{number:.15g}" for number in value) if isinstance(value, list) else str(value)
 
 
-_FORMAT = named({each.name.lower(): each for each in SavepointFormat}, "is no format of savepoints")
+_FORMAT = named({each.name.lower(): each for each in SavepointFormat}, "is not a format of savepoints")
 _STOP = named(
-    {"suspend": PostCheckpointAction.SUSPEND, "drain": PostCheckpointAction.TERMINATE}, "is no way to stop"
+    {"suspend": PostCheckpointAction.SUSPEND, "drain": PostCheckpointAction.TERMINATE},
+    "is not a way to stop a job",
 )
 
 

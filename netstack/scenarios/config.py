@@ -557,10 +557,12 @@ def read_options(section: Section, preset: NetworkConfig) -> NetworkConfig:
     for name, value in _flat(section.values):
         field = _FIELDS.get(name)
         if field is None:
-            section.complain(name, f"no preset has this option; {_meant(name)}")
+            section.complain(name, f"no version of Flink that netstack knows has this option; {_meant(name)}")
             continue
         if field in values:
-            section.complain(name, f"is another name of {OPTIONS[field].name}, given too; drop one")
+            section.complain(
+                name, f"is another name of {OPTIONS[field].name}, which is given too; remove one of the two"
+            )
         try:
             values[field] = OPTIONS[field].kind.parse(value)
         except QuantityError as error:
@@ -584,7 +586,7 @@ def _meant(name: str) -> str:
     if ends:
         return f"did you mean {' or '.join(map(repr, ends))}?"
     close = get_close_matches(name, list(_FIELDS), n=1)
-    return f"did you mean {close[0]!r}?" if close else "use the names of Flink's documentation"
+    return f"did you mean {close[0]!r}?" if close else "use the option names of Flink's documentation"
 
 
 def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:

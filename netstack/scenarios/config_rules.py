@@ -51,7 +51,7 @@ def _about_values(config: NetworkConfig) -> Iterator[Problem]:
     for field in ("min_segment_bytes", "starting_segment_bytes"):
         size = getattr(config, field)
         if is_page and not 0 < size <= page:
-            text = f"is {format_size(size)}; it must be from 1 b to the segment size, {format_size(page)}"
+            text = f"is {format_size(size)}; it must be from 1 b to {format_size(page)}, the segment size"
             yield option_key(field), text
     for field in ("debloat_period_s", "debloat_target_s", "checkpoint_timeout_s", "heartbeat_timeout_s"):
         if getattr(config, field) <= 0:
@@ -76,9 +76,9 @@ def policy_class(name: str) -> type[DebloatPolicy]:
     try:
         policy = getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:  # importing a module may fail with any error
-        raise PolicyError(f"{name!r} cannot be imported, {_in_a_line(error)}") from None
+        raise PolicyError(f"{name!r} cannot be imported: {_in_a_line(error)}") from None
     if not (isinstance(policy, type) and issubclass(policy, DebloatPolicy)):
-        raise PolicyError(f"{name!r} is no class derived from flowcontrol.DebloatPolicy")
+        raise PolicyError(f"{name!r} is not a class derived from flowcontrol.DebloatPolicy")
     return policy
 
 
@@ -119,7 +119,7 @@ def policy_of(config: NetworkConfig) -> DebloatPolicy:
         made = policy(settings)
         _ = made.settings, made.last_announced, made.estimated_time_s
     except Exception as error:  # a user's policy may fail with any error
-        raise PolicyError(f"{name!r} cannot be made with these options, {_in_a_line(error)}") from error
+        raise PolicyError(f"{name!r} cannot be created with these options: {_in_a_line(error)}") from error
     return made
 
 
@@ -143,12 +143,17 @@ def policy_problems(config: NetworkConfig) -> Iterator[Problem]:
 def _about_checkpoints(config: NetworkConfig) -> Iterator[Problem]:
     interval = config.checkpoint_interval_s
     if interval is not None and interval < _LEAST_INTERVAL_S:
-        yield option_key("checkpoint_interval_s"), f"is {time_text(interval)}; Flink wants at least 10 ms"
+        yield (
+            option_key("checkpoint_interval_s"),
+            (f"is {time_text(interval)}; Flink requires at least 10 ms"),
+        )
     if config.takes_unaligned_checkpoints and config.max_concurrent_checkpoints > 1:
-        text = f"is {config.max_concurrent_checkpoints}; it must be 1 with unaligned checkpoints"
+        text = f"is {config.max_concurrent_checkpoints}; with unaligned checkpoints it must be 1"
         yield option_key("max_concurrent_checkpoints"), text
     if config.stores_checkpoints_in_files and config.checkpoint_dir is None:
-        text = f"is missing, and the storage is filesystem; give one such as {_DIRECTORY!r}"
+        text = (
+            f"is missing, but the checkpoint storage is filesystem; give a directory such as {_DIRECTORY!r}"
+        )
         yield option_key("checkpoint_dir"), text
 
 
@@ -177,26 +182,32 @@ def restart_notices(config: NetworkConfig, strategy: RestartStrategy) -> Iterato
         family, _, rest = OPTIONS[field].name.partition(".")
         owner = rest.partition(".")[0]
         if family == _RESTARTS and owner != _TYPE and owner != strategy:
-            yield option_key(field), f"changes nothing without {_RESTARTS}.{_TYPE} = {owner!r}"
+            yield option_key(field), f"has no effect unless {_RESTARTS}.{_TYPE} is {owner!r}"
 
 
 def setting_notices(config: NetworkConfig) -> Iterator[Problem]:
     """Yield notices for valid options that do not have the effect that they suggest."""
     if config.debloat_policy != NetworkConfig().debloat_policy and not config.debloat_enabled:
-        yield _POLICY_KEY, f"changes nothing without {OPTIONS['debloat_enabled'].name} = true"
+        yield _POLICY_KEY, f"has no effect unless {OPTIONS['debloat_enabled'].name} is true"
     if config.segment_bytes < _SMALLEST_PAGE_OF_FLINK:
-        text = f"works here, but a real Flink wants at least {format_size(_SMALLEST_PAGE_OF_FLINK)}"
+        text = f"works in netstack, but a real Flink requires at least {format_size(_SMALLEST_PAGE_OF_FLINK)}"
         yield option_key("segment_bytes"), text
     if config.max_buffers_per_channel == 1:
-        text = "lets no job run, here as in Flink: the one buffer of a channel is the one being written"
+        text = (
+            "is 1, so no record is ever sent, in netstack as in Flink: a channel's only buffer is the "
+            "one being filled; give 2 or more"
+        )
         yield option_key("max_buffers_per_channel"), text
     if config.unaligned_enabled and not config.takes_unaligned_checkpoints:
-        text = f"is switched off, as in Flink: the mode is {config.checkpoint_mode}"
+        text = (
+            f"has no effect, as in Flink: the checkpointing mode is {config.checkpoint_mode}, which "
+            "knows no unaligned checkpoints"
+        )
         yield option_key("unaligned_enabled"), text
     if config.checkpoint_dir is not None and config.checkpoint_storage is CheckpointStorageType.JOBMANAGER:
         yield (
             option_key("checkpoint_dir"),
-            "is not used: the storage is jobmanager, which keeps nothing in files",
+            "has no effect: the checkpoint storage is jobmanager, which writes no files",
         )
 
 
@@ -212,11 +223,11 @@ def cost_problems(costs: CostModel) -> Iterator[Problem]:
         if not 0 <= low <= high < math.inf:
             yield (
                 f"costs.{without_unit(field)}",
-                f"is {value}; it must be 0 or more, and a range must not fall",
+                f"is {value}; it must be 0 or more, and a range must begin with its smaller value",
             )
     for field in _RATES:
         if getattr(costs, field) == 0:
-            yield f"costs.{without_unit(field)}", "is 0; it must be more"
+            yield f"costs.{without_unit(field)}", "is 0; it must be more than 0"
 
 
 def link_problems(link: LinkConditions) -> Iterator[Problem]:

@@ -85,7 +85,7 @@ def _vertices(top: Section) -> tuple[Vertex, ...]:
     mode = SERVICE_MODE.read(top, SERVICE_MODE.default)
     slots = SLOTS.read(top, None)
     if slots is not None and slots < 1:
-        top.complain("slots", f"is {slots}; a task manager has at least 1 slot")
+        top.complain("slots", f"is {slots}; a task manager must have at least 1 slot")
     sections = top.sections("vertices", label)
     groups = [_slot_sharing_group(section, slots) for section in sections]
     return in_slots([_vertex(section, mode) for section in sections], slots, groups)
@@ -96,20 +96,27 @@ def _vertex(section: Section, mode: str) -> Vertex:
     usual = FROM_SOURCE if isinstance(source, PathSpec) else 1
     vertex = read_table(section, Vertex, {"source": source}, {"parallelism": usual, "service_mode": mode})
     if vertex.parallelism < 1 and "parallelism" in section:
-        section.complain("parallelism", f"is {vertex.parallelism}; a vertex has at least 1 subtask")
+        section.complain("parallelism", f"is {vertex.parallelism}; a vertex must have at least 1 subtask")
     return vertex
 
 
 def _slot_sharing_group(vertex: Section, slots: int | None) -> str:
     key = "slot_sharing_group"
     if key in vertex and "task_manager" in vertex:
-        vertex.complain(key, "is given, and so is the task manager, which takes no slot; drop one of the two")
+        vertex.complain(
+            key,
+            "is given together with a task manager, in which the vertex takes no slot; remove one of the two",
+        )
     elif key in vertex and slots is None:
-        vertex.complain(key, "changes nothing without slots; give the scenario slots, or drop it")
+        vertex.complain(
+            key, "has no effect, since the scenario has no slots; give the scenario slots, or remove this"
+        )
     without_count = "source" in vertex and "parallelism" not in vertex and "task_manager" not in vertex
     source = vertex.values.get("source")
     if slots is not None and without_count and isinstance(source, Mapping) and "path" in source:
-        vertex.complain("parallelism", "is missing, and slots are dealt out by it; give it a number")
+        vertex.complain(
+            "parallelism", "is missing, but slots are assigned by it; give the number of subtasks"
+        )
     group: str = SLOT_SHARING_GROUP.read(vertex, SLOT_SHARING_GROUP.default)
     return group
 

@@ -111,7 +111,7 @@ Moment = AtTime | OnChannel | OnAcknowledgement
 
 _COUNTED = named(
     {str(item): item for item in ChannelItem} | {ACKNOWLEDGEMENT: ACKNOWLEDGEMENT},
-    "is nothing that is counted",
+    "cannot be counted",
 )
 
 
@@ -122,9 +122,9 @@ class _MomentKeys(Part):
         if "at" in section and "on" not in section:
             return read_keys(section, AtTime)
         if "at" in section:
-            section.complain("at", "is given with on; keep one of the two")
+            section.complain("at", "is given together with on; remove one of the two")
         elif "on" not in section:
-            section.complain("at", 'is missing; give it, such as "12 s", or on')
+            section.complain("at", 'is missing; give a time such as "12 s", or give on')
         elif on := section.take("on", _COUNTED.parse, ""):
             return self._counted(section, on)
         for alternative in self.alternatives(key):  # their meaning depends on the kind
@@ -283,7 +283,7 @@ FAULTS: Mapping[str, type[Fault]] = MappingProxyType(
 )
 """The faults by the value of ``kind`` in a scenario file."""
 
-_KIND = named(FAULTS, "is no fault")
+_KIND = named(FAULTS, "is not a kind of fault")
 
 
 def _of(vertex: str | None, subtask: int | None) -> str:

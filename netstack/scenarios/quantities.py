@@ -80,10 +80,10 @@ def parse_rate(value: object) -> float:
         raise QuantityError(f"{value!r} has no unit of bytes or bits per second", _RATE_HINT)
     if len(amount) == 2 and amount[0].isupper() and amount[1] == "b":
         hint = f'"{amount[0].lower()}bit/s" or "{amount[0]}B/s"'
-        raise QuantityError(f"{value!r} may mean bits or bytes", hint)
+        raise QuantityError(f"the unit of {value!r} does not say whether bits or bytes are meant", hint)
     rate = _finite(number * _scale(amount, RATE_BYTES_PER_S, value, _RATE_HINT), _RATE_HINT)
     if rate <= 0:
-        raise QuantityError(f"{value!r} is not above 0", _RATE_HINT)
+        raise QuantityError(f"{value!r} is not more than 0", _RATE_HINT)
     return rate
 
 
@@ -168,16 +168,18 @@ def _whole(value: object, hint: str) -> tuple[int, str]:
     if match is None:
         raise QuantityError(f"{value!r} is not a whole number with a unit", hint)
     if not match[1].isdigit():
-        raise QuantityError(f"{value!r} has decimals, which Flink does not read", f"{hint}, in whole numbers")
+        raise QuantityError(
+            f"{value!r} has decimals, which Flink does not accept", f"{hint}, in whole numbers"
+        )
     number = int(match[1])
     if number >= _LONG:
-        raise QuantityError(f"{value!r} is too large for 64 bits, which Flink does not read", hint)
+        raise QuantityError(f"{value!r} does not fit into 64 bits, so Flink does not accept it", hint)
     return number, match[2]
 
 
 def _require_short(text: str, hint: str) -> None:
     if len(text) > _MOST_LETTERS:
-        raise QuantityError(f"{text[:20]!r}... has {len(text)} letters", hint)
+        raise QuantityError(f"{text[:20]!r}... is too long, with {len(text)} characters", hint)
 
 
 def _finite(number: Decimal, hint: str) -> float:
@@ -195,7 +197,7 @@ def _scale(unit: str, units: Mapping[str, Decimal], value: object, hint: str) ->
     scale = units.get(unit.lower())
     if scale is None:
         known = ", ".join(dict.fromkeys(_first_names(units)))
-        raise QuantityError(f"{value!r} has the unit {unit!r}, which is none of {known}", hint)
+        raise QuantityError(f"{value!r} has the unknown unit {unit!r}; known units are {known}", hint)
     return scale
 
 

@@ -130,12 +130,12 @@ def option_notices(scenario: Scenario) -> list[Problem]:
     for field in sorted(scenario.config.given & OPTIONS.keys()):
         option = OPTIONS[field]
         if option.only_1x and not scenario.preset.startswith("flink-1"):
-            notices.append((option_key(field), "takes effect here, but a real Flink 2 ignores it"))
+            notices.append((option_key(field), "has an effect in netstack, but a real Flink 2 ignores it"))
         elif option.since and is_before(scenario.preset, option.since):
-            text = f"takes effect here, but a real Flink before {option.since} ignores it"
+            text = f"has an effect in netstack, but a real Flink before {option.since} ignores it"
             notices.append((option_key(field), text))
         elif option.inert:
-            notices.append((option_key(field), "is accepted, but changes nothing in the emulator"))
+            notices.append((option_key(field), "is accepted, but has no effect in netstack"))
     restarts = restart_notices(scenario.config, scenario.restart_strategy)
     return [*notices, *setting_notices(scenario.config), *restarts]
 
@@ -169,16 +169,17 @@ def _about_time(scenario: Scenario) -> Iterator[Problem]:
             window = f"{time_text(start)} to {time_text(end)}"
             yield (
                 f"phases[{number}]",
-                f"is {window}; it must lie within 0 s and {time_text(duration)}, forwards",
+                f"is {window}; a phase must begin before it ends, and lie within 0 s and "
+                f"{time_text(duration)}",
             )
 
 
 def _about_vertices(scenario: Scenario) -> Iterator[Problem]:
     if not scenario.vertices:
-        yield "vertices", "there are none; a job has at least a source"
+        yield "vertices", "the job has no vertices; give it at least a source"
     for name, count in Counter(vertex.name for vertex in scenario.vertices).items():
         if count > 1:
-            yield vertex_key(name), f"there are {count} vertices of this name; names must differ"
+            yield vertex_key(name), (f"{count} vertices have this name; give each vertex a name of its own")
     names = {vertex.name for vertex in scenario.vertices}
     astray = any(edge.target not in names for edge in scenario.edges)
     for vertex in scenario.vertices:
@@ -193,12 +194,15 @@ def _about_vertex(vertex: Vertex, has_input: bool, astray: bool) -> Iterator[Pro
     if not least <= vertex.parallelism <= MAX_PARALLELISM:
         yield "parallelism", f"is {vertex.parallelism}; it must be from 1 to {MAX_PARALLELISM}"
     if vertex.source is None and not has_input and not astray:  # else an edge may be meant for it
-        yield "source", "is missing, and no edge leads to this vertex; give it a source or an edge"
+        yield (
+            "source",
+            ("is missing, and no edge leads to this vertex; give the vertex a source, or add an edge to it"),
+        )
     if vertex.source is not None:
         if has_input:
-            yield "source", "is given, but an edge leads to this vertex; drop one of the two"
+            yield "source", ("is given, but an edge leads to this vertex, too; remove the source or the edge")
         if vertex.service or vertex.operator is not None:
-            yield "service", "a source does no work on records; pace it with its rate"
+            yield "service", ("a source cannot have a cost per record or a function; set its rate instead")
         yield from _about_source(vertex.source)
     yield from _about_service(vertex)
     yield from _about_output(vertex)
@@ -208,7 +212,7 @@ def _about_source(source: GeneratorSpec | PathSpec | SourceObject) -> Iterator[P
     for message in rate_problems(source.rates):
         yield "source.rate", message
     if not source.rates:
-        yield "source.rate", "is empty; leave it out, or give one rate for each subtask"
+        yield "source.rate", "is empty; remove it, or give one rate for each subtask"
     if isinstance(source, GeneratorSpec):
         for key, message in _about_generator(source):
             yield f"source.{key}", message
@@ -222,12 +226,18 @@ def _about_service(vertex: Vertex) -> Iterator[Problem]:
     if not vertex.service_skew or any(not 0 <= factor < math.inf for factor in vertex.service_skew):
         yield "service_skew", f"is {list(vertex.service_skew)}; give factors of 0 or more"
     if not 0 <= vertex.service_spread < LARGEST_SPREAD:
-        text = f"is {vertex.service_spread:g}; it is a share of the cost, from 0 to below {LARGEST_SPREAD:g}"
+        text = (
+            f"is {vertex.service_spread:g}; it must be a share of the cost, from 0 to below "
+            f"{LARGEST_SPREAD:g}"
+        )
         yield "service_spread", text
     if not vertex.behind_s or any(not 0 <= seconds < math.inf for seconds in vertex.behind_s):
         yield "behind", f"is {', '.join(map(time_text, vertex.behind_s)) or 'empty'}; give 0 s or more"
     if vertex.source is not None and any(vertex.behind_s):
-        yield "behind", "is given on a source, which has nothing to read; give it to the vertex behind it"
+        yield (
+            "behind",
+            ("is given for a source, which has no input to fall behind; give it to the next vertex"),
+        )
     if vertex.service_mode not in SERVICE_MODES:
         text = f"{vertex.service_mode!r} is unknown; {did_you_mean(vertex.service_mode, SERVICE_MODES)}"
         yield "service_mode", text
@@ -247,11 +257,23 @@ def _about_machines(scenario: Scenario) -> Iterator[Problem]:
             if name not in known:
                 yield key, f"no task manager is named {name!r}; {did_you_mean(name, known)}"
             elif placed.setdefault(name, number) != number:
-                yield key, f"{name} is on machine {placed[name]} already; a task manager is on one"
+                yield (
+                    key,
+                    (
+                        f"{name} is already on machine {placed[name]}; put each task manager on one machine "
+                        "only"
+                    ),
+                )
     shared = {name for machine in scenario.machines for name in machine.task_managers}
     burning = {name for vertex in scenario.vertices if vertex.burns for name in vertex.managers}
     if not shared & burning:
-        yield "machines", 'share their cores among vertices of service_mode "burn", and there is none on them'
+        yield (
+            "machines",
+            (
+                "have no effect, since no vertex on them uses their cores; give a vertex on them "
+                'service_mode "burn", or remove the machines'
+            ),
+        )
 
 
 def _about_edges(scenario: Scenario) -> Iterator[Problem]:
@@ -264,7 +286,7 @@ def _about_edges(scenario: Scenario) -> Iterator[Problem]:
             yield edge_key(edge, "ship"), f"{edge.ship!r} is unknown; {did_you_mean(edge.ship, SHIPS)}"
         producers, consumers = names.get(edge.source, 0), names.get(edge.target, 0)
         if edge.strategy is ShipStrategy.FORWARD and producers != consumers and producers and consumers:
-            text = f"forward needs the same parallelism at both ends, not {producers} and {consumers}"
+            text = f"forward needs the same parallelism on both sides, not {producers} and {consumers}"
             yield edge_key(edge, "ship"), f"{text}; make them equal, or use rescale or rebalance"
         for field, message in _about_edge(scenario, edge):
             yield edge_key(edge, field), message
@@ -291,7 +313,13 @@ def _about_cycles(scenario: Scenario) -> Iterator[Problem]:
         stuck -= leaves
     if stuck:
         through = ", ".join(vertex.name for vertex in scenario.vertices if vertex.name in stuck)
-        yield "edges", f"there is a cycle through {through}; records must flow one way, so drop an edge"
+        yield (
+            "edges",
+            (
+                f"the edges form a cycle through {through}; remove one, since records must flow in one "
+                "direction"
+            ),
+        )
 
 
 def _about_keys(scenario: Scenario) -> Iterator[Problem]:
@@ -306,7 +334,7 @@ def _about_keys(scenario: Scenario) -> Iterator[Problem]:
             continue
         if vertex.parallelism > 1 and not _deals_out_by_key(scenario, edge) and scenario.key_of(vertex):
             means = f"{edge.ship} with shares" if edge.shares else edge.ship
-            text = f"{vertex.name} keeps state by key, and {means} brings a key to several of its subtasks"
+            text = f"{vertex.name} has state by key, but {means} sends records of one key to several subtasks"
             yield edge_key(edge, "ship"), f"{text}; use hash" + " without shares" * bool(edge.shares)
 
 
@@ -339,26 +367,33 @@ def _about_key(scenario: Scenario, edge: Edge) -> Iterator[str]:
     for source in sources:
         spec = source.spec if isinstance(source, SourceObject) else source
         if isinstance(spec, PathSpec) and not spec.key:
-            yield f"hash needs a key, and the source of {spec.path!r} names none; give that source a key"
+            yield f"hash needs a key, but the source of {spec.path!r} has none; give that source a key"
     if len({type(source) for source in sources}) > 1:
-        yield "hash needs one kind of key, and sources of several kinds lead here; give each its own edge"
+        yield (
+            "hash needs one kind of key, but the sources before this edge are of several kinds; use one "
+            "edge for each kind"
+        )
     if any(vertex.operator is not None for vertex in before):
-        yield "hash needs a key, and a user's function made the records; give the edge its key_hash"
+        yield ("hash needs a key, but these records come from a user's function; give the edge a key_hash")
 
 
 def _about_output(vertex: Vertex) -> Iterator[Problem]:
     placed = vertex.task_manager
     if placed is not None and not (placed and all(placed)):
-        yield "task_manager", "has no name; name one task manager or several, or leave it out"
+        yield "task_manager", "is empty; give the name of one or several task managers, or remove it"
     for field in _OUTPUT_FIELDS:
         if getattr(vertex, field) == keys_of(Vertex)[field].default:
             continue
         if vertex.source is not None:
-            yield without_unit(field), "is given on a source, which emits what its source table says; drop it"
+            yield (
+                without_unit(field),
+                ("has no effect on a source, whose own settings say what it emits; remove it"),
+            )
         elif vertex.operator is not None:
             yield (
                 without_unit(field),
-                "is given, and a user's function says what is emitted; drop one of the two",
+                "is given together with a user's function, which decides what is emitted; remove one of "
+                "the two",
             )
     yield from _about_selectivity(vertex.selectivity)
     if vertex.emission not in EMISSIONS:
@@ -377,7 +412,7 @@ def _about_record_bytes(record_bytes: int) -> Iterator[Problem]:
 
 def _about_selectivity(selectivity: float) -> Iterator[Problem]:
     if not 0 <= selectivity < math.inf:
-        yield "selectivity", f"is {selectivity:g}; it must be 0 (nothing comes out) or more"
+        yield "selectivity", f"is {selectivity:g}; it must be 0 (the vertex emits nothing) or more"
 
 
 def _about_generator(source: GeneratorSpec) -> Iterator[Problem]:
@@ -385,39 +420,54 @@ def _about_generator(source: GeneratorSpec) -> Iterator[Problem]:
     if source.keys is not None:
         yield from _about_generated_keys(source.keys)
     if source.burst_s is not None and source.wave_s is not None:
-        yield "wave", "is given, and so is burst; the records come in waves or all at once, so drop one"
+        yield (
+            "wave",
+            (
+                "is given together with burst, but the records can come only in waves or in bursts; remove "
+                "one of the two"
+            ),
+        )
     for key, period in (("burst", source.burst_s), ("wave", source.wave_s)):
         if period is None:
             continue
         if not 0 < period < math.inf:
             yield key, f"is {time_text(period)}; it must be more than 0 s"
         if any(rate == 0 for rate in source.rates):
-            yield key, "needs a rate, and a rate is 0 (as fast as possible); give one above 0"
+            yield (
+                key,
+                ("needs a rate, but a rate of the source is 0 (as fast as possible); give a rate above 0"),
+            )
     if source.batch < 1:
-        yield "batch", f"is {source.batch}; a call gives 1 record or more"
+        yield "batch", f"is {source.batch}; it must be 1 record or more"
     if not 0 <= source.catch_up_s < math.inf:
         yield "catch_up", f"is {time_text(source.catch_up_s)}; it must be 0 s or more"
     if source.catch_up_s != CATCH_UP_S and (source.burst_s or source.wave_s or not any(source.rates)):
-        yield "catch_up", "is of an even pace; give the source a rate, and no burst and no wave, or drop it"
+        yield (
+            "catch_up",
+            (
+                "has an effect only at an even pace; give the source a rate without burst and wave, or "
+                "remove this"
+            ),
+        )
     if source.cost_s is not None and not 0 <= source.cost_s < math.inf:
         yield "cost", f"is {time_text(source.cost_s)}; it must be 0 s or more"
 
 
 def _about_generated_keys(keys: Keys) -> Iterator[Problem]:
     if not 1 <= keys.number <= MAX_KEYS:
-        yield "keys.number", f"is {keys.number}; it must be from 1 to {MAX_KEYS}, or leave keys out"
+        yield "keys.number", f"is {keys.number}; it must be from 1 to {MAX_KEYS}; or remove keys"
     if not 0 <= keys.zipf < math.inf:
-        yield "keys.zipf", f"is {keys.zipf:g}; it must be 0 (all keys alike) or more"
+        yield "keys.zipf", f"is {keys.zipf:g}; it must be 0 (all keys equally frequent) or more"
     shares, total = keys.most_frequent, sum(keys.most_frequent)
     key = "keys.most_frequent"
     if len(shares) > max(1, keys.number):
-        yield key, f"has {len(shares)} shares for {keys.number} keys; give one for each key at most"
+        yield key, (f"has {len(shares)} shares for {keys.number} keys; give at most one share for each key")
     elif any(not 0 <= share <= 1 for share in shares):
-        yield key, f"is {list(shares)}; a share is from 0 to 1"
+        yield key, f"is {list(shares)}; each share must be from 0 to 1"
     elif total > 1 + _ROUNDING:
-        yield key, f"has shares of {total:g} together; they must be 1 at most"
+        yield key, f"has shares that add up to {total:g}; they must add up to at most 1"
     elif shares and total == 0 and len(shares) == keys.number:
-        yield key, "leaves no key for any record; give one of them a share above 0"
+        yield key, "gives every key a share of 0; give at least one key a share above 0"
 
 
 def _about_edge(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
@@ -426,7 +476,7 @@ def _about_edge(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
         yield from _about_shares(edge, targets[0].parallelism if targets else FROM_SOURCE)
     yield from _about_fraction(scenario, edge)
     if edge.input < 0:
-        yield "input", f"is {edge.input}; the first input is 0"
+        yield "input", f"is {edge.input}; inputs are counted from 0"
     if edge.selectivity is not None:
         yield from _about_selectivity(edge.selectivity)
     for message in _about_steps(edge.service or ()):
@@ -436,7 +486,8 @@ def _about_edge(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
         if value is not None and any(target.operator is not None for target in targets):
             yield (
                 key,
-                f"is given, and {edge.target} runs a user's function; drop it, or give it to the vertex",
+                f"has no effect, since {edge.target} runs a user's function; remove it, or give it to "
+                "the vertex",
             )
 
 
@@ -453,39 +504,45 @@ def _about_buffers(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
         return
     subpartitions = max(channel_counts(edge.ship, consumers, producers))
     if buffers.partition < subpartitions + 1:
-        text = f"is {buffers.partition}; a producer has {subpartitions} subpartitions and needs one more"
+        text = (
+            f"is {buffers.partition}, but a producer needs one buffer more than its {subpartitions} "
+            "subpartitions"
+        )
         yield "buffers.partition", text
 
 
 def _about_shares(edge: Edge, consumers: int) -> Iterator[Problem]:
     shares = edge.shares
     if not edge.strategy.by_key:
-        yield "shares", f"is given with {edge.ship}; only hash deals records out by shares"
+        yield "shares", f"is given with {edge.ship}; shares are possible with hash only"
     if consumers != FROM_SOURCE and len(shares) != consumers:
-        text = f"has {len(shares)} for the {consumers} subtasks of {edge.target}; give one for each"
+        text = (
+            f"has {len(shares)} shares for the {consumers} subtasks of {edge.target}; give one share "
+            "for each subtask"
+        )
         yield "shares", text
     if any(not 0 <= share < math.inf for share in shares) or sum(shares) <= 0:
-        yield "shares", f"is {list(shares)}; give 0 or more for each subtask, and one of them more"
+        yield "shares", f"is {list(shares)}; each share must be 0 or more, and at least one above 0"
 
 
 def _about_fraction(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
     if not 0 < edge.fraction <= 1:
-        yield "fraction", f"is {edge.fraction:g}; it must be more than 0, and 1 (all records) at most"
+        yield "fraction", f"is {edge.fraction:g}; it must be above 0 and at most 1 (all records)"
     elif edge.fraction < 1:
         if edge.strategy.copies:
-            yield "fraction", "is given with broadcast, which leaves no record out; drop it"
+            yield "fraction", "has no effect with broadcast, which sends every record; remove it"
         if sum(each.source == edge.source for each in scenario.edges) == 1:
-            text = f"is given on the only edge out of {edge.source}; give that vertex a selectivity instead"
+            text = f"is given for the only edge of {edge.source}; set the selectivity of that vertex instead"
             yield "fraction", text
 
 
 def _about_steps(service: Sequence[Step]) -> Iterator[str]:
     times = [at for at, _ in service]
     if any(not 0 <= cost < math.inf for _, cost in service):
-        yield "has a cost below 0; a cost is 0 or more"
+        yield "has a cost below 0; each cost must be 0 or more"
     if times and (times[0] != 0 or any(later <= at for at, later in pairwise(times))):
         shown = ", ".join(time_text(at) for at in times)
-        yield f"has steps at {shown}; the first is at 0 s, and each later than the one before"
+        yield f"has steps at {shown}; the first must be at 0 s, and each later than the one before"
 
 
 def event_time_problems(scenario: Scenario) -> Iterator[Problem]:
@@ -495,7 +552,7 @@ def event_time_problems(scenario: Scenario) -> Iterator[Problem]:
             yield f"vertices.{vertex.name}.{field}", message
     if scenario.config.auto_watermark_interval_s <= 0 and sources_with_watermarks(scenario):
         names = [vertex.name for vertex in scenario.vertices if vertex.emits_by_event_time]
-        text = f"is 0, so no watermarks are sent, and {names[0]} emits by event time; give it 200 ms"
+        text = f"is 0, so no watermarks are sent, but {names[0]} emits by event time; set it to 200 ms"
         yield option_key("auto_watermark_interval_s"), text
 
 
@@ -503,27 +560,30 @@ def _about_event_time(scenario: Scenario, vertex: Vertex) -> Iterator[Problem]:
     if vertex.emit_by not in EMITS_BY:
         yield "emit_by", f"{vertex.emit_by!r} is unknown; {did_you_mean(vertex.emit_by, EMITS_BY)}"
     if vertex.emits_by_event_time and vertex.emit_every_s is None:
-        yield "emit_by", "is given, and nothing is held back; give it emit_every, the size of its windows"
+        yield "emit_by", "has no effect without emit_every; give emit_every, the size of the windows"
     elif vertex.emits_by_event_time:
         if vertex.emit_every_s is not None and 0 < vertex.emit_every_s < _LEAST_WINDOW_S:
             yield "emit_every", f"is {time_text(vertex.emit_every_s)}; by event time it must be 1 ms or more"
         for source in sources_of(scenario, vertex):
             if source.source is not None and source.source.out_of_orderness_s is None:
-                text = f"is event_time, and {source.name}, whose records come here, sends no watermarks"
+                text = f"is event_time, but the source {source.name} of these records sends no watermarks"
                 yield "emit_by", f"{text}; give that source an out_of_orderness, such as 0 s"
     if vertex.source is not None and vertex.source.out_of_orderness_s is not None:
         disorder_s = vertex.source.out_of_orderness_s
         if not 0 <= disorder_s < math.inf:
             yield "source.out_of_orderness", f"is {time_text(disorder_s)}; it must be 0 s or more"
         elif vertex.name not in sources_with_watermarks(scenario):
-            text = "changes nothing: no vertex behind it emits by event time"
-            yield "source.out_of_orderness", f'{text}; drop it, or give one emit_by = "event_time"'
+            text = "has no effect: no vertex after this source emits by event time"
+            yield (
+                "source.out_of_orderness",
+                (f'{text}; remove it, or give such a vertex emit_by = "event_time"'),
+            )
 
 
 MOST_RECORDS_PER_S = 1e9
 """Maximum rate of a subtask of a source."""
 
-_NO_CHECKPOINTS = "there are no checkpoints; give execution.checkpointing.interval or checkpoints_at"
+_NO_CHECKPOINTS = "the job takes no checkpoints; give execution.checkpointing.interval or checkpoints_at"
 
 
 def fault_key(number: int, field: str = "") -> str:
@@ -567,7 +627,7 @@ def _about_moment(scenario: Scenario, fault: Fault) -> Iterator[Problem]:
             yield "at", f"is {time_text(when.time_s)}; {_within(scenario)}"
         return
     if when.number < 1:
-        yield "number", f"is {when.number}; the first is number 1"
+        yield "number", f"is {when.number}; counting begins with 1"
     if isinstance(when, OnAcknowledgement):
         if not (isinstance(fault, KillSubtask) and fault.subtask == when.subtask):  # else checked as target
             yield from _about_subtask(scenario, when.subtask, "from", "from_subtask")
@@ -599,10 +659,18 @@ def _about_channel(scenario: Scenario, when: OnChannel) -> Iterator[Problem]:
     ]
     if not edges:
         reached = [edge.target for edge in scenario.edges if edge.source == when.source.vertex]
-        text = f"no edge leads there from {when.source.vertex}; {did_you_mean(when.target.vertex, reached)}"
-        yield "to", text if reached else f"no edge leads out of {when.source.vertex}; name another channel"
+        text = f"no edge leads to it from {when.source.vertex}; {did_you_mean(when.target.vertex, reached)}"
+        yield (
+            "to",
+            text
+            if reached
+            else (f"no edge leads out of {when.source.vertex}; give a vertex that sends records"),
+        )
     elif not any(_connects(scenario, edge, when) for edge in edges):
-        text = f"{edges[0].ship} has no channel from {when.source} to {when.target}; name one of another pair"
+        text = (
+            f"with {edges[0].ship}, no records go from {when.source} to {when.target}; give a pair of "
+            "subtasks that are connected"
+        )
         yield "to_subtask", text
 
 
@@ -630,7 +698,7 @@ def _about_vertex_name(scenario: Scenario, name: str, key: str) -> Iterator[Prob
 def _about_subtask_index(scenario: Scenario, vertex: str, subtask: int, key: str) -> Iterator[Problem]:
     count = scenario.vertex(vertex).parallelism
     if subtask < 0 or 0 < count <= subtask:  # 0: unknown until the path has been opened
-        there = f"{vertex} has the subtasks 0 to {count - 1}" if count else "the first is subtask 0"
+        there = f"{vertex} has the subtasks 0 to {count - 1}" if count else ("subtasks are counted from 0")
         yield key, f"is {subtask}; {there}"
 
 
@@ -646,8 +714,8 @@ def _about_link(scenario: Scenario, fault: CutLink) -> Iterator[Problem]:
     yield from wrong
     if not wrong and (fault.from_task_manager, fault.to_task_manager) not in set(_links(scenario)):
         links = ", ".join(f"{source} to {target}" for source, target in dict.fromkeys(_links(scenario)))
-        text = f"no records go there over a link from {fault.from_task_manager}"
-        yield "to_task_manager", f"{text}; the links are {links or 'none'}"
+        text = f"no records are sent to it from {fault.from_task_manager}"
+        yield "to_task_manager", f"{text}; links with records: {links or 'none'}"
 
 
 def _links(scenario: Scenario) -> Iterable[tuple[str, str]]:
@@ -662,7 +730,7 @@ def _about_messages(scenario: Scenario, fault: DelayMessages | DropMessages) -> 
         yield "messages", f"{fault.messages!r} is unknown; {did_you_mean(fault.messages, MESSAGES)}"
     if fault.vertex is None:
         if fault.subtask is not None:
-            yield "subtask", "is given without a vertex; name the vertex too"
+            yield "subtask", "is given without a vertex; give the vertex, too"
     elif fault.subtask is None:
         yield from _about_vertex_name(scenario, fault.vertex, "vertex")
     else:
@@ -708,10 +776,10 @@ def _about_change(scenario: Scenario, change: ScheduledChange) -> Iterator[Probl
         yield "at", f"is {time_text(change.at_s)}; it must be from 0 s to before the end of the run, {end}"
     of_vertex = change.service_s is not None or bool(change.service_skew or change.rates)
     if not (change.settings or of_vertex):
-        yield "", "changes nothing; give it flink, policy, or a vertex with service, service_skew or rate"
+        yield "", ("contains no change; give flink, policy, or a vertex with service, service_skew or rate")
     yield from _about_changed_settings(scenario, change)
     if change.vertex is None and of_vertex:
-        yield "vertex", "is missing; name the vertex whose service or rate changes"
+        yield "vertex", "is missing; give the vertex whose service or rate changes"
     elif change.vertex is not None:
         yield from _about_changed_vertex(scenario, change, change.vertex)
 
@@ -721,13 +789,16 @@ def _about_changed_settings(scenario: Scenario, change: ScheduledChange) -> Iter
         if field not in CHANGEABLE:
             name = OPTIONS[field].name
             options = ", ".join(OPTIONS[each].name for each in CHANGEABLE if each in OPTIONS)
-            yield f"flink.{name}", f"cannot change while a job runs; these can: {options}"
+            yield f"flink.{name}", f"cannot change while a job runs; only these options can: {options}"
     if change.of_checkpoints and scenario.config.checkpoint_interval_s is None:
-        text = "the job takes no checkpoints; give it execution.checkpointing.interval from its beginning"
+        text = "the job takes no checkpoints; give it execution.checkpointing.interval from the start"
         yield "flink", text
     overtakes = ("unaligned_enabled", True) in change.settings
     if overtakes and scenario.config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
-        yield "flink", "unaligned checkpoints need a job that runs EXACTLY_ONCE, and this one does not"
+        yield (
+            "flink",
+            ("unaligned checkpoints are possible only in mode EXACTLY_ONCE, which this job does not use"),
+        )
 
 
 def _about_changed_vertex(scenario: Scenario, change: ScheduledChange, name: str) -> Iterator[Problem]:
@@ -737,9 +808,9 @@ def _about_changed_vertex(scenario: Scenario, change: ScheduledChange, name: str
         return
     vertex = scenario.vertex(name)
     if vertex.source is None and change.rates:
-        yield "rate", f"{name} is no source; change its service"
+        yield "rate", f"{name} is not a source; change its service instead"
     if vertex.source is not None and (change.service_s is not None or change.service_skew):
-        yield "service", f"{name} is a source; change its rate"
+        yield "service", f"{name} is a source; change its rate instead"
     if change.service_s is not None and not 0 <= change.service_s < math.inf:
         yield "service", f"is {time_text(change.service_s)}; it must be 0 s or more"
     if not all(0 <= factor < math.inf for factor in change.service_skew):

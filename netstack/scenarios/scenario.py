@@ -107,7 +107,7 @@ def _steps(service: Sequence[Step]) -> object:
 def _window(value: object) -> tuple[float, float]:
     ends = _TIMES.parse(value)
     if len(ends) != 2:
-        raise QuantityError(f"{value!r} is no window", '["20 s", "60 s"]')
+        raise QuantityError(f"{value!r} is not a window", '["20 s", "60 s"]')
     return ends[0], ends[1]
 
 
@@ -205,7 +205,7 @@ class GeneratorSpec(HoldsTuples):
 FILE_FORMATS = ("csv", "json", "parquet")
 """Formats of the files of a `PathSpec`."""
 
-_FORMAT = named({name: name for name in FILE_FORMATS}, "is no format that is read")
+_FORMAT = named({name: name for name in FILE_FORMATS}, "is not a format that can be read")
 _key = key  # `PathSpec` has a field of that name
 
 
@@ -258,7 +258,7 @@ class _SourceTable(Part):
         if "path" not in source:
             return read_table(source, GeneratorSpec)
         if "record_bytes" in source:
-            source.complain("record_bytes", "is given with a path; a source has one of the two")
+            source.complain("record_bytes", "is given together with a path; remove one of the two")
             source.take("record_bytes", INTEGER.parse, 8)
         return read_table(source, PathSpec)
 
@@ -538,7 +538,7 @@ SLOTS = Key(
     default=None,
     doc="Slots of each task manager; None: a task manager for each vertex.",
 )
-_PRESET = named({name: name for name in PRESETS}, "is no preset")
+_PRESET = named({name: name for name in PRESETS}, "is not the name of a preset")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,7 +79,7 @@ class Section:
     def require(self, key: str, parse: Parse[T], default: D, example: str) -> T | D:
         """Return the value of a required key, or `default` if it is missing or wrong."""
         if key not in self.values:
-            self.complain(key, f"is missing; give one such as {example}")
+            self.complain(key, f"is missing; give a value such as {example}")
         return self.take(key, parse, default)
 
     def section(self, key: str) -> Section:
@@ -107,7 +107,7 @@ class Section:
         """Report the keys that have not been read; `known` returns the keys that a message may suggest."""
         for key in self.values:
             if key not in self._taken:
-                self.complain(key, f"is no key of this table; {did_you_mean(key, known())}")
+                self.complain(key, f"is not a key of this table; {did_you_mean(key, known())}")
 
 
 class Alternative(NamedTuple):

@@ -125,7 +125,7 @@ def number(value: object) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise QuantityError("is too large", "a number of 64 bits") from None
+        raise QuantityError("is too large", "a number that fits into 64 bits") from None
 
 
 def boolean(value: object) -> bool:
@@ -290,7 +290,7 @@ def choice(members: type[StrEnum], aliases: Mapping[str, str] = MappingProxyType
     def parse(value: object) -> object:
         member = by_name.get(value.strip().lower()) if isinstance(value, str) else None
         if member is None:
-            raise QuantityError(f"{value!r} is not one of its values", " or ".join(members))
+            raise QuantityError(f"{value!r} is not one of the possible values", " or ".join(members))
         return member
 
     others = by_name.keys() - {member.lower() for member in members}
@@ -304,7 +304,7 @@ def _any_case_of(words: Iterable[str]) -> Shape:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise QuantityError(f"{value!r} is no text", "text in quotes that is not empty")
+        raise QuantityError(f"{value!r} is not text", "text in quotes that is not empty")
     return value
 
 
@@ -325,7 +325,9 @@ def _whole_from(least: int) -> Callable[[object], int]:
         if isinstance(value, bool) or not (digits.isascii() and digits.isdigit()):
             raise QuantityError(f"{value!r} is not a whole number", f"a whole number from {least}")
         if len(digits) > _MOST_DIGITS:
-            raise QuantityError(f"a number of {len(digits)} digits is too large", "one of Java's ints")
+            raise QuantityError(
+                f"a number of {len(digits)} digits is too large", "a number that fits into 32 bits"
+            )
         if int(text) < least:
             raise QuantityError(f"{value!r} is too small", f"a whole number from {least}")
         return int(text)

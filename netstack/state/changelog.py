@@ -190,7 +190,7 @@ def changes_in(data: bytes) -> Iterator[Change]:
             yield Change(kind, name, operation, data[offset + _HEAD_BYTES : key_ends], value)
             offset = ends
     except (ValueError, IndexError):
-        raise StateError("a changelog is not laid out as it should be") from None
+        raise StateError("a changelog is damaged: its entries cannot be read") from None
 
 
 def _states_in(data: bytes) -> tuple[list[tuple[str, str]], int]:

@@ -133,7 +133,7 @@ class MapSnapshot(Generic[K, V]):
             RuntimeError: if the snapshot has been released.
         """
         if self._map is None:
-            raise RuntimeError("a snapshot that has been released is read")
+            raise RuntimeError("a snapshot was read after it had been released")
         entries = self._map._entries_of(self)
         return [(key, entries[key]) for key in sorted(entries) if entries[key] is not _ABSENT]
 

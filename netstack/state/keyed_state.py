@@ -135,7 +135,7 @@ def decode_table(data: bytes) -> tuple[str, list[tuple[bytes, Any]]]:
         case [layout, str(kind), [*flat]] if layout == LAYOUT and len(flat) % 2 == 0 and _are_keys(flat[::2]):
             return kind, list(zip(flat[::2], flat[1::2], strict=True))
         case _:
-            raise StateError("keyed state is not laid out as it should be")
+            raise StateError("the stored keyed state is damaged: it cannot be read as keys and values")
 
 
 def _are_keys(keys: list[Any]) -> bool:
@@ -192,7 +192,10 @@ class KeyedStateBackend:
         """
         if key_group not in self.key_groups:
             first, last = self.key_groups.start, self.key_groups.stop - 1
-            raise StateError(f"key group {key_group} is not one of this subtask's, {first} to {last}")
+            raise StateError(
+                f"key group {key_group} does not belong to this subtask, which has the key groups "
+                f"{first} to {last}"
+            )
         encoded = encode_value(key)
         if self._remember(encoded, key_group) != key_group:
             self._refuse(encoded, key_group)
@@ -205,9 +208,9 @@ class KeyedStateBackend:
     def _refuse(self, key: bytes, key_group: int) -> NoReturn:
         groups = f"{self._groups_of_keys[key]} and {key_group}"
         raise StateError(
-            f"records of the key {decode_value(key)!r} come with the key groups {groups}, which would split "
-            "its state: the exchange does not deal them out by this key; give the edge the hash of the key "
-            "as key_hash, or none"
+            f"the key {decode_value(key)!r} arrived with the key groups {groups}, so its state would be "
+            "split: the exchange distributes the records by another key; give the edge a key_hash that "
+            "is the hash of this key, or no key_hash"
         )
 
     def value(self, name: str, default: Any = None, *, ttl: StateTtlConfig | None = None) -> ValueState[Any]:
@@ -253,7 +256,9 @@ class KeyedStateBackend:
         if ttl is None:
             return self._table(kind, name)
         if self._clock is None:
-            raise StateError(f"state {name!r} has a time-to-live, and nothing here says what time it is")
+            raise StateError(
+                f"state {name!r} has a time-to-live, but this backend was created without a clock"
+            )
         self._clock.is_used = True
         table: Any = self._table(kind + WITH_TTL, name)
         self._expiries[name] = expiry = Expiry(ttl.ttl_ms, kind == "list")
@@ -273,7 +278,9 @@ class KeyedStateBackend:
             )
         known, table = self._tables[name]
         if known != kind:
-            raise StateError(f"state {name!r} is of kind {known}, not {kind}")
+            raise StateError(
+                f"state {name!r} has the kind {known}, so it cannot be used with the kind {kind}"
+            )
         return table
 
     def _new_table(self, kind: str, name: str) -> Table:
@@ -298,8 +305,8 @@ class KeyedStateBackend:
         for handle in handles:
             if handle.kind is StateKind.KEYED and self._owns_some_of(handle):
                 if handle.format is not StateFormat.CANONICAL:
-                    needs = "state.backend.type: rocksdb restores it, hashmap does not"
-                    raise StateError(f"keyed state is stored as a {handle.format}: {needs}")
+                    needs = "set state.backend.type to rocksdb, since hashmap cannot restore that format"
+                    raise StateError(f"the keyed state is stored as a {handle.format}; {needs}")
                 kind, entries = decode_table(read(handle))
                 table = self._table(kind, handle.name)
                 for key, value in entries:
@@ -324,7 +331,8 @@ class KeyedStateBackend:
             case Operation.APPEND:
                 if not change.kind.startswith(_LIST):
                     raise StateError(
-                        f"state {change.name!r} is of kind {change.kind}, to which nothing is added"
+                        f"a change adds an element to state {change.name!r}, but this state is of kind "
+                        f"{change.kind}"
                     )
                 table.append(change.key, change.value)
             case Operation.REMOVE:
@@ -369,7 +377,7 @@ def require_shape(kind: str, name: str, value: Any) -> None:
     elements = value if is_list else [value]
     right = type(elements) is list and (not timed or all(map(_has_time, elements)))
     if not right:
-        raise StateError(f"state {name!r} is of kind {kind}, and a value of it is laid out otherwise")
+        raise StateError(f"state {name!r} is of kind {kind}, but one of its stored values has another form")
 
 
 def _has_time(stored: Any) -> bool:

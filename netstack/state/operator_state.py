@@ -97,7 +97,7 @@ class OperatorStateBackend:
             if handle.kind is StateKind.OPERATOR:
                 values = decode_value(read(handle))
                 if type(values) is not list:
-                    raise StateError(f"operator state {handle.name!r} is no list")
+                    raise StateError(f"the operator state {handle.name!r} in the checkpoint is not a list")
                 if handle.redistribution is Redistribution.BROADCAST:
                     self.broadcast(handle.name).update(_entries(handle.name, values))
                     continue
@@ -108,7 +108,10 @@ class OperatorStateBackend:
     def _declare(self, name: str, redistribution: Redistribution) -> None:
         known = self._redistributions.setdefault(name, redistribution)
         if known is not redistribution:
-            raise StateError(f"operator state {name!r} is {_KINDS[known]}, not {_KINDS[redistribution]}")
+            raise StateError(
+                f"operator state {name!r} was created as {_KINDS[known]}, so it cannot be used as "
+                f"{_KINDS[redistribution]}"
+            )
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Do nothing: every checkpoint stores all of the state."""
@@ -206,4 +209,6 @@ def _entries(name: str, pairs: list[Any]) -> dict[Any, Any]:
     try:
         return {key: value for key, value in pairs}  # noqa: C416
     except (TypeError, ValueError):
-        raise StateError(f"operator state {name!r} is {_BROADCAST}, and its values are no pairs") from None
+        raise StateError(
+            f"operator state {name!r} is {_BROADCAST}, but its stored values are not (key, value) pairs"
+        ) from None

@@ -35,7 +35,7 @@ class CurrentKey:
             StateError: if no key has been set.
         """
         if not self.prefixed:
-            raise StateError("keyed state is used before a key is set")
+            raise StateError("keyed state was used before a key was set")
         return self.prefixed
 
 
@@ -228,7 +228,10 @@ def entry_key(key: bytes, key_in_map: bytes) -> bytes:
     """
     entry = key + key_in_map + len(key_in_map).to_bytes(_LENGTH_BYTES, "big")
     if len(entry) > LONGEST_KEY:
-        text = f"the keys of an entry of a map have {len(entry)} bytes, more than {LONGEST_KEY}"
+        text = (
+            f"the two keys of an entry of map state have {len(entry)} bytes together; at most "
+            f"{LONGEST_KEY} are allowed"
+        )
         raise StateError(text)
     return entry
 
@@ -242,7 +245,7 @@ def parts_of(entry: bytes) -> tuple[bytes, bytes]:
     ends = len(entry) - _LENGTH_BYTES
     begins = ends - int.from_bytes(entry[ends:], "big")
     if begins < GROUP_BYTES or ends < 0:
-        raise StateError("an entry of map state is not called as it should be")
+        raise StateError("an entry of map state has a damaged key")
     return entry[:begins], entry[begins:ends]
 
 

@@ -288,7 +288,9 @@ class TableStateBackend(KeyedStateBackend):
                     same_range = handle.key_groups == self._range
                     tables = []
         if tables:
-            raise StateError(f"no catalogue of keyed state is about the tables beside it, {tables[0].name!r}")
+            raise StateError(
+                f"the checkpoint has no catalogue for the tables of keyed state, such as {tables[0].name!r}"
+            )
         known_levels = all(catalogue.layout == LAYOUT for catalogue, _ in catalogues)
         if len(catalogues) == 1 and same_range and known_levels and self._store is None:
             self._take_over(*catalogues[0], read)
@@ -392,7 +394,7 @@ def _catalogue(data: bytes, tables: Sequence[StateHandle]) -> Catalogue:
         raise StateError(f"the catalogue of keyed state cannot be read: {error}") from error
     levels = {LAYOUT: len(catalogue.tables), LAYOUT_WITHOUT_LEVELS: 0}.get(catalogue.layout)
     if levels != len(catalogue.levels) or catalogue.tables != tuple(handle.name for handle in tables):
-        raise StateError("the catalogue of keyed state is not about the tables beside it")
+        raise StateError("the catalogue of keyed state lists other tables than the checkpoint has")
     return catalogue
 
 

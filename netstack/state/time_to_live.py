@@ -44,14 +44,14 @@ class StateTtlConfig:
 
     def __post_init__(self) -> None:
         if self.ttl_ms < 1:
-            raise StateError(f"a time-to-live of {self.ttl!r} is none; give a millisecond or more")
+            raise StateError(f"a time-to-live of {self.ttl!r} is too short; give at least a millisecond")
         for name, value, known in (
             ("update_type", self.update_type, get_args(UpdateType)),
             ("visibility", self.visibility, get_args(Visibility)),
         ):
             if value not in known:
                 choices = " or ".join(map(repr, known))
-                raise StateError(f"time-to-live: {name} {value!r} is unknown; it is {choices}")
+                raise StateError(f"time-to-live: {name} {value!r} is unknown; it must be {choices}")
 
     @property
     def ttl_ms(self) -> int:
@@ -59,7 +59,9 @@ class StateTtlConfig:
         try:
             return round((parse_duration(self.ttl) if isinstance(self.ttl, str) else self.ttl) * 1000)
         except (QuantityError, TypeError, ValueError, OverflowError) as error:
-            text = f"a time-to-live of {self.ttl!r} is no duration; give seconds or '30 min'"
+            text = (
+                f"a time-to-live of {self.ttl!r} is not a duration; give seconds or a text such as '30 min'"
+            )
             raise StateError(text) from error
 
 

@@ -25,7 +25,7 @@ CONTAINERS = (list, tuple, dict)
 DEEPEST_VALUE = 100
 """Maximum nesting depth: a scalar has depth 0, a list of scalars depth 1."""
 
-_TOO_DEEP = f"it is nested too deep; lists, tuples and dicts go {DEEPEST_VALUE} deep at most"
+_TOO_DEEP = f"it is nested too deeply; lists, tuples and dicts may be nested {DEEPEST_VALUE} levels deep"
 
 _TUPLE, _DICT = 1, 2
 
@@ -74,7 +74,9 @@ def decode_value(data: bytes) -> Any:
     if len(data) > DEEPEST_VALUE and _is_too_deep(value, data):
         raise StateError(f"a stored value cannot be read: {_TOO_DEEP}")
     if _LAST_OF_MARKS in data and any(mark in data for mark in _TIMESTAMPS) and not _is_value(value):
-        raise StateError("a stored value cannot be read: it holds a timestamp, which no value is")
+        raise StateError(
+            "a stored value cannot be read: it contains a timestamp, which is not a type of state values"
+        )
     return value
 
 
@@ -100,7 +102,7 @@ def _plain(value: Any) -> Any:
     if kind is tuple:
         return Ext(_TUPLE, _ENCODER.encode([_plain(each) for each in value]))
     if kind is not dict:
-        raise StateError(f"a value of type {kind.__qualname__} cannot be kept in state")
+        raise StateError(f"a value of type {kind.__qualname__} cannot be stored as state")
     if all(type(key) in SCALARS for key in value):
         return {key: _plain(each) for key, each in value.items()}
     return Ext(_DICT, _ENCODER.encode([_plain(each) for pair in value.items() for each in pair]))
@@ -138,14 +140,14 @@ def _is_value(value: Any) -> bool:
 
 def _from_extension(code: int, data: memoryview) -> Any:
     if code not in (_TUPLE, _DICT):
-        raise msgspec.DecodeError(f"extension {code} is not known")
+        raise msgspec.DecodeError(f"the extension type {code} of a stored value is unknown")
     values = _DECODER.decode(data)
     if type(values) is not list:
-        raise msgspec.DecodeError(f"extension {code} holds no array")
+        raise msgspec.DecodeError(f"the extension type {code} of a stored value does not hold an array")
     if code == _TUPLE:
         return tuple(values)
     if len(values) % 2:
-        raise msgspec.DecodeError("a key of a dict has no value")
+        raise msgspec.DecodeError("a stored dict has a key without a value")
     try:
         return dict(zip(values[::2], values[1::2], strict=True))
     except TypeError as error:  # a list as a key

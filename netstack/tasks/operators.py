@@ -152,14 +152,19 @@ class MapBlocks(Operator):
         """
         result = self._function(block)
         if len(result) != len(block):
-            raise ValueError(f"a block function was given {len(block)} records and returned {len(result)}")
+            raise ValueError(
+                f"a block function got {len(block)} records but returned {len(result)}; it must return "
+                "one for each"
+            )
         return result
 
 
 def _several(records: Iterable[bytes]) -> Iterable[bytes]:
     """Check a user function's output: a single record, whose bytes would count as records, is an error."""
     if records is None or isinstance(records, bytes | bytearray | memoryview | str):
-        raise TypeError(f"an operator returned {records!r:.40}; return a list of records, such as [record]")
+        raise TypeError(
+            f"an operator returned {records!r:.40}; it must return a list of records, such as [record]"
+        )
     return records
 
 

@@ -67,7 +67,7 @@ def check_position(position: int) -> None:
         ValueError: if it is negative.
     """
     if position < 0:
-        raise ValueError(f"position is {position}, but the first record is at 0")
+        raise ValueError(f"position is {position}, but it must be 0 or more")
 
 
 class GeneratedSource:
@@ -252,12 +252,12 @@ class CollectionSource:
 def _partition(payloads: Sequence[bytes]) -> tuple[bytes, ...]:
     if isinstance(payloads, bytes | bytearray | memoryview | str | int):  # an int: a byte of one record
         raise TypeError(
-            f"CollectionSource takes partitions, lists of records, not the record {payloads!r:.40}; "
-            "for one partition, write CollectionSource([records])"
+            "CollectionSource needs a list of partitions, each a list of records, but got the record "
+            f"{payloads!r:.40}; for one partition, write CollectionSource([records])"
         )
     for payload in payloads:
         if not isinstance(payload, bytes | bytearray | memoryview):
-            raise TypeError(f"a record is bytes; CollectionSource was given {payload!r:.40}")
+            raise TypeError(f"a record must be bytes, but CollectionSource got {payload!r:.40}")
     return tuple(payloads)
 
 
@@ -310,7 +310,9 @@ def leading_bytes(block: RecordBlock, count: int) -> NDArray[np.uint8]:
     """
     shortest = block.stride or int(block.sizes().min(initial=HEADER_BYTES + count))
     if shortest < HEADER_BYTES + count:
-        raise ValueError(f"a record of {shortest - HEADER_BYTES} bytes has no key of {count} bytes")
+        raise ValueError(
+            f"a record of {shortest - HEADER_BYTES} bytes is too short for a key of {count} bytes"
+        )
     if block.stride:
         leading_bytes = block.data.reshape(-1, block.stride)[:, HEADER_BYTES : HEADER_BYTES + count]
         return np.ascontiguousarray(leading_bytes)

@@ -421,7 +421,7 @@ class SourceSubtask(Subtask):
             self.state.operator.put(SPLITS, list(map(list, splits)))
         if self._watermarks is not None:
             self.state.operator.put(EVENT_TIME, [self._watermarks.clock.now_ms])
-        self.trace(f"notes its position: {self.position} records sent", checkpoint_id)
+        self.trace(f"stores its position: {self.position} records sent", checkpoint_id)
 
     def recover(self, recovery: SubtaskRecovery) -> None:
         """Restore the state of a checkpoint, and continue reading at its position."""
@@ -429,7 +429,7 @@ class SourceSubtask(Subtask):
         for position in self.state.operator.get(POSITION):
             skip(self._reader, position)
             self._read_records = position
-            self.trace(f"goes on behind record {position}")
+            self.trace(f"continues after record {position}")
         self._read_splits([Split(*split) for split in self.state.operator.get(SPLITS)])
         if self._watermarks is not None:
             for reached_ms in self.state.operator.get(EVENT_TIME):
@@ -441,7 +441,9 @@ class SourceSubtask(Subtask):
             return
         try:
             if self._open_split is None:
-                raise SourceError("it reads nothing but its own part of the input")
+                raise SourceError(
+                    "its splits cannot be restored, since this source can read only its own part of the input"
+                )
             reader = SplitReader(splits, self._open_split)
         except SourceError as error:
             raise RecoveryError(f"source {self}: {error}") from error
@@ -449,7 +451,7 @@ class SourceSubtask(Subtask):
         self._reader = self._split_reader = reader
         self._read_records = sum(split.position for split in splits)
         for part, of, position in splits:
-            self.trace(f"goes on behind record {position} of part {part} of {of}")
+            self.trace(f"continues after record {position} of part {part} of {of}")
 
     def cancel(self) -> None:
         """Cancel the subtask: its routine was closed and is not resumed."""

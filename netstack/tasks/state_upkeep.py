@@ -182,7 +182,9 @@ class Materializer:
         self._subtask.trace(f"the materialisation failed: {cause}")
         allowed = self._environment.config.materialize_max_failures
         if self._failures > allowed:
-            text = f"{self._failures} materialisations failed in a row, and {allowed} may: {cause}"
+            text = (
+                f"{self._failures} materialisations failed in a row, but only {allowed} are allowed: {cause}"
+            )
             self._environment.coordinator.fail_task(self._subtask, text)
         else:
             self._after(self._interval_s)

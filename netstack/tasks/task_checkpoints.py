@@ -205,9 +205,9 @@ class TaskCheckpoints:
                 self.open_channels -= 1
                 actions = handler.end_of_partition(number, now)
                 if actions:
-                    self._trace_channel("waits for no barrier any more from", number)
+                    self._trace_channel("no longer waits for a barrier from", number)
             case _:
-                raise TypeError(f"a barrier handler has nothing to do with {event}")
+                raise TypeError(f"a barrier handler cannot handle {event}")
         return self._perform(actions)
 
     def finish(self, begun: Begun) -> None:
@@ -228,16 +228,16 @@ class TaskCheckpoints:
         task, current = self._task, self.handler.current_checkpoint_id
         match action:
             case Resume():
-                self._trace_channel("resumes the channel from", action.channel, current)
+                self._trace_channel("unblocks the channel from", action.channel, current)
                 self.channels[action.channel].resume()
             case Abort():
                 number, reason = action.checkpoint_id, action.reason.value
-                task.trace(f"gives checkpoint {number} up: {reason}", number)
+                task.trace(f"aborts checkpoint {number}: {reason}", number)
                 self.abort(number)
                 task.broadcast(CancelCheckpointMarker(number))
                 self._environment.coordinator.decline(task, number, reason)
             case Prioritize():
-                text = f"barrier {current} overtakes what is queued here from"
+                text = f"barrier {current} overtakes the data that is queued here from"
                 self._trace_channel(text, action.channel, current)
                 self.channels[action.channel].prioritize(action.sequence_number)
             case AlignmentEnd():
@@ -246,12 +246,12 @@ class TaskCheckpoints:
                 alarm = partial(self._alarm, action.checkpoint_id)
                 self._environment.scope.after(action.delay_s, task.post, alarm)
             case Trigger():
-                raise TypeError("two snapshots cannot begin at once")
+                raise TypeError("a snapshot was triggered while another one was being triggered")
 
     def _alarm(self, checkpoint_id: int) -> None:
         actions = self.handler.alarm(checkpoint_id, self._environment.agenda.now)
         if actions:
-            text = f"checkpoint {checkpoint_id} has been aligned for too long: it goes on unaligned"
+            text = f"the alignment of checkpoint {checkpoint_id} has timed out: it continues unaligned"
             self._task.trace(text, checkpoint_id)
         self._in_mail(self._perform(actions))
 
@@ -278,7 +278,7 @@ class TaskCheckpoints:
     def _add_input(self, checkpoint_id: int, channel: InputChannel, data: Content) -> None:
         """Keep data that arrived on a channel before the barrier of an unaligned checkpoint in progress."""
         if self._task.traced:
-            text = f"keeps {in_bytes(len(data))} that come before the barrier from"
+            text = f"stores {in_bytes(len(data))} that arrived before the barrier from"
             self._trace_channel(text, self._number(channel), checkpoint_id)
         running = self._running.get(checkpoint_id)
         if running is not None and running.channel_data is not None:
@@ -298,7 +298,7 @@ class TaskCheckpoints:
             running.metrics = metrics
             if self._task.traced:
                 took = milliseconds(metrics.alignment_s)
-                came = f"the barriers of checkpoint {checkpoint_id} have come within {took}"
+                came = f"all barriers of checkpoint {checkpoint_id} arrived within {took}"
                 self._task.trace(f"{came}: its channel state is complete", checkpoint_id)
             self._upload_channels(running)
 
@@ -392,7 +392,7 @@ class TaskCheckpoints:
         number = running.barrier.checkpoint_id
         if data is None:
             if self._running.get(number) is running:
-                overlap = "a newer checkpoint began while the barrier of this one could still time out"
+                overlap = "a newer checkpoint began while the alignment of this one could still time out"
                 self._fail(number, overlap)
             return
         if data and running.channel_data is not None:
@@ -421,7 +421,7 @@ class TaskCheckpoints:
             for channel in gate.channels:
                 pieces = Pieces([*self._task.unconsumed(channel), *channel.start_persisting(number)])
                 if len(pieces):
-                    text = f"keeps {in_bytes(len(pieces))} in flight from"
+                    text = f"stores {in_bytes(len(pieces))} in flight from"
                     self._trace_channel(text, self._number(channel), number)
                     data[ChannelPlace(StateKind.INPUT_CHANNEL, gate_number, channel.index)] = pieces
 

@@ -69,7 +69,7 @@ async def dial(
         transport = await trio.open_tcp_stream(*address)
     try:
         if is_own_end(transport):
-            raise UnprovenError("nobody listens there")
+            raise UnprovenError("no process listens there")
         stream: Stream = transport
         if tls is not None:
             name = tls.server_name or address[0]
@@ -161,7 +161,7 @@ def _problem(error: BaseException) -> str:
     if isinstance(cause, ExceptionGroup):  # one error for each address of a name
         return ", ".join(dict.fromkeys(map(_problem, cause.exceptions)))
     if isinstance(cause, ssl.SSLError):
-        return f"no TLS handshake ({cause.reason or 'the peer left'})"
+        return f"the TLS handshake failed ({cause.reason or 'the peer left'})"
     if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
         return os.strerror(cause.errno)  # without the text that trio adds
     return str(cause) or "the connection broke"

@@ -100,7 +100,7 @@ async def _send(stream: trio.SocketStream, sealed: bytes) -> None:
         await stream.send_all(sealed)
         await stream.send_eof()
     except trio.BrokenResourceError:
-        raise UnprovenError("the peer has left") from None
+        raise UnprovenError("the peer has disconnected") from None
 
 
 async def _receive(stream: trio.SocketStream, secret: Secret, purpose: bytes, max_bytes: int) -> bytes:
@@ -109,9 +109,9 @@ async def _receive(stream: trio.SocketStream, secret: Secret, purpose: bytes, ma
         async for piece in stream:
             sealed += piece
             if len(sealed) > max_bytes + SEAL_BYTES:
-                raise UnprovenError(f"the message has more than {max_bytes} bytes")
+                raise UnprovenError(f"the message has more than the {max_bytes} bytes that are allowed")
         return unseal(secret, purpose, bytes(sealed))
     except trio.BrokenResourceError:
-        raise UnprovenError("the peer left before the end of its message") from None
+        raise UnprovenError("the peer disconnected before the end of its message") from None
     except HandshakeRefused as refusal:
         raise UnprovenError(str(refusal)) from None

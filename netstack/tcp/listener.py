@@ -132,7 +132,7 @@ class Listener:
 
     def _log_crowd(self, stranger: _Stranger) -> None:
         count = len(self._strangers) + len(self._proven)
-        crowded = "refused a connection from %s: there are %d connections already"
+        crowded = "refused a connection from %s: %d connections are already open"
         _log.warning(crowded, stranger.address, count)
 
     async def _wait_after(self, error: OSError) -> None:
@@ -143,7 +143,7 @@ class Listener:
             self._put_out_oldest()
             await trio.lowlevel.checkpoint()
         else:
-            _log.warning("cannot take connections for %g s: %s", _PAUSE_S, error.strerror)
+            _log.warning("cannot accept connections for %g s: %s", _PAUSE_S, error.strerror)
             await trio.sleep(_PAUSE_S)
 
     async def _greet(self, stream: trio.SocketStream, stranger: _Stranger) -> None:
@@ -153,7 +153,10 @@ class Listener:
                 await self._admit(stream)
                 stays = True
             if not stays and (stream in self._strangers or stream in self._proven):
-                raise UnprovenError(f"not proven within {self._limits.handshake_timeout_s:g} s")
+                raise UnprovenError(
+                    f"the peer did not prove within {self._limits.handshake_timeout_s:g} s that it "
+                    "knows the secret"
+                )
         except UnprovenError as problem:
             _log.warning("refused a connection from %s: %s", stranger.address, problem)
         finally:

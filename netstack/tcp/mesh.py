@@ -49,14 +49,14 @@ class Mesh(trio.abc.AsyncResource):
     ) -> None:
         limits = limits or ConnectionLimits()
         if not 0 <= index < size:
-            raise ValueError(f"there is no process {index} of {size}")
+            raise ValueError(f"process {index} does not exist among {size} processes")
         if not host:
             raise ValueError("a mesh needs an address to listen on")
         self._diallers = range(index + 1, size)
         if len(self._diallers) > limits.max_connections:
             raise ValueError(
-                f"{len(self._diallers)} processes have to dial process {index},"
-                f" but max_connections is {limits.max_connections}"
+                f"{len(self._diallers)} processes connect to process {index}, but max_connections is "
+                f"{limits.max_connections}"
             )
         self._index = index
         self._size = size
@@ -90,9 +90,9 @@ class Mesh(trio.abc.AsyncResource):
             ValueError: if the number of addresses is not the number of processes.
         """
         if len(addresses) != self._size:
-            raise ValueError(f"{len(addresses)} addresses for {self._size} processes")
+            raise ValueError(f"got {len(addresses)} addresses for {self._size} processes; give one for each")
         if not self._listener.is_open:
-            raise RuntimeError("a mesh has to listen before it connects")
+            raise RuntimeError("a mesh must listen before it connects")
         self._addresses, self._secret = addresses, secret
         try:
             with trio.move_on_after(self._limits.connect_timeout_s):
@@ -137,7 +137,7 @@ class Mesh(trio.abc.AsyncResource):
         peer = handshake.identity.dialler
         if peer in self._proven:
             await refuse(stream, handshake)
-            raise UnprovenError(f"task {peer} is connected already")
+            raise UnprovenError(f"task {peer} is already connected")
         self._proven.add(peer)
         self._listener.proven(transport)
         try:
@@ -169,11 +169,11 @@ class Mesh(trio.abc.AsyncResource):
         reasons = ", ".join(f"{peer}: {self._problem_with(peer)}" for peer in peers)
         return HandshakeError(
             ", ".join(map(self._name, peers)),
-            f"not connected within {self._limits.connect_timeout_s:g} s ({reasons})",
+            f"could not be connected within {self._limits.connect_timeout_s:g} s ({reasons})",
         )
 
     def _problem_with(self, peer: int) -> str:
-        return "has not dialled" if peer in self._diallers else self._problems.get(peer, "has not answered")
+        return "has not connected" if peer in self._diallers else self._problems.get(peer, "has not answered")
 
     def _name(self, peer: int) -> str:
         host, port = self._addresses[peer]

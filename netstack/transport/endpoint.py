@@ -135,12 +135,14 @@ class Endpoint:
     def _payload(self, target: int, record: bytes | memoryview) -> memoryview:
         """Return the bytes of a record after checking target and length."""
         if not ALL <= target < self.size:
-            raise ValueError(f"there is no target {target} among {self.size} processes")
+            raise ValueError(f"the target {target} does not exist among {self.size} processes")
         payload = memoryview(record).cast("B")
         if len(payload) > MAX_RECORD_BYTES:
-            raise ValueError(f"a record of {len(payload)} bytes is longer than {MAX_RECORD_BYTES}")
+            raise ValueError(
+                f"a record of {len(payload)} bytes is too long; at most {MAX_RECORD_BYTES} bytes are allowed"
+            )
         if self._subpartitions[0].finished:
-            raise LinkClosedError(f"task {self.index}", "a record after the last one")
+            raise LinkClosedError(f"task {self.index}", "a record was to be sent after the last one")
         return payload
 
     async def _write_to_partition(self, target: int, payload: memoryview) -> None:
@@ -253,7 +255,7 @@ class Endpoint:
         """
         for subpartition in self._subpartitions:
             if subpartition.acknowledged and (len(subpartition) or not subpartition.finished):
-                raise RemoteProtocolError("the peer has acknowledged records that it has not got")
+                raise RemoteProtocolError("the peer acknowledged records that have not been sent to it")
         for peer, link in self.links.items():
             if self._subpartitions[peer].acknowledged:
                 link.producing.finish()

@@ -93,7 +93,7 @@ class Transport:
             OSError: if it cannot listen at this host.
         """
         if self._thread is not None:
-            raise RuntimeError("the transport listens, or has been closed, already")
+            raise RuntimeError("the transport already listens, or has been closed")
         name = f"netstack-transport-{self.index}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -172,14 +172,14 @@ class Transport:
     def _call(self, work: Callable[..., Awaitable[T]], *args: object) -> T:
         """Run `work` in the network thread, and wait for the result."""
         if self._thread is None:
-            raise RuntimeError("the transport has to listen first")
+            raise RuntimeError("the transport must listen first")
         try:
             return trio.from_thread.run(partial(work, *args), trio_token=self._token.result())
         except (trio.RunFinishedError, trio.Cancelled):  # the thread ended before the work was done
             raise self._closed() from None
 
     def _closed(self) -> LinkClosedError:
-        return LinkClosedError(f"task {self.index}", "this side has been closed")
+        return LinkClosedError(f"task {self.index}", "this side of the transport has been closed")
 
     async def _serve(self) -> None:
         """Run the network thread until `close`."""
@@ -268,7 +268,7 @@ class Transport:
             if cause is not None:
                 self._fail(cause)
             elif not self._endpoint.reading_ended:
-                early = "closed before everything had been read"
+                early = "the transport was closed before all records had been read"
                 self._fail(LinkClosedError(f"task {self.index}", early))
             else:
                 await self._endpoint.wait_done()

@@ -27,7 +27,9 @@ class TransportConfig:
 
     def __post_init__(self) -> None:
         if self.network.max_buffers_per_channel < 2:
-            raise ValueError("max_buffers_per_channel must be at least 2, or nothing would ever be sent")
+            raise ValueError(
+                "max_buffers_per_channel must be at least 2: with 1, no record would ever be sent"
+            )
 
     def gate(self, size: int) -> GateBuffersSpec:
         """Return the buffers of the gate of one of `size` processes."""

@@ -93,5 +93,5 @@ def test_records_of_another_length_and_places_without_a_buffer_have_no_room() ->
 
 
 def test_an_event_has_a_type_of_events() -> None:
-    with pytest.raises(ValueError, match=r"^DATA_BUFFER is not the type of an event$"):
+    with pytest.raises(ValueError, match=r"^^DATA_BUFFER is a type of data buffers, not of events$"):
         EventBuffer(b"", DataType.DATA_BUFFER)

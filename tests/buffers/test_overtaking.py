@@ -128,11 +128,13 @@ def test_a_finished_subpartition_refuses_barriers() -> None:
 
 def test_only_a_priority_event_may_overtake() -> None:
     queue = Queue()
-    with pytest.raises(ValueError, match="ALIGNED_CHECKPOINT_BARRIER may not overtake"):
+    with pytest.raises(
+        ValueError, match="an event of type ALIGNED_CHECKPOINT_BARRIER must not overtake data"
+    ):
         queue.subpartition.overtake(event(b"1", ALIGNED))
     assert queue.subpartition.total_buffers == 0
     queue.add_timeoutable()
-    with pytest.raises(ValueError, match="EVENT_BUFFER may not overtake"):
+    with pytest.raises(ValueError, match="an event of type EVENT_BUFFER must not overtake data"):
         queue.subpartition.alignment_timeout(1, event(b"1", DataType.EVENT_BUFFER))
     assert queue.read() == [b"barrier"]
     assert queue.settled == [[]]

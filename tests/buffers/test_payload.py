@@ -47,7 +47,9 @@ def test_a_block_is_blank_until_somebody_asks() -> None:
     assert [bytes(payload) for payload in mixed.payloads()] == [bytes(9)] * 5 + [b"abc"]
     assert bytes(block.payload(3)) == bytes(9)
     assert not block.is_blank
-    with pytest.raises(ValueError, match="4 bytes or more, not 3"):
+    with pytest.raises(
+        ValueError, match="a record must have at least 4 bytes, its header, but the stride is 3"
+    ):
         RecordBlock.blank(1, 3)
 
 

@@ -51,7 +51,7 @@ def test_a_segment_knows_its_place_and_has_no_other_attributes() -> None:
 def test_an_empty_slab_has_no_segments() -> None:
     slab = MemorySlab(0, 8)
     assert len(slab.memory) == 0
-    with pytest.raises(IndexError, match="no segment 0 in a slab of 0"):
+    with pytest.raises(IndexError, match="segment 0 does not exist in a slab of 0 segments"):
         slab.segment(0)
 
 

@@ -61,7 +61,7 @@ class Player:
         expected = dict(step.get("expect", {}))
         polled: PolledBuffer | None = None
         if expected.get("error") == "illegal_state":
-            with pytest.raises(RuntimeError, match="open buffer"):
+            with pytest.raises(RuntimeError, match="unfinished buffer"):
                 self.subpartition.poll()
             return
         match step["op"]:

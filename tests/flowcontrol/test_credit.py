@@ -77,7 +77,10 @@ def test_no_gain_needs_no_announcement() -> None:
 def test_unannounced_credit_does_not_cover_an_arrival() -> None:
     announcer = CreditAnnouncer(0)
     announcer.gain(5)
-    with pytest.raises(CreditExceeded, match=r"^a data buffer arrived without credit: the sender broke"):
+    with pytest.raises(
+        CreditExceeded,
+        match=r"^a data buffer arrived for which the sender had no credit: the sender broke the protocol",
+    ):
         announcer.receive()
     assert (announcer.outstanding, announcer.unannounced) == (0, 5)
 

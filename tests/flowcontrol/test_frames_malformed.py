@@ -127,9 +127,12 @@ def test_a_cause_over_its_limit_is_found_before_it_is_collected() -> None:
     assert drain(decoder) == [longest]
     length = len(encode(longest)) + 1
     decoder.feed(length.to_bytes(4) + bytes.fromhex("badc0ffe 01"))
-    with pytest.raises(MalformedFrame, match=f"ErrorResponse in a frame of {length} bytes"):
+    with pytest.raises(
+        MalformedFrame,
+        match=f"the peer sent ErrorResponse in a frame of {length} bytes, which is not its length",
+    ):
         decoder.next_message()
-    with pytest.raises(LocalProtocolError, match="cannot be sent, the longest has 16384"):
+    with pytest.raises(LocalProtocolError, match=" bytes cannot be sent; at most 16384 bytes are allowed"):
         encode(ErrorResponse("x" * (4 * MAX_PEER_TEXT + 1)))
 
 
@@ -141,7 +144,7 @@ def test_the_limit_is_found_before_the_frame_is_collected() -> None:
 
     longer = encode(BufferResponse(1, 0, 0, 0, DataType.DATA_BUFFER, False, b"abcd"))
     decoder.feed(longer[:9])
-    with pytest.raises(FrameTooLong, match="47 bytes, allowed are 46"):
+    with pytest.raises(FrameTooLong, match="the peer sent a frame of 47 bytes; at most 46 bytes are allowed"):
         decoder.next_message()
 
 

@@ -191,32 +191,32 @@ def test_an_index_that_cannot_dial_is_refused_at_its_first_impossible_byte(
 @pytest.mark.parametrize(
     ("offset", "value", "problem"),
     [
-        (0, b"GET / HT", "does not speak this protocol"),
-        (8, b"\0\2", "another version of the handshake than 1"),
-        (10, b"\0\0\0\5", "a mesh of another size than 4"),
-        (14, b"\0\0\0\2", "looks for another process than 1"),
-        (18, b"\0\0\0\1", "an index that does not dial this process"),
+        (0, b"GET / HT", "does not speak netstack's protocol"),
+        (8, b"\0\2", "speaks another version of the handshake; this process speaks version 1"),
+        (10, b"\0\0\0\5", "belongs to a mesh of another size; this mesh has 4 processes"),
+        (14, b"\0\0\0\2", "wants to reach another process; this is process 1"),
+        (18, b"\0\0\0\1", "'s process number is not one that connects to this process"),
     ],
 )
 def test_the_listener_says_what_is_wrong_with_a_hello(offset: int, value: bytes, problem: str) -> None:
     hello = client().begin()
-    with pytest.raises(HandshakeRefused, match=f"the peer .*{problem}"):
+    with pytest.raises(HandshakeRefused, match=f"the peer.*{problem}"):
         server().receive(hello[:offset] + value + hello[offset + len(value) :])
 
 
 @pytest.mark.parametrize(
     ("offset", "value", "problem"),
     [
-        (0, b"HTTP/1.1", "does not speak this protocol"),
-        (0, b"netsdial", "does not speak this protocol"),
-        (8, b"\0\2", "another version of the handshake than 1"),
+        (0, b"HTTP/1.1", "does not speak netstack's protocol"),
+        (0, b"netsdial", "does not speak netstack's protocol"),
+        (8, b"\0\2", "speaks another version of the handshake; this process speaks version 1"),
     ],
 )
 def test_the_dialler_says_what_is_wrong_with_a_challenge(offset: int, value: bytes, problem: str) -> None:
     challenge = transcript().of_server[0]
     one = client()
     one.begin()
-    with pytest.raises(HandshakeRefused, match=f"the peer .*{problem}"):
+    with pytest.raises(HandshakeRefused, match=f"the peer.*{problem}"):
         one.receive(challenge[:offset] + value + challenge[offset + len(value) :])
 
 
@@ -289,24 +289,24 @@ def test_a_refusal_is_final(data: bytes) -> None:
 def test_more_than_is_wanted_is_the_callers_fault_and_changes_nothing() -> None:
     other = server()
     hello = client().begin()
-    with pytest.raises(LocalProtocolError, match="55 bytes for a handshake that waits for 54"):
+    with pytest.raises(LocalProtocolError, match="got 55 bytes, but the handshake expects at most 54"):
         other.receive(hello + b"x")
     assert other.receive(hello) == transcript().of_server[0]
 
     proven = server()
     shake(client(), proven)
-    with pytest.raises(LocalProtocolError, match="1 bytes for a handshake that waits for 0"):
+    with pytest.raises(LocalProtocolError, match="got 1 bytes, but the handshake expects at most 0"):
         proven.receive(b"x")
     assert proven.proven
 
 
 def test_what_it_means_that_the_peer_leaves() -> None:
     one, other = client(), server()
-    assert other.left == "the peer left before it had proven itself"
-    assert one.left == "the peer left without an answer"
+    assert other.left == "the peer disconnected before it had proven that it knows the secret"
+    assert one.left == "the peer disconnected without an answer"
     one.receive(other.receive(one.begin()))
-    assert other.left == "the peer left before it had proven itself"
-    assert one.left == "the peer left without an answer"
+    assert other.left == "the peer disconnected before it had proven that it knows the secret"
+    assert one.left == "the peer disconnected without an answer"
 
 
 def test_only_a_proof_is_refused_in_words() -> None:
@@ -315,7 +315,11 @@ def test_only_a_proof_is_refused_in_words() -> None:
     one.receive(other.receive(one.begin()))
     with pytest.raises(HandshakeRefused):
         other.receive(bytes(32))
-    with pytest.raises(HandshakeRefused, match="the peer refused the proof: it has another secret, or"):
+    with pytest.raises(
+        HandshakeRefused,
+        match="the peer rejected this process: the peer has another secret, or is already connected to this "
+        "process",
+    ):
         one.receive(other.refusal)
     assert (one.proven, one.refusal) == (False, b"")
 
@@ -341,10 +345,12 @@ def test_a_secret_can_be_pickled(protocol: int) -> None:
 
 
 def test_a_short_secret_is_no_secret() -> None:
-    with pytest.raises(ValueError, match="a secret has at least 16 bytes, this one has 15") as caught:
+    with pytest.raises(
+        ValueError, match="a secret must have at least 16 bytes, but this one has 15"
+    ) as caught:
         Secret(KEY[:15])
     assert "the key" not in str(caught.value)
-    with pytest.raises(TypeError, match="made of bytes, not of str"):
+    with pytest.raises(TypeError, match="a secret must be bytes, but this one is of type str"):
         Secret("sixteen letters.")  # type: ignore[arg-type]
 
 
@@ -353,18 +359,20 @@ def test_a_short_secret_is_no_secret() -> None:
 )
 def test_an_identity_is_a_pair_of_the_mesh(dialler: int, listener: int, size: int) -> None:
     with pytest.raises(
-        ValueError, match=f"in a mesh of {size} processes, {dialler} does not dial {listener}"
+        ValueError,
+        match=f"in a mesh of {size} processes, process {dialler} cannot connect to process {listener}: "
+        "connections go from higher to lower numbers",
     ):
         Identity(dialler, listener, size)
 
 
 def test_the_last_process_is_dialled_by_nobody() -> None:
-    with pytest.raises(ValueError, match="does not dial"):
+    with pytest.raises(ValueError, match=": connections go from higher to lower numbers"):
         ServerHandshake(SECRET, 3, 4, LISTENER_NONCE)
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])
 def test_a_nonce_has_32_bytes(size: int) -> None:
     for make in (client, server):
-        with pytest.raises(ValueError, match=f"a nonce has 32 bytes, this one has {size}"):
+        with pytest.raises(ValueError, match=f"a nonce must have 32 bytes, but this one has {size}"):
             make(nonce=bytes(size))

@@ -101,7 +101,7 @@ def test_a_gap_in_the_sequence_numbers(number: int) -> None:
     receiver = ChannelReceiver(2)
     receiver.accept(0, 0, DataType.DATA_BUFFER)
     before = snapshot(receiver)
-    with pytest.raises(SequenceGap, match=f"expected sequence number 1, got {number}"):
+    with pytest.raises(SequenceGap, match=f"buffer reordering: expected sequence number 1, got {number}"):
         receiver.accept(number, 0, DataType.DATA_BUFFER)
     assert snapshot(receiver) == before
 

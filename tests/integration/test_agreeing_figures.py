@@ -148,7 +148,7 @@ def test_diagnose_and_report_say_the_same(
     assert f"start delay {shown['Start delay']}" in told
     share = figures.sender_share
     assert share is not None
-    waiting = re.search(r"(\S+ \S+) wait before stage1, (\d+ %) at the senders: (\S+ m?s) at", told)
+    waiting = re.search(r"(\S+ \S+) of data waits before stage1, (\d+ %) of it at the senders: at ", told)
     if waiting is not None:  # else it says so of some subtasks alone
         assert waiting[1] == shown["Bytes in flight"]
         assert waiting[2] == percent(share)

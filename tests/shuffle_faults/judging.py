@@ -51,9 +51,9 @@ def _causes(case: Case, tasks: set[int]) -> Iterator[str]:
         if not case.of_input:
             yield lost
     elif case.fault in (Fault.STOPPED_WORKER, Fault.PAUSED_WORKER):
-        yield rf"{whom} at \S+: nothing was heard for {SILENCE_S:g} s"
+        yield rf"{whom} at \S+: no message arrived for {SILENCE_S:g} s"
         if case.moment is Moment.MEETING:
-            yield rf"before {whom} had come"
+            yield rf" before {whom} had arrived"
     else:
         yield _EXECUTOR_LOST
         if case.fault is Fault.KILLED_EXECUTOR:

@@ -83,7 +83,7 @@ def run_case(session: SparkSession, case: Case) -> Outcome:
         verdict, said = FAILED, failure_cause(error, session)
         problem, trace = problem_with_failure(case, said, troubles.struck_tasks, after_s), str(error)
     else:
-        verdict, said, trace, problem = WRONG, "", "", f"has not ended within {HANG_S:g} s"
+        verdict, said, trace, problem = WRONG, "", "", f"has had not ended within {HANG_S:g} s"
     hangs, error = verdict == WRONG, None
     left = [] if hangs else watch.left(troubles.workers, table is None)
     troubles.recover()

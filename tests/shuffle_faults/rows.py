@@ -69,7 +69,9 @@ def problem_with(case: Case, table: pa.Table, by_spark: dict[int, int] | None) -
     if wrong or len(counted) != len(wanted):
         strange = f"{len(counted.keys() - set(wanted))} rows were never sent"
         return (
-            f"row {wrong[0]:x} is there {counted[wrong[0]]} times in place of {copies}" if wrong else strange
+            f"the row {wrong[0]:x} exists {counted[wrong[0]]} times in place of {copies}"
+            if wrong
+            else strange
         )
     for number, source, key, payload in zip(
         ids, *(table[name].to_pylist() for name in ("source", "key", "payload")), strict=True

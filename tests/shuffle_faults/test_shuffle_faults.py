@@ -71,9 +71,12 @@ def with_value(table: pa.Table, name: str, value: object) -> pa.Table:
     ("tamper", "problem"),
     [
         (lambda table: table, ""),
-        (lambda table: table.slice(1), "row 0 is there 0 times in place of 1"),
-        (lambda table: pa.concat_tables([table, table.slice(5, 1)]), "row 5 is there 2 times in place of 1"),
-        (lambda table: with_value(table, "id", 1 << 40), "row 0 is there 0 times in place of 1"),
+        (lambda table: table.slice(1), "the row 0 exists 0 times in place of 1"),
+        (
+            lambda table: pa.concat_tables([table, table.slice(5, 1)]),
+            "the row 5 exists 2 times in place of 1",
+        ),
+        (lambda table: with_value(table, "id", 1 << 40), "the row 0 exists 0 times in place of 1"),
         (lambda table: with_value(table, "payload", b"?"), "row 0 has other values than were sent"),
         (lambda table: with_value(table, "place", 99), "row 0 with .* is in partition 99 in place of"),
     ],
@@ -146,11 +149,11 @@ def test_the_tally_has_a_row_for_each_fault_and_a_line_for_what_is_wrong(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     seed = KILLED.seed
-    print_tally([outcome(seed), outcome(seed, WRONG, "has not ended")])
+    print_tally([outcome(seed), outcome(seed, WRONG, "has had not ended")])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 + len(Fault) + 1 + 1
     assert "| worker killed | 2 | 2 | 1 | 0 |  | 1 |" in lines
-    assert lines[-1].endswith(": has not ended")
+    assert lines[-1].endswith(": has had not ended")
 
 
 def small(fault: Fault, **changes: object) -> Case:

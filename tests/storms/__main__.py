@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
 def _problem_with(options: argparse.Namespace) -> str:
     """Return why the options cannot be obeyed, in one line; empty if they can."""
     if options.seeds < 1:
-        return f"--seeds is {options.seeds}; at least 1 is needed"
+        return f": --seeds is {options.seeds}; it must be at least 1"
     for option, number in (("--first-seed", options.first_seed), ("--seed", options.seed)):
         if number is not None and number < 0:
             return f"{option} is {number}; it must be 0 or more"

@@ -99,8 +99,9 @@ class SizesInForce:
                     record = self._largest_record(subtask.name)
                     if builder.capacity > max(before, queue.buffer_size, record):
                         raise Broken(
-                            f"{subtask} writes a buffer of {builder.capacity} bytes, where those of "
-                            f"{queue.buffer_size} are wanted and records have up to {record}"
+                            f"has {subtask} writes a buffer of {builder.capacity} bytes, instead of the "
+                            f"those of {queue.buffer_size} that are wanted and records have up to "
+                            f"{record}"
                         )
 
     def _largest_record(self, vertex: str) -> int:

@@ -322,7 +322,7 @@ class StormCase:
         if self.on_disk:
             yield "  checkpoints are on disk"
         for trouble in self.trouble:
-            what = "is damaged" if trouble.damaged else "cannot be read"
+            what = "is damaged" if trouble.damaged else "cannot be read directly: "
             yield f"  file {trouble.number} that is read {what}"
         for other in self.neighbours:
             yield f"  {other!r}"

@@ -65,7 +65,10 @@ def check_memory(job: Job, neighbours_kept: int) -> Iterator[str]:
         yield f"{leaked} segments were not given back"
 
 
-_NOTHING_TO_RESTORE = ("no other checkpoint is left", "the run was over before an older one was tried")
+_NOTHING_TO_RESTORE = (
+    "there is no other checkpoint to restore",
+    "the run ended before an older checkpoint was tried",
+)
 
 
 def check_end(case: StormCase, job: Job, ended: bool) -> Iterator[str]:

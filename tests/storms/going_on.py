@@ -39,7 +39,7 @@ _SHARE_OF_NOTED = 0.7
 
 _PARALLELISMS = (1, 2, 3, 4, 6)
 
-_MAY_BE_REFUSED = ("records in flight from", "operator state")
+_MAY_BE_REFUSED = ("in-flight records from", "operator state")
 """What a checkpoint may be refused for at another parallelism."""
 
 

@@ -53,7 +53,7 @@ def _without_what_goes_wrong(case: StormCase) -> Iterator[tuple[str, Step]]:
     for name, empty in (
         ("going on", {"going_on": None}),
         ("faults", {"faults": ()}),
-        ("files that cannot be read", {"trouble": ()}),
+        ("files that cannot be read directly: ", {"trouble": ()}),
         ("neighbours", {"neighbours": ()}),
         ("requests", {"manual_checkpoints_s": ()}),
         ("fractions", {"fractions": ()}),
@@ -62,7 +62,7 @@ def _without_what_goes_wrong(case: StormCase) -> Iterator[tuple[str, Step]]:
             yield f"without {name}", lambda now, empty=empty: replace(now, **empty)  # type: ignore[misc]
     for name, field in (
         ("fault", "faults"),
-        ("file that cannot be read", "trouble"),
+        ("file that cannot be read directly: ", "trouble"),
         ("neighbour", "neighbours"),
         ("request", "manual_checkpoints_s"),
     ):

@@ -186,7 +186,7 @@ def test_a_job_may_fail_for_good_when_no_checkpoint_can_be_read_in_time(tmp_path
     failed = run(CASE, tmp_path).job
     damaged = replace(CASE, trouble=(ReadTrouble(number=1, damaged=True),))
     why = "checkpoint 4 cannot be restored: a file is damaged, as the storm will have it"
-    failed.failure = f"{why}; the run was over before an older one was tried"
+    failed.failure = f"{why}; the run ended before an older checkpoint was tried"
     assert list(check_end(damaged, failed, False)) == []
     failed.failure = why
     assert "failed for good after 0 restarts" in next(check_end(damaged, failed, False))

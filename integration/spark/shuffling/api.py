@@ -115,7 +115,7 @@ Partitioner = Literal["flink", "spark"]
 MAX_PARTITIONS = 1 << 15
 """The most key groups that Flink has (its upper bound of the maximum parallelism)."""
 
-NO_SLOT = "Spark has no slot for a task; spark.task.cpus must be at most the cores of the master"
+NO_SLOT = "Spark has no slot for a task; lower spark.task.cpus to at most the cores of the master"
 
 _serials = itertools.count()
 
@@ -188,8 +188,8 @@ def shuffle(
     session = df.sparkSession
     if not allows_barriers(session):
         raise ShuffleError(
-            f"a shuffle is a barrier stage, and Spark runs none while {_DYNAMIC} is true; start the"
-            f" application with {_DYNAMIC}=false and a fixed number of executors"
+            f"a shuffle is a barrier stage, which Spark does not run while {_DYNAMIC} is true; start "
+            f"the application with {_DYNAMIC}=false and a fixed number of executors"
         )
     rows = df if df.columns else with_a_column(df)
     schema = rows.schema
@@ -198,8 +198,8 @@ def shuffle(
     settings = transport_config(config, layout.tasks)
     if max_memory is not None and not layout.several:
         warnings.warn(
-            f"max_memory changes nothing: {counted(layout.partitions, 'partition')} have a task each, which"
-            " holds no rows",
+            f"max_memory has no effect: each of the {counted(layout.partitions, 'partition')} has a "
+            "task of its own, which stores no rows",
             ShuffleWarning,
             stacklevel=2,
         )
@@ -243,10 +243,12 @@ def check_arguments(
             raise ShuffleError(f"{name} is {value!r}, which is not one of {', '.join(get_args(known))}")
     if bool(keys) != (ship in ("hash", "range")):
         raise ShuffleError(
-            f"ship={ship!r} takes no key" if keys else f"ship={ship!r} needs a key; name a column"
+            f"ship={ship!r} takes no key; remove it" if keys else f"ship={ship!r} needs a key; name a column"
         )
     if partitioner != "flink" and ship != "hash":
-        raise ShuffleError(f"partitioner={partitioner!r} places keys; it has no effect with ship={ship!r}")
+        raise ShuffleError(
+            f"partitioner={partitioner!r} distributes rows by key; it has no effect with ship={ship!r}"
+        )
     if (bounds is None) == (ship == "range"):
         raise ShuffleError(
             "ship='range' needs bounds, such as those of df.approxQuantile"
@@ -259,8 +261,8 @@ def check_arguments(
         raise ShuffleError(f"num_partitions is {num_partitions!r}; it must be a whole number from 1")
     if num_partitions is not None and num_partitions > MAX_PARTITIONS:
         raise ShuffleError(
-            f"num_partitions is {num_partitions}; it must be at most {MAX_PARTITIONS}, as Flink has no more"
-            " key groups"
+            f"num_partitions is {num_partitions}; it must be at most {MAX_PARTITIONS}, since Flink has "
+            "no more key groups"
         )
     _count_of(bounds, num_partitions)
 
@@ -364,13 +366,13 @@ def _arrow_schema(frame: DataFrame, names: Sequence[str], placement: PlacementSp
 
 
 def _warn_of_repartition(source: StageInput, count: int) -> None:
-    why = f"cannot be read as it is: {source.reason}"
+    why = f"cannot be read directly: {source.reason}"
     if source.partitions is not None:
-        why = f"has {counted(source.partitions, 'partition')} where {count} are wanted"
+        why = f"has {counted(source.partitions, 'partition')} instead of the {count} that are wanted"
     warnings.warn(
-        f"the input of the shuffle {why}. So its rows go through Spark's repartition({count}) first, which"
-        f" is another shuffle, with sorting and files. To avoid it, give the input {count} partitions"
-        " where it is read or last repartitioned",
+        f"the input of the shuffle {why}. So its rows first go through Spark's repartition({count}), "
+        f"which is another shuffle, with sorting and files. To avoid it, give the input {count} "
+        "partitions where it is read or last repartitioned",
         ShuffleWarning,
         stacklevel=3,
     )
@@ -390,8 +392,8 @@ def _in_partitions(blocks: DataFrame, schema: StructType, spec: StageSpec) -> Da
 
     if not hasattr(blocks, "repartitionById"):
         raise ShuffleError(
-            f"{spec.layout.partitions} partitions in {counted(spec.layout.tasks, 'slot')} need PySpark 4.1 or"
-            " newer, which brings blocks to a partition by its number"
+            f"{spec.layout.partitions} partitions in {counted(spec.layout.tasks, 'slot')} require "
+            "PySpark 4.1 or newer, which can send blocks to a partition by its number"
         )
     dropped = spec.placement.dropped
     sent = plain_schema(spec.schema if dropped is None else spec.schema.remove(dropped))
@@ -469,7 +471,7 @@ def _parsed(config: object, count: int) -> NetworkConfig:
         )
     strange = [name for name in config if not isinstance(name, str)]
     if strange:
-        raise ShuffleError(f"config: {strange[0]!r} is no name of an option; names are text")
+        raise ShuffleError(f"config: {strange[0]!r} is not the name of an option; names must be text")
     problems: list[str] = []
     network = read_options(Section(config, "", problems), base)
     _refuse(problems)
@@ -507,6 +509,4 @@ def _require_memory(config: TransportConfig, count: int) -> None:
 def _warn_of_idle(network: NetworkConfig) -> None:
     idle = sorted(OPTIONS[field].name for field in network.given - EFFECTIVE)
     if idle:
-        warnings.warn(
-            f"config: {', '.join(idle)}: changes nothing in a shuffle", ShuffleWarning, stacklevel=4
-        )
+        warnings.warn(f"config: {', '.join(idle)}: has no effect in a shuffle", ShuffleWarning, stacklevel=4)

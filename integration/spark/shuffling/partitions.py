@@ -115,7 +115,7 @@ def _partitions(node: Any, adaptive: bool) -> int:
     if name == "AdaptiveSparkPlanExec":
         return _partitions(node.initialPlan(), True)
     if name in ("MapInArrowExec", "MapInPandasExec") and node.isBarrier():
-        raise _UnknownError("it comes from another barrier stage, with which this one cannot be joined")
+        raise _UnknownError("it comes from another barrier stage, and two barrier stages cannot be joined")
     if name in _KEEPING:
         return _partitions(node.children().apply(0), adaptive)
     if name == "BroadcastHashJoinExec":
@@ -128,15 +128,17 @@ def _partitions(node: Any, adaptive: bool) -> int:
     if name in _LEAVES and node.subqueries().isEmpty():
         return _of_rdd(node.execute())
     what = {"UnionExec": "a union", "CoalesceExec": "a coalesce"}.get(name, f"a {name.removesuffix('Exec')}")
-    raise _UnknownError(f"there is {what} since its last exchange")
+    raise _UnknownError(f"there is {what} after its last exchange")
 
 
 def _of_exchange(node: Any, adaptive: bool) -> int:
     partitioning = node.outputPartitioning()
     if class_name(partitioning) not in _EVEN:
-        raise _UnknownError("an exchange by range may give fewer than were asked for")
+        raise _UnknownError("an exchange by range may produce fewer partitions than it was asked for")
     if adaptive and node.shuffleOrigin().toString() != "REPARTITION_BY_NUM":
-        raise _UnknownError("adaptive execution may coalesce those of its last exchange while the query runs")
+        raise _UnknownError(
+            "adaptive execution may coalesce the partitions of its last exchange while the query runs"
+        )
     return int(partitioning.numPartitions())
 
 
@@ -151,7 +153,7 @@ def _of_rdd(rdd: Any) -> int:
     """Return the number of partitions of a leaf, by Spark's own rule for the RDDs of a barrier stage."""
     count = int(rdd.getNumPartitions())
     if rdd.isBarrier():
-        raise _UnknownError("it comes from another barrier stage, with which this one cannot be joined")
+        raise _UnknownError("it comes from another barrier stage, and two barrier stages cannot be joined")
     waiting, seen = [rdd], set[int]()
     while waiting:
         current = waiting.pop()
@@ -159,7 +161,7 @@ def _of_rdd(rdd: Any) -> int:
             continue
         seen.add(current.id())
         if current.getNumPartitions() != count:
-            raise _UnknownError("there is a union or a coalesce of RDDs since its last exchange")
+            raise _UnknownError("there is a union or a coalesce of RDDs after its last exchange")
         dependencies = current.dependencies()
         for place in range(dependencies.size()):
             dependency = dependencies.apply(place)

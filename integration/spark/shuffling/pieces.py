@@ -102,10 +102,10 @@ def without_ends(data: memoryview, partitions: int) -> tuple[memoryview, list[in
     """
     length = len(data) - partitions * _END.itemsize
     if length < 0:
-        raise ValueError(f"{len(data)} bytes are too few for the ends of {partitions} partitions")
+        raise ValueError(f"{len(data)} bytes are too few to hold the ends of {partitions} partitions")
     ends = np.frombuffer(data[length:], _END).astype(np.int64)
     if (np.diff(ends) < 0).any():
-        raise ValueError("the rows of a partition end before those of the one before it")
+        raise ValueError("the ends of the partitions' rows do not rise")
     return data[:length], ends.tolist()
 
 
@@ -311,7 +311,7 @@ def as_plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     try:
         return batch.cast(schema)
     except (pa.ArrowException, ValueError) as error:
-        raise SourceError(f"a batch does not have the columns that were announced: {error}") from error
+        raise SourceError(f"a batch does not have the expected columns: {error}") from error
 
 
 class Gathered:
@@ -407,7 +407,9 @@ def decode_piece(data: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
         for column in batch.columns:
             require_rising_offsets(column)
     except (pa.ArrowException, OSError, EOFError, MemoryError) as error:
-        raise PieceError(f"{len(data)} bytes are not rows of the columns expected: {error}") from error
+        raise PieceError(
+            f"{len(data)} bytes cannot be read as rows of the expected columns: {error}"
+        ) from error
     if not batch.num_rows:  # values outside of rows were not checked
         return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
     return batch
@@ -439,7 +441,7 @@ def require_rising_offsets(column: pa.Array) -> None:
     raw = column.buffers()[1]
     offsets = np.frombuffer(raw, width, len(column) + 1, column.offset * width.itemsize)
     if offsets[0] < 0 or (offsets[1:] < offsets[:-1]).any():
-        raise pa.ArrowInvalid(f"a value of a column of type {kind} ends before it begins")
+        raise pa.ArrowInvalid(f"a value in a column of type {kind} ends before it begins")
     if types.is_map(kind):
         require_rising_offsets(column.keys)
         require_rising_offsets(column.items)

@@ -117,7 +117,7 @@ class HashPlacement:
         self, schema: pa.Schema, keys: Sequence[str], count: int, max_parallelism: int | None = None
     ) -> None:
         if not keys:
-            raise SourceError("a shuffle by hash needs a key column")
+            raise SourceError("a shuffle by hash requires a key column")
         plain = plain_schema(schema)
         self.count = count
         self._indices = [key_index(plain, name) for name in keys]
@@ -194,7 +194,7 @@ class ColumnPlacement:
         self.dropped: int | None = column_index(schema, name, "column of targets")
         kind = schema.field(self.dropped).type
         if not types.is_int32(kind):
-            raise UnsupportedColumnError(name, kind, "cannot hold targets, which are int32")
+            raise UnsupportedColumnError(name, kind, "cannot hold target partitions, which must be int32")
         self._name = name
 
     def place(self, batch: pa.RecordBatch) -> Targets | int:
@@ -205,12 +205,14 @@ class ColumnPlacement:
         """
         column = batch.column(self.dropped)
         if column.null_count:
-            raise TargetError(f"column {self._name!r}: a row has null as its target")
+            raise TargetError(f"column {self._name!r}: a row has null as its target partition")
         values = column.to_numpy()
         wrong = values.view(np.uint32) >= self.count  # a negative one is at least 2^31
         if wrong.any():
             value = values[wrong.argmax()]
-            raise TargetError(f"column {self._name!r}: target {value} is outside 0..{self.count - 1}")
+            raise TargetError(
+                f"column {self._name!r}: the target partition {value} must be from 0 to {self.count - 1}"
+            )
         return 0 if self.count == 1 else values.astype(_dtype(self.count))
 
 
@@ -304,7 +306,7 @@ def key_columns(frame: DataFrame, keys: Sequence[str | Column]) -> list[Column]:
         if not isinstance(key, str | Column):
             raise ShuffleError(f"key {key!r} is neither the name of a column nor a Column")
     columns = [sf.col(key) if isinstance(key, str) else key for key in keys]
-    with spark_errors("there is no such key"):
+    with spark_errors("there is no such key column"):
         frame.select(*columns)
     return columns
 
@@ -348,7 +350,7 @@ def by_range(frame: DataFrame, keys: list[Column], bounds: Sequence[Bound]) -> C
 
 
 def _with_helper(frame: DataFrame, helper: Column, kind: Kind) -> Columns:
-    with spark_errors("such a key cannot be used"):
+    with spark_errors("this key cannot be used"):
         extended = frame.select("*", helper.alias(HELPER))
     return Columns(extended, PlacementSpec(kind, (len(frame.columns),)))
 
@@ -364,8 +366,8 @@ def _refuse_collations(frame: DataFrame, keys: list[Column]) -> None:
         collation = _collation(field.dataType)
         if collation is not None:
             raise ShuffleError(
-                f"key {field.name!r} has the collation {collation}, by which texts of different hashes are"
-                f" equal; take an expression such as lower({field.name}), or ship='range'"
+                f"key {field.name!r} has the collation {collation}, for which texts with different "
+                f"hashes can be equal; use an expression such as lower({field.name}), or ship='range'"
             )
 
 
@@ -401,10 +403,10 @@ def _as_row(bound: Bound, width: int, place: int) -> _Row:
     row = (bound,) if width == 1 and not isinstance(bound, tuple) else bound
     if not isinstance(row, tuple) or len(row) != width:
         values = "1 value" if width == 1 else f"a tuple of {width} values"
-        raise ShuffleError(f"bounds[{place}] is {bound!r}; it must be {values}, as there are keys")
+        raise ShuffleError(f"bounds[{place}] is {bound!r}; it must be {values}, one for each key column")
     if None in row:
         raise ShuffleError(
-            f"bounds[{place}] is {_shown(row)}; null cannot be a bound, as it sorts before all values"
+            f"bounds[{place}] is {_shown(row)}; null cannot be a bound, since it sorts before all values"
         )
     return row
 
@@ -412,7 +414,7 @@ def _as_row(bound: Bound, width: int, place: int) -> _Row:
 def _limit(frame: DataFrame, place: int, row: _Row, kinds: list[DataType]) -> list[Column]:
     """Return a bound as values of the key's types; the cast must be exact."""
     wanted = ", ".join(kind.simpleString() for kind in kinds)
-    problem = f"bounds[{place}] is {_shown(row)}, which is no {wanted}"
+    problem = f"bounds[{place}] is {_shown(row)}, which is not a value of type {wanted}"
     with spark_errors(problem):
         try:
             given = [_literal(value) for value in row]
@@ -449,7 +451,8 @@ def _require_rise(frame: DataFrame, rows: list[_Row], limits: list[Column]) -> N
         place = rises.index(False)
         lower, upper = _shown(rows[place]), _shown(rows[place + 1])
         raise ShuffleError(
-            f"bounds[{place + 1}] is {upper}, which is not above {lower} by Spark's ordering; they must rise"
+            f"bounds[{place + 1}] is {upper}, which is not above the previous bound, {lower}, in "
+            "Spark's ordering; bounds must rise"
         )
 
 

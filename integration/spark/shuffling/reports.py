@@ -88,7 +88,7 @@ def shuffle_statistics(df: DataFrame) -> DataFrame:
     """
     names = list(dict.fromkeys(_shuffles(df._jdf.queryExecution().analyzed())))
     if not names:
-        raise ShuffleError("there is no shuffle in the plan of this DataFrame")
+        raise ShuffleError("the plan of this DataFrame contains no shuffle")
     session = df.sparkSession
     with _lock:
         ledger = _ledgers.get(session.sparkContext)

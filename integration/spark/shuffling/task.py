@@ -103,9 +103,9 @@ def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report)
         # Also without rows: Spark keeps the output of tasks that end while it aborts their stage, and runs
         # only the others again, which would miss rows.
         raise ShuffleTaskError(
-            f"the stage has {tasks} task{'s' * (tasks > 1)}, not {spec.layout.tasks} as when shuffle() was"
-            " called: the input or the session's settings have changed since, so call shuffle() again; or"
-            f" {BEGUN_AGAIN}, and what failed before is the cause"
+            f"the stage has {tasks} task{'s' * (tasks > 1)}, but {spec.layout.tasks} were planned when "
+            "shuffle() was called: either the input or the session's settings have changed since, so "
+            f"call shuffle() again; or {BEGUN_AGAIN}, because of an earlier failure"
         )
     return ShuffleTask(spec, context, batches, report).run()
 
@@ -194,7 +194,7 @@ class ShuffleTask:
 def _cause_for_peers(cause: BaseException, index: int) -> BaseException:
     """Return the error to report to the peers."""
     if isinstance(cause, GeneratorExit):
-        return ShuffleTaskError(f"partition {index} was not read to its end, as limit() and the like do")
+        return ShuffleTaskError(f"the rows of partition {index} were not all read, as happens with limit()")
     return cause
 
 
@@ -280,7 +280,7 @@ class SourceThread:
         try:
             yield from self._batches
         except (OSError, EOFError) as error:
-            text = f"the connection ended over which Spark sends its rows: {error}"
+            text = f"the connection over which Spark sends its rows ended: {error}"
             raise ShuffleTaskError(text) from error
 
     def _send(self, pieces: Pieces) -> None:

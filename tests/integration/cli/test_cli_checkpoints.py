@@ -77,12 +77,12 @@ def test_everything_wrong_is_named(storage: DirectoryStorage, capsys: pytest.Cap
     status, lines = run(capsys, storage.root, "--verify")
     assert status == FAILED
     assert lines[-6:] == [
-        "missing: chk-9/a: it is not there",
-        "corrupt: shared/table: has 0 bytes instead of 2000",
-        "corrupt: chk-10/a: has another checksum than it was written with",
-        "left over: chk-10/extra: checkpoint 10 does not name it",
+        "missing: chk-9/a: the file does not exist",
+        "corrupt: shared/table: has 0 bytes, but 2000 bytes were written",
+        "corrupt: chk-10/a: does not have the checksum of the bytes that were written",
+        "left over: chk-10/extra: checkpoint 10 does not use this file",
         "left over: chk-11/a: checkpoint 11 was never completed",
-        "left over: shared/old: no complete checkpoint names it",
+        "left over: shared/old: no complete checkpoint uses this file",
     ]
     status, lines = run(capsys, storage.root)
     assert (status, len(lines)) == (0, 5)
@@ -120,8 +120,8 @@ def test_metadata_that_contradicts_itself(tmp_path: Path, capsys: pytest.Capture
     status, lines = run(capsys, storage.root, "--verify")
     assert status == FAILED
     assert lines[-2:] == [
-        "corrupt: chk-1/_metadata: keyed state 'k' of count 3 has 1 bytes, not 2",
-        "corrupt: chk-1/_metadata: operator state 'o' of count 3 has 2 bytes, not 1",
+        "corrupt: chk-1/_metadata: keyed state 'k' of count 3 has 1 bytes, but should have 2",
+        "corrupt: chk-1/_metadata: operator state 'o' of count 3 has 2 bytes, but should have 1",
     ]
 
 
@@ -140,7 +140,7 @@ def test_as_json(storage: DirectoryStorage, capsys: pytest.CaptureFixture[str]) 
         "triggered_at": 27.0,
         "duration_s": 0.25,
     }
-    assert document["problems"] == [{"wrong": "missing", "path": "chk-9/a", "why": "it is not there"}]
+    assert document["problems"] == [{"wrong": "missing", "path": "chk-9/a", "why": "the file does not exist"}]
 
 
 def test_a_directory_without_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,14 +148,14 @@ def test_a_directory_without_checkpoints(tmp_path: Path, capsys: pytest.CaptureF
         assert main([command[0], str(tmp_path), *command[1:]]) == 2
         printed = capsys.readouterr()
         assert printed.out == ""
-        assert printed.err.removeprefix("netstack state: ") == f"{tmp_path}: holds no checkpoints\n"
+        assert printed.err.removeprefix("netstack state: ") == f"{tmp_path}: contains no checkpoints\n"
 
 
 @pytest.mark.parametrize(
     ("directory", "message"),
     [
-        ("/no/such/place", "/no/such/place: no such directory"),
-        (__file__, f"{__file__}: no such directory"),
+        ("/no/such/place", "/no/such/place: there is no such directory"),
+        (__file__, f"{__file__}: there is no such directory"),
         ("nosuch://x/y", "netstack checkpoints: nosuch://x/y: Unrecognized filesystem type in URI: nosuch"),
     ],
 )
@@ -167,9 +167,9 @@ def test_mistakes_are_one_line(directory: str, message: str, capsys: pytest.Capt
 
 
 ODD: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a pipe": (os.mkfifo, "is no regular file"),
-    "a folder": (Path.mkdir, "is no regular file"),
-    "an endless device": (lambda path: path.symlink_to("/dev/zero"), "is no regular file"),
+    "a pipe": (os.mkfifo, " is not a regular file"),
+    "a folder": (Path.mkdir, " is not a regular file"),
+    "an endless device": (lambda path: path.symlink_to("/dev/zero"), " is not a regular file"),
     "an enormous file": (lambda path: enormous(path), f"has {1 << 40} bytes, more than the "),
 }
 
@@ -203,7 +203,7 @@ def test_odd_files_are_neither_waited_for_nor_read(
     captured = capsys.readouterr()
     if name == "a" and "enormous" in what:  # its size is another than it was written with
         assert (status, captured.err) == (FAILED, "")
-        assert f"corrupt: chk-10/a: has {1 << 40} bytes instead of 1" in captured.out
+        assert f"corrupt: chk-10/a: has {1 << 40} bytes, but 1 bytes were written" in captured.out
     else:
         assert (status, captured.out, captured.err.count("\n")) == (MISTAKE, "", 1)
         assert captured.err.startswith(f"netstack checkpoints: {path} {message}")

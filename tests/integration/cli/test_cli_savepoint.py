@@ -75,8 +75,9 @@ def test_savepoints_of_a_job_whose_checkpoints_are_in_memory_need_a_place(
     status, _, err = run(capsys, "run", scenario(tmp_path, more=more))
     assert status == MISTAKE
     assert err == (
-        f"{tmp_path}/job.toml: savepoints_at[0]: has no folder for its files; give it a directory, or "
-        "the job execution.checkpointing.savepoint-dir or execution.checkpointing.dir"
+        f"{tmp_path}/job.toml: savepoints_at[0]: has no directory for its files; give the savepoint a "
+        "directory, or set execution.checkpointing.savepoint-dir of the job or "
+        "execution.checkpointing.dir"
     )
     places = {"there": {"savepoint_dir": tmp_path / "there"}, "elsewhere": {}}
     for name, options in places.items():
@@ -94,7 +95,8 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     ),
     "a claim of nothing": (
         ["--claim-mode", "claim"],
-        "netstack run: --claim-mode is for --from-savepoint; give that too",
+        "netstack run: --claim-mode can be used only with --from-savepoint; give that, too, or remove "
+        "--claim-mode",
     ),
     "nothing there": (
         ["--from-savepoint", "/nowhere/savepoint-3"],
@@ -169,12 +171,12 @@ def test_a_savepoint_of_a_run_on_the_real_clock_and_its_end_with_another_one(
         out, _ = job.communicate()
     assert job.returncode == 0
     assert [Path(first).parent, Path(second).parent] == [here, tmp_path / "there"]
-    assert "with which the job" in out
+    assert ", and the job stopped with it" in out
     assert {path.name for path in here.iterdir()} >= {"_lock", Path(first).name}
     assert not (here / FOLDER).exists()
     assert not DirectoryStorage(here).is_in_use()
     assert main(["savepoint", str(here)]) == MISTAKE
     assert capsys.readouterr().err.strip() == (
-        f"netstack savepoint: {here}: no run uses it, so there is no job to take a savepoint of"
+        f"netstack savepoint: {here}: no run uses this directory, so there is no job to take a savepoint of"
     )
     assert main(["savepoint", str(here), "--stop", "--drain"]) == MISTAKE

@@ -121,5 +121,6 @@ def test_a_shell_that_is_not_known_is_asked_for(
     monkeypatch.setattr("cyclopts.completion.detect.detect_shell", detected)
     assert main(["--install-completion"]) == MISTAKE
     assert capsys.readouterr().err == (
-        f"netstack --install-completion: the shell is {words}; name bash, zsh or fish with --shell\n"
+        f"netstack --install-completion: the shell is {words}, for which there is no completion; give "
+        "bash, zsh or fish with --shell\n"
     )

@@ -314,7 +314,7 @@ def test_few_rows_leave_some_sources_without_any(spark, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "key", "message"),
     [
-        ("key,value\n", "key", "netstack: {path}: there are no rows"),
+        ("key,value\n", "key", "netstack: {path}: contains no rows"),
         ("key,value\n1,2\n", "carrier", "there is no key column 'carrier'; the columns are: key, value"),
     ],
 )
@@ -334,17 +334,17 @@ def test_data_that_will_not_do_are_one_line(spark, tmp_path, capsys, content, ke
     ("arguments", "message"),
     [
         (["--input", "nothing.csv", "--key", "a"], "nothing.csv: no such file or folder"),
-        (["--input", "{rows}"], "--input: needs --key COLUMN too"),
+        (["--input", "{rows}"], "--input: requires --key COLUMN"),
         (["--input", "{rows}", "--key", "letter", "--target", "1"], "--target: '1' has no unit"),
         (["--input", "{rows}", "--key", "letter", "--target", "0 s"], "--target: '0 s' is too short"),
         (
             ["--input", "{rows}", "--key", "letter", "--duration", "1 s"],
             "'1 s' is too short; it must be 10 s",
         ),
-        (["--input", "{rows}", "--key", "letter", "--seed", "-1"], "--seed: -1 is below 0"),
+        (["--input", "{rows}", "--key", "letter", "--seed", "-1"], "--seed: -1 is negative"),
         (
             ["--input", "{rows}", "--key", "letter", "--out", "{rows}"],
-            "rows.csv: cannot create a folder there",
+            "rows.csv: cannot create this folder",
         ),
     ],
 )

@@ -121,16 +121,16 @@ def test_the_times_of_manual_checkpoints_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        ('at = "1 s"', ['kind: is missing; give one such as "kill_subtask"']),
-        ('kind = "kill"\nat = "1 s"', ["kind: 'kill' is no fault; it must be 'kill_subtask' or"]),
-        (KILL, ['at: is missing; give it, such as "12 s", or on']),
-        (KILL + 'at = "1 s"\non = "buffer"', ["at: is given with on; keep one of the two"]),
+        ('at = "1 s"', ['kind: is missing; give a value such as "kill_subtask"']),
+        ('kind = "kill"\nat = "1 s"', ["kind: 'kill' is not a kind of fault; it must be 'kill_subtask' or"]),
+        (KILL, ['at: is missing; give a time such as "12 s", or give on']),
+        (KILL + 'at = "1 s"\non = "buffer"', ["at: is given together with on; remove one of the two"]),
         (KILL + "at = 1", ["at: 1 has no unit"]),
         (KILL + 'at = "60 s"', ["at: is 60 s; it must be from 0 s to before the end"]),
-        (KILL + 'at = "1 s"\nnumber = 3', ["number: is no key of this table; use one of at, kind"]),
-        (KILL + 'at = "1 s"\nfor = "1 s"', ["for: is no key of this table"]),
-        (KILL + 'on = "record"', ["on: 'record' is nothing that is counted; it must be 'buffer' or"]),
-        (KILL + f'on = "barrier"\n{CHANNEL}', ["number: is missing; give one such as 3"]),
+        (KILL + 'at = "1 s"\nnumber = 3', ["number: is not a key of this table; use one of at, kind"]),
+        (KILL + 'at = "1 s"\nfor = "1 s"', ["for: is not a key of this table"]),
+        (KILL + 'on = "record"', ["on: 'record' cannot be counted; it must be 'buffer' or"]),
+        (KILL + f'on = "barrier"\n{CHANNEL}', ["number: is missing; give a value such as 3"]),
         (KILL + f'on = "barrier"\nnumber = "3"\n{CHANNEL}', ["number: is '3', text; it must be a whole"]),
         (
             KILL + 'on = "buffer"\nnumber = 1\nfrom = "source"\nfrom_subtask = 0',
@@ -138,26 +138,26 @@ def test_the_times_of_manual_checkpoints_are_read(tmp_path: Path) -> None:
         ),
         (
             'kind = "kill_subtask"\nvertex = "stage1"\non = "acknowledgement"\nnumber = 1',
-            ["subtask: is missing; give one such as 0"],
+            ["subtask: is missing; give a value such as 0"],
         ),
         (
             'kind = "kill_task_manager"\ntask_manager = "stage1"\non = "acknowledgement"\nnumber = 1',
             ["from: is missing", "from_subtask: is missing"],
         ),
         ('kind = "kill_task_manager"\nat = "1 s"', ["task_manager: is missing"]),
-        ('kind = "fail_upload"\nat = "1 s"', ['for: is missing; give one such as "500 ms"']),
+        ('kind = "fail_upload"\nat = "1 s"', ['for: is missing; give a value such as "500 ms"']),
         (
             'kind = "delay_messages"\nat = "1 s"\nfor = "1 s"',
             [
-                'messages: is missing; give one such as "acknowledge"',
-                'delay: is missing; give one such as "2',
+                'messages: is missing; give a value such as "acknowledge"',
+                'delay: is missing; give a value such as "2',
             ],
         ),
         (
             'kind = "drop_messages"\nat = "1 s"\nfor = "1 s"\nmessages = "acknowlege"',
             ["messages: 'acknowlege' is unknown; did you mean 'acknowledge'?"],
         ),
-        (LINK + 'at = "1 s"\nform = "2 s"', ["form: is no key of this table; did you mean 'for'?"]),
+        (LINK + 'at = "1 s"\nform = "2 s"', ["form: is not a key of this table; did you mean 'for'?"]),
     ],
 )
 def test_a_mistake_gets_one_line_that_says_where_and_what(

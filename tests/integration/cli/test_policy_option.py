@@ -114,8 +114,8 @@ def test_a_file_alone_has_no_code_run(code, capsys, command, form) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert err == (
-        f"{file}: policy: '{CODE}' is code, which a file must not run by itself; name it by --policy, "
-        "or give --allow-code for a file that you trust\n"
+        f"{file}: policy: '{CODE}' is code, and a file must not run code by itself; give it as --policy, "
+        "or give --allow-code if you trust the file\n"
     )
     assert not code.exists()
 
@@ -215,7 +215,7 @@ def test_an_import_that_fails_is_of_the_option_or_the_key_that_named_it(
 ) -> None:
     (working_directory / "policy_that_fails.py").write_text("import no_such_module\n")
     policy = "policy_that_fails:Policy"
-    why = f"'{policy}' cannot be imported, ModuleNotFoundError: No module named 'no_such_module'\n"
+    why = f"'{policy}' cannot be imported: ModuleNotFoundError: No module named 'no_such_module'\n"
     assert main(["run", str(FILE), "--policy", policy]) == 2
     assert capsys.readouterr().err == f"--policy: {why}"
     file = with_policy(working_directory, policy)

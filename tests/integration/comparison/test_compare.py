@@ -229,10 +229,13 @@ def test_what_flink_did_not_measure_is_not_compared():
         (lambda document: document.pop("checkpoints"), "missing required field `checkpoints`"),
         (
             lambda document: [each["steady"][0].update(to_s=50) for each in _runs(document)],
-            "windows differ: 16-46 s here, 16-50 s",
+            "windows differ: 16-46 s in this run, 16-50 s",
         ),
-        (lambda document: _without_the_last(document), r"parallelism \[1, 2\] here, \[1\]"),
-        (lambda document: document.update(steady=[]), "it has no window"),
+        (lambda document: _without_the_last(document), r"\[1, 2\] in this run and \[1\]"),
+        (
+            lambda document: document.update(steady=[]),
+            "the reference is not a measurement of Flink: it has no measured window",
+        ),
         (
             lambda document: document["steady"][0].update(from_s="x"),
             r"Expected `float`, got `str` - at `\$\.steady",
@@ -243,10 +246,13 @@ def test_what_flink_did_not_measure_is_not_compared():
             "missing required field `persisted_bytes`",
         ),
         (lambda document: document.update(repetitions=5), "Expected `array`, got `int`"),
-        (lambda document: document["repetitions"][0]["steady"].pop(), "its repetitions have other windows"),
+        (
+            lambda document: document["repetitions"][0]["steady"].pop(),
+            "the reference is not a measurement of Flink: its repetitions have different measured windows",
+        ),
         (
             lambda document: document["checkpoints"][0]["vertices"].pop(),
-            "its parts do not all have 2 vertices",
+            "not all of its windows and checkpoints have 2 vertices",
         ),
     ],
 )

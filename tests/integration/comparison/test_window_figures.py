@@ -133,10 +133,10 @@ def test_numbers_are_short(text, expected):
 
 def test_sentence_when_debloating_helps():
     assert compare(OFF, ON) == (
-        "With debloating a checkpoint took 1.50 s instead of 3.60 s, 2.40 times as fast: at the subtask "
-        "that acknowledged last the first barrier came after 400 ms instead of 1.50 s, the last one 1.00 s "
-        "instead of 2.00 s later, with 300 KiB instead of 900 KiB in flight, 67 % of it waiting at the "
-        "receivers; throughput stayed at 7,500 records/s."
+        "With debloating a checkpoint took 1.50 s instead of 3.60 s, 2.40 times as fast: for the "
+        "subtask that acknowledged last, the first barrier came after 400 ms instead of 1.50 s, the "
+        "last one 1.00 s instead of 2.00 s later, with 300 KiB instead of 900 KiB in flight, 67 % of it "
+        "waiting at the receivers; throughput stayed at 7,500 records/s."
     )
 
 
@@ -146,9 +146,9 @@ def test_sentence_when_debloating_changes_nothing():
     sentence = compare(OFF, same)
 
     assert sentence.startswith(
-        "Debloating changed next to nothing, a checkpoint took 3.55 s with it and 3.60 s without: at the "
-        "subtask that acknowledged last the first barrier came after 1.50 s as before, the last one 2.00 s "
-        "as before later"
+        "Debloating changed next to nothing: a checkpoint took 3.55 s with it and 3.60 s without it: "
+        "for the subtask that acknowledged last, the first barrier came after 1.50 s as before, the "
+        "last one 2.00 s as before later"
     )
 
 
@@ -158,7 +158,7 @@ def test_sentence_when_debloating_makes_it_worse():
     sentence = compare(OFF, worse)
 
     assert sentence.startswith(
-        "Debloating did not help, a checkpoint took 7.20 s instead of 3.60 s, 2.00 times as long"
+        "Debloating did not help: a checkpoint took 7.20 s instead of 3.60 s, 2.00 times as long"
     )
     assert sentence.endswith(
         "67 % of it waiting at the senders; throughput fell by 20.0 % to 6,000 records/s."
@@ -175,15 +175,17 @@ def test_sentence_without_checkpoints():
     none = dataclasses.replace(OFF, checkpoints=0, start_delay_ms=None, alignment_ms=None, end_to_end_ms=None)
 
     assert compare(none, ON).startswith(
-        "Without debloating no checkpoint was completed in 40.0 s, with it one took 1.50 s; throughput"
+        "Without debloating no checkpoint completed in 40.0 s; with debloating a checkpoint took 1.50 "
+        "s; throughput"
     )
     assert compare(OFF, none).startswith(
-        "With debloating no checkpoint was completed in 40.0 s, without it one took 3.60 s; throughput"
+        "With debloating no checkpoint completed in 40.0 s; without debloating a checkpoint took 3.60 "
+        "s; throughput"
     )
     assert compare(none, none).startswith(
-        "No checkpoint was completed in 40.0 s, with debloating or without; throughput stayed at"
+        "No checkpoint completed in 40.0 s, with or without debloating; throughput stayed at"
     )
-    assert describe(none) == "No checkpoint was completed in 40.0 s; throughput was 7,500 records/s."
+    assert describe(none) == "No checkpoint completed in 40.0 s; throughput was 7,500 records/s."
 
 
 def test_sentence_leaves_out_what_was_not_measured():
@@ -195,9 +197,9 @@ def test_sentence_leaves_out_what_was_not_measured():
 
 def test_sentence_of_a_single_run():
     assert describe(ON) == (
-        "A checkpoint took 1.50 s: at the subtask that acknowledged last the first barrier came after 400 "
-        "ms, the last one 1.00 s later, with 300 KiB in flight, 67 % of it waiting at the receivers; "
-        "throughput was 7,500 records/s."
+        "A checkpoint took 1.50 s: for the subtask that acknowledged last, the first barrier came after "
+        "400 ms, the last one 1.00 s later, with 300 KiB in flight, 67 % of it waiting at the "
+        "receivers; throughput was 7,500 records/s."
     )
 
 

@@ -92,7 +92,7 @@ def test_the_evidence_is_of_the_worst_point_and_names_all() -> None:
     (pitfall,) = pitfalls_of(points)
     assert pitfall.settings == ["target 0.4", "target 0.05", "target 0.2"]
     assert pitfall.point == "target 0.05"
-    assert "against a target of 50 ms" in pitfall.evidence
+    assert ", against a target of 50 ms" in pitfall.evidence
 
 
 def test_a_full_consumer_that_holds_up_the_others_is_skew_though_these_are_busy_too() -> None:

@@ -127,7 +127,7 @@ def test_a_busy_reader_behind_waiting_writers_is_the_bottleneck() -> None:
     assert (finding.rule, finding.where, finding.severity) == ("operator-bound", "reader", "problem")
     assert finding.evidence == [
         "busy 100 %, back-pressured 0 %; upstream back-pressured: source 99 % (HIGH)",
-        "reads 400 records/s, with 5.00 ms a record",
+        "reads 400 records/s, at 5.00 ms per record",
     ]
 
 
@@ -159,11 +159,11 @@ def test_full_writers_and_idle_empty_readers_mean_the_network() -> None:
     finding = only(network_bound, seen(source(), slow, link=link))
     assert (finding.rule, finding.where) == ("network-bound", "source -> reader")
     assert finding.evidence[-1] == (
-        "12 buffers of 32.0 KiB in a round trip of 100 ms make 3.75 MiB/s a subtask at most; "
-        "it reads 93 % of that"
+        "12 buffers of 32.0 KiB in a round trip of 100 ms allow a subtask at most 3.75 MiB/s; it reads "
+        "93 % of that"
     )
     assert finding.says == (
-        "The network limits the throughput of source -> reader: writers are full and readers wait."
+        "The network limits the throughput of source -> reader: writers are full, and readers wait."
     )
 
 
@@ -171,7 +171,7 @@ def test_a_full_bandwidth_is_told() -> None:
     slow = reader(EMPTY, busy=(50.0, 50.0), bytes_in_per_s=[KIB * KIB / 2] * 2)
     link = LinkConditions(bandwidth_bytes_per_s=float(KIB * KIB))
     assert only(network_bound, seen(source(), slow, link=link)).evidence[-1] == (
-        "100 % of a bandwidth of 1.00 MiB/s is used"
+        "100 % of the bandwidth of 1.00 MiB/s is used"
     )
 
 
@@ -189,7 +189,7 @@ def test_the_network_is_not_to_blame_for_full_or_busy_or_local_readers() -> None
 def test_one_full_reader_beside_a_starved_one_is_skew() -> None:
     view = seen(source(), reader([0.0, 1.0], busy=(300.0, 1000.0)))
     finding = only(some_readers_full, view)
-    assert finding.says.startswith("reader[1] cannot keep up, and reader[0] waits with it")
+    assert finding.says.startswith("reader[1] cannot keep up, so reader[0] waits, too")
     assert rules(some_readers_full, seen(source(), reader([0.0, 1.0]))) == []  # the empty one is never idle
     assert rules(some_readers_full, seen(source(), reader())) == []
 
@@ -197,7 +197,10 @@ def test_one_full_reader_beside_a_starved_one_is_skew() -> None:
 def test_a_slow_reader_of_a_rebalance_exchange_is_spared_by_adaptive_partition_selection() -> None:
     uneven = reader(busy=(250.0, 1000.0))  # 1.25 and 5 ms a record
     finding = only(slow_reader_in_turns, seen(source(), uneven))
-    assert finding.says.endswith("so all are as slow as reader[1].")
+    assert finding.says.endswith(
+        "The exchange sends the same number of records to each subtask, so all subtasks are as slow as "
+        "reader[1]."
+    )
     assert finding.evidence[0] == "together they read 400 records/s, and could read 1,000"
     assert "taskmanager.network.adaptive-partitioner.enabled: true, from Flink 2.3 on" in finding.next[0]
 
@@ -248,7 +251,7 @@ def test_readers_that_do_the_same_work_are_not_skewed_though_one_pool_was_found_
     assert rules(some_readers_full, view) == []
     found = only(slow_phase, view)
     assert not any("skew" in step for step in found.next)
-    assert any("wait before reader," in line for line in found.evidence)  # not before one of its subtasks
+    assert any("waits before reader," in line for line in found.evidence)  # not before one of its subtasks
 
 
 def test_a_full_reader_of_unknown_idle_time_is_not_said_to_lag() -> None:
@@ -276,7 +279,7 @@ def test_an_output_may_be_full_while_the_input_is_free() -> None:
     [
         (1.0, 1.0, "data waits on all or most channels"),
         (1.0, 0.25, "data waits on some of the channels only"),
-        (0.25, 0.25, "exclusive ones 25 %"),
+        (0.25, 0.25, "25 % of the exclusive buffers are used"),
     ],
 )
 def test_exclusive_buffers_tell_on_how_many_channels_data_waits(
@@ -430,14 +433,14 @@ def bursty(pressed: float = 300.0, busy: float = 740.0, **more: Any) -> Observat
 def test_a_burst_that_few_checkpoints_meet_is_named_before_what_these_wait_for() -> None:
     first, second = [each for each in diagnose(bursty()).findings if each.where.startswith("checkpoints")]
     assert (first.rule, first.severity, second.rule) == ("uneven-checkpoints", "problem", "long-start-delay")
-    assert first.says.endswith("they meet bursts in which window emits more than sink reads.")
+    assert first.says.endswith(": they fall into bursts, in which window emits more than sink reads.")
     assert first.evidence == [
         "2 of 10 checkpoints took 6.01 s to 6.21 s, half of them at most 67 ms",
         "window is back-pressured 0-30 % of its time, and sink, for which it waits, is busy 74 %",
     ]
     assert second.evidence == [
-        "6.11 s from trigger to completion, of the 2 that took long: start delay 6.10 s, alignment 1 ms, "
-        "sync 1 ms, async 1 ms, acknowledgement 4 ms"
+        "6.11 s from trigger to completion, on average over the 2 checkpoints that took long: start "
+        "delay 6.10 s, alignment 1 ms, sync 1 ms, async 1 ms, acknowledgement 4 ms"
     ]
     assert second.next == ["Smooth the bursts first: barriers wait until a burst is read."]
 
@@ -460,7 +463,7 @@ def test_no_phase_is_called_the_longest_where_one_that_was_not_measured_may_be()
 def test_data_in_flight_explains_a_start_delay() -> None:
     view = seen(source(), reader(), history=[checkpoint(3000.0, 0.0)])
     assert only(slow_phase, view).evidence[1] == (
-        "1.17 MiB wait before reader, 50 % at the senders: 3.00 s at 400 KiB/s"
+        "1.17 MiB of data waits before reader, 50 % of it at the senders: at 400 KiB/s, that takes 3.00 s"
     )
 
 
@@ -468,7 +471,9 @@ def test_data_in_flight_is_that_of_the_full_subtasks_where_others_starve() -> No
     skewed = reader([0.0, 1.0], busy=(300.0, 1000.0), inputQueueSize=[0.0, 400.0 * KIB])
     view = seen(source(), skewed, history=[checkpoint(5000.0, 0.0)])
     finding = only(slow_phase, view)
-    assert finding.evidence[1] == "1,000 KiB wait before reader[1], 60 % at the senders: 5.00 s at 200 KiB/s"
+    assert finding.evidence[1] == (
+        "1,000 KiB of data waits before reader[1], 60 % of it at the senders: at 200 KiB/s, that takes 5.00 s"
+    )
     assert finding.next[0].startswith("Fix the skew first")
 
 
@@ -479,7 +484,9 @@ def test_data_that_waits_now_here_and_now_there_has_no_share_at_the_senders() ->
         Series(vertex="reader", t=t, inputQueueSize=[[0, 800 * KIB, 0], [0, 0, 0]]),
     ]
     view = seen(source(), reader(), history=[checkpoint(3000.0, 0.0)], series=series)
-    assert only(slow_phase, view).evidence[1] == "800 KiB wait before reader: 2.00 s at 400 KiB/s"
+    assert only(slow_phase, view).evidence[1] == (
+        "800 KiB of data waits before reader: at 400 KiB/s, that takes 2.00 s"
+    )
 
 
 @pytest.mark.parametrize(
@@ -487,7 +494,7 @@ def test_data_that_waits_now_here_and_now_there_has_no_share_at_the_senders() ->
     [
         (NetworkConfig(), "Turn on buffer debloating."),
         (NetworkConfig(debloat_enabled=True), "Set a debloat target below 1.00 s."),
-        (NetworkConfig(unaligned_enabled=True), "Look for a task that is late to handle its barrier"),
+        (NetworkConfig(unaligned_enabled=True), "Look for a task that handles its barrier late"),
     ],
 )
 def test_what_to_do_depends_on_what_is_on(config: NetworkConfig, step: str) -> None:
@@ -506,8 +513,14 @@ def test_what_goes_wrong_with_checkpoints_is_told() -> None:
     assert only(failed, seen(source(), reader(), history=expired)).evidence == ["2 times: CHECKPOINT_EXPIRED"]
     several = NetworkConfig(max_concurrent_checkpoints=5)
     at_once = only(failed, seen(source(), reader(), config=several, history=expired[:1]))
-    assert at_once.evidence == ["1 time: CHECKPOINT_EXPIRED", "5 may be under way at once"]
-    assert "Set execution.checkpointing.max-concurrent-checkpoints to 1:" in at_once.next[1]
+    assert at_once.evidence == [
+        "1 time: CHECKPOINT_EXPIRED",
+        "up to 5 checkpoints may be in progress at once",
+    ]
+    assert (
+        "Set execution.checkpointing.max-concurrent-checkpoints to 1: a task takes one checkpoint after "
+        "another, so each waits for those before it, and all of them may expire."
+    ) in at_once.next[1]
     declined = CheckpointResult(id=1, t=1.0, status="FAILED", failure="CHECKPOINT_DECLINED")
     assert len(only(failed, seen(source(), reader(), config=several, history=[declined])).next) == 1
     assert rules(failed, seen(source(), reader(), history=[checkpoint(1.0, 1.0)])) == []
@@ -615,10 +628,11 @@ def test_nobody_is_called_calm_of_whom_nothing_is_known() -> None:
     assert "no task is back-pressured" not in " ".join(said["unknown"])
     assert (
         said["unknown"][0]
-        == "Check first whether source is back-pressured, which is not reported. Only then:"
+        == "Check first whether source is back-pressured, which is not reported. Only if it is:"
     )
     assert (
-        "back-pressured time of source; unknown without it: which vertex waits" in diagnose(unknown).not_known
+        "back-pressured time of source; without it, this is unknown: which vertex has to wait"
+        in diagnose(unknown).not_known
     )
     assert diagnose(calm).not_known == diagnose(seen(source(), reader())).not_known
 
@@ -629,11 +643,11 @@ def test_a_vertex_at_its_limit_is_named_where_nobody_knows_who_waits_for_it() ->
     slow = [checkpoint(3000.0, 0.0)]
     for levels in ({}, {"source": False}):
         found = diagnose(seen(old, reader(), history=slow, levels=levels))
-        assert found.verdict == "at its limit: reader; whether others wait for it is not reported"
+        assert found.verdict == "at its limit: reader; whether other tasks wait for it is not reported"
         first = found.findings[0]
         assert (first.rule, first.where, first.severity) == ("at-its-limit", "reader", "problem")
         assert first.says == "reader is busy all the time; whether source waits for it is not reported."
-        assert first.evidence == ["busy 100 %", "reads 400 records/s, with 5.00 ms a record"]
+        assert first.evidence == ["busy 100 %", "reads 400 records/s, at 5.00 ms per record"]
         assert "no task is back-pressured" not in str(found.findings)
     assert diagnose(seen(old, reader(), levels={"source": True})).verdict == "operator bound, at reader"
     some = only(at_its_limit, seen(old, reader(busy=(500.0, 1000.0))))
@@ -661,8 +675,8 @@ def test_flinks_word_stands_in_for_a_time_that_is_not_told() -> None:
 def test_what_is_not_known_is_told_with_what_it_leaves_open() -> None:
     partly = reader(inPoolUsage=[1.0, None], busy_ms_per_s=[None, None])
     assert diagnose(seen(source(), partly)).not_known == [
-        "busy time of reader; unknown without it: which vertex makes others wait",
-        "inPoolUsage of reader[1]; unknown without it: on which side data waits",
+        "busy time of reader; without it, this is unknown: which vertex makes others wait",
+        "inPoolUsage of reader[1]; without it, this is unknown: on which side data waits",
     ]
 
 
@@ -686,7 +700,7 @@ def test_missing_figures_never_stop_a_diagnosis(
     config = NetworkConfig(debloat_enabled=debloat, checkpoint_interval_s=1.0)
     view = seen(first, second, third, config=config, end_to_end_ms=end_to_end)
     found = diagnose(view)
-    assert all("wait before" in line for line in data_in_flight(view))
+    assert all("waits before" in line for line in data_in_flight(view))
     for finding in found.findings:
         assert finding.says
         assert finding.evidence
@@ -734,7 +748,7 @@ NAMED = {
     "outPoolUsage": ("outPoolUsage",),
     "inputQueueSize": ("wait before",),
     "outputQueueSize": ("wait before",),
-    "inputExclusiveBuffersUsage": ("floating buffers used",),
+    "inputExclusiveBuffersUsage": ("of the floating buffers",),
     "debloatedBufferSize": ("debloatedBufferSize",),
     "estimatedTimeToConsumeBuffersMs": ("estimatedTimeToConsumeBuffersMs",),
 }

@@ -42,7 +42,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path, capsys, command, k
     paths = [str(path), str(path)] if command == ["compare"] else [str(path)]
     assert main([*command, *paths]) == 2
     printed = capsys.readouterr()
-    assert printed.err == f"{path}: is {kind}; name a regular file\n"
+    assert printed.err == f"{path}: is {kind}; give a regular file\n"
     assert printed.out == ""
 
 
@@ -51,7 +51,7 @@ def test_as_many_bytes_as_may_be_are_read_and_not_one_more(tmp_path):
     path.write_bytes(bytes(1 << 20))
     assert len(read_user_file(path, 1 << 20)) == 1 << 20
     path.write_bytes(bytes((1 << 20) + 1))
-    with pytest.raises(InputError, match="x: has more than 1 MiB, the most that is read here"):
+    with pytest.raises(InputError, match="x: is larger than 1 MiB, the limit for such files"):
         read_user_file(path, 1 << 20)
 
 
@@ -78,7 +78,7 @@ def test_scenarios_that_go_too_deep(tmp_path, capsys, text):
     path.write_text(text)
     assert main(["run", str(path)]) == 2
     printed = capsys.readouterr().err
-    assert printed == f"{path}: is nested too deeply; tables and lists go {DEEPEST} deep at most\n"
+    assert printed == f"{path}: is nested too deeply; tables and lists may be nested {DEEPEST} levels deep\n"
 
 
 def test_dots_in_texts_are_no_names_of_many_parts(tmp_path):

@@ -347,7 +347,8 @@ class TestOutages:
 def test_an_address_in_place_of_a_result(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", "https://flink.example.org:8081"]) == 2
     assert capsys.readouterr().err == (
-        "netstack diagnose: the address of a cluster is for --from-flink; write that before it\n"
+        "netstack diagnose: the address of a cluster must be given with --from-flink; write that before "
+        "the address\n"
     )
 
 
@@ -376,9 +377,7 @@ class TestSecrets:
         line = ["import-flink", "http://127.0.0.1:9", "--header", "Authorization:", "Bearer", SECRET]
         assert main(line) == 2
         shown = capsys.readouterr().err
-        assert (
-            shown == 'netstack import-flink: one argument too many; write --header "Name: value" in quotes\n'
-        )
+        assert shown == 'netstack import-flink: too many arguments; write --header "Name: value" in quotes\n'
 
     def test_a_recording_has_none(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         file = tmp_path / "job.json"

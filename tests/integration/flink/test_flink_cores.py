@@ -97,10 +97,10 @@ class TestRule:
         assert burning.modes == {"work": "burn", "sink": "burn"}
         assert burning.machines == (Machine(cores=2, task_managers=("tm0", "tm1")),)
         assert notes == [
-            "tm0, tm1: the work of tasks takes a core (1.80 of 2 cores in use, 1.99 if all busy time took "
-            "one), which they had for 55 % of their busy time, so costs are processor time; they include any "
-            "other use of the cores. Set service_mode={'VERTEX': 'throttle'} for work that waits, cores to "
-            "override the number of cores."
+            "tm0, tm1: the work of tasks takes a core (1.80 of 2 cores in use; it would be 1.99 if all busy "
+            "time took a core), which they got for 55 % of their busy time, so the costs are processor time; "
+            "they include any other use of the cores. Set service_mode={'VERTEX': 'throttle'} for work that "
+            "waits, cores to override the number of cores."
         ]
 
     def test_shares_of_tasks_add_up_to_the_cores_that_they_keep_in_use(self) -> None:
@@ -123,8 +123,9 @@ class TestRule:
         burning, notes = read(machine(4, 1.6), work=(1.0,) * 4, sink=(0.5,) * 4, source=(1.0, 1.0))
         assert burning == Burning()
         assert notes == [
-            "tm0, tm1: some of the work may take a core, or others did (1.60 of 4 cores in use, 4.00 if all "
-            "busy time took one); assuming that it waits. Set service_mode={'': 'burn'} if it takes one."
+            "tm0, tm1: the cores may have been used by this work, or by others (1.60 of 4 cores in use; it "
+            "would be 4.00 if all busy time took a core); assuming that it waits. Set "
+            "service_mode={'': 'burn'} if their work takes a core."
         ]
 
     def test_with_cores_to_spare_busy_time_is_processor_time(self) -> None:
@@ -142,9 +143,9 @@ class TestRule:
         burning, notes = read(machine(2, None))
         assert burning == Burning()
         assert notes == [
-            "tm0, tm1: whether the work of tasks takes a core is not reported, and there are fewer cores "
-            "than tasks; "
-            "assuming that it waits. Set service_mode={'': 'burn'} if it takes one."
+            "tm0, tm1: it is not reported whether the work of tasks takes a core, and there are fewer "
+            "cores than tasks; assuming that it waits. Set service_mode={'': 'burn'} if their work takes "
+            "a core."
         ]
 
     @pytest.mark.parametrize("host", [machine(16, None), machine(None, None), machine(None, 0.6)])
@@ -161,16 +162,16 @@ class TestRule:
         burning, notes = read(machine(None, 1.0))
         assert burning == Burning()
         assert notes == [
-            "tm0, tm1: the number of cores is not reported, so it is not known whether tasks wait for one "
-            "(1.00 cores in use, 3.60 if all busy time took one); assuming that their work waits. Set cores "
-            "to override."
+            "tm0, tm1: the number of cores is not reported, so it is unknown whether tasks wait for one "
+            "(1.00 cores in use; it would be 3.60 if all busy time took a core); assuming that their "
+            "work waits. Set cores to override."
         ]
         assert read(machine(None, 1.0), given=Overrides(cores=1))[0].modes["work"] == "burn"
         assert read(machine(None, 1.0), work=(0.0,) * 4, sink=(0.0,) * 4) == (Burning(), [])
         _, notes = read(machine(None, 3.0))
         assert notes[1:] == [
-            "tm0, tm1: the number of cores is not reported; assuming as many as tasks want. "
-            "Set cores to override."
+            "tm0, tm1: the number of cores is not reported; assuming as many as the tasks need. Set "
+            "cores to override."
         ]
 
     def test_it_is_said_that_busy_time_is_not_told_where_many_cores_are_in_use(self) -> None:
@@ -178,10 +179,9 @@ class TestRule:
         assert read(machine(2, 1.8), work=untold, sink=untold) == (
             Burning(),
             [
-                "tm0, tm1: the busy time of tasks is not reported, so whether their work takes a core is "
-                "unknown (1.80 of 2 cores in use; 0.00 at most by tasks that report their busy time); "
-                "assuming that it waits. "
-                "Set service_mode={'': 'burn'} if it takes one."
+                "tm0, tm1: the busy time of tasks is not reported, so it is unknown whether their work "
+                "takes a core (1.80 of 2 cores in use; at most 0.00 by tasks that report their busy "
+                "time); assuming that it waits. Set service_mode={'': 'burn'} if their work takes a core."
             ],
         )
         assert read(machine(2, 0.4), work=untold, sink=untold) == (Burning(), [])
@@ -199,8 +199,9 @@ class TestRule:
         burning, notes = read(machine(2, 1.2), source=(None, None))
         assert burning == Burning()
         assert notes[0].startswith(
-            "tm0, tm1: some of the work may take a core, or others did, such as 2 tasks that do not report "
-            "their busy time (1.20 of 2 cores in use, 1.99 if all busy time took one)"
+            "tm0, tm1: the cores may have been used by this work, or by others, such as 2 tasks that "
+            "do not report their busy time (1.20 of 2 cores in use; it would be 1.99 if all busy time took "
+            "a core)"
         )
 
     def test_tasks_that_do_not_tell_used_no_core_while_they_were_held_back(self) -> None:
@@ -222,26 +223,26 @@ class TestRule:
     @pytest.mark.parametrize(
         ("host", "given", "figures"),
         [
-            (machine(2, 1.98), None, "1.98 of 2 cores in use, 1.99 if all busy time took one"),
+            (machine(2, 1.98), None, "1.98 of 2 cores in use; it would be 1.99 if all busy time took a core"),
             (
                 machine(2, 2.3),
                 None,
-                "2.30 cores in use, more than the 2 reported; 1.99 at most by busy tasks",
+                "2.30 cores in use, more than the 2 reported; at most 1.99 by busy tasks",
             ),
-            (machine(4, 2.3), 2, "2.30 cores in use, more than the 2 set; 1.99 at most by busy tasks"),
-            (machine(16, 9.0), None, "9.00 of 16 cores in use; 3.60 at most by busy tasks"),
-            (machine(None, 9.0), None, "9.00 cores in use; 3.60 at most by busy tasks"),
+            (machine(4, 2.3), 2, "2.30 cores in use, more than the 2 set; at most 1.99 by busy tasks"),
+            (machine(16, 9.0), None, "9.00 of 16 cores in use; at most 3.60 by busy tasks"),
+            (machine(None, 9.0), None, "9.00 cores in use; at most 3.60 by busy tasks"),
         ],
     )
     def test_figures_agree_with_each_other(self, host: Host, given: float | None, figures: str) -> None:
         _, notes = read(host, given=Overrides(cores=given))
-        assert notes[0].startswith(f"tm0, tm1: the work of tasks takes a core ({figures}), which they had")
+        assert notes[0].startswith(f"tm0, tm1: the work of tasks takes a core ({figures}), which they got")
 
     def test_what_the_cores_of_a_machine_do_not_tell_is_said_to_be_told_elsewhere(self) -> None:
         _, notes = read(machine(1, 0.95, "tm0"), machine(1, 0.1, "tm1"), work=(0.9, 0.9, 0.5, 0.5))
         assert notes[0].startswith("tm0: the work of tasks takes a core (0.95 of 1 cores in use")
         assert notes[1].startswith(
-            "tm1: as on other machines, the work of tasks takes a core (0.10 of 1 cores"
+            "tm1: as on the other machines, the work of tasks takes a core (0.10 of 1 cores"
         )
         _, notes = read(machine(2, 0.1), given=Overrides(service_mode={"": "burn"}))
         assert notes[0].startswith("tm0, tm1: as overridden, the work of tasks takes a core (0.10 of 2")
@@ -264,7 +265,7 @@ class TestRule:
     def test_tasks_of_other_jobs_may_have_used_them_too(self) -> None:
         burning, notes = read(machine(2, 1.8, other_jobs=True))
         assert burning == Burning()
-        assert "other jobs run there too" in notes[0]
+        assert "other jobs run there, too" in notes[0]
 
     def test_an_idle_job_says_nothing(self) -> None:
         assert read(machine(2, 0.3), work=(0.0,) * 4, sink=(0.0,) * 4) == (Burning(), [])
@@ -312,10 +313,9 @@ class TestGiven:
         assert burning.machines == (Machine(cores=2, task_managers=("tm0", "tm1")),)
         assert set(burning.core_shares(JOB.vertices[1])) == {1.0}
         assert notes == [
-            "tm0, tm1: as overridden, the work of tasks takes a core, so costs are processor time; "
-            "they include any "
-            "other use of the cores. Set service_mode={'VERTEX': 'throttle'} for work that waits, cores to "
-            "override the number of cores.",
+            "tm0, tm1: as overridden, the work of tasks takes a core, so the costs are processor time; "
+            "they include any other use of the cores. Set service_mode={'VERTEX': 'throttle'} for work "
+            "that waits, cores to override the number of cores.",
             "tm0, tm1: 8 of 8 tasks whose work takes a core do not report their busy time; "
             "assuming that each had a whole core.",
         ]
@@ -646,7 +646,7 @@ class TestImport:
         ("options", "said"),
         [
             (["--service-mode", "boil"], "--service-mode boil: 'boil' is unknown; it must be one of"),
-            (["--service-mode", "source:burn"], "source: no vertex with input has that name; there are "),
+            (["--service-mode", "source:burn"], "source: no vertex with input has this name; there are "),
             (["--cores", "0"], "--cores 0: must be a number above 0"),
         ],
     )

@@ -67,21 +67,21 @@ def test_what_is_kept_of_a_job_is_told() -> None:
         found.evidence[0] for found in live.findings if found.rule == delays
     ]
     assert diagnosis.notes[:2] == [
-        "The job has ended: no metrics are kept, only the counters of each subtask.",
-        "Times and rates are means since each subtask last started, not of one moment.",
+        "The job has ended: its metrics are gone, and only the counters of each subtask are left.",
+        "Times and rates are means since each subtask last started, not values of one moment.",
     ]
 
 
 def test_what_is_not_kept_is_not_known() -> None:
     (window,) = diagnosed(history_server()).windows
     assert window.not_known == [
-        "inPoolUsage of stage1; unknown without it: on which side data waits",
-        "outPoolUsage of source; unknown without it: on which side data waits",
-        "inputQueueSize of stage1; unknown without it: how much data waits",
-        "outputQueueSize of source; unknown without it: how much data waits",
-        "debloatedBufferSize of stage1; unknown without it: what debloating does",
-        "estimatedTimeToConsumeBuffersMs of stage1; unknown without it: whether debloating keeps to its "
-        "target",
+        "inPoolUsage of stage1; without it, this is unknown: on which side data waits",
+        "outPoolUsage of source; without it, this is unknown: on which side data waits",
+        "inputQueueSize of stage1; without it, this is unknown: how much data waits",
+        "outputQueueSize of source; without it, this is unknown: how much data waits",
+        "debloatedBufferSize of stage1; without it, this is unknown: what debloating does",
+        "estimatedTimeToConsumeBuffersMs of stage1; without it, this is unknown: whether debloating "
+        "keeps to its target",
     ]
 
 
@@ -107,8 +107,8 @@ def test_a_job_without_checkpoints_and_options() -> None:
     diagnosis = diagnosed(cluster)
     assert diagnosis.windows[0].checkpoints == 0
     assert "The options of the cluster are not reported; assuming Flink's defaults." in diagnosis.notes
-    assert "No completed checkpoint is kept, so delays are unknown." in diagnosis.notes
-    assert any("does not have /jobs/" in note and "/jobmanager/config" in note for note in diagnosis.notes)
+    assert "The cluster keeps no completed checkpoint, so delays are unknown." in diagnosis.notes
+    assert any("does not offer /jobs/" in note and "/jobmanager/config" in note for note in diagnosis.notes)
 
 
 def test_one_of_several_jobs_has_to_be_named() -> None:
@@ -147,5 +147,5 @@ def test_the_command_says_it(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(history_server()) as cluster:
         assert main(["diagnose", "--from-flink", cluster.url, "--latency", "1 ms"]) == 0
     shown = capsys.readouterr()
-    assert "  The job has ended: no metrics are kept" in shown.out
+    assert "  The job has ended: its metrics are gone" in shown.out
     assert shown.err == ""

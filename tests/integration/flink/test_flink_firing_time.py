@@ -93,7 +93,7 @@ def test_a_lag_beyond_whole_windows_is_that_of_old_data():
 def test_a_source_that_does_not_tell_its_lag_is_noted():
     notes: list[str] = []
     assert disorder_s(read(notes, rates=[looks("records_out", 1, 2)])) == [0.23, 0.0]
-    assert notes == ["rates: the lag of its watermarks is not reported; assuming none."]
+    assert notes == ["rates: the lag of its watermarks is not reported; assuming no lag."]
 
 
 def test_what_does_not_hold_back_its_records_is_left_alone():

@@ -338,7 +338,7 @@ def test_a_union_is_told_from_a_join_where_a_name_tells(operator, inputs):
     notes: list[str] = []
     edges = edges_of(shape, JobFlows(shape, seen), notes)
     assert [edge.input for edge in edges] == inputs
-    assert ("a union by its name" in notes[0]) == (inputs == [0, 0])
+    assert ("its name calls a union" in notes[0]) == (inputs == [0, 0])
 
 
 class TestTheMinuteBefore:
@@ -360,7 +360,7 @@ class TestTheMinuteBefore:
         assert vertex.service[0][1] == pytest.approx(1 / 1020, rel=0.005)
         variance = 80**2 / (1 / 20 + 1 / 60)  # of a second, from means over 20 s and 60 s
         assert vertex.service_spread == pytest.approx((variance / 80) ** 0.5 / 1020, rel=0.02)
-        assert [note for note in self.notes if "known within 3.4 %" in note]
+        assert [note for note in self.notes if "known only within 3.4 %" in note]
 
     def test_a_cost_that_is_given_is_sure(self):
         given = dataclasses.replace(RECORDS, service_s={"work": 0.002})
@@ -416,7 +416,7 @@ class TestFewRecordsWhileWatched:
         assert vertices["map"].service[0][1] == pytest.approx(0.1 / 8, rel=0.01)
         assert vertices["map"].selectivity == pytest.approx(0.5)
         assert self.notes[0] == (
-            "source: fewer than 200 records seen at subtask 0, so rates and costs are uncertain. "
+            "source: fewer than 200 records were seen at subtask 0, so rates and costs are uncertain. "
             "Set watch_s to a longer time."
         )
 
@@ -429,10 +429,11 @@ class TestFewRecordsWhileWatched:
         assert vertices["map"].service[0][1] == pytest.approx(6.1 / 100_000, rel=0.2)
         assert vertices["map"].selectivity == pytest.approx(0.5)
         assert self.notes == [
-            "source: no records seen at subtask 0; assuming 0.05 records/s. Set watch_s to a longer time.",
+            "source: no records were seen at subtask 0; assuming 0.05 records/s. Set watch_s to a "
+            "longer time.",
             *(
-                f"{name}: no records seen at subtask 0; assuming the cost of those since the start. "
-                "Set watch_s to a longer time."
+                f"{name}: no records were seen at subtask 0; assuming the mean cost since the start of "
+                "the job. Set watch_s to a longer time."
                 for name in ("map", "sink")
             ),
         ]
@@ -441,7 +442,9 @@ class TestFewRecordsWhileWatched:
         both = [look | {"records_out": 25_000.0} for look in grown("records_in", 1000)]
         vertices = self.read(grown("records_out", 1000), both)
         assert vertices["map"].selectivity == 0
-        assert "map: not seen to emit records; assuming none. Set watch_s to a longer time." in self.notes
+        assert (
+            "map: no records were seen leaving it; assuming that it emits none. Set watch_s to a longer time."
+        ) in self.notes
 
     def test_windows_that_are_not_seen_to_fire_emit_their_mean(self):
         windows = "Window(TumblingEventTimeWindows(60000), EventTimeTrigger, Summed)"
@@ -458,7 +461,7 @@ class TestFewRecordsWhileWatched:
         assert vertices["map"].emit_every_s == 60.0
         assert vertices["map"].selectivity == pytest.approx(0.1)
         for name in ("source", "map"):
-            note = f"{name}: its windows hardly fired; assuming their mean since the start"
+            note = f"{name}: its windows hardly fired; assuming their mean since the start of the job"
             assert f"{note}. Set watch_s to a longer time." in self.notes
 
     def test_where_no_time_passed_all_is_of_the_whole_time(self):

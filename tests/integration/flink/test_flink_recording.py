@@ -234,8 +234,8 @@ def test_task_managers_are_numbered_whatever_they_are_called() -> None:
         (gzip.compress(b"[" + b"[]," * (4 << 20) + b"[]]", mtime=0), "more than 8,388,608 values"),
         (b"[]", "Expected `object`"),
         (b'{"schema": "netstack.result/1"}', "missing required field `answers`"),
-        (b'{"answers": {}}', "/config is not among its answers"),
-        (b'{"answers": {"/config": {}}}', "/jobs/overview is not among its answers"),
+        (b'{"answers": {}}', "/config is not among the recorded answers"),
+        (b'{"answers": {"/config": {}}}', "/jobs/overview is not among the recorded answers"),
     ],
 )
 def test_a_file_that_is_no_recording(content: bytes, why: str, tmp_path: Path) -> None:
@@ -291,8 +291,8 @@ class TestCommands:
     ) -> None:
         assert main([*command, str(EXAMPLE), "--user", "ann"]) == 2
         assert capsys.readouterr().err == (
-            "--ca, --cert, --key, --header, --user and --password-file are for the address of a cluster, but "
-            f"{EXAMPLE} is a recording; leave them out\n"
+            "--ca, --cert, --key, --header, --user and --password-file can be used only with the "
+            f"address of a cluster, but {EXAMPLE} is a recording; remove them\n"
         )
 
     def test_a_place_that_is_neither(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -174,7 +174,7 @@ class TestCommands:
 
     def test_validate_wants_a_seed(self, capsys):
         assert main(["validate", "--from-flink", "http://127.0.0.1:1", "--seeds", "0"]) == 2
-        assert "at least 1 is needed" in capsys.readouterr().err
+        assert "; it must be at least 1" in capsys.readouterr().err
 
 
 def test_a_job_that_shows_nothing_cannot_be_compared_with():
@@ -191,5 +191,7 @@ def test_a_job_that_shows_nothing_cannot_be_compared_with():
     )
     told = type(nothing)(url="http://x", job="j", job_name="n", flink="2.2.1", steady=steady)
     short = dataclasses.replace(imported.scenario, duration_s=20.0, warmup_s=16.0)
-    with pytest.raises(FlinkRestError, match="shows neither rates nor checkpoints"):
+    with pytest.raises(
+        FlinkRestError, match=" shows neither rates nor checkpoints, so there is nothing to compare"
+    ):
         validate(dataclasses.replace(imported, measured=told, scenario=short), [emulate(short)])

@@ -207,7 +207,9 @@ def test_two_sides_go_on_from_the_same_moment(lab: Lab) -> None:
     run(lab, 5.0)
     lab.handle(Fork())
     assert [frame.replays_to_s for frame in lab.frames()] == [None, 5.0]
-    with pytest.raises(InputError, match=r"Side b still replays the run. Wait until it has reached 5\.000 s"):
+    with pytest.raises(
+        InputError, match=r"Side b is still replaying the run. Wait until it has reached 5\.000 s"
+    ):
         lab.handle(Change("b", "service", "1 ms", "sink"))
     wait(lab)
     assert [frame.replays_to_s for frame in lab.frames()] == [None, None]
@@ -273,17 +275,17 @@ def test_the_pace_is_that_of_the_clock(lab: Lab) -> None:
         (Change("a", "execution.checkpointing.interval", "1 ms"), "^Checkpoint interval: is 1 ms; .*10 ms"),
         (Change("a", DEBLOAT_TARGET, "0 s"), "^Debloating target: is 0 s; it must be more than 0"),
         (Change("a", DEBLOAT_TARGET, "5"), "^Debloating target: '5' .* such as"),
-        (Change("b", "service", "1 ms", "sink"), "There is no side b. Run a second side first"),
+        (Change("b", "service", "1 ms", "sink"), "There is no side b. Start a second side first"),
         (Kill("a"), "Nothing was chosen to kill. Choose a task manager or a subtask"),
         (Kill("a", vertex="sink", subtask=9), "^Subtask: is 9; sink has the subtasks 0 to 3"),
         (Kill("a", task_manager="nobody"), "^Task manager: .*nobody"),
         (Cut("a", ("map", "moon"), 1.0), "^Link between task managers: .*moon"),
         (Cut("a", ("map", "sink"), -1.0), "^Duration of the cut: is -1 s; it must be more than 0 s"),
-        (Pace(0.0), "^Pace: 0 is not possible; it must be from 0.001 to 1000"),
+        (Pace(0.0), "^Pace: 0 is not possible; the pace must be from 0.001 to 1000"),
         (Step(-1.0), "must be more than 0 s"),
         (Step(math.inf), "^Length of a step: inf s is not possible"),
-        (Back(-1.0), "^Back to: the run has no moment -1 s; it must be from 0 s to 2.000 s"),
-        (Join("b"), "There is no side b"),
+        (Back(-1.0), "^Back to: the run has no moment -1 s; the moment must be from 0 s to 2.000 s"),
+        (Join("b"), "There is no side b. Start a second side first."),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )

@@ -74,14 +74,14 @@ def test_a_job_is_looked_at_as_it_was_read(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        (begin_again, JobWentError, "has restarted since it was read"),
+        (begin_again, JobWentError, " restarted after it was read"),
         (partial(be, state="CANCELED"), JobWentError, "has become CANCELED"),
         (partial(be, state="RESTARTING"), NotRunningError, "is RESTARTING"),
         (lambda cluster: cluster.answers["/jobs/overview"].update(jobs=[]), JobWentError, "is unknown"),
         (
             lambda cluster: job_of(cluster)["vertices"][0].update(parallelism=3),
             JobWentError,
-            "other vertices or another parallelism",
+            " now has other vertices or another parallelism",
         ),
     ],
 )

@@ -87,7 +87,7 @@ def test_figures_have_difference_and_ratio_and_none_where_one_is_unknown() -> No
 def test_one_result_has_no_differences_from_itself(runs: dict[str, Result], files: list[str], capsys) -> None:
     assert main(["compare", files[0], files[0]]) == 0
     out = capsys.readouterr().out
-    assert "Both have the same settings." in out
+    assert "Both runs have the same settings." in out
     assert "first: long (1)" in out
     assert max(map(len, out.splitlines())) <= 80
 
@@ -125,5 +125,5 @@ def test_a_vertex_that_only_one_job_has_leaves_the_other_panel_empty(runs: dict[
 def test_markdown_is_for_a_comparison_with_flink(files: list[str], capsys) -> None:
     assert main(["compare", *files, "--markdown", "table.md"]) == 2
     assert capsys.readouterr().err == (
-        "netstack compare: --markdown is for a comparison with a Flink; give --out\n"
+        "netstack compare: --markdown is possible only in a comparison with a Flink; give --out instead\n"
     )

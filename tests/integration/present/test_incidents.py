@@ -34,8 +34,8 @@ def test_incidents_are_told_in_their_order():
         (RestartResult(failed_at=5.0, cause="c"), "c; not restarted before the end"),
         (
             RestartResult(failed_at=5.0, cause="c", restarted_at=6.0),
-            "c; began anew, as no checkpoint was complete, not running again before the next failure or the "
-            "end",
+            "c; restarted from the beginning, since no checkpoint was complete, but was not running "
+            "again before the next failure or the end",
         ),
         (
             RestartResult(failed_at=5.0, cause="c", restarted_at=6.0, running_at=6.0, checkpoint_id=3),
@@ -43,7 +43,8 @@ def test_incidents_are_told_in_their_order():
         ),
         (
             RestartResult(failed_at=5.0, cause="c", restarted_at=6.0, running_at=6.0, tasks=["a[0]", "b"]),
-            "c; a[0], b alone: began anew, as no checkpoint was complete, down for 1.00 s",
+            "c; a[0], b alone: restarted from the beginning, since no checkpoint was complete, down for "
+            "1.00 s",
         ),
     ],
 )
@@ -66,7 +67,7 @@ def test_a_kill_while_the_job_is_down_is_said_to_have_met_nobody():
     faults = [killed(t) for t in (2.0, 2.5, 3.0, 3.25, 5.0, 8.0, 9.0)]
     told = incidents(changed(unaligned_result(), faults=faults, restarts=restarts))
 
-    lost = {each.t for each in told if each.text == "s[0] is killed, without effect: the job is down"}
+    lost = {each.t for each in told if each.text == "s[0] is killed, without effect, since the job was down"}
     assert lost == {2.5, 3.0, 9.0}
     assert sum(each.text == "s[0] is killed" for each in told) == 4
 
@@ -85,7 +86,7 @@ def test_a_kill_while_its_region_is_down_is_said_to_have_met_nobody(tasks, kills
     told = incidents(changed(unaligned_result(), faults=faults, restarts=[restart]))
 
     assert [each.text for each in told if "without effect" in each.text] == [
-        f"subtask {name} is killed, without effect: it is down" for name in lost
+        f"subtask {name} is killed, without effect, since it was down" for name in lost
     ]
 
 
@@ -104,10 +105,10 @@ def test_faults_that_never_fired_are_counted():
     some = with_document(result, {"faults": given})
 
     assert never_fired(result) is None
-    assert never_fired(some) == "1 of 3 faults never fired: kill_subtask"
-    assert list(what_went_wrong(some))[-1] == "1 of 3 faults never fired: kill_subtask."
+    assert never_fired(some) == "1 of 3 faults never occurred: kill_subtask"
+    assert list(what_went_wrong(some))[-1] == "1 of 3 faults never occurred: kill_subtask."
     none = changed(some, faults=[])
-    assert never_fired(none) == "3 of 3 faults never fired: 2 kill_subtask, 1 fill_storage"
+    assert never_fired(none) == "3 of 3 faults never occurred: 2 kill_subtask, 1 fill_storage"
 
 
 def test_a_checkpoint_that_does_not_end_is_worth_a_line_where_a_fault_fired():
@@ -174,11 +175,11 @@ def test_checkpoints_are_counted_by_type_and_by_reason():
     failed = changed(result.checkpoints[1], status="FAILED", failure="CHECKPOINT_EXPIRED")
 
     assert checkpoints_by_end(result) == (
-        "8 complete (UNALIGNED_CHECKPOINT), 1 failed (IO_EXCEPTION), 1 not ended"
+        "8 complete (UNALIGNED_CHECKPOINT), 1 failed (IO_EXCEPTION), 1 had not ended"
     )
     assert checkpoints_by_end(changed(result, checkpoints=[*mixed, failed, failed])) == (
-        "9 complete (8 UNALIGNED_CHECKPOINT, 1 CHECKPOINT), 3 failed (2 CHECKPOINT_EXPIRED, 1 IO_EXCEPTION), "
-        "1 not ended"
+        "9 complete (8 UNALIGNED_CHECKPOINT, 1 CHECKPOINT), 3 failed (2 CHECKPOINT_EXPIRED, 1 "
+        "IO_EXCEPTION), 1 had not ended"
     )
     assert checkpoints_by_end(sample_result(debloated=True)) == "10 complete"
     assert are_plain(sample_result(debloated=True))
@@ -203,7 +204,7 @@ def test_without_a_restart_the_price_is_an_estimate_and_said_to_be(costs, ms):
     result = with_document(result, costs)
 
     assert restore_ms(result) == (pytest.approx(ms), False)
-    assert "(an estimate: bytes by the download rate)" in price(result)
+    assert "(an estimate: bytes divided by the download rate)" in price(result)
     assert "2.00 MiB" in price(result)
 
 

@@ -16,8 +16,8 @@ from netstack import Result, from_json, to_json
 from tests.integration.sample_results import sample_result
 
 WHY = (
-    "so times may be too long and rates too low; give it less to do, or run in virtual time, where the speed "
-    "of a machine does not matter."
+    "so times may be too long and rates too low; give the machine less to do, or run in virtual time, "
+    "where its speed does not matter."
 )
 
 

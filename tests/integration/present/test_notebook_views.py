@@ -276,7 +276,9 @@ class Unshown(Viewed):
 def test_what_nobody_shows_has_no_html_and_says_what_to_install() -> None:
     assert Unshown()._repr_html_() is None
     with pytest.raises(
-        ImportError, match=r"^no installed package shows a Unshown: pip install 'netstack\[notebook\]'"
+        ImportError,
+        match="^no installed package can show a Unshown in a notebook; install it with pip install "
+        r"'netstack\[notebook\]'",
     ):
         Unshown().to_arrow()
 

@@ -189,8 +189,8 @@ def test_tasks_note_their_rows_and_a_shuffle_says_the_sum(
     assert capsys.readouterr().out.splitlines() == [
         "shuffle: 0 of 6,000 rows",
         "shuffle: 3,000 of 6,000 rows, 5 s left",
-        "shuffle: no task of Spark's runs, 3,000 rows so far, 5 s so far",
-        "shuffle: no task of Spark's runs, 3,000 rows so far, 10 s so far",
+        "shuffle: no task of Spark is running, 3,000 rows so far, 5 s so far",
+        "shuffle: no task of Spark is running, 3,000 rows so far, 10 s so far",
     ]
     with task_notes(spark) as notes:
         run_cancellable(spark, lambda: shuffle(frame, "id", num_partitions=2).count())

@@ -73,11 +73,11 @@ def test_a_comparison_fits_its_terminal(columns: int) -> None:
 def test_progress_says_what_is_done_and_how_long_the_rest_takes(capfd: pytest.CaptureFixture[str]) -> None:
     for columns in (60, 80, 200):
         console = Terminal(force_terminal=True, width=columns, color_system=None)
-        with progress("wide", 10.0, "s", console, before="building", behind="taking it down") as report:
+        with progress("wide", 10.0, "s", console, before="building", behind="releasing memory") as report:
             report(4.0)
             report(10.0)
         shown = CODES.sub("", capfd.readouterr().out)
-        assert shown.index("wide: building") < shown.rindex("wide: taking it down")
+        assert shown.index("wide: building") < shown.rindex("wide: releasing memory")
         assert "10 of 10 s" in shown
         assert re.search(r"left \d:\d\d:\d\d", shown)
         assert max(map(len, re.split(r"[\r\n]+", shown))) <= columns

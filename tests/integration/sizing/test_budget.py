@@ -456,9 +456,11 @@ def test_a_tight_budget_says_what_more_would_bring_and_the_plan_runs(
     assert max(map(len, text.splitlines())) <= 80
     words = " ".join(text.split())
     assert "448 KiB of network memory in a task manager. More would help." in words
-    assert re.search(r"stage: \d+ KiB more would shorten barriers by .* ms, at first by .* ms per MiB", words)
+    assert re.search(
+        r"stage: \d+ KiB more would shorten the time of barriers by .* ms, at first by .* ms per MiB", words
+    )
     assert "It would go to the gates of stage that read source." in words
-    assert "source: more brings nothing." in words
+    assert "source: more has no effect." in words
     report = msgspec.json.decode((out / "size.json").read_bytes(), type=SizeReport)
     plan = report.plan
     assert plan is not None
@@ -511,7 +513,7 @@ def test_the_page_of_a_plan_begins_with_what_it_needs_and_changes() -> None:
     assert lines[1:5] == [
         "256 KiB of network memory is enough for a task manager, split as below.",
         "Barriers take 146 ms (now 294 ms), and checkpoints 146 ms (now 294 ms).",
-        "The job does as much as now: 1,000 records/s.",
+        "The throughput stays as it is now: 1,000 records/s.",
         "Emulated in 9 runs, virtual clock, seed 1.",
     ]
     assert "stage: more has no effect unless other task managers get more, too." in lines
@@ -520,15 +522,18 @@ def test_the_page_of_a_plan_begins_with_what_it_needs_and_changes() -> None:
 def test_the_page_of_a_plan_says_what_more_memory_would_do() -> None:
     lines = shown(figures(146), figures(294), saved_ms=80)
     assert lines[1] == "The plan uses 256 KiB of network memory in a task manager. More would help."
-    line = "stage: 128 KiB more would shorten barriers by 10 ms, at first by 80 ms per MiB. "
+    line = "stage: 128 KiB more would shorten the time of barriers by 10 ms, at first by 80 ms per MiB. "
     assert f"{line}It would go to the gates." in lines
 
 
 def test_the_page_of_a_plan_says_what_it_does_not_achieve() -> None:
     no_gain, lost = shown(figures(762), figures(765))[3], shown(figures(100, 985), figures(294))[3]
-    assert no_gain == "Barriers do not wait for buffers here: no size that was tried makes them faster."
+    assert no_gain == (
+        "Barriers do not wait for buffers here: none of the sizes that were tried makes them faster."
+    )
     assert lost.startswith(
-        "Throughput is lost: now the job does 1,000 records/s, with this plan 985, 1.5 % less."
+        "The plan costs throughput: now the job processes 1,000 records/s, with this plan 985, which is "
+        "1.5 % less. None of the splits that were tried loses less than "
     )
 
 
@@ -548,16 +553,19 @@ def test_a_job_without_an_exchange_has_no_memory_to_split(
     )
     assert main(["size", str(file), "--budget", "1 mb"]) == 2
     assert capsys.readouterr().err == (
-        "netstack size: --budget: j has no exchange, so there is no memory to split\n"
+        "netstack size: --budget: j has no exchange, so there is no network memory to split\n"
     )
 
 
 @pytest.mark.parametrize(
     ("budget", "line"),
     [
-        ("12 xb", "--budget: '12 xb' has the unit 'xb', which is none of b, kb, mb, gb, tb; it must be"),
+        (
+            "12 xb",
+            "--budget: '12 xb' has the unknown unit 'xb'; known units are b, kb, mb, gb, tb; it must be",
+        ),
         ("-1 mb", "--budget: '-1 mb' is negative"),
-        ("16 kb", "--budget: '16 kb' holds no buffer; one has 32 kb"),
+        ("16 kb", "--budget: '16 kb' is smaller than one buffer; it must be at least 32 kb"),
         ("lots", "--budget: 'lots' is not a whole number with a unit"),
     ],
 )

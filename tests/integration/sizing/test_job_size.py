@@ -308,7 +308,10 @@ def test_the_command_prints_tables_of_80_columns(capsys) -> None:
     assert main(["size", "--throughput", "40 MB/s", "--parallelism", "4:2", "--round-trip", "40 ms"]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
-    assert "needs 25 buffers in the receiver, which has 16: too few, only 12.5 MiB/s" in " ".join(out.split())
+    assert (
+        "needs 25 buffers at the receiver, which has 16: these are too few, since only 12.5 MiB/s"
+        in " ".join(out.split())
+    )
 
 
 def test_the_command_says_whether_the_given_memory_suffices(capsys) -> None:
@@ -316,7 +319,8 @@ def test_the_command_says_whether_the_given_memory_suffices(capsys) -> None:
     assert main(["size", file, "--set", f"{option}=256kb"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert (
-        "stage1: taskmanager.memory.network.max is 256 KiB: it does not start; give at least 320 KiB" in out
+        "stage1: taskmanager.memory.network.max is 256 KiB: it does not start; set it to at least 320 "
+        "KiB" in out
     )
     assert (
         "source: taskmanager.memory.network.max is 256 KiB: it starts, but its pools could use 2.00 MiB"
@@ -337,18 +341,21 @@ def test_the_command_writes_its_figures(tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ([], "netstack size: name a scenario, or give --throughput"),
+        ([], "netstack size: give a scenario, or --throughput"),
         (["--throughput", "3"], "netstack size: --throughput: '3' has no unit"),
         (
             ["--throughput", "1 MB/s", "--parallelism", "0"],
-            "netstack size: --parallelism: '0' is no parallelism",
+            "netstack size: --parallelism: '0' is not a parallelism",
         ),
         (
             ["--throughput", "1 MB/s", "--ship", "hsh"],
             "netstack size: --ship: 'hsh' is unknown; did you mean 'hash'",
         ),
-        (["--throughput", "1 MB/s", "--set", "x"], "netstack size: --set: 'x' is no option"),
-        (["--throughput", "1 MB/s", "--set", "x=1"], "netstack size: --set x: no preset has this option"),
+        (["--throughput", "1 MB/s", "--set", "x"], "netstack size: --set: 'x' is not an option"),
+        (
+            ["--throughput", "1 MB/s", "--set", "x=1"],
+            "netstack size: --set x: no version of Flink that netstack knows has this option",
+        ),
         (["--throughput", "1 MB/s", "--round-trip", "3"], "netstack size: --round-trip: '3' has no unit"),
         (
             ["--throughput", f"{'9' * 400} MB/s"],
@@ -366,7 +373,10 @@ def test_the_command_writes_its_figures(tmp_path, capsys) -> None:
             ["--throughput", "1 MB/s", "--flink", "3"],
             "netstack size: --flink is '3'; it must be 2.3, 2.2 or 1.20",
         ),
-        (["--throughput", "1 MB/s", "--seeds", "0", "--check"], "netstack size: --seeds is 0; at least 1"),
+        (
+            ["--throughput", "1 MB/s", "--seeds", "0", "--check"],
+            "netstack size: --seeds is 0; it must be at least 1",
+        ),
         (
             ["--throughput", "1 MB/s", "--record-bytes", "2"],
             "netstack size: vertices.source.source.record_bytes",
@@ -426,7 +436,10 @@ def test_the_command_asks_for_the_size_of_records_in_files(
 def test_a_throughput_that_the_consumer_cannot_have_is_said(capsys) -> None:
     assert main(["size", "--throughput", "2 GB/s", "--parallelism", "2"]) == 0
     printed = capsys.readouterr()
-    assert printed.err.startswith("netstack size: --throughput 2 GB/s: 2 x 333,333 records/s is the most")
+    assert printed.err.startswith(
+        "netstack size: --throughput 2 GB/s: the consumer can read at most 2 x 333,333 records/s, so "
+        "the figures are for that rate; give a higher --parallelism, or a larger --record-bytes"
+    )
     assert main(["size", "--throughput", "2 GB/s", "--parallelism", "2", "--record-bytes", "100000"]) == 0
     assert capsys.readouterr().err == ""
 

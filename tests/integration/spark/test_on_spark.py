@@ -190,7 +190,7 @@ def test_pieces_of_another_task_are_refused(spark: SparkSession, tmp_path: Path)
     frame = spark.range(0, 10, 1, 1)
     source = fed_source(frame, 0, PathSpec(path="x"))
     pieces = in_pieces(frame, source, task=1, first=0).toArrow()
-    with pytest.raises(SourceError, match="rows for task 1 to task 0"):
+    with pytest.raises(SourceError, match="Spark has delivered rows for task 1 to task 0"):
         keep_pieces(pieces.to_batches(), 0, str(tmp_path))
     with pytest.raises(SourceError, match="another process"):
         source.open(0, 1)
@@ -246,12 +246,12 @@ def test_mistakes_are_one_line_each(tmp_path: Path, capsys: pytest.CaptureFixtur
     scenario.write_text(f"{EXAMPLE.read_text('utf-8')}\n[[faults]]\n{fault}")
     assert main(["run", str(scenario), "--on-spark"]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"{scenario}: faults[0]: cut_link is possible in emulated time only; over TCP, a subtask or a task "
-        "manager can be killed `at` a time"
+        f"{scenario}: faults[0]: cut_link is possible in emulated time only; over TCP, only the killing "
+        "of a subtask or a task manager is possible, `at` a time"
     ]
     assert main(["run", str(EXAMPLE), "--master", "local[4]"]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "netstack run: --master is for --on-spark; give that too, or leave it out"
+        "netstack run: --master can be used only with --on-spark; give that, too, or remove --master"
     ]
 
 

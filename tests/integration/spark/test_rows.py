@@ -201,7 +201,7 @@ def test_several_keys_combine_in_the_order_given() -> None:
             "type month_day_nano_interval cannot be sent in a record",
         ),
         (pa.dictionary(pa.int8(), pa.string()), "type dictionary<.*> cannot be sent in a record"),
-        (pa.struct([("a", pa.int8()), ("a", pa.int8())]), "type struct<.*> has two fields of one name"),
+        (pa.struct([("a", pa.int8()), ("a", pa.int8())]), "type struct<.*> has two fields of the same name"),
     ],
 )
 def test_types_that_cannot_be_carried(kind: pa.DataType, problem: str) -> None:
@@ -225,7 +225,7 @@ def test_key_columns_that_are_not_there() -> None:
         RowCodec(schema, ["a", "c"])
     with pytest.raises(SourceError, match=r"^there is no key column 'c'; the columns are: none$"):
         RowCodec(pa.schema([]), "c")
-    with pytest.raises(SourceError, match=r"^the key column 'b' is there 2 times$"):
+    with pytest.raises(SourceError, match=r"^the key column 'b' exists 2 times$"):
         RowCodec(schema, "b")
 
 

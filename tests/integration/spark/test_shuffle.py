@@ -277,11 +277,16 @@ def test_the_number_of_partitions_is_that_of_the_input_or_what_fits(spark: Spark
 
     assert count(spark.range(10, numPartitions=2)) == 2
     assert count(spark.range(10, numPartitions=4)) == 4
-    with pytest.warns(ShuffleWarning, match=r"has 7 partitions where 4 are wanted"):
+    with pytest.warns(ShuffleWarning, match=r"has 7 partitions instead of the 4 that are wanted"):
         assert count(spark.range(10, numPartitions=7)) == 4
-    with pytest.warns(ShuffleWarning, match=r"has 4 partitions where 3 are wanted.*repartition\(3\)"):
+    with pytest.warns(
+        ShuffleWarning, match=r"has 4 partitions instead of the 3 that are wanted.*repartition\(3\)"
+    ):
         assert count(spark.range(10, numPartitions=4), num_partitions=3) == 3
-    with pytest.warns(ShuffleWarning, match="adaptive execution may coalesce"):
+    with pytest.warns(
+        ShuffleWarning,
+        match="adaptive execution may coalesce the partitions of its last exchange while the query runs",
+    ):
         assert count(spark.range(10).groupBy("id").count().repartition("id")) == 4
 
 

@@ -124,7 +124,7 @@ def test_a_row_without_a_target_stops_the_cutter() -> None:
     batch = pa.record_batch({"to": pa.array([0, 5], pa.int32())})
     cutter = Cutter(batch.schema, ColumnPlacement(batch.schema, "to", 5))
     assert list(cutter.add(batch)) == []
-    with pytest.raises(TargetError, match=r"target 5 is outside 0\.\.4"):
+    with pytest.raises(TargetError, match=r"the target partition 5 must be from 0 to 4"):
         cutter.flush()
 
 
@@ -239,6 +239,6 @@ def test_dictionaries_arrive_as_their_values() -> None:
 
 def test_a_batch_of_other_columns_is_refused() -> None:
     cutter = Cutter(numbers(0).schema, RebalancePlacement(2))
-    with pytest.raises(SourceError, match="a batch does not have the columns that were announced"):
+    with pytest.raises(SourceError, match="a batch does not have the expected columns"):
         list(cutter.add(pa.record_batch({"y": [1]})))
     assert cutter.flush() == []

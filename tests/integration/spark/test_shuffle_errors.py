@@ -33,10 +33,14 @@ def frame(spark: SparkSession) -> DataFrame:
 ARGUMENTS: list[tuple[list[Any], dict[str, Any], str]] = [
     ([], {}, "ship='hash' needs a key"),
     ([], {"ship": "range", "bounds": [1]}, "ship='range' needs a key"),
-    (["id"], {"ship": "rebalance"}, "ship='rebalance' takes no key"),
+    (["id"], {"ship": "rebalance"}, "ship='rebalance' takes no key; remove it"),
     (["id"], {"ship": "forward"}, "ship is 'forward', which is not one of hash, rebalance, broadcast, range"),
     (["id"], {"partitioner": "java"}, "partitioner is 'java', which is not one of flink, spark"),
-    ([], {"ship": "broadcast", "partitioner": "spark"}, "has no effect with ship='broadcast'"),
+    (
+        [],
+        {"ship": "broadcast", "partitioner": "spark"},
+        " distributes rows by key; it has no effect with ship='broadcast'",
+    ),
     (["id"], {"ship": "range"}, "ship='range' needs bounds"),
     (["id"], {"bounds": [1]}, "bounds are for ship='range'"),
     (["id"], {"num_partitions": 0}, "num_partitions is 0; it must be a whole number from 1"),
@@ -47,32 +51,42 @@ ARGUMENTS: list[tuple[list[Any], dict[str, Any], str]] = [
     (["id"], {"num_partitions": 9, "max_memory": 1000}, "max_memory is 1000; it must be at least 1 mb"),
     (["id"], {"compression": "gzip"}, "compression is 'gzip', which is not one of lz4, zstd"),
     ([7], {}, "key 7 is neither the name of a column nor a Column"),
-    (["no"], {}, "there is no such key: .*`no` cannot be resolved"),
+    (["no"], {}, "there is no such key column: .*`no` cannot be resolved"),
     (["list"], {}, "column 'list': type list<.*> cannot be a key"),
-    (["m"], {"partitioner": "spark"}, "such a key cannot be used: .*MAP"),
+    (["m"], {"partitioner": "spark"}, "this key cannot be used: .*MAP"),
     (
         ["id"],
         {"ship": "range", "bounds": [1, 2], "num_partitions": 2},
         "2 bounds make 3 partitions, but .* is 2",
     ),
-    (["id"], {"ship": "range", "bounds": [5, 5]}, r"bounds\[1\] is 5, which is not above 5"),
-    (["id"], {"ship": "range", "bounds": [5, 7, 6]}, r"bounds\[2\] is 6, which is not above 7"),
-    (["id"], {"ship": "range", "bounds": ["x"]}, r"bounds\[0\] is 'x', which is no bigint"),
-    (["id"], {"ship": "range", "bounds": [1.5]}, r"bounds\[0\] is 1.5, which is no bigint"),
+    (
+        ["id"],
+        {"ship": "range", "bounds": [5, 5]},
+        r"bounds\[1\] is 5, which is not above the previous bound, 5, in Spark's ordering; bounds must "
+        r"rise",
+    ),
+    (
+        ["id"],
+        {"ship": "range", "bounds": [5, 7, 6]},
+        r"bounds\[2\] is 6, which is not above the previous bound, 7, in Spark's ordering; bounds must "
+        r"rise",
+    ),
+    (["id"], {"ship": "range", "bounds": ["x"]}, r"bounds\[0\] is 'x', which is not a value of type bigint"),
+    (["id"], {"ship": "range", "bounds": [1.5]}, r"bounds\[0\] is 1.5, which is not a value of type bigint"),
     (["id"], {"ship": "range", "bounds": [1, None]}, r"bounds\[1\] is None; null cannot be a bound"),
     (["id"], {"ship": "range", "bounds": [(1, 2)]}, r"bounds\[0\] is \(1, 2\); it must be 1 value"),
     (["id", "c"], {"ship": "range", "bounds": [1]}, r"bounds\[0\] is 1; it must be a tuple of 2 values"),
     (
         ["id", "c"],
         {"ship": "range", "bounds": [(1, 5), (1, 4)]},
-        r"bounds\[1\] is \(1, 4\), which is not above",
+        r"bounds\[1\] is \(1, 4\), which is not above the previous bound, ",
     ),
-    (["m"], {"ship": "range", "bounds": [{}]}, r"bounds\[0\] is {}, which is no map"),
+    (["m"], {"ship": "range", "bounds": [{}]}, r"bounds\[0\] is {}, which is not a value of type map"),
     (["id"], {"config": {"segment-size": 1}}, f"config: segment-size: .*did you mean .*{SEGMENT}"),
     (["id"], {"config": {SEGMENT: "much"}}, f"config: {SEGMENT}: .*it must be"),
     (["id"], {"config": {SEGMENT: "3 kb"}}, f"config: {SEGMENT}: is 3 kb; it must be a power of two"),
     (["id"], {"config": {NETWORK_MAX: "64 kb"}}, f"config: {NETWORK_MAX}: is too little for 3 partitions"),
-    (["id"], {"config": {7: "x"}}, "config: 7 is no name of an option"),
+    (["id"], {"config": {7: "x"}}, "config: 7 is not the name of an option"),
     (["id"], {"config": ["a"]}, "config is a list; it must be a mapping"),
 ]
 
@@ -125,7 +139,7 @@ def test_dynamic_allocation(spark: SparkSession) -> None:
         conf.set(name, "true")
     try:
         with pytest.raises(
-            ShuffleError, match=r"Spark runs none while spark\.dynamicAllocation\.enabled is true"
+            ShuffleError, match=r"Spark does not run while spark\.dynamicAllocation\.enabled is true"
         ):
             shuffle(spark.range(9, numPartitions=3), "id")
     finally:
@@ -255,7 +269,7 @@ def test_a_worker_with_another_version_says_so(spark: SparkSession, monkeypatch:
     monkeypatch.setattr(workers, "code_version", lambda on_one_machine: "that of another driver")
     shuffled = shuffle(spark.range(9, numPartitions=2), "id")
     with pytest.raises(
-        Exception, match=r"has another netstack than the driver; let PYSPARK_PYTHON.*--py-files"
+        Exception, match=r" has another version of netstack than the driver; let PYSPARK_PYTHON.*--py-files"
     ):
         shuffled.collect()
 

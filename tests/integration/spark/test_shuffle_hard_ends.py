@@ -107,8 +107,8 @@ def test_no_room_for_blocks_is_said_with_the_folder_and_rows_are_there_once_ther
     with no_room(spark):
         problem = problem_of(spark, shuffled)
     assert problem == (
-        f"Spark cannot store the data between two stages in {own_folder(spark)}: File too large;"
-        " spark.local.dir has to name a folder with room for all rows"
+        f"Spark cannot store the data between two stages in {own_folder(spark)}: File too large; set "
+        "spark.local.dir to a folder with room for all rows"
     )
     assert shuffled.count() == ROWS
 
@@ -277,5 +277,5 @@ def test_a_folder_of_sparks_that_vanishes_in_the_middle_is_named(
         local.rename(tmp_path / "elsewhere")
     said, _ = driver.communicate()
     assert said.startswith(f"Spark cannot store the data between two stages in {local}: {local}/blockmgr-")
-    assert said.endswith("; spark.local.dir has to name a folder with room for all rows\n")
+    assert said.endswith("; set spark.local.dir to a folder with room for all rows\n")
     assert said.count("\n") == 1

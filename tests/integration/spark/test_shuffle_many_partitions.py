@@ -92,9 +92,11 @@ def test_tasks_are_as_many_as_partitions_of_the_input_if_those_are_fewer_than_sl
 ) -> None:
     shuffle(spark.range(9, numPartitions=3), "id", num_partitions=COUNT)
     assert not [warning for warning in recwarn if warning.category is ShuffleWarning]
-    with pytest.warns(ShuffleWarning, match=r"has 9 partitions where 4 are wanted.*repartition\(4\)"):
+    with pytest.warns(
+        ShuffleWarning, match=r"has 9 partitions instead of the 4 that are wanted.*repartition\(4\)"
+    ):
         shuffle(frame.repartition(9), "id", num_partitions=COUNT)
-    with pytest.warns(ShuffleWarning, match="max_memory changes nothing: 4 partitions have a task each"):
+    with pytest.warns(ShuffleWarning, match="max_memory has no effect: each of the 4 partitions has a task"):
         shuffle(frame, "id", num_partitions=4, max_memory="64 mb")
 
 

@@ -119,7 +119,9 @@ def test_a_piece_cut_short_is_an_error(name: str) -> None:
     piece = bytes(encode_piece(batch))
     # The last buffer of a column of nulls is empty, and others end with padding.
     for size in range(len(piece) - 64 if name != "null" else 64):
-        with pytest.raises(PieceError, match=f"{size} bytes are not rows of the columns expected: "):
+        with pytest.raises(
+            PieceError, match=f"{size} bytes cannot be read as rows of the expected columns: "
+        ):
             decode_piece(piece[:size], batch.schema)
 
 
@@ -223,7 +225,7 @@ def test_a_batch_of_the_same_columns_may_name_their_parts_differently() -> None:
 
 
 def test_a_batch_of_other_columns_is_refused() -> None:
-    with pytest.raises(SourceError, match="a batch does not have the columns that were announced"):
+    with pytest.raises(SourceError, match="a batch does not have the expected columns"):
         as_plain(numbers(1), pa.schema([("y", pa.int64())]))
 
 

@@ -128,8 +128,8 @@ def test_a_key_in_a_dictionary_is_hashed_by_its_value() -> None:
             ["absent"],
             "there is no key column 'absent'; the columns are: list, struct, time, int, twice, twice",
         ),
-        (["twice"], "the key column 'twice' is there 2 times"),
-        ([], "a shuffle by hash needs a key column"),
+        (["twice"], "the key column 'twice' exists 2 times"),
+        ([], "a shuffle by hash requires a key column"),
     ],
 )
 def test_columns_that_cannot_be_a_key(keys: list[str], problem: str) -> None:
@@ -189,10 +189,10 @@ def test_targets_from_a_column() -> None:
 @pytest.mark.parametrize(
     ("targets", "problem"),
     [
-        ([0, None, 1], "column 'to': a row has null as its target"),
-        ([0, 3, 1], "column 'to': target 3 is outside 0..2"),
-        ([0, 1, -1, 7], "column 'to': target -1 is outside 0..2"),
-        ([-(2**31)], "column 'to': target -2147483648 is outside 0..2"),
+        ([0, None, 1], "column 'to': a row has null as its target partition"),
+        ([0, 3, 1], "column 'to': the target partition 3 must be from 0 to 2"),
+        ([0, 1, -1, 7], "column 'to': the target partition -1 must be from 0 to 2"),
+        ([-(2**31)], "column 'to': the target partition -2147483648 must be from 0 to 2"),
     ],
 )
 def test_targets_that_do_not_exist(targets: list[int | None], problem: str) -> None:
@@ -204,7 +204,8 @@ def test_targets_that_do_not_exist(targets: list[int | None], problem: str) -> N
 def test_a_column_that_cannot_hold_targets() -> None:
     schema = pa.schema([("to", pa.int64())])
     with pytest.raises(
-        UnsupportedColumnError, match="column 'to': type int64 cannot hold targets, which are int32"
+        UnsupportedColumnError,
+        match="column 'to': type int64 cannot hold target partitions, which must be int32",
     ):
         ColumnPlacement(schema, "to", 3)
     with pytest.raises(SourceError, match="there is no column of targets 'from'; the columns are: to"):

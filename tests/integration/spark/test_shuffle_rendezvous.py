@@ -361,6 +361,6 @@ def test_an_error_of_a_task_is_told_to_its_peers() -> None:
     source.start()
     source.connected()
     source.join()
-    with pytest.raises(PeerFailedError, match=r"target 9 is outside 0\.\.1"):
+    with pytest.raises(PeerFailedError, match=r"the target partition 9 must be from 0 to 1"):
         peer.read()
     peer.close()

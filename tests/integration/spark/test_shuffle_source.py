@@ -28,4 +28,4 @@ def test_rows_that_end_in_the_middle_of_a_batch_are_said_to_come_from_spark() ->
     source.start()
     source.join()
     assert source.error is transport.error
-    assert str(source.error).startswith("the connection ended over which Spark sends its rows: Expected")
+    assert str(source.error).startswith("the connection over which Spark sends its rows ended: Expected")

@@ -87,9 +87,9 @@ def test_a_cached_frame_has_run_once(frame: DataFrame) -> None:
 
 
 def test_a_frame_without_a_shuffle_has_no_statistics(frame: DataFrame) -> None:
-    with pytest.raises(ShuffleError, match="no shuffle in the plan"):
+    with pytest.raises(ShuffleError, match="the plan of this DataFrame contains no shuffle"):
         shuffle_statistics(frame)
-    with pytest.raises(ShuffleError, match="no shuffle in the plan"):
+    with pytest.raises(ShuffleError, match="the plan of this DataFrame contains no shuffle"):
         shuffle_statistics(shuffle(frame, "id").localCheckpoint())
 
 

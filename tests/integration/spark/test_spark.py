@@ -189,11 +189,12 @@ def test_mistakes_in_the_path(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a.csv", "b.json", "c.txt", "broken.parquet", "_hidden.parquet"):
         (tmp_path / name).write_text("x\n1\n")
     assert problem_of(tmp_path / "c.txt") == (
-        f"{tmp_path / 'c.txt'}: the format is not known by the extension "
-        "(.parquet, .pq, .csv, .json, .jsonl, .ndjson); name it with format"
+        f"{tmp_path / 'c.txt'}: the format cannot be recognised from the extension "
+        "(.parquet, .pq, .csv, .json, .jsonl, .ndjson); give it as format"
     )
     assert (
-        problem_of(tmp_path) == f"{tmp_path}: the folder holds files of several formats; name one with format"
+        problem_of(tmp_path)
+        == f"{tmp_path}: the folder contains files of several formats; give the one to read as format"
     )
     problem = problem_of(tmp_path / "broken.parquet")
     assert problem.startswith(f"{tmp_path / 'broken.parquet'}: [FAILED_READ_FILE")
@@ -206,9 +207,9 @@ def test_json_without_an_object_on_a_line_and_a_folder_without_files(
     pretty.write_text('[\n  {\n    "k": 1\n  }\n]\n')
     folder.mkdir()
     assert problem_of(pretty, "k") == (
-        f"{pretty}: no line of it is a JSON object; each row must be one, on one line"
+        f"{pretty}: none of its lines is a JSON object; each row must be one object, on one line"
     )
-    assert problem_of(folder) == f"{folder}: the folder holds no data"
+    assert problem_of(folder) == f"{folder}: the folder contains no data"
 
 
 def test_column_names_may_hold_anything_and_repeat(spark: SparkSession) -> None:
@@ -291,7 +292,7 @@ def test_the_active_session_is_used_and_left_running(spark: SparkSession) -> Non
 
 
 def test_arguments() -> None:
-    with pytest.raises(ValueError, match="parallelism is 0, but a source has at least one subtask"):
+    with pytest.raises(ValueError, match="parallelism is 0; it must be at least 1"):
         SparkSource("a.csv", parallelism=0)
     with pytest.raises(ValueError, match="format is 'orc', which is not one of"):
         SparkSource("a.csv", format="orc")

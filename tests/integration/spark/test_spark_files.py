@@ -100,6 +100,6 @@ def test_what_was_cut_otherwise_cannot_be_read_on(folder: Path, on_spark: bool) 
     with pytest.raises(SourceError) as refused:
         source.open_split(0, 3)
     assert str(refused.value) == (
-        "its rows were in 3 parts when the checkpoint was taken, and Spark cuts them into 2 now; give it the "
-        "parallelism 3"
+        "its rows were in 3 parts when the checkpoint was taken, but Spark now splits them into 2; give "
+        "it the parallelism 3"
     )

@@ -16,7 +16,7 @@ from integration.spark.shuffling.api import require_slots
 from netstack import SourceError
 
 NO_EXECUTOR = (
-    r"^no executor of Spark has registered within 0\.2 s; see on the master's page .*"
+    r"^no executor of Spark has registered within 0\.2 s; check on the master's page .*"
     r" with spark\.scheduler\.maxRegisteredResourcesWaitingTime$"
 )
 
@@ -141,5 +141,8 @@ def test_java_may_end_once_its_error_has_been_read() -> None:
 def test_tasks_of_more_cores_than_this_machine_gives_cannot_run() -> None:
     cluster = Cluster(0)
     cluster.isLocal = lambda: True  # type: ignore[method-assign]
-    with pytest.raises(ShuffleError, match=r"no slot for a task; spark\.task\.cpus must be at most"):
+    with pytest.raises(
+        ShuffleError,
+        match=r"Spark has no slot for a task; lower spark\.task\.cpus to at most the cores of the master",
+    ):
         require_slots(cluster, 4)  # type: ignore[arg-type]

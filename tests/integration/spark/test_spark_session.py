@@ -109,8 +109,8 @@ def test_a_folder_in_which_spark_can_make_none(tmp_path: Path) -> None:
     )
     folders = f"{tmp_path}/file/a, {tmp_path}/file/b"
     assert message == (
-        f"Spark does not start: no folder can be made in {folders};"
-        " spark.local.dir has to name one that can be written"
+        f"Spark does not start: no folder can be created in {folders}; set spark.local.dir to a folder "
+        "that can be written"
     )
 
 

@@ -112,7 +112,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     storage = DirectoryStorage(tmp_path)
     file = storage.write(1, "a", b"x")
     storage.discard(1)
-    with pytest.raises(MissingFileError, match=f"{tmp_path}/chk-1/a is not there"):
+    with pytest.raises(MissingFileError, match=f"{tmp_path}/chk-1/a does not exist"):
         storage.read(file)
 
 

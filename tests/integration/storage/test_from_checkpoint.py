@@ -244,7 +244,7 @@ def test_the_table_says_what_a_run_went_on_from(
     scenario.write_text(FILE.format(directory=tmp_path / "others"))
     assert main(["run", str(scenario), "--from-checkpoint", f"{directory}/chk-{older}"]) == 0
     out = capsys.readouterr().out
-    assert "0.0 s start went on from" in " ".join(out.split())
+    assert "0.0 s start continued from" in " ".join(out.split())
     assert f"{directory}/chk-{older}(" in "".join(out.split())
     assert max(map(len, out.splitlines())) <= 80
     # Ids go on behind all that lie beside it, also in another directory.
@@ -285,13 +285,16 @@ def incomplete(directory: Path, last: int) -> str:
 MISTAKES: dict[str, tuple[Callable[[Path, int], str], str]] = {
     "nothing there": (lambda directory, last: f"{directory}/nowhere", "nowhere: there is no such checkpoint"),
     "no such one": (lambda directory, last: f"{directory}/chk-99", "chk-99: there is no such checkpoint"),
-    "empty": (lambda directory, last: str(directory.parent), "holds no checkpoints"),
+    "empty": (lambda directory, last: str(directory.parent), ": contains no checkpoints"),
     "a device": (lambda directory, last: "/dev/zero", "/dev/zero: there is no such checkpoint"),
     "not complete": (incomplete, "is not complete: it has no _metadata"),
-    "damaged": (spoiled, "is damaged: chk-{last}/source-0-operator has another checksum"),
-    "damaged metadata": (spoiled_metadata, "to go on from an older one, name it: chk-{older}"),
-    "of a newer version": (newer, "its layout is 'netstack.checkpoint/9', and only"),
-    "odd": (odd, "/_metadata is no regular file"),
+    "damaged": (
+        spoiled,
+        "is damaged: chk-{last}/source-0-operator does not have the checksum of the bytes that were written",
+    ),
+    "damaged metadata": (spoiled_metadata, "; to continue from an older checkpoint, name it: chk-{older}"),
+    "of a newer version": (newer, "it has the format 'netstack.checkpoint/9', but only "),
+    "odd": (odd, "/_metadata is not a regular file"),
 }
 
 
@@ -321,11 +324,16 @@ to = "more"
 [[edges]]"""
 
 MISFITS = [
-    ('"short"', '"other"', "it is a checkpoint of the job 'short', not of 'other'"),
+    (
+        '"short"',
+        '"other"',
+        "the checkpoint is from the job 'short', but this job is 'other'; restore a checkpoint of this job",
+    ),
     (
         'name = "source"',
         'name = "source"\nparallelism = 129',
-        "source has parallelism 129 in the job, and its state in the checkpoint is for 128 at most",
+        "source has parallelism 129 in the job, but the maximum parallelism of its state in the checkpoint "
+        "is 128",
     ),
 ]
 
@@ -357,7 +365,10 @@ def test_vertices_and_edges_may_come_and_state_is_left_out_if_you_say_so(
     capsys.readouterr()
     assert main(["run", str(scenario), *begin]) == MISTAKE
     captured = capsys.readouterr()
-    text = "it has state of source, and the vertices of the job are origin, stage; --allow-non-restored-state"
+    text = (
+        "the checkpoint has state of source, but the job has only the vertices origin, stage; set "
+        "--allow-non-restored-state"
+    )
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert text in captured.err
     assert files(directory) == before
@@ -400,27 +411,27 @@ def test_a_job_that_cannot_be_restored_fails_and_says_why(
     assert main(["run", str(file)]) == FAILED
     captured = capsys.readouterr()
     out = " ".join(captured.out.split())
-    newer, older = re.findall(r"restarted from checkpoint (\d+), without success", out)
+    newer, older = re.findall(r"restarting from checkpoint (\d+) failed", out)
     assert int(newer) == int(older) + 1
     assert "restored checkpoint" not in out
     assert f"end of the job checkpoint {older} cannot be restored: chk-{older}/source-0-operator has" in out
     assert f"checkpoint {older} cannot be restored" in captured.err
-    assert captured.err.endswith("; no other checkpoint is left\n")
+    assert captured.err.endswith("; there is no other checkpoint to restore\n")
     assert max(map(len, captured.out.splitlines())) <= 80
     # The same where the time was over before the older one was tried.
     file.write_text(text.replace("100 ms", "1 s").replace('/checkpoints"', '/others"'))
     assert main(["run", str(file)]) == FAILED
-    assert capsys.readouterr().err.endswith("; the run was over before an older one was tried\n")
+    assert capsys.readouterr().err.endswith("; the run ended before an older checkpoint was tried\n")
 
 
 def test_output_of_an_earlier_run_is_not_mixed_with_that_of_another(tmp_path: Path) -> None:
     first = TransactionDirectory(tmp_path)
     first.commit(Transaction("out", 0, 1, (b"a",)))
     first.commit(Transaction("out", 0, 1, (b"a",)))
-    with pytest.raises(StorageError, match="has transactions of an earlier run"):
+    with pytest.raises(StorageError, match="contains transactions of an earlier run"):
         TransactionDirectory(tmp_path)
     again = TransactionDirectory(tmp_path, resume=True)
-    with pytest.raises(StorageError, match=r"out-0-1\.transaction was committed with other records"):
+    with pytest.raises(StorageError, match=r"out-0-1\.transaction has already been committed by another run"):
         again.commit(Transaction("out", 0, 1, (b"b",)))
     again.commit(Transaction("out", 1, 1, (b"b", b"c")))
     assert again.records == [b"a", b"b", b"c"]

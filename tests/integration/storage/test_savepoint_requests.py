@@ -113,10 +113,10 @@ def problem_of(root: Path) -> str:
 
 def test_why_there_is_no_savepoint(tmp_path: Path) -> None:
     assert problem_of(tmp_path / "nothing").endswith(
-        "no run uses it, so there is no job to take a savepoint of"
+        "no run uses this directory, so there is no job to take a savepoint of"
     )
     with DirectoryStorage(tmp_path).exclusive():
-        assert "does not accept requests yet, or never will" in problem_of(tmp_path)
+        assert "does not accept requests, or not yet" in problem_of(tmp_path)
     with served(tmp_path, lambda request: SavepointEnd(problem="the disk is full")):
         assert problem_of(tmp_path) == "the savepoint failed: the disk is full"
 
@@ -129,4 +129,4 @@ def test_what_is_no_request_is_answered_and_deleted(tmp_path: Path) -> None:
         answers = sorted((tmp_path / FOLDER).iterdir())
         assert [path.name for path in answers] == ["a.answer.json", "b.answer.json", "c.answer.json"]
         for path in answers:
-            assert json.loads(path.read_text())["problem"].startswith("this is no request for a savepoint")
+            assert json.loads(path.read_text())["problem"].startswith("this is not a request for a savepoint")

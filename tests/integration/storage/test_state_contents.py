@@ -155,7 +155,9 @@ def test_a_savepoint_is_read_like_a_checkpoint_and_listed_beside_them(
     extra = savepoint / "extra"
     extra.touch()
     assert main(["checkpoints", str(directory), "--verify"]) == FAILED
-    assert f"left over: {savepoint.name}/extra: the savepoint does not name it" in capsys.readouterr().out
+    assert (
+        f"left over: {savepoint.name}/extra: the savepoint does not use this file" in capsys.readouterr().out
+    )
     extra.unlink()
     unfinished = directory / "savepoint-99"
     unfinished.mkdir()
@@ -170,14 +172,17 @@ def test_a_savepoint_is_read_like_a_checkpoint_and_listed_beside_them(
     data = file.read_bytes()
     file.unlink()
     assert main(["checkpoints", str(directory), "--verify"]) == FAILED
-    assert f"missing: {savepoint.name}/{file.name}: it is not there" in capsys.readouterr().out
+    assert f"missing: {savepoint.name}/{file.name}: the file does not exist" in capsys.readouterr().out
     file.write_bytes(data)
 
 
 MISTAKES = {
-    "vertex": (["--vertex", "nix"], "there is no vertex 'nix'; there are lines, words"),
-    "state": (["--state", "nix"], "there is no keyed state 'nix'; there is count, pages, places"),
-    "no state": (["--vertex", "lines", "--state", "nix"], "there is no keyed state 'nix'; there is no keyed"),
+    "vertex": (["--vertex", "nix"], ": has no vertex 'nix'; its vertices are lines, words"),
+    "state": (["--state", "nix"], ": has no keyed state 'nix'; its keyed states are count, pages, places"),
+    "no state": (
+        ["--vertex", "lines", "--state", "nix"],
+        ": has no keyed state 'nix'; it has no keyed state",
+    ),
     "file": (["--arrow", "/nowhere/out"], "/nowhere/out"),
 }
 

@@ -270,7 +270,7 @@ def test_a_file_stays_as_long_as_a_view_has_it_and_the_folder_as_long_as_the_sto
     store.close()
     store.close()
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(StateError, match="after it was closed"):
+    with pytest.raises(StateError, match="a table store was used after it had been closed"):
         store.flush()
 
 

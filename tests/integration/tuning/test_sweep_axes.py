@@ -152,7 +152,8 @@ def test_each_mistake_is_a_line_that_begins_with_the_axis() -> None:
 
 def test_mistakes_in_options_name_the_option_and_what_was_meant() -> None:
     assert mistakes(options=[f"{PREFIX}.sample=1,2", f"{PREFIX}.samples=-1", "samples", "=5"]) == [
-        f"{PREFIX}.sample: no preset has this option; did you mean '{PREFIX}.samples'?",
+        f"{PREFIX}.sample: no version of Flink that netstack knows has this option; did you mean "
+        f"'{PREFIX}.samples'?",
         f"{PREFIX}.samples: '-1' is too small; it must be a whole number from 1",
         f"samples: sets no value; it must be {PREFIX}.samples=5,20, for example",
         f"=5: names no option; it must be {PREFIX}.samples=5,20, for example",
@@ -171,8 +172,8 @@ def test_what_a_scenario_has_not_is_a_line_that_names_axis_and_value() -> None:
         "service source:1 ms: 'source' is a source, which does no work on records; name another vertex",
     ]
     assert only(parallelism="parse:3").problems(job("forward")) == [
-        "parallelism parse:3: edges.source->parse.ship: forward needs the same parallelism at both ends, "
-        "not 2 and 3; make them equal, or use rescale or rebalance"
+        "parallelism parse:3: edges.source->parse.ship: forward needs the same parallelism on both "
+        "sides, not 2 and 3; make them equal, or use rescale or rebalance"
     ]
     assert only(target="0ms").problems(job()) == [
         f"target 0 s: flink.{PREFIX}.target: is 0 s; it must be more than 0"

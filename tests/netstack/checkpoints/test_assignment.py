@@ -278,7 +278,7 @@ def test_what_ends_within_a_record_is_refused() -> None:
     metadata = checkpoint({"source": 2, "count": 1}, part("count", 0, in_flight("input", 1, records(1)[:-1])))
     job = shape({"source": 1, "count": 1})
     with pytest.raises(
-        StateError, match=r"^what was in flight from source\[1\] to count\[0\] ends within a r"
+        StateError, match=r"^the in-flight data from source\[1\] to count\[0\] ends within a r"
     ):
         assigned(metadata, job, "count")
     assert list(rescaling_mismatches(metadata, job)) == []
@@ -306,8 +306,8 @@ def test_operator_state_of_a_subtask_that_had_ended_is_nobody_elses() -> None:
     ended = part("count", 1, operator("mine", 1), operator("pending transactions", [1, []]), data_ended=True)
     metadata = checkpoint({"source": 1, "count": 2}, part("count", 0), ended)
     assert list(rescaling_mismatches(metadata, shape({"source": 1, "count": 3}))) == [
-        "the input of count[1] had ended and that of others had not, so its operator state 'mine' is nobody "
-        "else's; go on from an older checkpoint"
+        "the input of count[1] had ended and that of other subtasks had not, so its part of the "
+        "operator state 'mine' cannot be given to another subtask; restore an older checkpoint"
     ]
     assert list(rescaling_mismatches(metadata, shape({"source": 3, "count": 2}))) == []
 
@@ -327,13 +327,15 @@ def test_keys_that_no_hash_exchange_dealt_out_stay_with_their_subtasks(before: s
     (problem,) = begin.mismatches(shape({"source": 3, "count": 3}, ("source", "count", now)))
     if before == now:
         assert problem == (
-            "earlier: count has parallelism 2 in it and 3 in the job; no hash exchange leads there, so its "
-            "keyed state belongs to its subtasks and not to key groups"
+            "earlier: count has parallelism 2 in the checkpoint and 3 in the job; its keyed state "
+            "cannot be redistributed, since no hash exchange leads to it; keep the parallelism of the "
+            "checkpoint"
         )
     else:
         assert problem == (
-            f"earlier: its edges are source -> count ({before}); with those of the job, source -> count "
-            f"({now}), the keys of count go by other key groups than its state"
+            f"earlier: the checkpoint was taken with the edges source -> count ({before}), and the job "
+            f"has the edges source -> count ({now}): with these, the keys of count would go to other "
+            "subtasks than their state; restore with the edges of the checkpoint"
         )
     assert begin.mismatches(shape({"source": 3, "count": 2}, ("source", "count", before))) == []
 
@@ -361,8 +363,8 @@ def test_lists_of_all_are_for_all_also_of_those_that_had_ended(redistribution: R
         assert (
             list(rescaling_mismatches(metadata, job))
             == [
-                "some subtasks of count had ended and others had not, so what they had of the operator state "
-                "'mine' is missing; go on from an older checkpoint"
+                "some subtasks of count had ended and others had not, so their parts of the operator "
+                "state 'mine' are missing; restore an older checkpoint"
             ]
             * finished
         )

@@ -269,7 +269,7 @@ def test_a_checkpoint_expires_and_what_comes_later_is_deleted() -> None:
     assert [event.text for event in job.trace] == [
         "triggers checkpoint 1: aligned",
         "checkpoint 1 failed: CHECKPOINT_EXPIRED, acknowledgements missing: 1",
-        "checkpoint 1: source[1] acknowledges too late, its files are deleted",
+        "checkpoint 1: the acknowledgement of source[1] comes too late, so its files are deleted",
     ]
 
 
@@ -286,7 +286,8 @@ def test_more_failures_in_a_row_than_tolerable_fail_the_job() -> None:
     job.tasks[0].silent = {1, 3, 4, 5}
     job.run(9.0, [1.0, 2.0, 3.0, 4.0, 5.0])
     assert job.causes == [
-        "checkpoint 4 failed: CHECKPOINT_EXPIRED, acknowledgements missing: 1; failures tolerated in a row: 1"
+        "checkpoint 4 failed: CHECKPOINT_EXPIRED, acknowledgements missing: 1; the job tolerates only 1 "
+        "failures in a row"
     ]
 
 
@@ -440,7 +441,7 @@ def test_a_stop_fails_what_is_pending_without_a_word_and_ids_go_on() -> None:
     ]
     heard = [what for _, what, _ in job.tasks[0].told]
     assert heard == ["trigger", "completed", "trigger", "trigger", "completed"]
-    refused = "a request for a checkpoint is refused: NOT_ALL_REQUIRED_TASKS_RUNNING"
+    refused = "a user's request for a checkpoint is rejected: NOT_ALL_REQUIRED_TASKS_RUNNING"
     assert refused in [event.text for event in job.trace]
     assert job.storage.present() == [3]
 
@@ -595,7 +596,7 @@ def test_what_those_that_go_on_report_too_late_is_deleted_and_those_that_are_gon
     job.agenda.at(1.5, job.coordinator.suspend, {(0, 1)})
     job.run(4.0, [1.0])
     late = [event.text for event in job.trace if "too late" in event.text]
-    assert late == ["checkpoint 1: source[0] acknowledges too late, its files are deleted"]
+    assert late == ["checkpoint 1: the acknowledgement of source[0] comes too late, so its files are deleted"]
     assert dict(job.storage.files) == {}
 
 

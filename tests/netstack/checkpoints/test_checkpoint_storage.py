@@ -72,7 +72,9 @@ def test_blank_data_in_flight_is_read_as_bytes_wherever_it_is_kept(storage: File
     plain = write_pieces(storage, 1, "plain", Pieces([b"abc"]))
     assert plain == StoredFile(path="chk-1/plain", size=3, checksum=checksum(b"abc"))
     storage.complete(metadata_of(1, file, plain))
-    with pytest.raises(StorageError, match="chk-1/late cannot be written, since chk-1/_metadata exists"):
+    with pytest.raises(
+        StorageError, match="chk-1/late cannot be written, because chk-1/_metadata already exists"
+    ):
         write_pieces(storage, 1, "late", data)
 
 
@@ -82,7 +84,7 @@ def test_memory_keeps_blank_data_without_its_bytes_and_sees_that_it_was_changed(
     file = write_pieces(storage, 1, "channels", data)
     assert (file.size, storage.files) == (1 << 40, {"chk-1/channels": data})
     storage.files[file.path] = Pieces([BlankBytes(1, 1 << 40, 1017)])
-    with pytest.raises(DamagedFileError, match="chk-1/channels is not what was written"):
+    with pytest.raises(DamagedFileError, match="the contents of chk-1/channels differ from what was written"):
         storage.read(file)
 
 
@@ -91,7 +93,7 @@ def test_a_checkpoint_is_complete_with_its_metadata_and_not_before(storage: File
     for number in (10, 9):
         file = storage.write(number, "a", b"x")
         assert storage.checkpoints() == ([] if number == 10 else [10])
-        with pytest.raises(MissingFileError, match=f"chk-{number}/_metadata is not there"):
+        with pytest.raises(MissingFileError, match=f"chk-{number}/_metadata does not exist"):
             storage.load(number)
         storage.complete(metadata_of(number, file))
     storage.write(11, "a", b"x")
@@ -103,9 +105,11 @@ def test_a_checkpoint_is_complete_with_its_metadata_and_not_before(storage: File
 def test_a_complete_checkpoint_is_not_changed(storage: FileLayout) -> None:
     file = storage.write(1, "a", b"x")
     storage.complete(metadata_of(1, file))
-    with pytest.raises(StorageError, match="chk-1/a cannot be written, since chk-1/_metadata exists"):
+    with pytest.raises(
+        StorageError, match="chk-1/a cannot be written, because chk-1/_metadata already exists"
+    ):
         storage.write(1, "a", b"y")
-    with pytest.raises(StorageError, match="chk-1/_metadata exists already"):
+    with pytest.raises(StorageError, match="chk-1/_metadata already exists"):
         storage.complete(metadata_of(1))
     assert storage.read(file) == b"x"
 
@@ -114,7 +118,7 @@ def test_leftovers_of_an_attempt_are_replaced_but_shared_files_never_are(storage
     storage.write(1, "a", b"half")
     assert storage.read(storage.write(1, "a", b"whole")) == b"whole"
     storage.write(1, "a", b"x", shared=True)
-    with pytest.raises(StorageError, match="shared/a cannot be written, since shared/a exists"):
+    with pytest.raises(StorageError, match="shared/a cannot be written, because shared/a already exists"):
         storage.write(2, "a", b"y", shared=True)
 
 
@@ -136,13 +140,15 @@ def test_discarding_takes_all_but_shared_files(storage: FileLayout) -> None:
 def test_damage_is_found(storage: FileLayout) -> None:
     file = storage.write(1, "a", b"abc")
     change(storage, "chk-1/a", b"abd")
-    with pytest.raises(DamagedFileError, match="chk-1/a has another checksum than it was written with"):
+    with pytest.raises(
+        DamagedFileError, match="chk-1/a does not have the checksum of the bytes that were written"
+    ):
         storage.read(file)
     change(storage, "chk-1/a", b"ab")
-    with pytest.raises(DamagedFileError, match="chk-1/a has 2 bytes instead of 3"):
+    with pytest.raises(DamagedFileError, match="chk-1/a has 2 bytes, but 3 bytes were written"):
         storage.read(file)
     storage.delete([file])
-    with pytest.raises(MissingFileError, match="chk-1/a is not there"):
+    with pytest.raises(MissingFileError, match="chk-1/a does not exist"):
         storage.read(file)
 
 
@@ -152,28 +158,36 @@ def test_broken_metadata_is_not_complete(storage: FileLayout) -> None:
     for cut in range(0, len(good), 11):
         change(storage, "chk-1/_metadata", good[:cut])
         assert storage.checkpoints() == []
-    with pytest.raises(DamagedFileError, match=r"chk-1/_metadata: it has \d+ bytes after its first line"):
+    with pytest.raises(
+        DamagedFileError,
+        match=r"chk-1/_metadata: it has \d+ bytes after its first line, but its header says ",
+    ):
         storage.load(1)
     storage.complete(metadata_of(2))
     change(storage, "chk-2/_metadata", good)
-    with pytest.raises(DamagedFileError, match="is the metadata of checkpoint 1"):
+    with pytest.raises(
+        DamagedFileError,
+        match=" holds the metadata of checkpoint 1",
+    ):
         storage.load(2)
 
 
 @pytest.mark.parametrize("path", ["../secret", "chk-1/../../secret", "/etc/passwd", "other/a", "chk-1/a/b"])
 def test_paths_that_lead_elsewhere_are_refused(storage: FileLayout, path: str) -> None:
     file = StoredFile(path=path, size=0, checksum="")
-    with pytest.raises(DamagedFileError, match="is no path of a file of a checkpoint"):
+    with pytest.raises(DamagedFileError, match=" is not a path that files of a checkpoint can have"):
         storage.read(file)
-    with pytest.raises(DamagedFileError, match="is no path of a file of a checkpoint"):
+    with pytest.raises(DamagedFileError, match=" is not a path that files of a checkpoint can have"):
         storage.delete([file])
 
 
 @pytest.mark.parametrize("name", ["", "_metadata"])
 def test_names_that_no_file_may_have(storage: FileLayout, name: str) -> None:
-    with pytest.raises(ValueError, match="is no name for a file of a checkpoint"):
+    with pytest.raises(
+        ValueError, match=" cannot be the name of a checkpoint's file: the name is empty or reserved"
+    ):
         storage.write(1, name, b"")
-    with pytest.raises(ValueError, match="-1 is no checkpoint id"):
+    with pytest.raises(ValueError, match="-1 is not a valid checkpoint id"):
         storage.write(-1, "a", b"")
 
 
@@ -230,11 +244,14 @@ def test_metadata_of_the_first_layout_is_read() -> None:
 
 def test_metadata_of_another_layout_is_refused() -> None:
     other = encode_metadata(msgspec.structs.replace(metadata_of(3), schema="netstack.checkpoint/9"))
-    with pytest.raises(ValueError, match=r"its layout is 'netstack.checkpoint/9', and only .*/2' and older"):
+    with pytest.raises(
+        ValueError,
+        match=r"it has the format 'netstack.checkpoint/9', but only .*/2' and older formats can be read",
+    ):
         decode_metadata(other)
     body = b'{"schema":"netstack.checkpoint/2"}\n'
     header = {"schema": "netstack.checkpoint/2", "size": len(body), "sha256": checksum(body)}
-    with pytest.raises(ValueError, match=r"it is no checkpoint metadata: .*checkpoint_id"):
+    with pytest.raises(ValueError, match=r"it is not valid checkpoint metadata: .*checkpoint_id"):
         decode_metadata(msgspec.json.encode(header) + b"\n" + body)
 
 
@@ -254,23 +271,29 @@ def with_handle(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"checkpoint_id": -1}, "-1 is no checkpoint id"),
+        ({"checkpoint_id": -1}, "-1 is not a valid checkpoint id"),
         (
             {"parallelism": {"a": 2**53, "b": 1}},
-            "'a' has the parallelism 9007199254740992; it is from 1 to 32768",
+            "'a' has the parallelism 9007199254740992; it must be from 1 to 32768",
         ),
-        ({"parallelism": {"a": 1, "b": 0}}, "'b' has the parallelism 0; it is from 1 to 32768"),
-        ({"max_parallelism": {"b": 1}}, "'b' has the maximum parallelism 1; it is from 2 to 32768"),
-        ({"max_parallelism": {"b": 10**6}}, "'b' has the maximum parallelism 1000000; it is from 2 to"),
-        ({"subtasks": (subtask(2),)}, "subtask 2 of 'b' is none of the job"),
-        ({"subtasks": (SubtaskSnapshot(vertex="c", subtask=0),)}, "subtask 0 of 'c' is none of the job"),
-        ({"subtasks": (subtask(1), subtask(1))}, "subtask 1 of 'b' is in it twice"),
-        ({"subtasks": (subtask(0, *[replace(KEYED, size=2**62)] * 2),)}, "its state has 9223372036854775808"),
-        (with_handle(offset=-1), r"keyed state 's' of .* is at -1 and has 1 bytes"),
-        (with_handle(size=2**64), "is at 0 and has 18446744073709551616 bytes"),
-        (with_handle(key_groups=(5, 4)), "is of the key groups 5 to 4"),
-        (with_handle(exchange=1), "of exchange 1, channel 0, which there is not"),
-        (with_handle(channel=1), "of exchange 0, channel 1, which there is not"),
+        ({"parallelism": {"a": 1, "b": 0}}, "'b' has the parallelism 0; it must be from 1 to 32768"),
+        ({"max_parallelism": {"b": 1}}, "'b' has the maximum parallelism 1; it must be from 2 to 32768"),
+        ({"max_parallelism": {"b": 10**6}}, "'b' has the maximum parallelism 1000000; it must be from 2 to "),
+        ({"subtasks": (subtask(2),)}, "subtask 2 of 'b' does not exist in its job"),
+        (
+            {"subtasks": (SubtaskSnapshot(vertex="c", subtask=0),)},
+            "subtask 0 of 'c' does not exist in its job",
+        ),
+        ({"subtasks": (subtask(1), subtask(1))}, "subtask 1 of 'b' appears twice"),
+        (
+            {"subtasks": (subtask(0, *[replace(KEYED, size=2**62)] * 2),)},
+            "the size of its state is 9223372036854775808",
+        ),
+        (with_handle(offset=-1), r"keyed state 's' of .* has the offset -1 and the size 1"),
+        (with_handle(size=2**64), "has the offset 0 and the size 18446744073709551616"),
+        (with_handle(key_groups=(5, 4)), "has the key groups 5 to 4"),
+        (with_handle(exchange=1), "belongs to exchange 1, channel 0, which does not exist"),
+        (with_handle(channel=1), "belongs to exchange 0, channel 1, which does not exist"),
     ],
 )
 def test_metadata_whose_numbers_do_not_fit_together_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -288,5 +311,5 @@ def test_metadata_whose_numbers_do_not_fit_together_is_refused(changes: dict[str
 def test_metadata_of_two_layouts_at_once_is_refused() -> None:
     _, body = encode_metadata(replace(metadata_of(3), schema="netstack.checkpoint/1")).split(b"\n", 1)
     header = {"schema": "netstack.checkpoint/2", "size": len(body), "sha256": checksum(body)}
-    with pytest.raises(ValueError, match="in its first line and another one in the second"):
+    with pytest.raises(ValueError, match=", and its contents another one"):
         decode_metadata(msgspec.json.encode(header) + b"\n" + body)

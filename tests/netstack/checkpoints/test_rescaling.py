@@ -172,7 +172,9 @@ def test_state_of_one_backend_goes_to_another_where_its_layout_is_canonical() ->
     begin = latest(stopped(job_of(log, 2), at=0.4))
     _, storage = gone_on(job_of(log, 3, **TABLES), begin, tables=ModelStores())
     assert sorted(log.records) == expected()
-    with pytest.raises(JobFailedError, match="rocksdb restores it, hashmap does not"):
+    with pytest.raises(
+        JobFailedError, match=r"set state\.backend\.type to rocksdb, since hashmap cannot restore that format"
+    ):
         gone_on(job_of(TransactionLog(), 2), latest(storage))
 
 
@@ -231,9 +233,12 @@ def test_more_subtasks_than_key_groups_are_refused() -> None:
     begin = latest(stopped(job_of(TransactionLog(), 2), at=0.4))
     with pytest.raises(ScenarioError) as refused:
         gone_on(job_of(TransactionLog(), (129, 200, 129, 129, 2)), begin)
-    text = "has parallelism 129 in the job, and its state in the checkpoint is for 128 at most, its maximum"
+    text = (
+        " has parallelism 129 in the job, but the maximum parallelism of its state in the checkpoint is "
+        "128; lower the parallelism to at most that"
+    )
     assert [problem.partition(": ")[2] for problem in refused.value.problems] == [
-        f"{name} {text} parallelism"
+        f"{name}{text}"
         for name in ("numbers", "sums")  # the others have none
     ]
 
@@ -255,8 +260,8 @@ def test_a_source_that_cannot_read_the_old_parts_says_so() -> None:
         gone_on(scenario, begin)
     number = begin.metadata.checkpoint_id
     assert str(failed.value) == (
-        f"checkpoint {number} cannot be restored: source numbers[0]: part 0 of 2 is nowhere to be found; "
-        "no other checkpoint is left"
+        f"checkpoint {number} cannot be restored: source numbers[0]: part 0 of 2 is nowhere to be "
+        "found; there is no other checkpoint to restore"
     )
 
 
@@ -340,8 +345,9 @@ def test_pointwise_exchanges_with_data_in_flight_are_refused(ship: str, parallel
     with pytest.raises(ScenarioError) as refused:
         gone_on(two_inputs(TransactionLog(), ship, 3, 3), begin)
     assert refused.value.problems == (
-        f"earlier: it has records in flight from right to join, which {ship} cannot deal out anew at another "
-        "parallelism; go on from an aligned checkpoint, or at the same parallelism",
+        "earlier: the checkpoint has in-flight records from right to join, which cannot be "
+        f"redistributed for another parallelism with {ship}; restore an aligned checkpoint, or keep the "
+        "parallelism",
     )
 
 

@@ -152,7 +152,7 @@ def test_a_job_whose_sources_have_ended_for_a_savepoint_that_fails_fails_itself(
     log = TransactionLog()
     job = run(with_savepoint(sums_job(log, [full(0.69)]), action=DRAIN))
     (restart,) = job.restarts
-    assert restart.cause.endswith("; its sources had ended for it")
+    assert restart.cause.endswith("; its sources had already ended for this savepoint, so the job fails")
     assert sorted(log.records) == expected()
 
 
@@ -187,9 +187,9 @@ def test_what_is_refused_is_said_and_changes_nothing() -> None:
     trio.run(job.run)
     assert ends.pop("first").location == job.coordinator.stopped_with is not None
     assert {name: end.problem for name, end in ends.items()} == {
-        "drain": "draining needs execution.checkpointing.checkpoints-after-tasks-finish.enabled",
+        "drain": "draining requires execution.checkpointing.checkpoints-after-tasks-finish.enabled",
         "between attempts": "NOT_ALL_REQUIRED_TASKS_RUNNING",
-        "second": "the job stops with another one",
+        "second": "the job already stops with another savepoint",
     }
 
 
@@ -227,7 +227,7 @@ def test_after_the_savepoint_that_it_stops_with_a_job_does_not_restart() -> None
     trio.run(job.run)
     assert job.restarts == []
     location = job.coordinator.stopped_with
-    assert job.failure == f"lost; the job was about to stop, with {location}, which is complete"
+    assert job.failure == f"lost; the job was about to stop with {location}, which is complete"
 
 
 def test_a_savepoint_waits_for_nobody_where_no_barrier_overtakes_and_subsumes_nobody() -> None:
@@ -291,10 +291,12 @@ def test_nobody_else_may_claim_what_is_claimed() -> None:
     Job(sums_job(log), Agenda(), from_checkpoint=begun)
     files = dict(storage.files)
     with pytest.raises(
-        StorageError, match=r"^savepoint-\d+: it has been claimed by a run of sums; go on from"
+        StorageError,
+        match=r"^savepoint-\d+: the checkpoint has already been claimed by a run of sums; restore it "
+        "without claiming it, or delete ",
     ):
         Job(sums_job(log), Agenda(), from_checkpoint=begun)
-    with pytest.raises(StorageError, match="it has been claimed by a run of sums"):
+    with pytest.raises(StorageError, match="already been claimed by a run of sums"):
         emulate(sums_job(log), from_checkpoint=begun)
     assert storage.files == files
     Job(sums_job(log), Agenda(), from_checkpoint=begun._replace(claim_mode=ClaimMode.NO_CLAIM))
@@ -304,7 +306,7 @@ def test_a_checkpoint_of_another_job_is_not_claimed() -> None:
     log, storage = TransactionLog(), MemoryStorage()
     run(with_savepoint(sums_job(log), action=SUSPEND), storage)
     begun, files = initial(savepoint_in(storage), claim_mode=ClaimMode.CLAIM), dict(storage.files)
-    with pytest.raises(ScenarioError, match="not of 'other'"):
+    with pytest.raises(ScenarioError, match="this job is 'other'"):
         Job(replace(sums_job(log), name="other"), Agenda(), from_checkpoint=begun)
     assert storage.files == files
 
@@ -321,9 +323,11 @@ def test_where_records_are_in_flight_edges_stay_and_otherwise_they_may_change() 
     shape = shape_of(other_edges(sums_job(log)))
     (problem,) = InitialCheckpoint(in_flight, storage, "chk", 1000).mismatches(shape)
     assert problem.startswith(
-        "chk: it has records in flight, and its edges are numbers -> middle (rebalance), "
+        "chk: the checkpoint has in-flight records for the edges numbers -> middle (rebalance), "
     )
-    assert problem.endswith("; go on from a savepoint, or an aligned checkpoint")
+    assert problem.endswith(
+        "; restore a savepoint or an aligned checkpoint instead, which has no in-flight records"
+    )
     begun = initial(savepoint_in(storage))
     assert begun.mismatches(shape) == []
     job = Job(other_edges(sums_job(TransactionLog())), Agenda(), from_checkpoint=begun)

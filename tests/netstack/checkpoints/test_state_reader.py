@@ -51,7 +51,9 @@ def test_operator_state_is_a_list() -> None:
     def look(job: Job) -> None:
         number = max(number for number in storage.present() if f"chk-{number}/_metadata" in storage.files)
         source = storage.load(number).subtasks[0]
-        with pytest.raises(StateError, match=r"^operator state 'source position' is no list$"):
+        with pytest.raises(
+            StateError, match=r"^the operator state 'source position' in the checkpoint is not a list$"
+        ):
             list(operator_lists(source, lambda handle: encode_value({})))
 
     run(sums_job(TransactionLog()), storage, [(1.0, look)])

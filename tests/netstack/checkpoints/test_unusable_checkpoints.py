@@ -49,7 +49,7 @@ class SpoiltStorage(MemoryStorage):
         if not self.unreadable:
             self.unreadable = self.checkpoints()[-self._spoilt :]
         if any(file.path.startswith(f"chk-{number}/") for number in self.unreadable):
-            raise DamagedFileError(f"{file.path} has another checksum than it was written with")
+            raise DamagedFileError(f"{file.path} does not have the checksum of the bytes that were written")
         return super().read(file)
 
 
@@ -109,7 +109,7 @@ def test_the_next_older_checkpoint_is_restored_instead(distributed: bool) -> Non
     assert result.restarts[0].running_at is None
     for restart, unusable in zip(result.restarts[1:], (third, second), strict=True):
         assert restart.cause.startswith(f"checkpoint {unusable} cannot be restored: chk-{unusable}/")
-        assert restart.cause.endswith("has another checksum than it was written with")
+        assert restart.cause.endswith(" does not have the checksum of the bytes that were written")
     # What was committed with the two that were passed over comes again; nothing is lost.
     output = Counter(log.records)
     assert output.keys() == {b"%d" % number for number in range(COUNT)}
@@ -123,14 +123,14 @@ def test_where_no_checkpoint_is_left_the_job_has_failed(distributed: bool) -> No
         run(storage, job(TransactionLog()), distributed=distributed)
     result, oldest = failed.value.result, storage.unreadable[0]
     assert str(failed.value).startswith(f"checkpoint {oldest} cannot be restored: ")
-    assert str(failed.value).endswith("; no other checkpoint is left")
+    assert str(failed.value).endswith("; there is no other checkpoint to restore")
     assert [restart.checkpoint_id for restart in result.restarts] == [None, None, None]
     assert result.emulated_seconds < 5.0
 
 
 def test_restores_that_fail_count_as_restarts() -> None:
     settings: dict[str, Any] = {"restart_strategy": RestartStrategy.FIXED_DELAY, "restart_attempts": 1}
-    with pytest.raises(JobFailedError, match=r"restored: .* \(restarted 1 times, which is the limit\)"):
+    with pytest.raises(JobFailedError, match=r"restored: .* \(restarted 1 times, as often as is allowed\)"):
         emulate(job(TransactionLog(), **settings), storage=SpoiltStorage(2))
 
 

@@ -319,7 +319,7 @@ def test_restarts_end_at_their_limit(caplog: pytest.LogCaptureFixture) -> None:
     )
     with caplog.at_level(logging.CRITICAL, "netstack.cluster"):
         result, seen = run(failing_job(config))
-    assert str(result.failure).endswith("(in subtask sink[0]) (restarted 2 times, which is the limit)")
+    assert str(result.failure).endswith("(in subtask sink[0]) (restarted 2 times, as often as is allowed)")
     assert (len(result.restarts), len(seen)) == (2, 3)
 
 
@@ -485,11 +485,11 @@ def test_a_trace_is_told_in_the_order_of_time() -> None:
     assert [event.at for event in trace] == sorted(event.at for event in trace)
     assert [(event.place, event.text.split(" after")[0]) for event in trace] == [
         ("coordinator", "triggers checkpoint 1: aligned"),
-        ("source[0]", "snapshot for checkpoint 1; barrier sent on"),
+        ("source[0]", "snapshot for checkpoint 1; barrier sent downstream"),
         *trace_of_source(trace),
         ("sink[0]", "barrier 1 from source[0]: the last one"),
         ("sink[0]", "snapshot for checkpoint 1"),
-        ("sink[0]", "resumes the channel from source[0]"),
+        ("sink[0]", "unblocks the channel from source[0]"),
         ("sink[0]", "acknowledges checkpoint 1: 0 bytes of state"),
         ("coordinator", "checkpoint 1 is complete"),
     ]

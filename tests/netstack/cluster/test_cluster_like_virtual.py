@@ -104,8 +104,8 @@ def test_a_barrier_over_tcp_sets_off_the_same_steps(plain: Both, place: str) -> 
             "barrier 1 from slow[0]: its channel is blocked",
             "barrier 1 from fast[0]: the last one",
             "snapshot for checkpoint 1",
-            "resumes the channel from fast[0]",
-            "resumes the channel from slow[0]",
+            "unblocks the channel from fast[0]",
+            "unblocks the channel from slow[0]",
             "acknowledges checkpoint 1: 0 bytes of state",
         ]
         assert over_tcp == in_virtual_time

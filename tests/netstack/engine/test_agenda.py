@@ -564,5 +564,5 @@ def test_a_line_takes_entries_while_it_runs_and_after_it_was_cleared() -> None:
 def test_nothing_is_put_into_a_line_before_what_stands_there() -> None:
     line = Line(Agenda())
     line.at(2.0, print)
-    with pytest.raises(ValueError, match=r"^1.0 s is before 2.0 s, which is in the line already$"):
+    with pytest.raises(ValueError, match=r"^the time 1.0 s is before 2.0 s, the time of the last entry$"):
         line.at(1.0, print)

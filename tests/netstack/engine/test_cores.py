@@ -130,7 +130,7 @@ def test_a_machine_that_makes_no_sense_is_refused():
     a, b = Machine(cores=0, task_managers=("a",)), Machine(cores=2, task_managers=("a", "bb"))
     assert scenario_problems(burning((a, b))) == [
         ("machines.0.cores", "is 0; it must be more than 0"),
-        ("machines.1.task_managers", "a is on machine 0 already; a task manager is on one"),
+        ("machines.1.task_managers", "a is already on machine 0; put each task manager on one machine only"),
         ("machines.1.task_managers", "no task manager is named 'bb'; did you mean 'b'?"),
     ]
     (problem,) = scenario_problems(burning((Machine(cores=2, task_managers=("a",)),), mode="exact"))

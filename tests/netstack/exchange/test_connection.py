@@ -328,7 +328,7 @@ def test_a_partition_that_never_comes_fails_its_channel_after_20_s() -> None:
     assert connected.agenda.now == pytest.approx(20.0, abs=0.01)
     assert connected.requests == [0.0, 10.0]
     with pytest.raises(
-        PartitionNotFoundError, match="the producer: there was no partition for channel 0 in 20 s"
+        PartitionNotFoundError, match="the producer: the partition for channel 0 was not found within 20 s"
     ):
         connected.gate.poll(connected.agenda.now)
     connected.close()

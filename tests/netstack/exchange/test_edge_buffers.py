@@ -71,11 +71,12 @@ def test_a_document_has_what_an_edge_says_and_loads_back() -> None:
         ({"max_per_channel": 1}, "edges.source->stage.buffers.max_per_channel: is 1; it must be 2 or more"),
         (
             {"partition": 2},
-            "edges.source->stage.buffers.partition: is 2; a producer has 2 subpartitions and needs one more",
+            "edges.source->stage.buffers.partition: is 2, but a producer needs one buffer more than its "
+            "2 subpartitions",
         ),
         (
             {"exclusiv": 2},
-            "edges.source->stage.buffers.exclusiv: is no key of this table; did you mean 'exclusive'?",
+            "edges.source->stage.buffers.exclusiv: is not a key of this table; did you mean 'exclusive'?",
         ),
         (
             {"exclusive": "2"},

@@ -205,17 +205,42 @@ ATTACKS: list[tuple[str, bytes, type[Exception], str]] = [
         "a frame over the limit",
         header((1 << 20) + 1, 113),
         FrameTooLong,
-        "1048577 bytes, allowed are 1048576",
+        "the peer sent a frame of 1048577 bytes; at most 1048576 bytes are allowed",
     ),
     ("an unknown message", header(9, 3), UnknownMessage, "id 3"),
-    ("a frame of impossible length", header(8, 5), MalformedFrame, "CloseRequest in a frame of 8"),
+    (
+        "a frame of impossible length",
+        header(8, 5),
+        MalformedFrame,
+        "the peer sent CloseRequest in a frame of 8 bytes, which is not its length",
+    ),
     ("a buffer of impossible size", header(43, 0) + bytes(33) + b"\1", MalformedFrame, "size 1 of 0"),
     ("credit 0", header(29, 6) + bytes(20), MalformedFrame, "credit must be at least 1"),
     ("a buffer without credit", FLOOD, CreditExceeded, "without credit"),
-    ("a buffer that is too large", buffer(0, bytes(65)), RemoteProtocolError, "the largest has 64"),
-    ("a buffer out of order", buffer(1), SequenceGap, "expected sequence number 0, got 1"),
-    ("a buffer twice", buffer(0) * 2, SequenceGap, "expected sequence number 1, got 0"),
-    ("a buffer of no channel", buffer(0, channel=9), RemoteProtocolError, "channel 9, which nobody reads"),
+    (
+        "a buffer that is too large",
+        buffer(0, bytes(65)),
+        RemoteProtocolError,
+        " bytes arrived, but a buffer has at most 64 bytes",
+    ),
+    (
+        "a buffer out of order",
+        buffer(1),
+        SequenceGap,
+        "buffer reordering: expected sequence number 0, got 1",
+    ),
+    (
+        "a buffer twice",
+        buffer(0) * 2,
+        SequenceGap,
+        "buffer reordering: expected sequence number 1, got 0",
+    ),
+    (
+        "a buffer of no channel",
+        buffer(0, channel=9),
+        RemoteProtocolError,
+        "a buffer or a backlog arrived for channel 9, which this task manager has not requested",
+    ),
     ("a backlog of no channel", encode(BacklogAnnouncement(9, 1)), RemoteProtocolError, "channel 9"),
     (
         "an event that is none",
@@ -245,7 +270,7 @@ ATTACKS: list[tuple[str, bytes, type[Exception], str]] = [
         "no partition for a channel that is served",
         buffer(0) + encode(ErrorResponse(PARTITION_NOT_FOUND, IN)),
         RemoteProtocolError,
-        f"no partition for channel {IN}, which is served",
+        f"the producer reports no partition for channel {IN}, although it has already sent data on it",
     ),
     ("a channel twice", REQUEST * 2, RemoteProtocolError, f"channel {OUT} was requested twice"),
     (
@@ -254,7 +279,12 @@ ATTACKS: list[tuple[str, bytes, type[Exception], str]] = [
         RemoteProtocolError,
         "more than 2 channels",
     ),
-    ("credit for no channel", encode(AddCredit(9, 1)), RemoteProtocolError, "AddCredit for a channel"),
+    (
+        "credit for no channel",
+        encode(AddCredit(9, 1)),
+        RemoteProtocolError,
+        "AddCredit arrived for a channel that is not open",
+    ),
     (
         "a resumption of what runs",
         REQUEST + encode(ResumeConsumption(OUT)),
@@ -267,7 +297,12 @@ ATTACKS: list[tuple[str, bytes, type[Exception], str]] = [
         RemoteProtocolError,
         "not open",
     ),
-    ("control nobody reads", encode(ControlPayload(b"?")), RemoteProtocolError, "which nobody reads"),
+    (
+        "control nobody reads",
+        encode(ControlPayload(b"?")),
+        RemoteProtocolError,
+        ", which this task manager has not requested",
+    ),
     (
         "more behind the last message",
         encode(CloseRequest()) + buffer(0),
@@ -377,7 +412,7 @@ def test_what_is_sent_to_a_released_channel_is_dropped_and_cancelled_once() -> N
                 assert (side.error, memory.used) == (None, held)
                 await theirs.send_all(buffer(8, bytes(SEGMENT_BYTES + 1)))
             told = await last_words(theirs)
-        assert "a buffer of 65 bytes arrived, allowed are 64" in str(side.error)
+        assert "a buffer of 65 bytes arrived; at most 64 bytes are allowed" in str(side.error)
         assert told[:2] == [PartitionRequest(IN, EXCLUSIVE), CancelPartitionRequest(IN)]
         assert [type(message) for message in told[2:]] == [ErrorResponse]
         side.close()

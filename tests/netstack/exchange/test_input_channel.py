@@ -696,7 +696,7 @@ def test_a_local_channel_announces_nothing() -> None:
     pair.subpartition.add_timeoutable(barrier, 1, lambda data: None)
     assert not pair.gate.priority_readable
     assert pair.read() == [timeoutable()]
-    with pytest.raises(LocalProtocolError, match="not announced"):
+    with pytest.raises(LocalProtocolError, match="a local channel announces no events"):
         pair.channel.prioritize(0)
 
 

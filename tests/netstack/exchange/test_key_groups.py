@@ -161,14 +161,14 @@ def test_round_up_to_power_of_two(value: int, expected: int) -> None:
 
 @pytest.mark.parametrize(("maximum", "parallelism"), [(0, 1), (32769, 1), (4, 5), (4, 0), (-1, -1)])
 def test_impossible_parallelism(maximum: int, parallelism: int) -> None:
-    with pytest.raises(ValueError, match="is outside 1"):
+    with pytest.raises(ValueError, match="must be from 1 to "):
         assign_to_operators(np.zeros(1, dtype=np.int32), maximum, parallelism)
-    with pytest.raises(ValueError, match="is outside 1"):
+    with pytest.raises(ValueError, match="must be from 1 to "):
         key_group_range(maximum, parallelism, 0)
 
 
 def test_indices_outside_their_range() -> None:
-    with pytest.raises(ValueError, match="operator index 2 is outside"):
+    with pytest.raises(ValueError, match="the operator index 2 must be from 0 to "):
         key_group_range(128, 2, 2)
-    with pytest.raises(ValueError, match="parallelism 0 is outside"):
+    with pytest.raises(ValueError, match="parallelism 0 must be from 1 to "):
         default_max_parallelism(0)

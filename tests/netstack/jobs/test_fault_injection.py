@@ -340,10 +340,13 @@ def test_faults_that_are_added_count_what_has_happened_before_over_all_attempts(
 @pytest.mark.parametrize(
     ("when", "message"),
     [
-        (AtTime(4.0), "faults.2.at: is 4 s; the run is at 5 s already"),
-        (on("buffer", 2), "faults.2.number: is 2; the run has counted 2 already"),
-        (on("barrier", 1), "faults.2.number: is 1; the run has counted 3 already"),
-        (acknowledgement(1), "faults.2.number: is 1; the run has counted 1 already"),
+        (AtTime(4.0), "faults.2.at: is 4 s, but the run has already reached 5 s; give a later time"),
+        (on("buffer", 2), "faults.2.number: is 2, but the run has already counted 2; give a higher number"),
+        (on("barrier", 1), "faults.2.number: is 1, but the run has already counted 3; give a higher number"),
+        (
+            acknowledgement(1),
+            "faults.2.number: is 1, but the run has already counted 1; give a higher number",
+        ),
     ],
 )
 def test_a_fault_that_is_added_too_late_is_refused_and_none_is_added(when: Moment, message: str) -> None:

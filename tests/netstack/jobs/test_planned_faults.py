@@ -160,7 +160,10 @@ def test_a_fault_whose_number_has_passed_is_refused_and_nothing_changes() -> Non
     try:
         job.begin()
         agenda.run_until(PLANNED_AT, 10**9)
-        with pytest.raises(ScenarioError, match=r"^faults\.2\.number: is 1; the run has counted \d already$"):
+        with pytest.raises(
+            ScenarioError,
+            match=r"^faults\.2\.number: is 1, but the run has already counted \d; give a higher number$",
+        ):
             job.plan(replace(scenario, faults=(FIRST, in_time, late)))
         assert job.scenario == scenario
         agenda.run_until(scenario.duration_s, 10**9)

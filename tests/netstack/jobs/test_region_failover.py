@@ -369,7 +369,7 @@ def test_failures_of_all_regions_count_for_the_restart_strategy() -> None:
     with pytest.raises(JobFailedError) as caught:
         emulate(pipelines.scenario(*kills, restart_attempts=2))
     result = caught.value.result
-    assert result.failure == "subtask a_out[0] is killed (restarted 2 times, which is the limit)"
+    assert result.failure == "subtask a_out[0] is killed (restarted 2 times, as often as is allowed)"
     assert [restart.tasks for restart in result.restarts] == [A, B]
     assert result.emulated_seconds == 0.7
 
@@ -450,7 +450,7 @@ def test_a_stop_with_a_drained_savepoint_fails_with_all_of_the_job() -> None:
     first, second = job.restarts
     assert (first.tasks, first.cause) == (A, "subtask a_sums[0] is killed")
     assert second.tasks == []
-    assert second.cause.endswith("its sources had ended for it")
+    assert second.cause.endswith("; its sources had already ended for this savepoint, so the job fails")
 
 
 class SpoiltStorage(MemoryStorage):
@@ -464,7 +464,7 @@ class SpoiltStorage(MemoryStorage):
         if self.unreadable is None:
             self.unreadable = self.checkpoints()[-1]
         if file.path.startswith(f"chk-{self.unreadable}/"):
-            raise DamagedFileError(f"{file.path} has another checksum than it was written with")
+            raise DamagedFileError(f"{file.path} does not have the checksum of the bytes that were written")
         return super().read(file)
 
 

@@ -75,7 +75,7 @@ def test_over_several_processes_it_is_said_that_all_regions_restart() -> None:
     edges = ("a", "b", "forward")
     ((key, message),) = distribution_notices(job({"a": 3, "b": 3}, edges))
     assert key == "flink.jobmanager.execution.failover-strategy"
-    assert message == "is region, and the job has 3 regions; over TCP they restart together"
+    assert message == "is region, and the job has 3 regions, but over TCP all regions restart together"
     assert not list(distribution_notices(job({"a": 1, "b": 1}, edges)))
     full = job({"a": 3, "b": 3}, edges, failover_strategy=FailoverStrategy.FULL)
     assert not list(distribution_notices(full))

@@ -81,7 +81,7 @@ def test_no_restart_says_nothing_but_the_cause() -> None:
 def test_a_fixed_delay_comes_as_often_as_there_are_attempts() -> None:
     thrice = strategy(RestartStrategy.FIXED_DELAY, restart_attempts=3, restart_delay_s=0.5)
     assert [thrice.delay_after(float(at)) for at in range(5)] == [0.5, 0.5, 0.5, None, None]
-    assert thrice.exhausted == "restarted 3 times, which is the limit"
+    assert thrice.exhausted == "restarted 3 times, as often as is allowed"
 
 
 def backoff(seed: int = 1, **options: Any) -> RestartBackoffStrategy:
@@ -125,7 +125,7 @@ def test_attempts_count_anew_when_the_backoff_does() -> None:
     decides = backoff(restart_attempts_before_reset=2, restart_reset_backoff_threshold_s=8.0)
     assert None not in [decides.delay_after(at) for at in (0.0, 3.0, 20.0, 23.0)]
     assert decides.delay_after(26.0) is None
-    assert decides.exhausted == "restarted 2 times, which is the limit"
+    assert decides.exhausted == "restarted 2 times, as often as is allowed"
 
 
 @given(st.floats(1.001, 1e6), st.floats(0, 1), st.integers(0, 9))
@@ -147,7 +147,7 @@ def test_failures_that_are_rare_enough_are_followed_by_restarts() -> None:
     decides = strategy(RestartStrategy.FAILURE_RATE, **options, restart_failure_rate_delay_s=0.25)
     assert [decides.delay_after(at) for at in (0.0, 4.0, 10.5, 14.5)] == [0.25] * 4
     assert decides.delay_after(20.5) is None  # the third within 10 s, both ends included
-    assert decides.exhausted == "failed 3 times within 10 s, and the limit is 2"
+    assert decides.exhausted == ("failed 3 times within 10 s, but only 2 failures are allowed in that time")
 
 
 def test_without_a_strategy_the_delay_grows_where_checkpoints_are_taken() -> None:
@@ -187,7 +187,7 @@ def test_both_runners_give_up_when_the_strategy_does(distributed: bool) -> None:
     options = {"restart_strategy": RestartStrategy.EXPONENTIAL_DELAY, "restart_attempts_before_reset": 2}
     options |= {"restart_initial_backoff_s": 0.01, "restart_max_backoff_s": 0.01}
     result = failed_for_good(job(*kills, **options), distributed=distributed)
-    assert result.failure == f"{KILLED} (restarted 2 times, which is the limit)"
+    assert result.failure == f"{KILLED} (restarted 2 times, as often as is allowed)"
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_options_of_another_strategy_are_noticed() -> None:
     given_options = frozenset({"restart_delay_s", "restart_max_backoff_s", "restart_strategy"})
     (notice,) = option_notices(job(given=given_options))
     fixed = "flink.restart-strategy.fixed-delay.delay"
-    assert notice == (fixed, "changes nothing without restart-strategy.type = 'fixed-delay'")
+    assert notice == (fixed, "has no effect unless restart-strategy.type is 'fixed-delay'")
     named = job(given=given_options, restart_strategy=RestartStrategy.FIXED_DELAY)
     assert [key for key, _ in option_notices(named)] == [
         "flink.restart-strategy.exponential-delay.max-backoff"

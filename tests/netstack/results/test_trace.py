@@ -36,7 +36,7 @@ def barrier(alignment: Alignment = Alignment.ALIGNED) -> CheckpointBarrier:
     [
         (Alignment.ALIGNED, [], "barrier 3 from source[1]: its channel is blocked"),
         (Alignment.FORCED_ALIGNED, [], "barrier 3 from source[1]: its channel is blocked"),
-        (Alignment.ALIGNED, [Resume(1)], "barrier 3 from source[1]: too late"),
+        (Alignment.ALIGNED, [Resume(1)], "barrier 3 from source[1]: too late for this checkpoint"),
         (Alignment.ALIGNED, [Resume(0)], "barrier 3 from source[1]: its channel is blocked"),
         (
             Alignment.ALIGNED,
@@ -46,13 +46,13 @@ def barrier(alignment: Alignment = Alignment.ALIGNED) -> CheckpointBarrier:
         (
             Alignment.ALIGNED,
             [Trigger(barrier(Alignment.UNALIGNED), None)],
-            "barrier 3 from source[1]: its channel is blocked, the checkpoint goes on unaligned",
+            "barrier 3 from source[1]: its channel is blocked, and the checkpoint continues unaligned",
         ),
-        (Alignment.AT_LEAST_ONCE, [], "barrier 3 from source[1]: its channel goes on"),
+        (Alignment.AT_LEAST_ONCE, [], "barrier 3 from source[1]: its channel is not blocked"),
         (
             Alignment.UNALIGNED,
             [Trigger(barrier(Alignment.UNALIGNED), None)],
-            "barrier 3 from source[1], ahead of its data",
+            "barrier 3 from source[1], which has overtaken its data",
         ),
         (Alignment.UNALIGNED, [AlignmentEnd(3, METRICS)], "barrier 3 from source[1]: the last one"),
     ],
@@ -64,9 +64,11 @@ def test_a_barrier_and_what_it_means_for_its_channel(
 
 
 def test_a_snapshot_and_whether_the_barrier_goes_on() -> None:
-    assert snapshot_text(barrier(), METRICS, sends=True) == "snapshot for checkpoint 3; barrier sent on"
+    assert snapshot_text(barrier(), METRICS, sends=True) == (
+        "snapshot for checkpoint 3; barrier sent downstream"
+    )
     assert snapshot_text(barrier(), None, sends=False) == (
-        "snapshot for checkpoint 3, before the last barrier is here"
+        "snapshot for checkpoint 3, before its last barrier has arrived"
     )
 
 

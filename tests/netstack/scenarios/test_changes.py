@@ -235,11 +235,17 @@ def test_a_change_is_told_as_a_file_would_have_it() -> None:
     ("change", "problem"),
     [
         ({"at": "12 s", "policy": "flink"}, "changes.0.at: is 12 s; it must be from 0 s to before the end"),
-        ({"at": "1 s"}, "changes.0: changes nothing; give it flink, policy, or a vertex with service"),
-        ({"vertex": "sink", "service": "1 ms"}, 'changes.0.at: is missing; give one such as "30 s"'),
-        ({"at": "1 s", "service": "1 ms"}, "changes.0.vertex: is missing; name the vertex"),
+        ({"at": "1 s"}, "changes.0: contains no change; give flink, policy, or a vertex with service"),
+        ({"vertex": "sink", "service": "1 ms"}, 'changes.0.at: is missing; give a value such as "30 s"'),
+        (
+            {"at": "1 s", "service": "1 ms"},
+            "changes.0.vertex: is missing; give the vertex whose service or rate changes",
+        ),
         ({"at": "1 s", "vertex": "snik", "service": "1 ms"}, "changes.0.vertex: 'snik' is unknown; did you"),
-        ({"at": "1 s", "vertex": "sink", "rate": 5}, "changes.0.rate: sink is no source; change its service"),
+        (
+            {"at": "1 s", "vertex": "sink", "rate": 5},
+            "changes.0.rate: sink is not a source; change its service instead",
+        ),
         ({"at": "1 s", "vertex": "source", "service": "1 ms"}, "changes.0.service: source is a source"),
         ({"at": "1 s", "vertex": "sink", "service_skew": [-1]}, "changes.0.service_skew: is [-1"),
         (
@@ -250,9 +256,10 @@ def test_a_change_is_told_as_a_file_would_have_it() -> None:
         ({"at": "1 s", "flink": {f"{DEBLOAT}.target": "0 s"}}, f"changes.0.flink.{DEBLOAT}.target: is 0 s"),
         (
             {"at": "1 s", "flink": {"taskmanager.memory.segment-size": "16 kb"}},
-            "changes.0.flink.taskmanager.memory.segment-size: cannot change while a job runs; these can:",
+            "changes.0.flink.taskmanager.memory.segment-size: cannot change while a job runs; only "
+            "these options can: ",
         ),
-        ({"at": "1 s", "speed": 2}, "changes.0.speed: is no key of this table"),
+        ({"at": "1 s", "speed": 2}, "changes.0.speed: is not a key of this table"),
     ],
 )
 def test_a_change_that_makes_no_sense_is_refused(change: dict[str, Any], problem: str) -> None:
@@ -264,7 +271,11 @@ def test_a_change_that_makes_no_sense_is_refused(change: dict[str, Any], problem
 
 def test_checkpoints_do_not_begin_with_a_change_nor_become_exactly_once() -> None:
     overtake = {"at": "1 s", "flink": {f"{CHECKPOINTS}.unaligned.enabled": True}}
-    with pytest.raises(ScenarioError, match=r"changes\.0\.flink: unaligned checkpoints need a job that runs"):
+    with pytest.raises(
+        ScenarioError,
+        match=r"changes\.0\.flink: unaligned checkpoints are possible only in mode EXACTLY_ONCE, which this "
+        r"job does not use",
+    ):
         read_scenario(document(overtake, **{f"{CHECKPOINTS}.mode": "AT_LEAST_ONCE"}))
     without = document(overtake)
     del without["flink"][f"{CHECKPOINTS}.interval"]

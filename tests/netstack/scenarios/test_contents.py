@@ -141,5 +141,7 @@ def test_records_without_bytes_are_not_restored_where_they_are_looked_at(kind: s
     if kind == "neither":
         go_on(MINE)
         return
-    with pytest.raises(ScenarioError, match="chk: it has records of middle -> last without their bytes"):
+    with pytest.raises(
+        ScenarioError, match="chk: the checkpoint has in-flight records of middle -> last without their bytes"
+    ):
         go_on(MINE)

@@ -96,22 +96,30 @@ def test_a_sensible_fault_has_no_problems(fault: Fault) -> None:
     [
         (kill(AtTime(60.0)), "at", "is 60 s; it must be from 0 s to before the end, 60 s"),
         (kill(AtTime(-1.0)), "at", "it must be from 0 s"),
-        (kill(channel(number=0)), "number", "is 0; the first is number 1"),
+        (kill(channel(number=0)), "number", "is 0; counting begins with 1"),
         (kill(channel("scource")), "from", "no vertex is named 'scource'; did you mean 'source'?"),
         (kill(channel(producer=2)), "from_subtask", "is 2; source has the subtasks 0 to 1"),
         (kill(channel(consumer=-1)), "to_subtask", "is -1; stage1 has the subtasks 0 to 1"),
-        (kill(channel(target="stage2")), "to", "no edge leads there from source; did you mean 'stage1'?"),
-        (kill(channel("stage2", target="source")), "to", "no edge leads out of stage2"),
-        (kill(channel("stage1", 0, "stage2", 1)), "to_subtask", "forward has no channel from stage1[0]"),
+        (kill(channel(target="stage2")), "to", "no edge leads to it from source; did you mean 'stage1'?"),
+        (
+            kill(channel("stage2", target="source")),
+            "to",
+            "no edge leads out of stage2; give a vertex that sends records",
+        ),
+        (
+            kill(channel("stage1", 0, "stage2", 1)),
+            "to_subtask",
+            "with forward, no records go from stage1[0] to ",
+        ),
         (kill(acknowledgement("stage1", 2)), "from_subtask", "is 2; stage1 has the subtasks 0 to 1"),
-        (kill(acknowledgement("stage1", 1, number=-1)), "number", "the first is number 1"),
+        (kill(acknowledgement("stage1", 1, number=-1)), "number", "; counting begins with 1"),
         (KillSubtask(when=SOON, subtask=SubtaskName("sink", 0)), "vertex", "source, stage1, stage2"),
         (KillSubtask(when=SOON, subtask=SubtaskName("source", 2)), "subtask", "the subtasks 0 to 1"),
         (KillTaskManager(when=SOON, task_manager="stage2"), "task_manager", "did you mean 'stage1'?"),
         (
             CutLink(when=SOON, from_task_manager="stage1", to_task_manager="source"),
             "to_task_manager",
-            "the links are source to stage1",
+            "; links with records: source to stage1",
         ),
         (
             CutLink(when=SOON, from_task_manager="source", to_task_manager="elsewhere"),
@@ -132,7 +140,7 @@ def test_a_sensible_fault_has_no_problems(fault: Fault) -> None:
         (
             DropMessages(when=SOON, messages="trigger", for_s=1.0, subtask=1),
             "subtask",
-            "name the vertex too",
+            "is given without a vertex; give the vertex, too",
         ),
         (
             DropMessages(when=SOON, messages="trigger", for_s=1.0, vertex="stage3"),
@@ -166,7 +174,10 @@ def test_what_concerns_checkpoints_needs_some(fault: Fault, field: str) -> None:
     without = replace(JOB, config=NetworkConfig())
     found = problems(fault, scenario=without)
     assert list(found) == [f"faults.0.{field}"]
-    assert "there are no checkpoints; give execution.checkpointing.interval" in found[f"faults.0.{field}"]
+    assert (
+        "the job takes no checkpoints; give execution.checkpointing.interval or checkpoints_at"
+        in found[f"faults.0.{field}"]
+    )
     assert problems(fault, scenario=replace(without, manual_checkpoints_s=(1.0,))) == {}
 
 
@@ -175,7 +186,7 @@ def test_subtasks_of_a_path_are_known_only_when_it_has_been_opened() -> None:
     scenario = replace(JOB, vertices=(source, *JOB.vertices[1:]))
     assert problems(kill(channel(producer=5)), scenario=scenario) == {}
     found = problems(kill(channel(producer=-1)), scenario=scenario)
-    assert found == {"faults.0.from_subtask": "is -1; the first is subtask 0"}
+    assert found == {"faults.0.from_subtask": "is -1; subtasks are counted from 0"}
 
 
 def test_faults_are_looked_at_when_the_job_makes_sense() -> None:

@@ -99,8 +99,16 @@ def test_the_job_of_these_tests_makes_sense() -> None:
 @pytest.mark.parametrize(
     ("scenario", "key", "message"),
     [
-        (vertex(1, selectivity=-1.0), f"{STAGE}.selectivity", "is -1; it must be 0"),
-        (vertex(1, selectivity=math.inf), f"{STAGE}.selectivity", "is inf; it must be 0"),
+        (
+            vertex(1, selectivity=-1.0),
+            f"{STAGE}.selectivity",
+            "is -1; it must be 0 (the vertex emits nothing) or more",
+        ),
+        (
+            vertex(1, selectivity=math.inf),
+            f"{STAGE}.selectivity",
+            "is inf; it must be 0 (the vertex emits nothing) or more",
+        ),
         (vertex(1, selectivity=math.nan), f"{STAGE}.selectivity", "is nan; it must be 0"),
         (vertex(1, emission="randomly"), f"{STAGE}.emission", "did you mean 'random'?"),
         (vertex(1, record_bytes=7), f"{STAGE}.record_bytes", "is 7; it must be 8 (the key)"),
@@ -108,10 +116,18 @@ def test_the_job_of_these_tests_makes_sense() -> None:
         (vertex(1, emit_every_s=0.0), f"{STAGE}.emit_every", "is 0 s; it must be more than 0 s"),
         (vertex(1, emit_every_s=math.inf), f"{STAGE}.emit_every", "it must be more than 0 s"),
         (vertex(2, emit_every_s=1.0, emit_by="event"), "vertices.sink.emit_by", "did you mean 'event_time'?"),
-        (vertex(0, emit_by="event_time"), "vertices.source.emit_by", "is given on a source"),
-        (windows(emit_every_s=None), "vertices.sink.emit_by", "nothing is held back; give it emit_every"),
+        (vertex(0, emit_by="event_time"), "vertices.source.emit_by", "has no effect on a source"),
+        (
+            windows(emit_every_s=None),
+            "vertices.sink.emit_by",
+            "has no effect without emit_every; give emit_every",
+        ),
         (windows(emit_every_s=0.0004), "vertices.sink.emit_every", "by event time it must be 1 ms or more"),
-        (windows(disorder_s=None), "vertices.sink.emit_by", "and source, whose records come here, sends no"),
+        (
+            windows(disorder_s=None),
+            "vertices.sink.emit_by",
+            "is event_time, but the source source of these records sends no watermarks",
+        ),
         (windows(disorder_s=-1.0), f"{OF_SOURCE}.out_of_orderness", "is -1 s; it must be 0 s or more"),
         (windows(disorder_s=math.inf), f"{OF_SOURCE}.out_of_orderness", "it must be 0 s or more"),
         (
@@ -119,55 +135,83 @@ def test_the_job_of_these_tests_makes_sense() -> None:
             "flink.pipeline.auto-watermark-interval",
             "is 0, so no watermarks are sent",
         ),
-        (windows(emit_by="processing_time"), f"{OF_SOURCE}.out_of_orderness", "changes nothing: no vertex"),
+        (
+            windows(emit_by="processing_time"),
+            f"{OF_SOURCE}.out_of_orderness",
+            "has no effect: no vertex after this source emits by event time",
+        ),
         (vertex(1, behind_s=(0.1, -1.0)), f"{STAGE}.behind", "is 100 ms, -1 s; give 0 s or more"),
         (vertex(1, behind_s=()), f"{STAGE}.behind", "is empty"),
-        (vertex(0, behind_s=(1.0,)), "vertices.source.behind", "is given on a source"),
-        (vertex(0, selectivity=2.0), "vertices.source.selectivity", "is given on a source"),
-        (vertex(0, emission="random"), "vertices.source.emission", "is given on a source"),
-        (vertex(0, record_bytes=8), "vertices.source.record_bytes", "is given on a source"),
-        (vertex(0, emit_every_s=1.0), "vertices.source.emit_every", "is given on a source"),
+        (vertex(0, behind_s=(1.0,)), "vertices.source.behind", "is given for a source"),
+        (vertex(0, selectivity=2.0), "vertices.source.selectivity", "has no effect on a source"),
+        (vertex(0, emission="random"), "vertices.source.emission", "has no effect on a source"),
+        (vertex(0, record_bytes=8), "vertices.source.record_bytes", "has no effect on a source"),
+        (vertex(0, emit_every_s=1.0), "vertices.source.emit_every", "has no effect on a source"),
         (
             vertex(2, selectivity=2.0, operator=flat_map(twice)),
             "vertices.sink.selectivity",
-            "a user's function says what is emitted",
+            "together with a user's function, which decides",
         ),
-        (vertex(1, task_manager=()), f"{STAGE}.task_manager", "has no name; name one task manager"),
-        (vertex(1, task_manager=("a", "")), f"{STAGE}.task_manager", "has no name"),
-        (edge(0, shares=(1.0, 2.0)), f"{TO_STAGE}.shares", "with rebalance; only hash"),
-        (edge(1, shares=(1.0, 2.0)), f"{TO_SINK}.shares", "has 2 for the 3 subtasks of sink"),
-        (edge(1, shares=(1.0, -2.0, 2.0)), f"{TO_SINK}.shares", "give 0 or more"),
-        (edge(1, shares=(1.0, math.nan, 2.0)), f"{TO_SINK}.shares", "give 0 or more"),
-        (edge(1, shares=(0.0, 0.0, 0.0)), f"{TO_SINK}.shares", "one of them more"),
+        (
+            vertex(1, task_manager=()),
+            f"{STAGE}.task_manager",
+            "is empty; give the name of one or several task managers, or remove it",
+        ),
+        (vertex(1, task_manager=("a", "")), f"{STAGE}.task_manager", "is empty; give the name"),
+        (
+            edge(0, shares=(1.0, 2.0)),
+            f"{TO_STAGE}.shares",
+            "with rebalance; shares are possible with hash only",
+        ),
+        (
+            edge(1, shares=(1.0, 2.0)),
+            f"{TO_SINK}.shares",
+            "has 2 shares for the 3 subtasks of sink; give one share for each subtask",
+        ),
+        (
+            edge(1, shares=(1.0, -2.0, 2.0)),
+            f"{TO_SINK}.shares",
+            "; each share must be 0 or more, and at least one above 0",
+        ),
+        (
+            edge(1, shares=(1.0, math.nan, 2.0)),
+            f"{TO_SINK}.shares",
+            "; each share must be 0 or more, and at least one above 0",
+        ),
+        (
+            edge(1, shares=(0.0, 0.0, 0.0)),
+            f"{TO_SINK}.shares",
+            "; each share must be 0 or more, and at least one above 0",
+        ),
         (
             edge(1, edge(2, KEYED, ship="hash"), shares=(1.0, 1.0, 1.0)),
             f"{TO_SINK}.ship",
             "use hash without shares",
         ),
-        (edge(2, fraction=0.0), f"{SIDE}.fraction", "is 0; it must be more than 0"),
+        (edge(2, fraction=0.0), f"{SIDE}.fraction", "is 0; it must be above 0"),
         (edge(2, fraction=1.5), f"{SIDE}.fraction", "is 1.5; it must be"),
         (edge(2, fraction=math.nan), f"{SIDE}.fraction", "is nan; it must be"),
-        (edge(2, fraction=0.5, ship="broadcast"), f"{SIDE}.fraction", "leaves no record out"),
-        (edge(1, fraction=0.5), f"{TO_SINK}.fraction", "give that vertex a selectivity instead"),
-        (edge(2, input=-1), f"{SIDE}.input", "is -1; the first input is 0"),
+        (edge(2, fraction=0.5, ship="broadcast"), f"{SIDE}.fraction", "has no effect with broadcast"),
+        (edge(1, fraction=0.5), f"{TO_SINK}.fraction", "; set the selectivity of that vertex instead"),
+        (edge(2, input=-1), f"{SIDE}.input", "is -1; inputs are counted from 0"),
         (edge(2, selectivity=-0.5), f"{SIDE}.selectivity", "is -0.5; it must be 0"),
-        (edge(2, service=((1.0, 0.1),)), f"{SIDE}.service", "the first is at 0 s"),
+        (edge(2, service=((1.0, 0.1),)), f"{SIDE}.service", "the first must be at 0 s"),
         (edge(2, service=((0.0, -0.1),)), f"{SIDE}.service", "has a cost below 0"),
         (edge(2, USERS, selectivity=2.0), f"{SIDE}.selectivity", "sink runs a user's function"),
         (edge(2, USERS, service=((0.0, 0.1),)), f"{SIDE}.service", "sink runs a user's function"),
         (source(keys=Keys(number=0)), f"{OF_SOURCE}.keys.number", "is 0; it must be from 1"),
-        (source(keys=Keys(number=10**12)), f"{OF_SOURCE}.keys.number", "or leave keys out"),
+        (source(keys=Keys(number=10**12)), f"{OF_SOURCE}.keys.number", "or remove keys"),
         (source(keys=Keys(number=9, zipf=-1.0)), f"{OF_SOURCE}.keys.zipf", "is -1; it must be 0"),
         (source(keys=Keys(number=9, zipf=math.nan)), f"{OF_SOURCE}.keys.zipf", "is nan; it must be 0"),
         (
             source(keys=Keys(number=9, most_frequent=(0.5, -0.1))),
             f"{OF_SOURCE}.keys.most_frequent",
-            "a share is from 0 to 1",
+            "; each share must be from 0 to 1",
         ),
         (
             source(keys=Keys(number=9, most_frequent=(0.6, 0.6))),
             f"{OF_SOURCE}.keys.most_frequent",
-            "has shares of 1.2 together; they must be 1 at most",
+            "has shares that add up to 1.2; they must add up to at most 1",
         ),
         (
             source(keys=Keys(number=1, most_frequent=(0.5, 0.5))),
@@ -177,18 +221,34 @@ def test_the_job_of_these_tests_makes_sense() -> None:
         (
             source(keys=Keys(number=1, most_frequent=(0.0,))),
             f"{OF_SOURCE}.keys.most_frequent",
-            "leaves no key for any record",
+            "gives every key a share of 0",
         ),
         (source(burst_s=0.0), f"{OF_SOURCE}.burst", "is 0 s; it must be more"),
         (source(wave_s=-1.0), f"{OF_SOURCE}.wave", "it must be more than 0 s"),
-        (source(burst_s=1.0, wave_s=1.0), f"{OF_SOURCE}.wave", "so drop one"),
-        (source(burst_s=1.0, rates=(0.0,)), f"{OF_SOURCE}.burst", "give one above 0"),
-        (source(wave_s=1.0, rates=(5.0, 0.0)), f"{OF_SOURCE}.wave", "give one above 0"),
-        (source(batch=0), f"{OF_SOURCE}.batch", "is 0; a call gives 1 record or more"),
+        (
+            source(burst_s=1.0, wave_s=1.0),
+            f"{OF_SOURCE}.wave",
+            "in waves or in bursts; remove one of the two",
+        ),
+        (
+            source(burst_s=1.0, rates=(0.0,)),
+            f"{OF_SOURCE}.burst",
+            "needs a rate, but a rate of the source is 0 (as fast as possible); give a rate above 0",
+        ),
+        (
+            source(wave_s=1.0, rates=(5.0, 0.0)),
+            f"{OF_SOURCE}.wave",
+            "needs a rate, but a rate of the source is 0 (as fast as possible); give a rate above 0",
+        ),
+        (source(batch=0), f"{OF_SOURCE}.batch", "is 0; it must be 1 record or more"),
         (source(cost_s=-1.0), f"{OF_SOURCE}.cost", "it must be 0 s or more"),
         (source(catch_up_s=-1.0, rates=(5.0,)), f"{OF_SOURCE}.catch_up", "it must be 0 s or more"),
-        (source(catch_up_s=0.0, rates=(0.0,)), f"{OF_SOURCE}.catch_up", "is of an even pace"),
-        (source(catch_up_s=0.0, rates=(5.0,), burst_s=1.0), f"{OF_SOURCE}.catch_up", "is of an even pace"),
+        (source(catch_up_s=0.0, rates=(0.0,)), f"{OF_SOURCE}.catch_up", "has an effect only at an even pace"),
+        (
+            source(catch_up_s=0.0, rates=(5.0,), burst_s=1.0),
+            f"{OF_SOURCE}.catch_up",
+            "has an effect only at an even pace",
+        ),
     ],
 )
 def test_nonsense_is_named_with_its_place_and_nothing_else(
@@ -219,7 +279,10 @@ def test_over_several_processes_a_vertex_is_in_one_task_manager() -> None:
     spread = dataclasses.replace(JOB, vertices=in_slots(JOB.vertices, 2))
     ((key, message),) = distribution_problems(spread)
     assert key == "vertices.sink.task_manager"
-    assert message == "is tm-1, tm-2; over TCP, a vertex runs in one task manager, so name one, without slots"
+    assert message == (
+        "is tm-1, tm-2, but over TCP all subtasks of a vertex run in one task manager; name one task "
+        "manager here, and give no slots"
+    )
     assert list(distribution_problems(JOB)) == []
 
 
@@ -258,19 +321,23 @@ def test_slots_that_mean_nothing_are_refused() -> None:
     huge = document(slots=2)
     huge["vertices"][1]["parallelism"] = 1 << 41  # as many names of task managers would fill the memory
     assert problem_of(huge) == "vertices.sink.parallelism: is 2199023255552; it must be from 1 to 32768"
-    assert problem_of(document(slots=0)) == "slots: is 0; a task manager has at least 1 slot"
+    assert problem_of(document(slots=0)) == "slots: is 0; a task manager must have at least 1 slot"
     written = document()
     written["vertices"][1]["slot_sharing_group"] = "sinks"
-    assert problem_of(written).startswith("vertices.sink.slot_sharing_group: changes nothing without slots")
+    assert problem_of(written).startswith(
+        "vertices.sink.slot_sharing_group: has no effect, since the scenario has no slots"
+    )
     written["slots"] = 2
     written["vertices"][1]["task_manager"] = ["tm-1"]
-    assert "drop one of the two" in problem_of(written)
+    assert "remove one of the two" in problem_of(written)
     written = document(slots=2)
     written["vertices"][0] = {"name": "source", "source": {"path": "x.csv"}}
-    assert problem_of(written).startswith("vertices.source.parallelism: is missing, and slots are dealt out")
+    assert problem_of(written).startswith(
+        "vertices.source.parallelism: is missing, but slots are assigned by it; give the number of subtasks"
+    )
     written = document()
     written["vertices"][1]["task_manager"] = []
-    assert problem_of(written).startswith("vertices.sink.task_manager: has no name")
+    assert problem_of(written).startswith("vertices.sink.task_manager: is empty; give the name")
 
 
 positive = st.floats(1e-6, 1e6)

@@ -212,7 +212,7 @@ def test_a_policy_that_cannot_be_made_is_a_mistake_of_the_scenario(
     monkeypatch.syspath_prepend(tmp_path)
     scenario = job(f"failing_policies_of_a_test:{name}")
     with pytest.raises(
-        ScenarioError, match=f"policy: '.*:{name}' cannot be made with these options, {reason}"
+        ScenarioError, match=f"policy: '.*:{name}' cannot be created with these options: {reason}"
     ):
         emulate(scenario)
     config = dataclasses.replace(scenario.config, debloat_enabled=False)
@@ -247,7 +247,7 @@ def test_a_registered_policy_that_cannot_be_made_is_not_taken_for_a_wrong_name()
     (problem,) = scenario_problems(job("choosy-of-a-test"))
     assert problem == (
         "policy",
-        "'choosy-of-a-test' cannot be made with these options, ValueError: a target of 1 s is too long",
+        "'choosy-of-a-test' cannot be created with these options: ValueError: a target of 1 s is too long",
     )
 
 
@@ -256,7 +256,7 @@ def test_a_module_that_ends_the_program_is_a_mistake_in_one_line(
 ) -> None:
     (tmp_path / "leaving_policies_of_a_test.py").write_text("raise SystemExit('good\\nbye')\n", "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(PolicyError, match=r"cannot be imported, SystemExit: good bye$"):
+    with pytest.raises(PolicyError, match=r" cannot be imported: SystemExit: good bye$"):
         policy_class("leaving_policies_of_a_test:Any")
 
 
@@ -274,7 +274,7 @@ def test_a_policy_without_debloating_is_noticed() -> None:
     (notice,) = option_notices(job("burst", debloat_enabled=False))
     assert notice == (
         "policy",
-        "changes nothing without taskmanager.network.memory.buffer-debloat.enabled = true",
+        "has no effect unless taskmanager.network.memory.buffer-debloat.enabled is true",
     )
     assert option_notices(job("burst")) == option_notices(job("flink")) == []
 

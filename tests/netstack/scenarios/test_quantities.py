@@ -116,7 +116,7 @@ def test_what_is_no_rate_is_refused(text):
 
 
 def test_a_rate_that_may_be_bits_or_bytes_is_refused_with_both_spellings():
-    with pytest.raises(QuantityError, match=r"may mean bits or bytes.*gbit/s.*GB/s"):
+    with pytest.raises(QuantityError, match=r" does not say whether bits or bytes are meant.*gbit/s.*GB/s"):
         parse_rate("10 Gb/s")
 
 

@@ -85,13 +85,17 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
         (job(warmup_s=60.0), "warmup", "less than the duration, 60 s"),
         (job(seed=-1), "seed", "0 or more"),
         (job(preset="flink-2.4"), "preset", "did you mean 'flink-2.3'?"),
-        (job(phases=((10.0, 70.0),)), "phases[0]", "is 10 s to 70 s; it must lie within"),
-        (job(phases=((1.0, 2.0), (9.0, 3.0))), "phases[1]", "forwards"),
+        (
+            job(phases=((10.0, 70.0),)),
+            "phases[0]",
+            "is 10 s to 70 s; a phase must begin before it ends, and lie within 0 s and ",
+        ),
+        (job(phases=((1.0, 2.0), (9.0, 3.0))), "phases[1]", "a phase must begin before it ends"),
         (job(config=NetworkConfig(segment_bytes=5000)), FLINK + "memory.segment-size", "power of two"),
         (
             job(config=NetworkConfig(segment_bytes=4096, starting_segment_bytes=8192)),
             FLINK + "memory.starting-segment-size",
-            "segment size, 4 kb",
+            "4 kb, the segment size",
         ),
         (
             job(config=NetworkConfig(debloat_target_s=0.0)),
@@ -101,19 +105,19 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
         (
             job(config=NetworkConfig(checkpoint_interval_s=0.001)),
             "flink.execution.checkpointing.interval",
-            "at least 10 ms",
+            "; Flink requires at least 10 ms",
         ),
         (job(config=NetworkConfig(segment_bytes=512)), FLINK + "memory.segment-size", "from 1 kb"),
         (job(config=NetworkConfig(heartbeat_timeout_s=0.0)), "flink.heartbeat.timeout", "more than 0"),
         (
             job(config=NetworkConfig(unaligned_enabled=True, max_concurrent_checkpoints=2)),
             "flink.execution.checkpointing.max-concurrent-checkpoints",
-            "must be 1 with unaligned",
+            "; with unaligned checkpoints it must be 1",
         ),
         (
             job(config=NetworkConfig(checkpoint_storage=CheckpointStorageType.FILESYSTEM)),
             "flink.execution.checkpointing.dir",
-            "is missing, and the storage is filesystem",
+            "is missing, but the checkpoint storage is filesystem",
         ),
         (
             job(manual_checkpoints_s=(1.0, 60.0)),
@@ -123,16 +127,28 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
         (job(costs=CostModel(upload_rate_bytes_per_s=0.0)), "costs.upload_rate", "must be more"),
         (job(costs=CostModel(download_rate_bytes_per_s=0.0)), "costs.download_rate", "must be more"),
         (job(costs=CostModel(wire_s=-1.0)), "costs.wire", "0 or more"),
-        (job(costs=CostModel(trigger_s=(2.0, 1.0))), "costs.trigger", "must not fall"),
+        (
+            job(costs=CostModel(trigger_s=(2.0, 1.0))),
+            "costs.trigger",
+            "a range must begin with its smaller value",
+        ),
         (job(costs=CostModel(wire_rate_bytes_per_s=0.0)), "costs.wire_rate", "must be more"),
         (job(link=LinkConditions(latency_s=-1.0)), "link.latency", "0 or more"),
         (job(link=LinkConditions(bandwidth_bytes_per_s=0.0)), "link.bandwidth", "more than 0"),
-        (job(vertices=(), edges=()), "vertices", "at least a source"),
-        (job(vertices=(SOURCE, STAGE, STAGE)), "vertices.stage1", "2 vertices of this name"),
+        (job(vertices=(), edges=()), "vertices", "the job has no vertices; give it at least a source"),
+        (job(vertices=(SOURCE, STAGE, STAGE)), "vertices.stage1", "2 vertices have this name"),
         (with_vertex(1, parallelism=0), "vertices.stage1.parallelism", "from 1 to 32768"),
         (job(edges=()), "vertices.stage1.source", "no edge leads to this vertex"),
-        (with_vertex(1, source=SOURCE.source), "vertices.stage1.source", "drop one of the two"),
-        (with_vertex(0, service=((0.0, 1.0),)), "vertices.source.service", "pace it with its rate"),
+        (
+            with_vertex(1, source=SOURCE.source),
+            "vertices.stage1.source",
+            "is given, but an edge leads to this vertex, too; remove the source or the edge",
+        ),
+        (
+            with_vertex(0, service=((0.0, 1.0),)),
+            "vertices.source.service",
+            "a source cannot have a cost per record or a function; set its rate instead",
+        ),
         (
             with_vertex(0, source=GeneratorSpec(record_bytes=7)),
             "vertices.source.source.record_bytes",
@@ -150,7 +166,7 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
         ),
         (with_vertex(0, source=PathSpec(path="")), "vertices.source.source.path", "name a file"),
         (with_vertex(1, service=((0.0, -1.0),)), "vertices.stage1.service", "cost below 0"),
-        (with_vertex(1, service=((1.0, 0.1),)), "vertices.stage1.service", "the first is at 0 s"),
+        (with_vertex(1, service=((1.0, 0.1),)), "vertices.stage1.service", "the first must be at 0 s"),
         (
             with_vertex(1, service=((0.0, 0.1), (5.0, 0.1), (5.0, 0.2))),
             "vertices.stage1.service",
@@ -165,7 +181,7 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
         (with_edge(ship="shuffle"), "edges.source->stage1.ship", "forward, rescale, rebalance"),
         (job(vertices=UNEVEN, edges=FORWARD), "edges.source->stage1.ship", "not 2 and 3"),
         (LOOPED, "edges", "cycle through stage1, stage2;"),
-        (job(vertices=UNKEYED, edges=HASH), "edges.source->stage1.ship", "'x.csv' names none"),
+        (job(vertices=UNKEYED, edges=HASH), "edges.source->stage1.ship", "the source of 'x.csv' has none"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(scenario, key, message):
@@ -203,7 +219,10 @@ def test_hash_of_sources_of_two_kinds_is_refused():
         Edge(source="stage1", target="z", ship="hash"),
     )
     scenario = job(vertices=(SOURCE, other, STAGE, dataclasses.replace(STAGE, name="z")), edges=edges)
-    assert "sources of several kinds" in dict(scenario_problems(scenario))["edges.stage1->z.ship"]
+    assert (
+        "hash needs one kind of key, but the sources before this edge are of several kinds; use one "
+        "edge for each kind"
+    ) in dict(scenario_problems(scenario))["edges.stage1->z.ship"]
 
 
 @pytest.mark.parametrize(
@@ -239,28 +258,33 @@ def test_options_that_flink_2_ignores_are_noticed_when_given():
     config = with_options(NetworkConfig(), {"exclusive_buffers_per_channel": 2, "debloat_enabled": True})
     [(key, message)] = option_notices(job(config=config))
     assert key == "flink.taskmanager.network.memory.buffers-per-channel"
-    assert "a real Flink 2 ignores it" in message
+    assert "has an effect in netstack, but a real Flink 2 ignores it" in message
     assert option_notices(job(config=config, preset="flink-1.20")) == []
 
 
 def test_options_that_change_nothing_are_noticed():
     config = with_options(NetworkConfig(), {"network_memory_min_bytes": 1})
-    assert "changes nothing" in option_notices(job(config=config))[0][1]
+    assert "has no effect" in option_notices(job(config=config))[0][1]
 
 
 @pytest.mark.parametrize(
     ("config", "key", "message"),
     [
-        (NetworkConfig(segment_bytes=2048), FLINK + "memory.segment-size", "Flink wants at least 4 kb"),
+        (
+            NetworkConfig(segment_bytes=2048),
+            FLINK + "memory.segment-size",
+            "works in netstack, but a real Flink requires at least 4 kb",
+        ),
         (
             NetworkConfig(unaligned_enabled=True, checkpoint_mode=CheckpointMode.AT_LEAST_ONCE),
             "flink.execution.checkpointing.unaligned.enabled",
-            "is switched off, as in Flink: the mode is AT_LEAST_ONCE",
+            "has no effect, as in Flink: the checkpointing mode is AT_LEAST_ONCE, which knows no "
+            "unaligned checkpoints",
         ),
         (
             NetworkConfig(checkpoint_dir="/data", checkpoint_storage=CheckpointStorageType.JOBMANAGER),
             "flink.execution.checkpointing.dir",
-            "the storage is jobmanager",
+            "the checkpoint storage is jobmanager",
         ),
     ],
 )

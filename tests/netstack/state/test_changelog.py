@@ -234,17 +234,23 @@ def test_a_log_that_is_cut_short_is_refused(cut: int) -> None:
 @pytest.mark.parametrize("states", [[5], ["ab"], [["value"]], [["value", 1]], [{}], [["a", "b", "c"]]])
 def test_a_log_of_states_that_are_none_is_refused(states: list[Any]) -> None:
     head = encode_value([1, states])
-    with pytest.raises(StateError, match="a changelog is not laid out as it should be"):
+    with pytest.raises(StateError, match="a changelog is damaged: its entries cannot be read"):
         list(changes_in(len(head).to_bytes(4) + head))
 
 
 @pytest.mark.parametrize(
     ("kind", "operation", "key", "value", "message"),
     [
-        ("value", Operation.PUT, b"\0", 1, "not laid out"),
-        ("value", Operation.APPEND, b"\0\1k", [1], "state 's' is of kind value, to which nothing is added"),
-        ("list", Operation.APPEND, b"\0\1k", {"a": 1}, "a value of it is laid out otherwise"),
-        ("list", Operation.PUT, b"\0\1k", 5, "a value of it is laid out otherwise"),
+        ("value", Operation.PUT, b"\0", 1, "a changelog is damaged"),
+        (
+            "value",
+            Operation.APPEND,
+            b"\0\1k",
+            [1],
+            "a change adds an element to state 's', but this state is of kind value",
+        ),
+        ("list", Operation.APPEND, b"\0\1k", {"a": 1}, ", but one of its stored values has another form"),
+        ("list", Operation.PUT, b"\0\1k", 5, ", but one of its stored values has another form"),
     ],
 )
 def test_changes_that_a_state_cannot_have_are_refused(
@@ -328,4 +334,4 @@ def test_one_failure_more_fails_the_task() -> None:
     job = run(sums_job(TransactionLog(), **failing(60.0, 3)))
     assert job.failure is not None
     assert "sums[" in job.failure
-    assert "4 materialisations failed in a row, and 3 may: " in job.failure
+    assert "4 materialisations failed in a row, but only 3 are allowed: " in job.failure

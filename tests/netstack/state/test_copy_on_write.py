@@ -59,7 +59,7 @@ def test_released_snapshots_cost_nothing() -> None:
     kept = table.get("b")
     assert kept is table.get("b")
     assert (first.saved, second.saved) == ({}, {})
-    with pytest.raises(RuntimeError, match="released is read"):
+    with pytest.raises(RuntimeError, match="a snapshot was read after it had been released"):
         first.items()
 
 

@@ -131,19 +131,24 @@ def test_keys_of_different_types_are_different_keys() -> None:
 def test_mistakes() -> None:
     keyed = KeyedStateBackend(range(2, 4), 8)
     state = keyed.value("v")
-    with pytest.raises(StateError, match="keyed state is used before a key is set"):
+    with pytest.raises(StateError, match="keyed state was used before a key was set"):
         state.update(1)
     for group in (1, 4):
-        with pytest.raises(StateError, match=f"key group {group} is not one of this subtask's, 2 to 3"):
+        with pytest.raises(
+            StateError,
+            match=f"key group {group} does not belong to this subtask, which has the key groups 2 to 3",
+        ):
             keyed.set_current_key("a", group)
-    with pytest.raises(StateError, match="a value of type set cannot be kept in state"):
+    with pytest.raises(StateError, match="a value of type set cannot be stored as state"):
         keyed.set_current_key({1}, 2)
-    with pytest.raises(StateError, match="state 'v' is of kind value, not list"):
+    with pytest.raises(
+        StateError, match="state 'v' has the kind value, so it cannot be used with the kind list"
+    ):
         keyed.list("v")
     keyed.set_current_key("a", 2)
     state.update({1, 2})
     snapshot = keyed.snapshot()
-    with pytest.raises(StateError, match="state 'v': a value of type set cannot be kept in state"):
+    with pytest.raises(StateError, match="state 'v': a value of type set cannot be stored as state"):
         snapshot.handles(write, 0)
     state.update(7)
     assert len(handles_of(keyed)) == 1
@@ -223,7 +228,9 @@ def test_restored_state_has_its_kind_and_is_kept_if_nobody_asks_for_it() -> None
     handles = handles_of(backend_with_a_key_in(1))
     again = restored(handles)
     assert handles_of(again) == handles
-    with pytest.raises(StateError, match="state 'v' is of kind value, not reducing"):
+    with pytest.raises(
+        StateError, match="state 'v' has the kind value, so it cannot be used with the kind reducing"
+    ):
         again.reducing("v", max)
 
 
@@ -234,7 +241,9 @@ NO_KEYS: list[Any] = [[1, "value", [key, 2]] for key in (5, "key", None, [0, 1, 
     "value", [1, [2, "value", []], [1, 5, []], [1, "value", [b"k"]], [1, "value"], *NO_KEYS]
 )
 def test_bytes_of_something_else_are_refused(value: Any) -> None:
-    with pytest.raises(StateError, match="keyed state is not laid out as it should be"):
+    with pytest.raises(
+        StateError, match="the stored keyed state is damaged: it cannot be read as keys and values"
+    ):
         decode_table(encode_value(value))
 
 
@@ -253,7 +262,9 @@ def test_values_that_a_kind_of_state_does_not_have_are_refused(kind: str, value:
     data = encode_table(kind, [(key, encode_value(value))])
     assert data is not None
     handle = StateHandle(kind=StateKind.KEYED, name="s", size=len(data), inline=data)
-    with pytest.raises(StateError, match=r"state 's' is of kind .* a value of it is laid out otherwise"):
+    with pytest.raises(
+        StateError, match=r"state 's' is of kind .*, but one of its stored values has another form"
+    ):
         restored([handle])
 
 

@@ -141,13 +141,21 @@ def test_a_name_has_state_of_one_kind() -> None:
     restored = OperatorStateBackend()
     restored.restore(handles_of(backend, storage), HandleReader(storage))
     for each in (backend, restored):
-        with pytest.raises(StateError, match="'split' is a split list, not a union list"):
+        with pytest.raises(
+            StateError, match="'split' was created as a split list, so it cannot be used as a union list"
+        ):
             each.put("split", [4], Redistribution.UNION)
-        with pytest.raises(StateError, match="'union' is a union list, not a split list"):
+        with pytest.raises(
+            StateError, match="'union' was created as a union list, so it cannot be used as a split list"
+        ):
             each.put("union", [4], Redistribution.SPLIT)
-        with pytest.raises(StateError, match="'union' is a union list, not a broadcast state"):
+        with pytest.raises(
+            StateError, match="'union' was created as a union list, so it cannot be used as a broadcast state"
+        ):
             each.broadcast("union")
-        with pytest.raises(StateError, match="'rules' is a broadcast state, not a union list"):
+        with pytest.raises(
+            StateError, match="'rules' was created as a broadcast state, so it cannot be used as a union list"
+        ):
             each.put("rules", [4], Redistribution.UNION)
         with pytest.raises(
             StateError, match=r"'rules' is a broadcast state, not a list; use broadcast\('rules'\)"

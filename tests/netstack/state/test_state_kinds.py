@@ -149,27 +149,30 @@ def test_a_restored_row_says_the_key_group_of_its_key(backend: str) -> None:
     handles = task.stored()
     task.restart(handles)
     if backend != "tables":  # which takes its files over without a look at the keys
-        with pytest.raises(StateError, match="the key 'a' come with the key groups 3 and 2"):
+        with pytest.raises(StateError, match="the key 'a' arrived with the key groups 3 and 2"):
             task.state.keyed.set_current_key("a", 2)
 
 
 def test_keys_that_are_too_long_for_a_row_are_refused() -> None:
     state = Task("memory").at("a").map("m")
-    with pytest.raises(StateError, match="the keys of an entry of a map have 70013 bytes, more than 65535"):
+    with pytest.raises(StateError, match="map state have 70013 bytes together; at most 65535 are allowed"):
         state.put("x" * 70000, 1)
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (("soon",), "a time-to-live of 'soon' is no duration; give seconds or '30 min'"),
-        ((float("nan"),), "a time-to-live of nan is no duration"),
-        ((0,), "a time-to-live of 0 is none; give a millisecond or more"),
+        (("soon",), "a time-to-live of 'soon' is not a duration; give seconds or a text such as '30 min'"),
+        ((float("nan"),), "a time-to-live of nan is not a duration"),
+        ((0,), "a time-to-live of 0 is too short; give at least a millisecond"),
         (
             (1, "on read"),
-            "update_type 'on read' is unknown; it is 'on create and write' or",
+            "time-to-live: update_type 'on read' is unknown; it must be 'on create and write' or",
         ),
-        ((1, "on read and write", "never"), "visibility 'never' is unknown; it is 'never return expired' or"),
+        (
+            (1, "on read and write", "never"),
+            "time-to-live: visibility 'never' is unknown; it must be 'never return expired' or",
+        ),
     ],
 )
 def test_a_wrong_time_to_live_is_refused(config: Any, message: str) -> None:
@@ -184,10 +187,13 @@ def test_a_time_to_live_is_a_number_of_seconds_or_a_duration() -> None:
 def test_state_with_and_without_a_time_to_live_is_not_the_same() -> None:
     task = Task("memory")
     task.at("a").value("v").update(1)
-    with pytest.raises(StateError, match="state 'v' is of kind value, not value with time-to-live"):
+    with pytest.raises(
+        StateError,
+        match="state 'v' has the kind value, so it cannot be used with the kind value with time-to-live",
+    ):
         task.state.keyed.value("v", ttl=StateTtlConfig(1))
     with pytest.raises(
-        StateError, match="state 'w' has a time-to-live, and nothing here says what time it is"
+        StateError, match="state 'w' has a time-to-live, but this backend was created without a clock"
     ):
         KeyedStateBackend(range(4), 4).value("w", ttl=StateTtlConfig(1))
 

@@ -78,10 +78,10 @@ def test_not_a_number_and_minus_zero() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({1, 2}, "a value of type set cannot be kept in state"),
-        ([np.int64(1)], "a value of type int64 cannot be kept in state"),
-        ({"a": bytearray(b"x")}, "a value of type bytearray cannot be kept in state"),
-        (OrderedDict(a=1), "a value of type OrderedDict cannot be kept in state"),
+        ({1, 2}, "a value of type set cannot be stored as state"),
+        ([np.int64(1)], "a value of type int64 cannot be stored as state"),
+        ({"a": bytearray(b"x")}, "a value of type bytearray cannot be stored as state"),
+        (OrderedDict(a=1), "a value of type OrderedDict cannot be stored as state"),
         (2**64, "a value cannot be stored: "),
         ("\ud800", "a value cannot be stored: "),
     ],
@@ -106,7 +106,9 @@ def test_values_nest_a_hundred_deep_whatever_calls(how: str, frames: int) -> Non
         return
     deepest = nested(how, 100)
     assert decode_value(encode_value(deepest)) == deepest
-    with pytest.raises(StateError, match="nested too deep; lists, tuples and dicts go 100 deep at most"):
+    with pytest.raises(
+        StateError, match="it is nested too deeply; lists, tuples and dicts may be nested 100 levels deep"
+    ):
         encode_value(nested(how, 101))
 
 

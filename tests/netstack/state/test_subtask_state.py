@@ -146,7 +146,7 @@ def test_a_snapshot_is_released_however_storing_it_ends() -> None:
     snapshot.release()
     snapshot.release()
     assert [table.open_snapshots for table in tables] == [0, 0]
-    with pytest.raises(RuntimeError, match="released is read"):
+    with pytest.raises(RuntimeError, match="a snapshot was read after it had been released"):
         snapshot.handles(writer, 0)
 
 
@@ -165,13 +165,13 @@ def test_operator_state_is_lists() -> None:
     (handle,) = snapshot.handles(Writer(), 100)
     assert (handle.name, handle.inline) == ("p", bytes.fromhex("92019102"))
     operator.put("p", [{3}])
-    with pytest.raises(StateError, match="operator state 'p': a value of type set cannot be kept"):
+    with pytest.raises(StateError, match="operator state 'p': a value of type set cannot be stored as state"):
         operator.snapshot().handles(Writer(), 100)
 
 
 def test_operator_state_that_is_no_list_is_refused() -> None:
     handle = StateHandle(kind=StateKind.OPERATOR, name="p", size=1, inline=b"\x01")
-    with pytest.raises(StateError, match="operator state 'p' is no list"):
+    with pytest.raises(StateError, match="the operator state 'p' in the checkpoint is not a list"):
         OperatorStateBackend().restore([handle], HandleReader(MemoryStorage()))
 
 
@@ -188,7 +188,9 @@ def test_broadcast_state_that_is_no_pairs_is_refused(values: list[Any]) -> None:
         redistribution=Redistribution.BROADCAST,
     )
     with pytest.raises(
-        StateError, match="operator state 'p' is a broadcast state, and its values are no pairs"
+        StateError,
+        match=r"operator state 'p' is a broadcast state, but its stored values are not \(key, value\) "
+        "pairs",
     ):
         OperatorStateBackend().restore([handle], HandleReader(MemoryStorage()))
 
@@ -201,14 +203,19 @@ def test_a_reader_of_handles_checks_their_size_and_reads_a_file_once() -> None:
     assert read(handle) == b"bc"
     storage.delete([file])
     assert read(StateHandle(kind=StateKind.KEYED, size=3, file=file, offset=3)) == b"def"
-    with pytest.raises(DamagedFileError, match="chk-1/a has no 4 bytes of keyed state 'n'"):
+    with pytest.raises(
+        DamagedFileError, match="chk-1/a does not contain the 4 bytes of keyed state 'n' that belong there"
+    ):
         read(StateHandle(kind=StateKind.KEYED, name="n", size=4, file=file, offset=3))
-    with pytest.raises(DamagedFileError, match="the metadata has no 2 bytes of operator state 'o'"):
+    with pytest.raises(
+        DamagedFileError,
+        match="the metadata does not contain the 2 bytes of operator state 'o' that belong there",
+    ):
         read(StateHandle(kind=StateKind.OPERATOR, name="o", size=2, inline=b"a"))
 
 
 def test_numbers_that_do_not_fit_together() -> None:
-    with pytest.raises(ValueError, match="operator index 3 is outside"):
+    with pytest.raises(ValueError, match="the operator index 3 must be from 0 to "):
         state_of(3, 3)
 
 

@@ -119,9 +119,11 @@ def test_states_are_those_of_a_backend_in_memory() -> None:
     backend.list("list").add_all([])
     backend.list("list").update([])
     assert backend.list("list").get() == []
-    with pytest.raises(StateError, match="state 'value' is of kind value, not list"):
+    with pytest.raises(
+        StateError, match="state 'value' has the kind value, so it cannot be used with the kind list"
+    ):
         backend.list("value")
-    with pytest.raises(StateError, match="state 'value': a value of type object cannot be kept"):
+    with pytest.raises(StateError, match="state 'value': a value of type object cannot be stored as state"):
         backend.value("value").update(object())
 
 
@@ -246,7 +248,9 @@ def test_state_of_a_backend_in_memory_is_taken_over_but_not_the_other_way_round(
     backend.restore(handles, store.read())
     assert contents(backend) == on_heap(KEYS)
     tables = store.checkpoint(backend, 2)
-    with pytest.raises(StateError, match=r"stored as a table file: state\.backend\.type: rocksdb"):
+    with pytest.raises(
+        StateError, match=r"the keyed state is stored as a table file; set state\.backend\.type to rocksdb"
+    ):
         KeyedStateBackend(range(GROUPS), GROUPS).restore(tables, store.read())
 
 
@@ -340,7 +344,7 @@ def test_a_catalogue_that_does_not_fit_its_tables_is_refused() -> None:
     count(backend, [1])
     handles = store.checkpoint(backend, 1, inline_up_to=10_000)
     for wrong in (handles[1:], handles[:-1], handles[::-1]):
-        with pytest.raises(StateError, match="about the tables beside it"):
+        with pytest.raises(StateError, match="catalogue"):
             store.backend().restore(wrong, store.read())
 
 
@@ -373,9 +377,9 @@ def test_tables_come_back_to_their_levels_and_are_copied_where_these_are_not_kno
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({0: 3}, "about the tables beside it"),
-        ({4: [0, 0]}, "about the tables beside it"),
-        ({0: 1}, "about the tables beside it"),
+        ({0: 3}, "the catalogue of keyed state lists other tables than the checkpoint has"),
+        ({4: [0, 0]}, "the catalogue of keyed state lists other tables than the checkpoint has"),
+        ({0: 1}, "the catalogue of keyed state lists other tables than the checkpoint has"),
         ({4: [7, 0, 0, 0]}, "cannot be read: Expected `int` <= 6"),
         ({4: [-1, 0, 0, 0]}, "cannot be read: Expected `int` >= 0"),
     ],
@@ -399,6 +403,6 @@ def test_few_key_groups_of_keys_are_remembered(monkeypatch: pytest.MonkeyPatch) 
     backend = Store().backend()
     for key in range(10):
         backend.set_current_key(key, 1)
-    with pytest.raises(StateError, match="come with the key groups 1 and 2"):
+    with pytest.raises(StateError, match="arrived with the key groups 1 and 2"):
         backend.set_current_key(1, 2)
     backend.set_current_key(9, 2)

@@ -113,7 +113,13 @@ def test_others_than_such_operators_get_no_records_by_broadcast_to_their_keys() 
     class Plain(Marked):
         reads_broadcast = False
 
-    with pytest.raises(ScenarioError, match="mark keeps state by key, and broadcast brings a key to several"):
+    with pytest.raises(
+        ScenarioError,
+        match="mark has state by key, but broadcast sends records of one key to several subtasks",
+    ):
         emulate(job(TransactionLog(), {}, operator=Plain))
-    with pytest.raises(ScenarioError, match="mark keeps state by key, and rebalance brings a key to several"):
+    with pytest.raises(
+        ScenarioError,
+        match="mark has state by key, but rebalance sends records of one key to several subtasks",
+    ):
         emulate(job(TransactionLog(), {}, ship="rebalance"))

@@ -132,9 +132,9 @@ def test_a_hash_that_follows_from_the_key_is_used_as_it_is() -> None:
 
 @pytest.mark.parametrize("parallelism", [1, 4])
 def test_a_hash_that_does_not_is_found_with_the_first_key_that_it_splits(parallelism: int) -> None:
-    with pytest.raises(StateError, match=r"^records of the key b'k\d+' come with the key groups \d+ and \d+"):
+    with pytest.raises(StateError, match=r"^the key b'k\d+' arrived with the key groups \d+ and \d+"):
         totals(["hash"], parallelism=parallelism, key_hash=payload_hash)
-    with pytest.raises(StateError, match="the exchange does not deal them out by this key"):
+    with pytest.raises(StateError, match="the exchange distributes the records by another key"):
         totals(
             ["hash"], parallelism=parallelism, source=CollectionSource([RECORDS, RECORDS], key_hash=text_hash)
         )
@@ -145,7 +145,7 @@ def test_a_hash_that_does_not_is_found_with_the_first_key_that_it_splits(paralle
 def test_an_exchange_that_does_not_go_by_key_is_refused(ship: str, keyed: object) -> None:
     with pytest.raises(ScenarioError) as refused:
         totals([ship], keyed=keyed)
-    text = f"totals keeps state by key, and {ship} brings a key to several of its subtasks; use hash"
+    text = f"totals has state by key, but {ship} sends records of one key to several subtasks; use hash"
     assert refused.value.problems == (f"edges.numbers->totals.ship: {text}",)
     assert totals([ship], keyed=keyed, parallelism=1) == SUMS  # where there is only one, all come to it
 
@@ -153,12 +153,19 @@ def test_an_exchange_that_does_not_go_by_key_is_refused(ship: str, keyed: object
 def test_forward_is_right_behind_what_was_dealt_out_by_key() -> None:
     source = CollectionSource([RECORDS, RECORDS], key_hash)
     assert totals(["rebalance", "hash", "forward"], source=source) == SUMS
-    with pytest.raises(ScenarioError, match="totals keeps state by key, and forward brings a key to several"):
+    with pytest.raises(
+        ScenarioError,
+        match="totals has state by key, but forward sends records of one key to several subtasks",
+    ):
         totals(["rebalance", "forward"])
 
 
 def test_forward_behind_another_key_is_found_when_records_come() -> None:
-    with pytest.raises(StateError, match="come with the key groups"):
+    with pytest.raises(
+        StateError,
+        match=", so its state would be split: the exchange distributes the records by another key; give the "
+        "edge a key_hash that is the hash of this key, or no key_hash",
+    ):
         totals(["hash", "forward"], source=CollectionSource([RECORDS, RECORDS], key_hash=payload_hash))
 
 
@@ -177,7 +184,7 @@ class OwnState(Operator):
 
 
 def test_state_that_is_split_is_found_in_any_operator() -> None:
-    with pytest.raises(StateError, match=r"records of the key b'k\d' come with the key groups"):
+    with pytest.raises(StateError, match=r"the key b'k\d' arrived with the key groups "):
         totals(["rebalance"], keyed=lambda subtask: OwnState())
 
 

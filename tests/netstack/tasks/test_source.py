@@ -123,7 +123,7 @@ def test_leading_bytes(payloads: list[bytes]) -> None:
 
 @pytest.mark.parametrize("payloads", [[b"ab", b"cd"], [b"abcd", b"ef"]])
 def test_leading_bytes_that_are_not_there(payloads: list[bytes]) -> None:
-    with pytest.raises(ValueError, match="a record of 2 bytes has no key of 3 bytes"):
+    with pytest.raises(ValueError, match="a record of 2 bytes is too short for a key of 3 bytes"):
         leading_bytes(RecordBlock.from_payloads(payloads), 3)
 
 
@@ -184,7 +184,7 @@ def test_skipping_seeks_where_that_is_possible() -> None:
 
 
 def test_negative_positions() -> None:
-    message = "position is -1, but the first record is at 0"
+    message = "position is -1, but it must be 0 or more"
     for reader in (GeneratedSource(8, 7).open(0, 1), CollectionSource([]).open(0, 1)):
         with pytest.raises(ValueError, match=message):
             reader.seek(-1)

@@ -162,7 +162,7 @@ def test_a_newer_barrier_beside_one_that_can_time_out_fails_the_older_checkpoint
     source.begin(2)
     ((number, reason, detail),) = source.told.declined
     assert (number, reason) == (1, ASYNC_FAILED)
-    assert detail == "a newer checkpoint began while the barrier of this one could still time out"
+    assert detail == "a newer checkpoint began while the alignment of this one could still time out"
     for subpartition in source.subpartitions:
         for _ in range(2):
             assert subpartition.poll() is not None

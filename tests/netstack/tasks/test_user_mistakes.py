@@ -30,16 +30,16 @@ def test_records_without_partitions_are_refused(records: object) -> None:
 
 
 def test_what_to_write_instead_is_said() -> None:
-    with pytest.raises(TypeError, match=r"not the record b'a'; .* write CollectionSource\(\[records\]\)"):
+    with pytest.raises(TypeError, match=r"but got the record b'a'; .* write CollectionSource\(\[records\]\)"):
         CollectionSource([b"a"])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="a record is bytes; CollectionSource was given 'a'"):
+    with pytest.raises(TypeError, match="a record must be bytes, but CollectionSource got 'a'"):
         CollectionSource([["a"]])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("returned", [b"record", None, memoryview(b"x")])
 def test_an_operator_that_returns_one_record_is_told(returned: Iterable[bytes]) -> None:
     with pytest.raises(
-        TypeError, match=r"an operator returned .*; return a list of records, such as \[record\]"
+        TypeError, match=r"an operator returned .*; it must return a list of records, such as \[record\]"
     ):
         FlatMap(lambda record: returned).process(RecordBlock.from_payloads([b"a"]))
 
@@ -52,7 +52,10 @@ def test_emulate_within_trio_names_what_to_await() -> None:
     )
 
     async def emulated() -> None:
-        with pytest.raises(RuntimeError, match=r"within one, write `await run_job\(scenario\)`"):
+        with pytest.raises(
+            RuntimeError,
+            match=r"emulate cannot be called inside a run of trio; write `await run_job\(scenario\)` there",
+        ):
             emulate(scenario)
         assert (await run_job(scenario)).scenario.name == "x"
 

@@ -174,8 +174,8 @@ async def besiege(
     assert log.levels == {logging.WARNING}
 
 
-NO_PROTOCOL = "the peer does not speak this protocol"
-LEFT = "the peer left before it had proven itself"
+NO_PROTOCOL = "the peer does not speak netstack's protocol"
+LEFT = "the peer disconnected before it had proven that it knows the secret"
 RESET = "Connection reset by peer"
 NO_PROOF = "the peer did not prove that it knows the secret"
 
@@ -201,7 +201,11 @@ STRANGERS: list[tuple[str, Stranger, str]] = [
     ("a truncated hello", leaving(HELLO[:-1]), LEFT),
     ("a truncated handshake", leaving(HELLO + bytes(31)), f"{LEFT}|{RESET}|Broken pipe"),
     ("a handshake that is reset", leaving(HELLO[:20], reset=True), RESET),
-    ("another mesh", saying(hello(2, 0, 4)), "the peer belongs to a mesh of another size than 3"),
+    (
+        "another mesh",
+        saying(hello(2, 0, 4)),
+        "the peer belongs to a mesh of another size; this mesh has 3 processes",
+    ),
     ("a process that looks for another", saying(hello(2, 1, 3)), "the peer looks for another process than 0"),
     ("a TLS client", greeting_with_tls, NO_PROTOCOL),
 ]
@@ -217,10 +221,10 @@ def test_a_stranger_is_refused_and_disturbs_nobody(stranger: Stranger, problem: 
 @pytest.mark.parametrize(
     ("stranger", "problem"),
     [
-        (saying(bytes(range(256)) * 4), r"no TLS handshake \(\w+\)"),
-        (saying(b"GET / HTTP/1.1\r\n\r\n"), r"no TLS handshake \(HTTP_REQUEST\)"),
-        (saying(HELLO), r"no TLS handshake \(\w+\)"),
-        (leaving(), r"no TLS handshake \(.*\)"),
+        (saying(bytes(range(256)) * 4), r"the TLS handshake failed \(\w+\)"),
+        (saying(b"GET / HTTP/1.1\r\n\r\n"), r"the TLS handshake failed \(HTTP_REQUEST\)"),
+        (saying(HELLO), r"the TLS handshake failed \(\w+\)"),
+        (leaving(), r"the TLS handshake failed \(.*\)"),
         (greeting_with_tls, NO_PROTOCOL),
     ],
     ids=["garbage", "a browser", "a peer without TLS", "a port scanner", "a TLS client with garbage"],
@@ -236,7 +240,7 @@ def test_a_stranger_is_refused_by_a_mesh_with_tls(stranger: Stranger, problem: s
 )
 def test_a_slow_stranger_is_put_out_when_its_time_is_over(stranger: Stranger, encrypted: bool) -> None:
     tls = tls_contexts() if encrypted else None
-    trio.run(besiege, stranger, "not proven within 1 s", IMPATIENT, tls)
+    trio.run(besiege, stranger, "the peer did not prove within 1 s that it knows the secret", IMPATIENT, tls)
 
 
 def test_a_process_with_another_secret_gets_an_error_that_says_so() -> None:
@@ -251,8 +255,8 @@ def test_a_process_with_another_secret_gets_an_error_that_says_so() -> None:
                 with pytest.raises(HandshakeError) as caught:
                     await wrong.connect([address] * 2, WRONG_SECRET)
                 assert str(caught.value) == (
-                    f"task 0 at 127.0.0.1:{address[1]}: the peer refused the proof: it has another secret, "
-                    "or is connected with this process already"
+                    f"task 0 at 127.0.0.1:{address[1]}: the peer rejected this process: the peer has "
+                    "another secret, or is already connected to this process"
                 )
                 await right.listen()
                 nursery.start_soon(connect, right, [address] * 2, connected, 1)
@@ -282,7 +286,7 @@ def test_a_second_connection_of_a_connected_process_is_refused() -> None:
             connected[1] = {0: first}
             connected[2] = {0: last}
             await close(connected)
-        assert [line.partition(": ")[2] for line in log.lines] == ["task 1 is connected already"]
+        assert [line.partition(": ")[2] for line in log.lines] == ["task 1 is already connected"]
 
     trio.run(main)
 
@@ -420,7 +424,7 @@ def test_a_dialled_process_that_is_none_is_named(answer: bytes) -> None:
 
 def test_a_dialled_process_without_tls_is_named() -> None:
     problem = trio.run(dial_stranger, b"220 mail.example.org ESMTP\r\n", tls_contexts())
-    assert problem == "no TLS handshake (WRONG_VERSION_NUMBER)"
+    assert problem == "the TLS handshake failed (WRONG_VERSION_NUMBER)"
 
 
 def test_a_listener_whose_certificate_is_of_another_host_is_not_trusted() -> None:
@@ -433,14 +437,16 @@ def test_a_listener_whose_certificate_is_of_another_host_is_not_trusted() -> Non
                 nursery.start_soon(connect, mesh, [address] * 2, connected, 0)
                 wary = Mesh(1, 2, PATIENT, tls=tls_contexts("other.test"))
                 await wary.listen()
-                with pytest.raises(HandshakeError, match=r"no TLS handshake \(CERTIFICATE_VERIFY_FAILED\)"):
+                with pytest.raises(
+                    HandshakeError, match=r"the TLS handshake failed \(CERTIFICATE_VERIFY_FAILED\)"
+                ):
                     await wary.connect([address] * 2, SECRET)
                 right = Mesh(1, 2, PATIENT, tls=tls_contexts("netstack.test"))
                 await right.listen()
                 nursery.start_soon(connect, right, [address] * 2, connected, 1)
             await check_pairs(connected)
         (line,) = log.lines
-        assert "no TLS handshake" in line
+        assert "the TLS handshake failed (" in line
 
     trio.run(main)
 

@@ -59,10 +59,16 @@ def test_every_question_has_its_answer_and_then_it_closes() -> None:
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", "not sealed with the secret"),
-        (seal(Secret(b"the secret of others"), b"question", b"hello"), "not sealed with the secret"),
-        (b"", "not sealed with the secret"),
-        (bytes(LONGEST + 33), "more than 1000 bytes"),
+        (
+            b"GET / HTTP/1.1\r\n\r\n",
+            "the signature of the message does not match: the sender does not have the secret of this job",
+        ),
+        (
+            seal(Secret(b"the secret of others"), b"question", b"hello"),
+            "the signature of the message does not match: the sender does not have the secret of this job",
+        ),
+        (b"", "the signature of the message does not match: the sender does not have the secret of this job"),
+        (bytes(LONGEST + 33), "more than the 1000 bytes"),
     ],
 )
 def test_strangers_are_told_nothing_and_disturb_nobody(said: bytes, problem: str) -> None:

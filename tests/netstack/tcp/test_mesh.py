@@ -230,7 +230,7 @@ def test_a_connection_to_itself_is_no_listener() -> None:
 
 @pytest.mark.parametrize(
     ("index", "problem"),
-    [(0, "1: has not dialled"), (1, "0: Connection refused")],
+    [(0, "1: has not connected"), (1, "0: Connection refused")],
     ids=["dialled", "dialling"],
 )
 def test_a_peer_that_never_comes_is_named(index: int, problem: str) -> None:
@@ -243,7 +243,7 @@ def test_a_peer_that_never_comes_is_named(index: int, problem: str) -> None:
         with pytest.raises(HandshakeError) as caught:
             await mesh.connect(addresses, SECRET)
         assert str(caught.value) == (
-            f"task {1 - index} at 127.0.0.1:{absent[1]}: not connected within 0.2 s ({problem})"
+            f"task {1 - index} at 127.0.0.1:{absent[1]}: could not be connected within 0.2 s ({problem})"
         )
         assert await is_refused(addresses[index])
 
@@ -254,7 +254,9 @@ def test_a_peer_that_listens_and_never_answers_is_named() -> None:
     async def main() -> None:
         silent, mesh = (Mesh(index, 2, ConnectionLimits(connect_timeout_s=0.2)) for index in range(2))
         addresses = [await silent.listen(), await mesh.listen()]
-        with pytest.raises(HandshakeError, match=r"not connected within 0\.2 s \(0: has not answered\)"):
+        with pytest.raises(
+            HandshakeError, match=r"could not be connected within 0\.2 s \(0: has not answered\)"
+        ):
             await mesh.connect(addresses, SECRET)
         await silent.aclose()
 
@@ -280,9 +282,9 @@ def test_all_that_are_missing_are_named_and_those_that_came_are_let_go() -> None
             for index in (0, 1, 3):
                 nursery.start_soon(miss, index)
         assert problems == {
-            0: "not connected within 2 s (2: has not dialled, 4: has not dialled)",
-            1: "not connected within 2 s (2: has not dialled, 4: has not dialled)",
-            3: "not connected within 2 s (2: Connection refused, 4: has not dialled)",
+            0: "could not be connected within 2 s (2: has not connected, 4: has not connected)",
+            1: "could not be connected within 2 s (2: has not connected, 4: has not connected)",
+            3: "could not be connected within 2 s (2: Connection refused, 4: has not connected)",
         }
         await meshes[4].aclose()
 
@@ -329,7 +331,7 @@ def test_a_mesh_that_only_listened_can_be_closed() -> None:
 def test_it_listens_before_it_connects_and_knows_all_addresses() -> None:
     async def main() -> None:
         async with Mesh(0, 2) as mesh:
-            with pytest.raises(RuntimeError, match="has to listen before it connects"):
+            with pytest.raises(RuntimeError, match="a mesh must listen before it connects"):
                 await mesh.connect([("127.0.0.1", 1)] * 2, SECRET)
             await mesh.listen()
             with pytest.raises(ValueError, match="3 addresses for 2 processes"):
@@ -340,12 +342,12 @@ def test_it_listens_before_it_connects_and_knows_all_addresses() -> None:
 
 def test_a_mesh_that_cannot_be() -> None:
     for index, size in ((-1, 2), (2, 2), (0, 0)):
-        with pytest.raises(ValueError, match=f"there is no process {index} of {size}"):
+        with pytest.raises(ValueError, match=f"process {index} does not exist among {size} processes"):
             Mesh(index, size)
     with pytest.raises(ValueError, match="needs an address to listen on"):
         Mesh(0, 2, host="")
     few = ConnectionLimits(max_connections=2)
-    with pytest.raises(ValueError, match="3 processes have to dial process 0, but max_connections is 2"):
+    with pytest.raises(ValueError, match="3 processes connect to process 0, but max_connections is 2"):
         Mesh(0, 4, few)
     Mesh(1, 4, few)
 

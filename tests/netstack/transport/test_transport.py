@@ -272,10 +272,12 @@ def test_the_first_cause_reaches_everybody_who_waits() -> None:
 def test_closing_before_all_is_read_tells_the_others() -> None:
     transports = opened(2)
     transports[0].close()
-    with pytest.raises(PeerFailedError, match="task 0: closed before everything had been read"):
+    with pytest.raises(
+        PeerFailedError, match="task 0: the transport was closed before all records had been read"
+    ):
         transports[1].read()
     transports[1].close()
-    with pytest.raises(LinkClosedError, match="task 1: this side has been closed"):
+    with pytest.raises(LinkClosedError, match="task 1: this side of the transport has been closed"):
         transports[1].read()
 
 

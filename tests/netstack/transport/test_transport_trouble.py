@@ -43,7 +43,7 @@ def read_to_the_end(transport: Transport) -> None:
 @pytest.mark.parametrize("target", [-2, 2])
 def test_a_target_that_does_not_exist_is_refused(target: int) -> None:
     transports = opened(2)
-    with pytest.raises(ValueError, match=f"no target {target} among 2"):
+    with pytest.raises(ValueError, match=f"the target {target} does not exist among 2"):
         transports[0].write([(1, b"first"), (target, b"lost"), (1, b"behind")])
     assert exchange(transports, [[(1, b"second")], []]) == [[], [b"first", b"second"]]
 
@@ -69,14 +69,14 @@ def test_a_channel_that_fails_at_its_producer_fails_the_exchange_of_both() -> No
 def test_nothing_can_be_written_after_the_last_record() -> None:
     transports = opened(2)
     transports[0].finish_writing()
-    with pytest.raises(LinkClosedError, match="task 0: a record after the last one"):
+    with pytest.raises(LinkClosedError, match="task 0: a record was to be sent after the last one"):
         transports[0].write([(1, b"late")])
     close_all(transports)
 
 
 def test_a_record_that_no_reader_would_take_is_refused_where_it_is_written() -> None:
     transports = opened(2)
-    with pytest.raises(ValueError, match="longer than 268435456"):
+    with pytest.raises(ValueError, match="at most 268435456 bytes"):
         transports[0].write([(1, bytes(DEFAULT_MAX_RECORD_BYTES + 1))])
     close_all(transports)
 
