@@ -81,7 +81,7 @@ def cases() -> dict[str, Callable[[], str]]:
         found[f"diagnose {path}"] = _command("diagnose", "--from-flink", path, "--json")
     found["lint docs/examples/config.yaml"] = _command("lint", "docs/examples/config.yaml", "--json")
     for path in TUNED:
-        found[f"tune {path}"] = _command("tune", path, "--target", "200ms,1s", "--seeds", 3, "--json")
+        found[f"tune {path}"] = _command("tune", path, "--target", "200ms,1s", "--seeds", 2, "--json")
     for first in range(0, STORMS, STORMS_OF_A_CASE):
         last = first + STORMS_OF_A_CASE - 1
         found[f"storms {first} to {last}"] = _storms(range(first, last + 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,15 @@ from pathlib import Path
 import msgspec
 from cyclopts import Parameter
 
-from netstack import OPTIONS, Scenario, parse_flink_duration, scenario_document
+from netstack import (
+    OPTIONS,
+    Scenario,
+    format_duration,
+    parse_flink_duration,
+    parse_flink_size,
+    preset_for,
+    scenario_document,
+)
 
 from ..errors import UsageError
 from ..extras import require
@@ -20,17 +27,17 @@ from ..files.kinds import FileKind, kind_of
 from ..files.writing import prepare_folder
 from ..present.console import PAGE, say, to_stderr
 from ..present.documents import Tuning, indented, present, write_files
-from ..present.progress import duration_text, progress
+from ..present.progress import progress
 from ..present.tuning import print_tuning
-from ..tuning.advise import AT_ONCE, SEEDS, RunPoints, advise
-from ..tuning.axes import DEFAULT_TARGETS, Axis, read_axes
-from ..tuning.constraints import Constraints
-from ..tuning.durations import seconds_for
+from ..tuning.advise import MOST_SEEDS, Question, RunPoints, advise
+from ..tuning.axes import POLICY, TARGET, Axis, read_axes
+from ..tuning.choice import Constraints
 from ..tuning.pitfalls import find_pitfalls
 from ..tuning.point_rows import FOLDER, PointRow
 from ..tuning.points import Point
-from ..tuning.reruns import runs_to_show, with_trials
-from ..tuning.sweep import run_points
+from ..tuning.settings import DEFAULT_TARGETS_S, Mechanism
+from ..tuning.shown_runs import runs_to_show
+from ..tuning.sweep import LocalProcesses, run_points
 from .arguments import (
     AllowCode,
     Flag,
@@ -76,34 +83,42 @@ class JobOptions:
     """Time to watch the metrics of the job, such as 30s; by default until they have changed."""
 
 
+_DEFAULT_TARGETS = ",".join(map(format_duration, DEFAULT_TARGETS_S)).replace(" ", "")
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AxisOptions:
-    """Axes of the sweep and their values."""
+class TriedOptions:
+    """What is tried."""
 
-    target: str = DEFAULT_TARGETS
+    only: tuple[Mechanism, ...] = ()
+    """Mechanism to try: debloating, unaligned, adaptive, buffers or interval; by default all of them."""
+    target: str = _DEFAULT_TARGETS
     """Debloat targets."""
-    settings: Settings = ()
-    """OPTION=V1,V2, values of any option of Flink's network layer; several may be given."""
-    service: str | None = None
-    """Costs of a record, as 2ms,5ms; of one vertex with VERTEX:2ms."""
-    skew: str | None = None
-    """Factors of the subtasks' costs, as 1:1:1:1,1:1:1:4."""
-    parallelism: str | None = None
-    """Whole numbers, as 2,4,8; of one vertex with VERTEX:4."""
-    latency: str | None = None
-    """Latencies between task managers, in addition to the present one."""
     policy: str | None = None
     """Names of debloat policies, to compare with the scenario's own."""
+    flink: str | None = None
+    """Version of Flink that you may upgrade to, such as 2.3; by default that of the scenario."""
+    settings: Settings = ()
+    """OPTION=V1,V2, values of any option of Flink's network layer, with advice for each; repeatable."""
+    service: str | None = None
+    """Costs of a record, as 2ms,5ms, with advice for each; of one vertex with VERTEX:2ms."""
+    skew: str | None = None
+    """Factors of the subtasks' costs, as 1:1:1:1,1:1:1:4, with advice for each."""
+    parallelism: str | None = None
+    """Whole numbers, as 2,4,8, with advice for each; of one vertex with VERTEX:4."""
+    latency: str | None = None
+    """Latencies between task managers, in addition to the present one, with advice for each."""
 
-    def axes(self) -> Sequence[Axis]:
-        """Return the axes of the sweep.
+    def axes(self) -> dict[str, Axis]:
+        """Return the axes by name; debloat targets and policies are two of them.
 
         Raises:
             UsageError: a value is invalid.
         """
-        return read_axes(
-            target=self.target,
+        debloats = Mechanism.DEBLOATING in (self.only or tuple(Mechanism))
+        axes = read_axes(
+            target=self.target if debloats else None,
             options=self.settings,
             service=self.service,
             skew=self.skew,
@@ -111,6 +126,7 @@ class AxisOptions:
             latency=self.latency,
             policy=self.policy,
         )
+        return {axis.name: axis for axis in axes}
 
     @property
     def sets_interval(self) -> bool:
@@ -121,32 +137,39 @@ class AxisOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintOptions:
-    """Constraints on settings."""
+    """Limits that the recommended setting keeps to."""
 
-    min_throughput: float = 0.99
+    min_throughput: float = Constraints().min_throughput
     """Least mean throughput over seeds, as a share of the present one."""
     max_checkpoint: str | None = None
     """Limit for the duration of 95 % of the checkpoints, such as 2s."""
     max_delay: str | None = None
     """Limit for the time from emission to processing of 95 % of the records."""
+    max_stored: str | None = None
+    """Limit for the data in flight that a checkpoint stores, such as 10mb; 0b: aligned checkpoints only."""
 
     def constraints(self) -> Constraints:
-        """Return the constraints as numbers.
+        """Return the limits as numbers.
 
         Raises:
-            UsageError: an option is not a share, or not a time.
+            UsageError: an option is not a share, a time or a size.
         """
         if not 0 <= self.min_throughput <= 1:
             share = f"--min-throughput is {self.min_throughput:g}"
             raise UsageError([f"netstack tune: {share}; it must be a share from 0 to 1"])
+        stored = self.max_stored
+        read_size = partial(parse_flink_size, needs_unit=True)
         return Constraints(
             min_throughput=self.min_throughput,
             max_checkpoint_ms=_milliseconds("--max-checkpoint", self.max_checkpoint),
             max_delay_ms=_milliseconds("--max-delay", self.max_delay),
+            max_stored_bytes=None
+            if stored is None
+            else read_quantity("tune", "--max-stored", stored, read_size),
         )
 
 
-OF_A_FILE, USUAL_AXES, USUAL_CONSTRAINTS = JobOptions(), AxisOptions(), ConstraintOptions()
+OF_A_FILE, USUAL_TRIALS, USUAL_CONSTRAINTS = JobOptions(), TriedOptions(), ConstraintOptions()
 
 
 def tune(
@@ -155,8 +178,8 @@ def tune(
     *,
     running: JobOptions = OF_A_FILE,
     access: AccessOptions = ANYBODY,
-    varied: AxisOptions = USUAL_AXES,
-    seeds: Whole = SEEDS,
+    tried: TriedOptions = USUAL_TRIALS,
+    seeds: Whole = MOST_SEEDS,
     limits: ConstraintOptions = USUAL_CONSTRAINTS,
     allow_code: AllowCode = False,
     master: str | None = None,
@@ -164,15 +187,14 @@ def tune(
     verbose: Verbose = False,
     json: Flag = False,
 ) -> int:
-    """Try debloat targets on a job, and print the one to set, its effect and its cost.
+    """Try settings on a job, and print the one to take, its effect and its cost.
 
-    Exit status 1 where nothing keeps to the constraints, the present setting included.
+    Exit status 1 where nothing keeps to the limits, the present setting included.
 
     Args:
         file: Scenario, a TOML file or its JSON form, or a result of it; or a recording of Flink's REST API.
-        seeds: Runs of a setting whose first three differ, with the scenario's seed, the next one, and so on;
-            up to four times as many where these do not decide.
-        master: Spark's master URL; by default this machine, with a slot for each core.
+        seeds: The most runs of a setting, with the scenario's seed, the next one, and so on.
+        master: Spark's master URL, to run over Spark in place of processes of this machine.
         out: Folder for report.html, its pictures, tuning.json, and the points, which are not run again.
         json: Print all of it as one JSON document.
     """
@@ -182,23 +204,30 @@ def tune(
     if out is not None:
         require("report", "netstack tune --out")
     scenario, notes = _scenario(file, running, access, allow_code)
-    constraints, axes = limits.constraints(), varied.axes()
-    warn_of_bare_numbers("netstack tune: --set", varied.settings)
-    if limits.max_checkpoint is not None and not scenario.takes_checkpoints and not varied.sets_interval:
+    constraints, axes = limits.constraints(), tried.axes()
+    warn_of_bare_numbers("netstack tune: --set", tried.settings)
+    if limits.max_checkpoint is not None and not scenario.takes_checkpoints and not tried.sets_interval:
         raise UsageError([f"netstack tune: --max-checkpoint: {scenario.name} takes no checkpoints"])
     prepare_folder(out, PAGE, DOCUMENT)
     prepare_folder(None if out is None else out / FOLDER)
-    run = _runner(scenario.name, out, master)
-    at_once = max(AT_ONCE, os.cpu_count() or 1)
-    advice = advise(scenario, axes, constraints, run, seeds=seeds, at_once=at_once, planned=_announce)
-    scenario = advice.scenario
+    targets, policies = (axes.pop(name, None) for name in (TARGET, POLICY))
+    question = Question(
+        constraints=constraints,
+        targets_s=[parse_flink_duration(value.text) for value in targets.values] if targets else (),
+        policies=[value.text for value in policies.values] if policies else (),
+        only=tried.only or tuple(Mechanism),
+        version=None if tried.flink is None else preset_for(tried.flink),
+    )
+    with LocalProcesses(os.cpu_count() or 1) as processes:
+        run = _runner(scenario.name, out, master, processes)
+        advice = advise(scenario, run, question, tuple(axes.values()), most_seeds=seeds)
     tuning = Tuning(
         command=command_line(),
         scenario=scenario_document(scenario),
         notes=notes,
         recommendations=[
             msgspec.structs.replace(each, words=list(map(with_options, each.words)))
-            for each in (with_trials(found, advice.rows, scenario) for found in advice.recommendations)
+            for each in advice.recommendations
         ],
         pitfalls=find_pitfalls(advice.rows),
         points=[msgspec.structs.replace(row, result=None) for row in advice.rows],
@@ -206,7 +235,7 @@ def tune(
     if out is not None:
         from ..present.pages import write_tuning  # here, since altair takes a while to import
 
-        results = runs_to_show(tuning.recommendations[0], scenario, advice.rows)
+        results = runs_to_show(tuning.recommendations[0], advice.rows, scenario)
         page, *_ = write_tuning(out, tuning, scenario, results)
         write_files(out, {DOCUMENT: indented(tuning)})
         say(f"wrote {page}")
@@ -220,10 +249,7 @@ def tune(
 
 def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
     """Return the next command: a diagnosis of the changed job, or this command with `--verbose`."""
-    found = tuning.recommendations
-    other_policy = any(each.reference is not msgspec.UNSET and each.verdict == "set" for each in found)
-    is_change = not other_policy and any(each.configuration for each in found)
-    if not is_change and not verbose:
+    if not any(each.configuration for each in tuning.recommendations) and not verbose:
         return f"{tuning.command} --verbose"
     address = from_flink if from_flink is not None and from_flink.startswith("http") else _USUAL_ADDRESS
     return f"netstack diagnose --from-flink {address}  # after the change"
@@ -264,37 +290,16 @@ def _milliseconds(option: str, text: str | None) -> float | None:
     return time_ms
 
 
-def _runner(name: str, out: Path | None, master: str | None) -> RunPoints:
-    def run(points: Sequence[Point], known: Sequence[PointRow], why: str) -> list[PointRow]:
-        late = partial(_import_late, out)
+def _runner(name: str, out: Path | None, master: str | None, processes: LocalProcesses) -> RunPoints:
+    def run(points: Sequence[Point], why: str) -> list[PointRow]:
         try:
             with progress(f"{name}: {why}", len(points), "points", to_stderr()) as report:
-                return run_points(points, None, out, report, master=master, known=known, meanwhile=late)
+                return run_points(
+                    points, None, out, report, processes=None if master else processes, master=master
+                )
         except KeyboardInterrupt:
             if out is not None:
                 say(f"points that are done are kept in {out / FOLDER}; the same command goes on from there")
             raise
 
     return run
-
-
-def _import_late(out: Path | None) -> None:
-    """Import slow modules during the sweep that only its end needs."""
-    importlib.import_module("scipy.special")
-    if out is not None:
-        importlib.import_module("..present.pages", __package__)
-
-
-def _announce(
-    scenario: Scenario, points: Sequence[Point], possible: Sequence[Point], tried: Sequence[PointRow]
-) -> None:
-    """Report the range of the number of emulations, and their time as estimated from earlier ones."""
-    cores = os.cpu_count() or 1
-    least, most = (seconds_for(each, tried) for each in (points, possible))
-    time = "for an unknown time"
-    if least is not None and most is not None:
-        time = f"about {duration_text(least / cores)} to {duration_text(max(least, most) / cores)}"
-    say(
-        f"{scenario.name}: {len(points)} to {max(len(points), len(possible))} emulations, {time} on {cores} "
-        "cores; more if the first seeds do not decide"
-    )

@@ -94,16 +94,16 @@ class Shuffled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """A sweep over debloat targets and its recommendations (``netstack tune``)."""
+    """A tuning of a job and its recommendations (``netstack tune``)."""
 
-    schema: str = "netstack.tune/2"
+    schema: str = "netstack.tune/3"
     command: str
     scenario: dict[str, Any]
-    """The swept scenario as a document, with a run long enough for its checkpoints."""
+    """The tuned scenario as a document."""
     notes: list[str]
     """Properties of a running job that could not be read, if the scenario comes from one."""
     recommendations: list[Recommendation]
-    """One for each combination of the axes other than the target."""
+    """One for each combination of the values of other axes."""
     pitfalls: list[Pitfall]
     points: list[PointRow]
     """The points of the sweep, without their results."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-import msgspec
 import pyarrow as pa
 
 from netstack import FaultResult, RestartResult, Result, Steady, VertexSteady
@@ -24,9 +23,8 @@ from ..comparison.with_flink import Comparison, Row
 from ..extras import is_installed, missing_line, require
 from ..number_text import NOTHING, milliseconds, per_second, percent, size
 from ..optional_figures import highest
-from ..tuning.estimates import Estimate
-from ..tuning.recommend import Recommendation
-from ..tuning.summaries import TargetSummary
+from ..tuning.recommend import COUNTS, FIGURES, Recommendation, SettingSummary
+from ..tuning.settings import NOW
 from . import arrow_tables
 from .arrow_tables import struct_table, sum_of_all, table_of
 from .comparison import cells_of, verdict
@@ -261,29 +259,28 @@ IMPORTED: View[Imported] = View(
 )
 
 
-_FIGURES = [field.name for field in msgspec.structs.fields(TargetSummary) if field.type == Estimate | None]
-_COUNTS = ["failed", "step_runs", "checkpoints_completed", "checkpoints_failed", "checkpoints_expired"]
-
-
 def _settings(recommendation: Recommendation) -> pa.Table:
     """Return a row for each setting: means over seeds, and the ends of their 95 % intervals."""
-    ends = [f"{name}{end}" for name in _FIGURES for end in ("", "_low", "_high")]
+    figures = [*FIGURES, "throughput_share"]
+    ends = [f"{name}{end}" for name in figures for end in ("", "_low", "_high")]
     columns = {
-        "target": pa.string(),
+        "setting": pa.string(),
         "recommended": pa.bool_(),
         "seeds": pa.int64(),
-        **dict.fromkeys(_COUNTS, pa.int64()),
+        "failed": pa.int64(),
+        **dict.fromkeys(COUNTS, pa.int64()),
         **dict.fromkeys(ends, pa.float64()),
     }
     rows = []
     for setting in recommendation.settings:
-        row: dict[str, Any] = {"target": setting.target, "seeds": len(setting.seeds)}
-        row["recommended"] = setting.target == recommendation.advised.target
-        row |= {name: getattr(setting, name) for name in _COUNTS}
-        for name in _FIGURES:
-            estimate: Estimate | None = getattr(setting, name)
-            if estimate is not None:
-                row |= {name: estimate.mean, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+        row: dict[str, Any] = {"setting": setting.name, "seeds": len(setting.seeds), "failed": setting.failed}
+        row["recommended"] = setting.name == recommendation.chosen
+        row |= {name: getattr(setting, name) for name in COUNTS}
+        known = setting.figures
+        if setting.throughput_share is not None:
+            known = {**known, "throughput_share": setting.throughput_share}
+        for name, estimate in known.items():
+            row |= {name: estimate.mean, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
         rows.append(row)
     return table_of(rows, columns)
 
@@ -295,26 +292,22 @@ def _recommendation_charts(recommendation: Recommendation) -> Sequence[Chart]:
 
 
 def _recommendation_grid(recommendation: Recommendation) -> Grid:
-    head = ("target", "throughput", "end to end", "95 %", "in flight", "record delay", "")
+    head = ("setting", "throughput", "end to end", "95 %", "in flight", "record delay", "")
     return Grid(head, [_setting_texts(each, recommendation) for each in recommendation.settings])
 
 
-def _setting_texts(setting: TargetSummary, recommendation: Recommendation) -> tuple[str, ...]:
-    marks = (("now", recommendation.current), ("set", recommendation.chosen))
+def _setting_texts(setting: SettingSummary, recommendation: Recommendation) -> tuple[str, ...]:
+    marks = ((NOW, recommendation.present), (recommendation.chosen, "set"))
     share = setting.throughput_share
     return (
-        setting.target,
+        setting.name,
         NOTHING if share is None else percent(share.mean),
-        milliseconds(_mean(setting.end_to_end_ms)),
-        milliseconds(_mean(setting.end_to_end_p95_ms)),
-        size(_mean(setting.in_flight_bytes)),
-        milliseconds(_mean(setting.record_delay_ms)),
-        ", ".join(mark for mark, target in marks if setting.target == target),
+        milliseconds(setting.mean("end_to_end_ms")),
+        milliseconds(setting.mean("end_to_end_p95_ms")),
+        size(setting.mean("in_flight_bytes")),
+        milliseconds(setting.mean("record_delay_ms")),
+        next((mark for name, mark in marks if setting.name == name), ""),
     )
-
-
-def _mean(estimate: Estimate | None) -> float | None:
-    return None if estimate is None else estimate.mean
 
 
 RECOMMENDATION: View[Recommendation] = View(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from hashlib import sha256
@@ -28,11 +28,10 @@ from ..comparison.differences import ResultDifferences, document_of
 from ..comparison.window_figures import figures_of_runs
 from ..files.caches import cached_text
 from ..files.writing import prepare_folder, write_outputs
-from ..number_text import NOTHING, milliseconds, per_second, size
-from ..tuning.estimates import Estimate
-from ..tuning.recommend import Recommendation
-from ..tuning.reruns import settings_to_show
-from ..tuning.summaries import OFF, TargetSummary
+from ..number_text import NOTHING, milliseconds, per_second
+from ..tuning.recommend import Recommendation, SettingSummary
+from ..tuning.settings import NOW
+from ..tuning.shown_runs import settings_to_show
 from .chart_style import MOST_COLUMNS, VEGA_LITE, Chart, to_png
 from .comparison import DIFFERENCES_LEGEND, UNITS, cells_of, figure_cells, legend, verdict
 from .console import PAGE
@@ -50,7 +49,16 @@ from .run import (
 )
 from .run_charts import CHOSEN, DETAIL, charts, checkpoint_detail, checkpoint_details
 from .sentences import describe, fell_behind, incidents, price, what_went_wrong
-from .tuning import conditions_of, failures_of, mark_in_words, recommended, remedy_text, settings_of
+from .tuning import (
+    DETAILS,
+    LEGEND,
+    RULE,
+    conditions_of,
+    failures_of,
+    interval_text,
+    mark,
+    settings_of,
+)
 from .tuning_charts import tuning_charts
 
 if TYPE_CHECKING:
@@ -62,15 +70,6 @@ if TYPE_CHECKING:
 FLINK, OURS = "Flink", "ours"
 """Names of the two sides of a validation."""
 
-TARGETS_LEGEND = (
-    "Means over seeds, with their 95 % intervals. Throughput: as a share of the present one with the "
-    "same seed; below it, in records per second. Start delay: from the trigger to the first barrier; "
-    "alignment: from there to the last barrier; both of the subtask that acknowledged last, as means "
-    "over checkpoints, and part of the end-to-end duration. Stored if unaligned: data in flight that an "
-    "unaligned checkpoint writes. Record delay: from a record's emission by a source to its processing "
-    "by the last vertex, which unaligned checkpoints do not shorten. Adapts: time until the queues have "
-    "settled after the load has doubled."
-)
 
 _OF_CHECKPOINTS = ("checkpoint-phases", "checkpoint-history", "checkpoint-bytes")
 _OVER_TIME = ("checkpoint-history", "buffer-size", "in-flight-time", "queue-length")
@@ -255,10 +254,10 @@ def write_tuning(
     ]
     page = render_page(
         "tuning.html.jinja",
-        title=f"Which debloat target for {tuning.scenario['name']}?",
+        title=f"What to set for {tuning.scenario['name']}",
         parts=[_part(recommendation) for recommendation in tuning.recommendations],
-        columns=["Target", *(name for name, _, _ in _COLUMNS)],
-        legend=TARGETS_LEGEND,
+        columns=["Setting", "Throughput", *(title for title, _, _ in DETAILS)],
+        legend=f"{RULE} {LEGEND}",
         charts=of_sweep,
         graph=job_graph(scenario, column_names(first, steady)) if steady else None,
         graph_note=f"{' beside '.join(results)}; of the first seed. {NOTE}" if results else "",
@@ -278,11 +277,10 @@ def _of_all_seeds(chart: Chart, recommendation: Recommendation) -> Chart:
     """Put the recommendation's times into the title of the checkpoint chart, not those of the drawn run."""
     if chart.name != "checkpoint-history":
         return chart
-    times = {setting.target: setting.end_to_end_ms for setting in recommendation.settings}
     texts = [
-        f"{milliseconds(time.mean)} ({name})"
-        for name, target in dict.fromkeys(settings_to_show(recommendation))
-        if (time := times.get(target)) is not None
+        f"{milliseconds(time)} ({shown})"
+        for shown, name in settings_to_show(recommendation).items()
+        if (time := recommendation.at(name).mean("end_to_end_ms")) is not None
     ]
     title = f"A checkpoint takes: {', '.join(texts)}" if texts else "Every checkpoint"
     seed = f"Drawn: seed {recommendation.seeds[0]}. " if recommendation.seeds else ""
@@ -293,89 +291,43 @@ def column_names(
     recommendation: Recommendation, runs: Mapping[str, Sequence[Steady]]
 ) -> dict[str, Sequence[Steady]]:
     """Return runs by names short enough for a vertex, instead of those of `settings_to_show`."""
-    named = {}
-    targets = dict(settings_to_show(recommendation))
-    for name, steady in runs.items():
-        if targets[name] == recommendation.current:
-            short = "now"
-        elif recommendation.verdict in ("set", "turn off"):
-            short = "recommended"
-        else:
-            short = "off" if targets[name] == OFF else "nearest"
-        named[short] = steady
-    return named
-
-
-Text = Callable[[float | None], str]
-
-
-def _seconds(value: float | None) -> str:
-    return NOTHING if value is None else f"{value / 1000:.0f} s"
-
-
-def _percent(value: float | None) -> str:
-    return NOTHING if value is None else f"{100 * value:.1f} %"
-
-
-_COLUMNS: Sequence[tuple[str, str, Text]] = (
-    ("Throughput", "throughput_share", _percent),
-    ("Start delay", "start_delay_ms", milliseconds),
-    ("Alignment", "alignment_ms", milliseconds),
-    ("End to end", "end_to_end_ms", milliseconds),
-    ("p95", "end_to_end_p95_ms", milliseconds),
-    ("Bytes in flight", "in_flight_bytes", size),
-    ("Stored if unaligned", "persisted_bytes", size),
-    ("Record delay", "record_delay_ms", milliseconds),
-    ("Adapts", "adaptation_ms", _seconds),
-)
+    settings = settings_to_show(recommendation)
+    short = {NOW: "now", recommendation.chosen: "recommended"} | {NOW: "now"}
+    return {short.get(settings[name], "other"): steady for name, steady in runs.items()}
 
 
 def _part(recommendation: Recommendation) -> dict[str, Any]:
-    now = f"debloating {OFF}" if recommendation.current == OFF else f"target {recommendation.current}"
     rows = [
         {
-            "name": "no debloating" if summary.target == OFF else summary.target,
-            "said": mark_in_words(recommendation, summary),
-            "chosen": summary.target == recommended(recommendation),
-            "cells": [_cell(summary, field, text) for _, field, text in _COLUMNS],
+            "name": f"now: {recommendation.present}" if setting.name == NOW else setting.name,
+            "said": mark(recommendation, setting) if not setting.broken else "; ".join(setting.broken),
+            "chosen": setting.name == recommendation.chosen,
+            "cells": [
+                _throughput_cell(setting),
+                *(
+                    (text(setting.mean(name)), interval_text(setting, name, text))
+                    for _, name, text in DETAILS
+                ),
+            ],
         }
-        for summary in recommendation.settings
+        for setting in recommendation.settings
     ]
     return {
         "conditions": conditions_of(recommendation),
         "words": recommendation.words,
         "configuration": recommendation.configuration,
-        "facts": [
-            ("Now", now),
-            ("Knee", f"{recommendation.knee or 'none'}: {recommendation.knee_why}"),
-            ("Rule", recommendation.rule),
-        ],
-        "remedies": [(remedy_text(remedy), remedy.configuration) for remedy in recommendation.remedies],
         "failures": failures_of(recommendation),
         "rows": rows,
     }
 
 
-def _cell(summary: TargetSummary, field: str, text: Text) -> tuple[str, str]:
-    """Return a figure and a line below it: its interval and number of runs, or for throughput its rate."""
-    value: Estimate | None = getattr(summary, field)
-    if field == "throughput_share":
-        rate = summary.throughput_per_s
-        return text(value.mean if value else None), per_second(rate.mean) if rate else ""
-    if value is None:
-        never = field == "adaptation_ms" and summary.step_runs
-        return ("never", f"in {summary.step_runs} runs") if never else (NOTHING, "")
-    below = [_range(text(value.least), text(value.greatest))]
-    below += [f"in {value.runs} of {value.of} runs"] if value.runs < value.of else []
-    return text(value.mean), ", ".join(part for part in below if part)
-
-
-def _range(least: str, most: str) -> str:
-    """Return two texts as a range with the common unit once, as "140–173 ms"; empty if they are equal."""
-    if least == most:
-        return ""
-    number, _, unit = least.rpartition(" ")
-    return f"{number}–{most}" if number and unit == most.rpartition(" ")[2] else f"{least}–{most}"
+def _throughput_cell(setting: SettingSummary) -> tuple[str, str]:
+    """Return the throughput as a share of the present one, and records per second as the line below."""
+    share = setting.throughput_share
+    return (
+        NOTHING if share is None else f"{100 * share.mean:.1f} %",
+        per_second(setting.mean("throughput_per_s")),
+    )
 
 
 def _pitfall(pitfall: Pitfall) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Charts of a sweep over debloat targets: the trade-off between throughput and checkpoint time, and times.
+"""Charts of a tuning: the trade-off between throughput and checkpoint time, and times over debloat targets.
 
 A mark is the mean over seeds; its bars are the 95 % interval. The names of settings stand beside their marks
 so that none covers another. Each takes the first side on which it covers neither a mark nor a name, and no
@@ -15,12 +15,10 @@ from typing import Any, Literal, NamedTuple
 
 import altair as alt
 
-from netstack import parse_flink_duration
-
 from ..number_text import milliseconds
 from ..tuning.estimates import Estimate
-from ..tuning.recommend import Recommendation
-from ..tuning.summaries import OFF, TargetSummary
+from ..tuning.recommend import Recommendation, SettingSummary
+from ..tuning.settings import NOW
 from .chart_style import ALARM, NEUTRAL, PALETTE, PANEL_WIDTH, Chart, Row, colours, tip
 from .graph import Box
 from .tuning import conditions_of
@@ -179,13 +177,10 @@ def _is_inside(box: Box, width: float) -> bool:
 
 CHECKPOINT, FIRST_BARRIER, RECORD = "end to end", "start delay", "record delay"
 TIMES = {CHECKPOINT: "end_to_end_ms", FIRST_BARRIER: "start_delay_ms", RECORD: "record_delay_ms"}
-"""Times drawn over the target, with their fields of `TargetSummary`."""
+"""Times drawn over the target, with their fields of `Measures`."""
 
-CHOSEN, NOW, KNEE = "recommended", "now", "knee"
+CHOSEN, PRESENT, OTHER = "recommended", "now", "alternative"
 """Meanings of marked settings in a chart."""
-
-WITHOUT = "no debloating"
-"""Name of the setting without a target."""
 
 
 class Outline(NamedTuple):
@@ -198,9 +193,8 @@ class Outline(NamedTuple):
 
 OUTLINES = {
     CHOSEN: Outline("circle", ALARM, 330),
-    NOW: Outline("square", NEUTRAL, 330),
-    WITHOUT: Outline("diamond", NEUTRAL, 620),
-    KNEE: Outline("triangle-up", NEUTRAL, 520),
+    PRESENT: Outline("square", NEUTRAL, 330),
+    OTHER: Outline("diamond", NEUTRAL, 620),
 }
 """Outlines by meaning, in the order of the legend."""
 
@@ -224,7 +218,7 @@ def tuning_charts(recommendations: Sequence[Recommendation]) -> list[Chart]:
 
 
 def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
-    """Draw throughput over checkpoint time, a mark for each target; None without measurements of both."""
+    """Draw throughput over checkpoint time, a mark for each setting; None without measurements of both."""
     rows = [
         row
         for recommendation in recommendations[:MOST_CURVES]
@@ -236,17 +230,21 @@ def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
     times = _round([row["ms"] for row in rows])
     base = alt.Chart().encode(x=_time_axis("ms", "checkpoint, end to end", times), y=_share_axis(rows))
     colour = {"color": colours("curve", curves, PALETTE, "stroke")} if len(curves) > 1 else {}
-    line = base.mark_line(strokeWidth=1.5, opacity=0.6, color=PALETTE[0]).encode(order="place:Q", **colour)
+    line = (
+        base.mark_line(strokeWidth=1.5, opacity=0.6, color=PALETTE[0])
+        .encode(order="place:Q", **colour)
+        .transform_filter("datum.is_target")
+    )
     tips = [tip("ms", "end to end (ms)"), tip("share", "throughput (%)")]
     dots = base.mark_point(filled=True, size=70, opacity=1, color=PALETTE[0]).encode(
-        tooltip=["curve:N", "target:N", *tips, "said:N"], **colour
+        tooltip=["curve:N", "setting:N", *tips, "said:N"], **colour
     )
     return Chart(
         "trade-off",
         f"Throughput against checkpoint time: {_said_of(recommendations)}",
-        "A mark is a target, the mean over seeds; bars are 95 % intervals. Throughput is compared with that "
-        "now, at the same seed. Further left is a faster checkpoint, further up a faster job. Outlines mark "
-        "the present and the recommended setting.",
+        "A mark is a setting, the mean over seeds; bars are 95 % intervals, and the line joins the debloat "
+        "targets. Throughput is compared with that now, at the same seed. Further left is a faster "
+        "checkpoint, further up a faster job. Outlines mark the present and the recommended setting.",
         _spec([*_ranges(base, colour), line, dots, *_outlines(rows), *_names(base)], placed(rows)),
     )
 
@@ -267,7 +265,7 @@ def times_by_target(recommendation: Recommendation) -> Chart | None:
         alt.Chart(ends).mark_line(color=NEUTRAL, strokeDash=[4, 4]).encode(x=x, y=y),
         base.mark_rule(opacity=0.5).encode(y=_value_axis("least", ticks), y2="most:Q"),
         base.mark_line(strokeWidth=1.8),
-        base.mark_point(filled=True, size=45, opacity=1).encode(tooltip=["time:N", "target:N", *tips]),
+        base.mark_point(filled=True, size=45, opacity=1).encode(tooltip=["time:N", "setting:N", *tips]),
         *_chosen_rule(recommendation),
     ]
     return Chart(
@@ -285,37 +283,42 @@ def _spec(layers: Sequence[Any], rows: list[Row]) -> dict[str, Any]:
 
 
 def _trade_off_rows(recommendation: Recommendation, alone: bool) -> Iterator[Row]:
-    """Yield a row for each target; if there are several curves, only marked targets have names."""
-    baseline = [] if recommendation.baseline is None else [recommendation.baseline]
-    for place, summary in enumerate([*recommendation.targets, *baseline]):
-        time, share = summary.end_to_end_ms, summary.throughput_share
+    """Yield a row for each setting; if there are several curves, only marked settings have names."""
+    for place, setting in enumerate(_by_target(recommendation)):
+        time, share = setting.figures.get("end_to_end_ms"), setting.throughput_share
         if time is None or share is None:
             continue
-        name = WITHOUT if summary.target == OFF else summary.target
-        meanings = _said(recommendation, summary.target)
+        name = recommendation.present if setting.name == NOW else setting.name
+        meanings = _said(recommendation, setting.name)
         said = ", ".join(meanings)
         yield {
             "curve": conditions_of(recommendation) or recommendation.scenario,
             "place": place,
-            "target": name,
+            "is_target": setting.target_ms is not None,
+            "setting": name,
             "said": said,
-            "meanings": [*meanings, *([WITHOUT] if summary.target == OFF else [])],
+            "meanings": meanings,
             "label": f"{name}: {said}" if said and alone else name if said or alone else "",
             **_interval("ms", time),
             **_interval("share", share, 100.0),
         }
 
 
+def _by_target(recommendation: Recommendation) -> list[SettingSummary]:
+    """Return the debloat targets, the shortest first, and then the other settings."""
+    return sorted(recommendation.settings, key=lambda each: each.target_ms or float("inf"))
+
+
 def _time_rows(recommendation: Recommendation) -> Iterator[Row]:
-    for summary in recommendation.targets:
+    for setting in _by_target(recommendation):
         for name, field in TIMES.items():
-            value: Estimate | None = getattr(summary, field)
-            if value is None:
+            value = setting.figures.get(field)
+            if value is None or setting.target_ms is None:
                 continue
             yield {
                 "time": name,
-                "target": summary.target,
-                "target_ms": 1e3 * parse_flink_duration(summary.target),
+                "setting": setting.name,
+                "target_ms": setting.target_ms,
                 "ms": value.mean,
                 "least": value.least,
                 "most": value.greatest,
@@ -378,9 +381,9 @@ def _names(base: Any) -> list[Any]:
 
 
 def _chosen_rule(recommendation: Recommendation) -> list[Any]:
-    if recommendation.chosen is None:
+    at = recommendation.advised.target_ms
+    if at is None:
         return []
-    at = 1e3 * parse_flink_duration(recommendation.chosen)
     return [alt.Chart().mark_rule(color=ALARM, strokeWidth=1.5).encode(x=alt.datum(at))]
 
 
@@ -415,12 +418,11 @@ def _round(values: Sequence[float]) -> list[float]:
     return [number for power in powers for part in _ROUND if low <= (number := part * 10.0**power) <= high]
 
 
-def _said(recommendation: Recommendation, target: str) -> list[str]:
-    chosen = {"set": recommendation.chosen, "turn off": OFF}.get(recommendation.verdict)
+def _said(recommendation: Recommendation, name: str) -> list[str]:
     each = (
-        (CHOSEN, target == chosen),
-        (NOW, recommendation.is_present(target)),
-        (KNEE, target == recommendation.knee),
+        (CHOSEN, name == recommendation.chosen and recommendation.verdict == "set"),
+        (PRESENT, name == NOW),
+        (OTHER, any(name == other.name for other in recommendation.alternatives)),
     )
     return [said for said, holds in each if holds]
 
@@ -431,23 +433,25 @@ def _said_of(recommendations: Sequence[Recommendation]) -> str:
     for recommendation in recommendations[:MOST_CURVES]:
         said = {
             "set": f"recommended is {recommendation.chosen}",
-            "turn off": "recommended is no debloating",
-            "keep": "no setting is shown to be better than now",
+            "keep": "no setting is clearly better than now",
         }
-        text = said.get(recommendation.verdict, "no setting meets the limits")
+        text = said.get(recommendation.verdict, "no setting keeps to the limits")
         texts.append(f"{text} ({conditions_of(recommendation)})" if len(recommendations) > 1 else text)
     return "; ".join(texts)
 
 
 def _reached(recommendation: Recommendation) -> str:
     """Return the checkpoint times of the shortest and the longest target, as text."""
-    measured = [summary for summary in recommendation.targets if summary.end_to_end_ms is not None]
+    measured = [
+        each
+        for each in _by_target(recommendation)
+        if each.target_ms is not None and "end_to_end_ms" in each.figures
+    ]
     ends = measured[:1] + measured[1:][-1:]
     if not ends:
         return "Times by target: no checkpoint was completed"
-    texts = [f"{_end_to_end(summary)} with a target of {summary.target}" for summary in ends]
+    texts = [
+        f"{milliseconds(each.mean('end_to_end_ms'))} with a target of {milliseconds(each.target_ms)}"
+        for each in ends
+    ]
     return f"A checkpoint takes {', '.join(texts)}"
-
-
-def _end_to_end(summary: TargetSummary) -> str:
-    return milliseconds(None if summary.end_to_end_ms is None else summary.end_to_end_ms.mean)

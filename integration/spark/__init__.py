@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..errors import ShuffleError, ShuffleWarning
-    from ..tuning.advise import Advice, advise
-    from ..tuning.axes import DEFAULT_TARGETS, Axis, AxisValue, read_axes
-    from ..tuning.constraints import Constraints
+    from ..tuning.advise import Advice, Question, advise
+    from ..tuning.axes import Axis, AxisValue, read_axes
+    from ..tuning.choice import Constraints
     from ..tuning.measures import Measures, measure
     from ..tuning.point_rows import PointRow
-    from ..tuning.points import Grid, Point, Probe, probes_of
-    from ..tuning.recommend import Recommendation, recommend
+    from ..tuning.points import Grid, Point, Probe
+    from ..tuning.recommend import Recommendation
     from ..tuning.sweep import run_points, sweep
     from .failure_causes import failure_cause
     from .job_on_spark import run_on_spark
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .state_frame import read_state
 
 __all__ = [
-    "DEFAULT_TARGETS",
     "Advice",
     "Axis",
     "AxisValue",
@@ -36,16 +35,15 @@ __all__ = [
     "Point",
     "PointRow",
     "Probe",
+    "Question",
     "Recommendation",
     "ShuffleError",
     "ShuffleWarning",
     "advise",
     "failure_cause",
     "measure",
-    "probes_of",
     "read_axes",
     "read_state",
-    "recommend",
     "run_on_spark",
     "run_points",
     "shuffle",
@@ -56,13 +54,13 @@ __all__ = [
 
 _MODULES = {
     "..errors": ("ShuffleError", "ShuffleWarning"),
-    "..tuning.advise": ("Advice", "advise"),
-    "..tuning.axes": ("DEFAULT_TARGETS", "Axis", "AxisValue", "read_axes"),
-    "..tuning.constraints": ("Constraints",),
+    "..tuning.advise": ("Advice", "Question", "advise"),
+    "..tuning.axes": ("Axis", "AxisValue", "read_axes"),
+    "..tuning.choice": ("Constraints",),
     "..tuning.measures": ("Measures", "measure"),
     "..tuning.point_rows": ("PointRow",),
-    "..tuning.points": ("Grid", "Point", "Probe", "probes_of"),
-    "..tuning.recommend": ("Recommendation", "recommend"),
+    "..tuning.points": ("Grid", "Point", "Probe"),
+    "..tuning.recommend": ("Recommendation",),
     "..tuning.sweep": ("run_points", "sweep"),
     ".failure_causes": ("failure_cause",),
     ".job_on_spark": ("run_on_spark",),

@@ -9,7 +9,6 @@ leaves a process behind that nothing ends. So it is started here, in the same wa
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import re
@@ -25,7 +24,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -71,9 +69,6 @@ _JAVA_HINT = "Spark needs Java 17 or newer (apt install openjdk-17-jre-headless,
 _POLL_S = 0.05
 _INTS = struct.Struct(">i")
 
-_begun: Future[None] | None = None
-"""The future of `begin_session`, until `spark_session` has waited for it."""
-
 
 def spark_session(
     master: str | None = None, options: Mapping[str, str] | None = None, *, small: bool = False
@@ -93,40 +88,16 @@ def spark_session(
     other machines. A local session has its addresses on the loopback interface. Ctrl-C stays with the caller:
     Spark's handler does not replace Python's. The caller that started the session has to stop it.
     """
-    global _begun
     from pyspark.sql import SparkSession
 
     with held_interrupts():
         active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    if (begun := _begun) is not None:
-        try:
-            begun.result()  # an interrupt leaves it to a later call
-        finally:
-            if begun.done():
-                _begun = None
     if starts_spark():
         _start(master or "local[*]", options or {}, small=small)
     with held_interrupts():
         return SparkSession.builder.getOrCreate()
-
-
-def begin_session() -> None:
-    """Start a small session on this machine in a thread; `spark_session` waits for it and raises its errors.
-
-    If there is already a session, nothing happens.
-    """
-    global _begun
-    if _begun is None and starts_spark():
-        begun = _begun = Future()
-
-        def end_with_process(java: JavaProcess) -> None:
-            # This process may end while the session still starts.
-            atexit.register(lambda: None if begun.done() else java.end())
-
-        work = partial(_start, "local[*]", {}, small=True, on_java=end_with_process)
-        threading.Thread(target=_fulfil, args=(begun, work), name="netstack-begin", daemon=True).start()
 
 
 def is_running() -> bool:
@@ -144,13 +115,7 @@ def starts_spark() -> bool:
     return not is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ
 
 
-def _start(
-    master: str,
-    options: Mapping[str, str],
-    *,
-    small: bool,
-    on_java: Callable[[JavaProcess], None] = lambda java: None,
-) -> None:
+def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
     from pyspark import SparkConf
     from pyspark.logger import PySparkLogger
 
@@ -179,7 +144,6 @@ def _start(
     conf = SparkConf().setMaster(master).setAll(list({**settings, **options}.items()))
     with tempfile.TemporaryFile() as log:
         java = JavaProcess(conf, log, {} if archive is None else archive.variables(small=small))
-        on_java(java)
         try:
             _start_session(conf, java, workers)
         except BaseException as error:

@@ -48,9 +48,6 @@ TARGET, POLICY, LATENCY = "target", "policy", "latency"
 FLINK = NetworkConfig().debloat_policy
 """The only policy that a real Flink has."""
 
-DEFAULT_TARGETS = "50ms,100ms,200ms,300ms,500ms,700ms,1s,1500ms,2s"
-"""Default targets. Below the first, small buffers cost throughput; beyond the last, waiting gains nothing."""
-
 
 @dataclass(frozen=True, slots=True)
 class AxisValue:
@@ -151,31 +148,6 @@ def _axes_of(all_given: Sequence[_Given], *, targets_vary: bool) -> tuple[Axis, 
     return tuple(axes)
 
 
-def with_present(axes: Sequence[Axis], scenario: Scenario) -> tuple[Axis, ...]:
-    """Return the axes with the present target added to the axis `target`, and the present policy to `policy`.
-
-    Without debloating there is no target to add. The present policy comes first, as others are compared with
-    it.
-    """
-    config = scenario.config
-    present = {POLICY: lambda axis: _with_policy(axis, config.debloat_policy)}
-    if config.debloat_enabled:
-        present[TARGET] = lambda axis: _with_target(axis, _target_value(config.debloat_target_s))
-    return tuple(present[axis.name](axis) if axis.name in present else axis for axis in axes)
-
-
-def _with_policy(axis: Axis, present: str) -> Axis:
-    others = [value for value in axis.values if value.text != present]
-    return Axis(axis.name, (_policy(present), *others))
-
-
-def _with_target(axis: Axis, present: AxisValue) -> Axis:
-    if any(value.text == present.text for value in axis.values):
-        return axis
-    values = sorted([*axis.values, present], key=lambda value: parse_flink_duration(value.text))
-    return Axis(axis.name, tuple(values))
-
-
 _OF_TARGET = {
     name
     for field in ("debloat_enabled", "debloat_target_s")
@@ -229,7 +201,7 @@ def _option_value(name: str, text: str) -> AxisValue:
     if problems:
         raise UsageError([problem.removeprefix(f"{name}: ") for problem in problems])
     (field,) = read.given
-    return AxisValue(_shown(field, getattr(read, field)), _setting({field: getattr(read, field)}))
+    return AxisValue(shown_value(field, getattr(read, field)), _setting({field: getattr(read, field)}))
 
 
 def _target(text: str) -> AxisValue:
@@ -238,7 +210,7 @@ def _target(text: str) -> AxisValue:
 
 def _target_value(value: object) -> AxisValue:
     return AxisValue(
-        _shown("debloat_target_s", value), _setting({"debloat_enabled": True, "debloat_target_s": value})
+        shown_value("debloat_target_s", value), _setting({"debloat_enabled": True, "debloat_target_s": value})
     )
 
 
@@ -266,7 +238,7 @@ def _of_vertices(name: str) -> Callable[[str], AxisValue]:
     return read
 
 
-def _shown(field: str, value: object) -> str:
+def shown_value(field: str, value: object) -> str:
     """Return a value as a user would write it, with true and false in lower case."""
     rendered = OPTIONS[field].kind.render(value)
     return str(rendered).lower() if isinstance(rendered, bool) else str(rendered)

@@ -1,210 +1,260 @@
-"""Choice of a setting that is better than the present one, by a stated rule; and the knee of the curve.
+"""Which of several settings to take, given the figures of their runs.
 
-A setting is recommended only where the runs show that it keeps to the constraints and is better than the
-present setting. Undecided settings are listed, so that more seeds can be run for them.
+A setting has two figures that it may improve, the time of a checkpoint and the delay of records, and two
+prices: lost throughput, and the data in flight that each checkpoint stores. Among the settings that keep to
+the user's limits, the one is chosen whose distances from the best value of each figure have the least sum:
+the knee of their front. For this, each figure is scaled to its range over these settings:
+
+- Times count by their ratio, down to a tenth of the present one: what is shorter gains nothing more.
+- All the throughput that a setting may lose counts 1.
+- Stored bytes count as a share of the most that a setting stores.
+
+Of settings that are nearly as near, within `TIE`, it is the one with the fewest mechanisms, which stores
+nothing, and has the longest debloat target: it changes the job least. The present setting stays where no
+other one is better by a fifth or by 50 ms, or where it is clearly nearer itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from math import log
+from typing import NamedTuple
 
-from .constraints import MIN_THROUGHPUT, RUNS
-from .estimates import Answer, Estimate
-from .summaries import OFF, TargetSummary, target_s
+import msgspec
 
-END_TO_END, RECORD_DELAY = "end_to_end_ms", "record_delay_ms"
-OBJECTIVES = {
-    END_TO_END: "end-to-end time of checkpoints",
-    RECORD_DELAY: "record delay",
-}
-"""Quantity to minimise: a field of `TargetSummary`, in words."""
-_SHARES = {END_TO_END: "end_to_end_share", RECORD_DELAY: "record_delay_share"}
+from ..number_text import milliseconds, size
+from ..optional_figures import known
 
-SAME_SHARE = 0.10
-SAME_MS = 15.0
-"""Times that differ by less than the larger of these two count as equal: emulation is no more precise."""
-LEAST_GAIN = 0.01
-"""Share by which throughput has to grow for that alone to make a setting better."""
+SAME_SHARE, SAME_MS = 0.05, 15.0
+"""Times that differ by less than the larger of the two count as equal."""
+SAME_THROUGHPUT = 0.005
+"""Difference of two shares of throughput below which they count as equal."""
+WORTH_SHARE, WORTH_MS = 0.20, 50.0
+"""Gain of time that is worth a change: one of the two, and more than the differences above."""
+WORTH_THROUGHPUT = 0.05
+"""Gain of throughput that is worth a change."""
+TIE = 0.1
+"""Difference of distances within which settings count as equally near."""
+MOST_EXPIRED = 0.05
+"""Share of the checkpoints that may expire."""
 
-MOST_OF_GAIN = 0.9
-"""Share of the best setting's gain that counts as all of it: the rest would cost throughput."""
+_WORTHLESS_SHARE = 0.1
+"""Share of the present time below which a shorter one gains nothing."""
 
-RULE = (
-    "Candidates are the settings that meet the limits and are better than the present one, by their 95 % "
-    "intervals: a smaller {objective}, or more throughput at the same. Of the candidates that bring nine "
-    "tenths of the gain of the best one, or are within 10 % or 15 ms of it, the longest target is chosen: it "
-    "changes buffers least."
-)
 
-LEAST_PRICE = 0.005
-"""Throughput has to vary by more than this share over the targets for there to be a trade-off."""
-LEAST_BEND = 0.1
-"""Least distance of a knee from the straight line between the curve's ends, as a share of its extent."""
+class Constraints(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of a setting; None: no limit."""
+
+    min_throughput: float = 0.95
+    """Least throughput, as a share of that of the present setting with the same seed."""
+    max_checkpoint_ms: float | None = None
+    """Limit for 95 % of the checkpoints, from trigger to completion."""
+    max_delay_ms: float | None = None
+    """Limit for 95 % of the records, from emission to processing."""
+    max_stored_bytes: float | None = None
+    """Limit for the data in flight that a checkpoint stores."""
+
+
+class Outcome(NamedTuple):
+    """The figures of a setting that a choice is made by; None: not measured."""
+
+    name: str
+    mechanisms: int
+    """Number of mechanisms that it changes."""
+    target_s: float
+    """The debloat target that it sets; infinite where it sets none."""
+    checkpoint_ms: float | None
+    checkpoint_p95_ms: float | None
+    throughput: float | None
+    """As a share of that of the present setting."""
+    delay_ms: float | None
+    delay_p95_ms: float | None
+    stored_bytes: float | None
+    expired: float | None = None
+    """Share of the ended checkpoints that expired; None: none ended."""
+    failed: int = 0
+    """Number of failed runs."""
 
 
 class Choice(NamedTuple):
-    """Setting to take, and questions that the runs leave open."""
+    """The chosen setting, and others that a user may prefer."""
 
-    kind: Literal["set", "turn off", "keep", "none"]
-    """Advice: "set" a target, "turn off" debloating, or "keep" the present setting.
-
-    "keep": no setting is shown to be better; "none": no setting, the present one included, keeps to the
-    constraints.
-    """
-    setting: TargetSummary
-    """The chosen setting, or the present one."""
-    undecided: tuple[TargetSummary, ...]
-    """Settings that more runs may show to meet the constraints and to be better."""
+    chosen: str | None
+    """None: no setting keeps to the limits."""
+    alternatives: tuple[tuple[str, str], ...] = ()
+    """At most two, each with what it has that the chosen one lacks."""
+    close: frozenset[str] = frozenset()
+    """Settings that lie hardly farther from the best values than the chosen one, which is among them."""
 
 
-def choose(now: TargetSummary, others: Sequence[TargetSummary], objective: str) -> Choice:
-    """Choose between the present setting, `now`, and the others, by the rule of this module."""
-    standing = [(setting, _stands(setting, now, objective)) for setting in others]
-    doubtful = _beside_doubt([*others, now])
-    shown = [setting for setting, answer in standing if answer == "yes" and setting.target not in doubtful]
-    hopeful = [setting for setting, answer in standing if answer == "undecided"]
-    if not shown:
-        return Choice("none" if breaks_constraint(now) or not now.seeds else "keep", now, tuple(hopeful))
-    chosen = _longest_of_the_best(shown, now, objective)
-    instead = [
-        setting
-        for setting in hopeful
-        if _longest_of_the_best([*shown, setting], now, objective) is not chosen
-    ]
-    return Choice("turn off" if chosen.target == OFF else "set", chosen, tuple(instead))
-
-
-def same_or_less(time: float, best: float) -> bool:
-    """Whether a time in ms is at most another, within the precision of an emulation."""
-    return time <= max(best * (1 + SAME_SHARE), best + SAME_MS)
-
-
-def _longest_of_the_best(
-    settings: Sequence[TargetSummary], now: TargetSummary, objective: str
-) -> TargetSummary:
-    """Return the longest target whose gain is nearly that of the best one."""
-    best = min(_mean(setting, objective) for setting in settings)
-    before = value(now, objective)
-    nearly = best if before is None else before.mean - MOST_OF_GAIN * (before.mean - best)
-    good = [
-        setting
-        for setting in settings
-        if same_or_less(mean := _mean(setting, objective), best) or mean <= nearly
-    ]
-    return max(good, key=lambda setting: target_s(setting.target))
-
-
-def value(summary: TargetSummary, objective: str) -> Estimate | None:
-    """Return the figure of a target for one of the `OBJECTIVES`."""
-    figure = getattr(summary, objective)
-    return figure if isinstance(figure, Estimate) else None
-
-
-def is_better(setting: TargetSummary, now: TargetSummary, objective: str) -> Answer:
-    """Return whether a setting is better than the present one.
-
-    It is better if its times are shorter, or its throughput is greater at the same times. If the present
-    setting breaks a constraint, every setting that keeps to all of them is better. A figure that was not
-    measured counts for neither.
-    """
-    before, after = value(now, objective), value(setting, objective)
-    share: Estimate | None = getattr(setting, _SHARES[objective])
-    if after is None:
-        return "no"
-    if not now.seeds:
-        return "no"
-    if breaks_constraint(now):
-        return "yes"
-    if before is None or share is None or not before.mean:
-        return "no"
-    margin = max(SAME_SHARE, SAME_MS / before.mean)
-    faster = share.at_most(1 / (1 + margin)) if after.mean < before.mean else "no"
-    as_fast = share.at_most(1 + margin) if same_or_less(after.mean, before.mean) else "no"
-    rate = setting.throughput_share
-    more = rate.at_least(1 + LEAST_GAIN) if rate is not None else "no"
-    return _either(faster, _both(as_fast, more))
-
-
-def may_be_decided(setting: TargetSummary, now: TargetSummary, objective: str, runs: int) -> bool:
-    """Return whether this number of runs may decide the open questions about a setting."""
-    doubts = [shortfall for shortfall in setting.shortfalls if shortfall.kept == "undecided"]
-    if doubts:
-        return all(doubt.value is None or doubt.value.may_decide(doubt.limit, runs) for doubt in doubts)
-    before = value(now, objective)
-    margin = SAME_SHARE if before is None or not before.mean else max(SAME_SHARE, SAME_MS / before.mean)
-    questions = (
-        (getattr(setting, _SHARES[objective]), 1 / (1 + margin)),
-        (setting.throughput_share, 1 + LEAST_GAIN),
+def broken_limits(outcome: Outcome, limits: Constraints, *, takes_checkpoints: bool) -> list[str]:
+    """Return a sentence for each limit that a setting does not keep to; unmeasured figures keep to none."""
+    broken = []
+    if outcome.failed:
+        broken.append(f"{outcome.failed} of its runs failed")
+    if outcome.throughput is None:
+        broken.append("its throughput was not measured")
+    elif outcome.throughput < limits.min_throughput:
+        broken.append(f"throughput falls to {100 * outcome.throughput:.1f} %")
+    if takes_checkpoints:
+        if outcome.checkpoint_ms is None:
+            broken.append("no checkpoint completes")
+        elif outcome.expired is not None and outcome.expired > MOST_EXPIRED:
+            broken.append(f"{100 * outcome.expired:.0f} % of the checkpoints expire")
+    quantities = (
+        (outcome.checkpoint_p95_ms, limits.max_checkpoint_ms, "95 % of checkpoints take", milliseconds),
+        (outcome.delay_p95_ms, limits.max_delay_ms, "95 % of records take", milliseconds),
+        (outcome.stored_bytes, limits.max_stored_bytes, "each checkpoint stores", size),
     )
-    return any(figure is None or figure.may_decide(limit, runs) for figure, limit in questions)
+    for value, limit, what, text in quantities:
+        if limit is not None and value is None:
+            broken.append(f"{what} an unknown amount")
+        elif limit is not None and value is not None and value > limit:
+            broken.append(f"{what} up to {text(value)}, not {text(limit)}")
+    return broken
 
 
-def breaks_constraint(now: TargetSummary) -> bool:
-    """Return whether the present setting clearly breaks a constraint; a failed run does not show it."""
-    return any(shortfall.kept == "no" and shortfall.constraint != RUNS for shortfall in now.shortfalls)
-
-
-def _both(*answers: Answer) -> Answer:
-    return "no" if "no" in answers else "undecided" if "undecided" in answers else "yes"
-
-
-def _either(*answers: Answer) -> Answer:
-    return "yes" if "yes" in answers else "undecided" if "undecided" in answers else "no"
-
-
-def knee(summaries: Sequence[TargetSummary], objective: str) -> tuple[str | None, str]:
-    """Return the target at the knee of the curve of the objective against throughput, and why, in words.
-
-    Both are scaled to the curve's extent; the knee is the point that lies farthest below the straight line
-    between the two ends. None where throughput hardly varies, or the curve hardly bends.
-    """
-    points = [
-        (setting.target, time.mean, 1.0 - setting.throughput_share.mean)
-        for setting in summaries
-        if setting.throughput_share is not None and (time := value(setting, objective)) is not None
+def choose(outcomes: Sequence[Outcome], now: str, limits: Constraints, *, takes_checkpoints: bool) -> Choice:
+    """Return the setting to take; `now` is the name of the present one, which may be chosen, too."""
+    fitting = [
+        each for each in outcomes if not broken_limits(each, limits, takes_checkpoints=takes_checkpoints)
     ]
-    if len(points) < 3:
-        return None, "fewer than three targets were measured"
-    times, losses = [point[1] for point in points], [point[2] for point in points]
-    price = max(losses) - min(losses)
-    if price < LEAST_PRICE:
-        return None, f"throughput is the same for all targets, within {100 * LEAST_PRICE:g} %"
-    if max(times) - min(times) < SAME_MS:
-        return None, f"the {OBJECTIVES[objective]} is the same for all targets, within {SAME_MS:g} ms"
-    bends = [
-        (1.0 - (time - min(times)) / (max(times) - min(times)) - (loss - min(losses)) / price, target)
-        for target, time, loss in points
-    ]
-    bend, target = max(bends)
-    if bend < LEAST_BEND:
-        return None, "the curve is straight: each step costs about the same throughput"
-    return target, f"shorter targets cost more throughput for each ms gained; all of them {100 * price:.1f} %"
+    present = next(each for each in outcomes if each.name == now)
+    may_stay = present in fitting
+    gaining = [each for each in fitting if each is not present and (not may_stay or is_worth(each, present))]
+    if not gaining:
+        return Choice(now if may_stay else None, close=frozenset([now]))
+    scale = _Scale([*gaining, present], present, limits)
+    distances = {each.name: scale.distance(each) for each in gaining}
+    nearest = min(distances.values())
+    if may_stay and scale.distance(present) < nearest - TIE:
+        return Choice(now, tuple(_alternatives(present, gaining, scale)), frozenset([now]))
+
+    def order(each: Outcome) -> tuple[float, ...]:
+        return each.mechanisms, bool(each.stored_bytes), -each.target_s, distances[each.name]
+
+    chosen = min((each for each in gaining if distances[each.name] <= nearest + TIE), key=order)
+    close = frozenset(name for name, distance in distances.items() if distance <= nearest + 2 * TIE)
+    return Choice(chosen.name, tuple(_alternatives(chosen, gaining, scale)), close)
 
 
-def _beside_doubt(summaries: Sequence[TargetSummary]) -> set[str]:
-    """Return the targets whose next longer one is not shown to keep the throughput.
-
-    A shorter target has smaller buffers and cannot cost less: where it seems to, that is chance.
-    """
-    targets = sorted(
-        (setting for setting in summaries if setting.target != OFF),
-        key=lambda setting: target_s(setting.target),
+def is_worth(outcome: Outcome, now: Outcome) -> bool:
+    """Return whether a setting has a figure that is so much better than now that a change is worth it."""
+    times = ((outcome.checkpoint_ms, now.checkpoint_ms), (outcome.delay_ms, now.delay_ms))
+    faster = any(
+        after is not None
+        and before is not None
+        and _is_shorter(after, before)
+        and before - after >= min(WORTH_SHARE * before, WORTH_MS)
+        for after, before in times
     )
-    return {
-        shorter.target
-        for shorter, longer in pairwise(targets)
-        if any(shortfall.constraint == MIN_THROUGHPUT for shortfall in longer.shortfalls)
+    return faster or (outcome.throughput is not None and outcome.throughput >= 1 + WORTH_THROUGHPUT)
+
+
+def is_same(one: Outcome, other: Outcome) -> bool:
+    """Return whether two settings differ by less than a user would notice."""
+    times = ((one.checkpoint_ms, other.checkpoint_ms), (one.delay_ms, other.delay_ms))
+    return all(
+        first is not None and second is not None and not _is_shorter(min(first, second), max(first, second))
+        for first, second in times
+        if first is not None or second is not None
+    ) and (
+        one.throughput is not None
+        and other.throughput is not None
+        and abs(one.throughput - other.throughput) <= SAME_THROUGHPUT
+    )
+
+
+def is_matched(outcome: Outcome, others: Sequence[Outcome]) -> bool:
+    """Return whether another setting is as good in every figure, within what a user would notice."""
+
+    def as_fast(other: float | None, time: float | None) -> bool:
+        return time is None or (other is not None and not _is_shorter(time, other))
+
+    return any(
+        as_fast(other.checkpoint_ms, outcome.checkpoint_ms)
+        and as_fast(other.delay_ms, outcome.delay_ms)
+        and (other.throughput or 0.0) >= (outcome.throughput or 0.0) - SAME_THROUGHPUT
+        for other in others
+    )
+
+
+def _is_shorter(after: float, before: float) -> bool:
+    return before - after > max(SAME_SHARE * before, SAME_MS)
+
+
+def _alternatives(chosen: Outcome, gaining: Sequence[Outcome], scale: _Scale) -> list[tuple[str, str]]:
+    """Return settings that keep what the chosen one gives up, and the fastest; two at most."""
+    others = [each for each in gaining if each is not chosen]
+    stored = chosen.stored_bytes or 0.0
+    kinds: Mapping[str, list[Outcome]] = {
+        "no loss of throughput": [
+            each
+            for each in others
+            if (chosen.throughput or 0.0) < 1 - SAME_THROUGHPUT <= (each.throughput or 0.0)
+        ],
+        "nothing more to store": [each for each in others if stored and not each.stored_bytes],
+        "fastest": [
+            each
+            for each in others
+            if each.checkpoint_ms is not None
+            and chosen.checkpoint_ms is not None
+            and _is_shorter(each.checkpoint_ms, chosen.checkpoint_ms)
+            and chosen.checkpoint_ms - each.checkpoint_ms >= min(WORTH_SHARE * chosen.checkpoint_ms, WORTH_MS)
+        ],
     }
+    found: dict[str, str] = {}
+    for kind, among in kinds.items():
+        if among:
+            best = min(among, key=_time) if kind == "fastest" else min(among, key=scale.distance)
+            found.setdefault(best.name, kind)
+    return [(kind, name) for name, kind in found.items()][:2]
 
 
-def _stands(setting: TargetSummary, now: TargetSummary, objective: str) -> Answer:
-    """Whether a setting keeps to the constraints and is better than now."""
-    return _both(setting.keeps, is_better(setting, now, objective))
+def _time(outcome: Outcome) -> float:
+    assert outcome.checkpoint_ms is not None
+    return outcome.checkpoint_ms
 
 
-def _mean(setting: TargetSummary, objective: str) -> float:
-    time = value(setting, objective)
-    assert time is not None, "a setting without times is not better than another"
-    return time.mean
+class _Scale:
+    """Measures how far a setting is from the best value of each figure."""
+
+    def __init__(self, outcomes: Sequence[Outcome], now: Outcome, limits: Constraints) -> None:
+        self._times = [
+            _LogRange([each.checkpoint_ms for each in outcomes], now.checkpoint_ms),
+            _LogRange([each.delay_ms for each in outcomes], now.delay_ms),
+        ]
+        shares = known(each.throughput for each in outcomes)
+        self._most_throughput = max(shares, default=1.0)
+        self._least_throughput = self._most_throughput * min(limits.min_throughput, 1 - SAME_THROUGHPUT)
+        self._most_stored = max(known(each.stored_bytes for each in outcomes), default=0.0)
+
+    def distance(self, outcome: Outcome) -> float:
+        """Return the sum of the distances of a setting from the best value of each figure, 0 to 4."""
+        lost = self._most_throughput - (outcome.throughput or 0.0)
+        stored = outcome.stored_bytes or 0.0
+        return (
+            self._times[0].place(outcome.checkpoint_ms)
+            + self._times[1].place(outcome.delay_ms)
+            + min(1.0, lost / (self._most_throughput - self._least_throughput))
+            + (stored / self._most_stored if self._most_stored else 0.0)
+        )
+
+
+class _LogRange:
+    """The range of some times, on a logarithmic scale from 0 to 1."""
+
+    def __init__(self, times: Sequence[float | None], now: float | None) -> None:
+        least = max(SAME_MS, _WORTHLESS_SHARE * (now or 0.0))
+        present = [max(least, time) for time in times if time is not None]
+        self._least = least
+        self._low = log(min(present, default=least))
+        # Times that hardly differ count little: the range is at least a factor of two.
+        self._extent = max(log(2.0), log(max(present, default=least)) - self._low)
+        self._is_known = bool(present)
+
+    def place(self, time: float | None) -> float:
+        """Return where a time lies; an unknown one is as bad as the worst."""
+        if not self._is_known:
+            return 0.0
+        return 1.0 if time is None else (log(max(self._least, time)) - self._low) / self._extent

@@ -16,8 +16,8 @@ from ..diagnosis.observation import Finding, Observation, observations
 from ..diagnosis.rule_table import rules_of
 from ..files.shipped import example
 from ..optional_figures import known
-from .axes import TARGET
 from .point_rows import PointRow
+from .settings import SETTING
 
 
 class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,17 +73,21 @@ def observed_point(result: Result, label: str = "") -> ObservedPoint:
 
 
 def _varying_axes(rows: Iterable[PointRow]) -> list[str]:
-    """Return the target and the axes with several values: these distinguish the points of a sweep."""
-    values: dict[str, set[str]] = {TARGET: set()}
+    """Return the setting and the axes with several values: these distinguish the points of a sweep."""
+    values: dict[str, set[str]] = {SETTING: set()}
     for row in rows:
         for name, value in row.labels.items():
             values.setdefault(name, set()).add(value)
-    return [name for name, texts in values.items() if name == TARGET or len(texts) > 1]
+    return [name for name, texts in values.items() if name == SETTING or len(texts) > 1]
 
 
 def _label_of(labels: Mapping[str, str], names: Iterable[str]) -> str:
     """Return some labels of a point in one text, such as "target 50 ms, samples 5"."""
-    return ", ".join(f"{name.rpartition('.')[2]} {labels[name]}" for name in names if name in labels)
+    return ", ".join(
+        labels[name] if name == SETTING else f"{name.rpartition('.')[2]} {labels[name]}"
+        for name in names
+        if name in labels
+    )
 
 
 def _point_of(row: PointRow, names: Sequence[str]) -> ObservedPoint | None:

@@ -1,16 +1,8 @@
-"""Points of a sweep: every combination of the values of its axes, with several seeds and for each question.
+"""Points of a sweep: every combination of the values of its axes, with several seeds.
 
 A point is one emulation. It travels as the document of its scenario, and its key identifies repeated points:
-the same scenario, probe and code give the same result.
-
-A probe is a variant of a setting's scenario that answers one question.
-
-| probe | question | how it differs from the setting |
-|---|---|---|
-| main | how does the setting perform? | not at all |
-| baseline | what is it without debloating? | debloating is off |
-| unaligned | what would unaligned checkpoints store, and how long would they take? | they are on |
-| step | how fast does it follow the load? | a service time doubles in the middle; no checkpoints, no faults |
+the same scenario, probe and code give the same result. A point of the probe "step" asks how fast a setting
+follows the load: a service time doubles in the middle of the run, without checkpoints and faults.
 """
 
 from __future__ import annotations
@@ -18,73 +10,33 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
 from netstack import (
-    CheckpointMode,
-    NetworkConfig,
     Scenario,
     SourceObject,
     Vertex,
     edge_key,
     scenario_document,
     vertex_key,
-    with_options,
 )
 
 from ..errors import UsageError
 from ..spark.workers import code_digest
-from .axes import TARGET, Axis, AxisValue, apply, problems_after
+from .axes import Axis, AxisValue, apply, problems_after
 from .vertex_axes import PARALLELISM, SKEW
 
-Probe = Literal["main", "unaligned", "step", "baseline"]
-"""Purpose of a point."""
-
-PROBES: tuple[Probe, ...] = get_args(Probe)
+Probe = Literal["main", "step"]
+"""Question that a point answers: how does a setting perform, or how fast does it follow the load?"""
 
 STEP_FACTOR = 2.0
 """Factor by which the service time of the bottleneck increases."""
 LEAST_STEP_RUN_S = 60.0
 """Least length of a probe with a step: debloating halves a size in about 2 s, and has to settle."""
-
-
-def probes_of(scenario: Scenario, wanted: Iterable[Probe] = PROBES) -> list[tuple[Probe, Scenario]]:
-    """Return the scenarios that answer the wanted questions about a setting, as far as they apply.
-
-    No unaligned probe where checkpoints are taken at least once or not at all, since Flink then has none; no
-    step where no vertex but a source has a service time; neither step nor baseline where debloating is off.
-    """
-    made = {
-        "main": scenario,
-        "baseline": baseline(scenario),
-        "unaligned": unaligned(scenario),
-        "step": with_step(scenario),
-    }
-    return [(probe, changed) for probe in wanted if (changed := made[probe]) is not None]
-
-
-def baseline(scenario: Scenario) -> Scenario | None:
-    """Return the scenario without debloating; None where it has none."""
-    if not scenario.config.debloat_enabled:
-        return None
-    return replace(scenario, config=with_options(scenario.config, {"debloat_enabled": False}))
-
-
-def unaligned(scenario: Scenario) -> Scenario | None:
-    """Return the scenario with unaligned checkpoints from the start; None where there can be none."""
-    config = scenario.config
-    if not scenario.takes_checkpoints or config.checkpoint_mode is not CheckpointMode.EXACTLY_ONCE:
-        return None
-    values = {
-        "unaligned_enabled": True,
-        "aligned_checkpoint_timeout_s": 0.0,
-        "max_concurrent_checkpoints": 1,
-    }
-    return replace(scenario, config=with_options(config, values))
 
 
 def with_step(scenario: Scenario) -> Scenario | None:
@@ -151,9 +103,6 @@ KEY_CHARACTERS = 24
 Labels = Mapping[str, str]
 """The value of each axis, by its name."""
 
-Probes = Callable[[Scenario], Sequence[tuple[Probe, Scenario]]]
-"""Function that returns the probes of a setting with their scenarios."""
-
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One emulation of a sweep."""
@@ -166,8 +115,6 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """Question that the point answers."""
     document: dict[str, Any]
     """The scenario as a document, with the seed of the point."""
-    with_series: bool = False
-    """Whether the result keeps its series, which charts over time need."""
 
     @property
     def name(self) -> str:
@@ -204,33 +151,31 @@ class Grid:
     axes: tuple[Axis, ...] = ()
     seeds: int = SEEDS
 
-    def points(self, scenario: Scenario, probes: Probes | None = None) -> list[Point]:
+    def points(self, scenario: Scenario) -> list[Point]:
         """Return the points without duplicates, in the order of the combinations.
 
-        `probes` turns each combination into the scenarios to run; the default is its own scenario only. A
-        baseline has no target, so there is one for all targets. Points of two combinations may share a key,
-        as where a probe leaves out what an axis varies: they are run once, and each combination has its own.
+        Raises:
+            UsageError: a value or a combination is invalid for the scenario; a line each.
+        """
+        points = [
+            point_of(varied, labels, scenario.seed + number)
+            for labels, varied in self.combinations(scenario)
+            for number in range(self.seeds)
+        ]
+        return list({point.key: point for point in points}.values())
+
+    def combinations(self, scenario: Scenario) -> list[tuple[Labels, Scenario]]:
+        """Return the scenario with each combination of values, and the text of each value by its axis.
 
         Raises:
             UsageError: a value or a combination is invalid for the scenario; a line each.
         """
         self._check(scenario)
-        distinct: dict[tuple[str, Probe, frozenset[tuple[str, str]]], Point] = {}
-        for values in self._combinations():
-            for point in self._points_at(scenario, values, probes or _itself):
-                distinct.setdefault((point.key, point.probe, frozenset(point.labels.items())), point)
-        return list(distinct.values())
-
-    def _points_at(self, scenario: Scenario, values: Sequence[AxisValue], probes: Probes) -> Iterator[Point]:
-        labels = {axis.name: value.text for axis, value in zip(self.axes, values, strict=True)}
-        for probe, probed in probes(apply(scenario, values)):
-            if probe == "baseline":
-                probed = dataclasses.replace(probed, config=_without_target(probed.config, scenario.config))
-                shown = {name: text for name, text in labels.items() if name != TARGET}
-            else:
-                shown = labels
-            for number in range(self.seeds):
-                yield point_of(probed, shown, scenario.seed + number, probe)
+        names = [axis.name for axis in self.axes]
+        return [
+            (dict(zip(names, (value.text for value in values), strict=True)), apply(scenario, values))
+            for values in self._combinations()
+        ]
 
     def _combinations(self) -> Iterator[tuple[AxisValue, ...]]:
         return itertools.product(*(axis.values for axis in self.axes))
@@ -255,16 +200,6 @@ class Grid:
 
 
 _NO_OBJECTS = "is a Python object, which no document can hold; sweep over a scenario of generated records"
-
-
-def _itself(scenario: Scenario) -> list[tuple[Probe, Scenario]]:
-    return [("main", scenario)]
-
-
-def _without_target(config: NetworkConfig, base: NetworkConfig) -> NetworkConfig:
-    """Reset settings that a baseline ignores, so that all baselines have the same key."""
-    given = config.given if "debloat_target_s" in base.given else config.given - {"debloat_target_s"}
-    return dataclasses.replace(config, debloat_target_s=base.debloat_target_s, given=given)
 
 
 def _objects_in(scenario: Scenario) -> Iterator[str]:

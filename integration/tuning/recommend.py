@@ -1,38 +1,92 @@
-"""Recommendation from the points of a sweep: the table, the choice, and its certainty.
-
-`choice` has the rule, `constraints` the limits, `remedies` the alternatives if no target fits.
-"""
+"""Recommendation of a setting, from the points of all settings of one job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from flowcontrol import readable
-from netstack import OPTIONS, Scenario, Viewed, format_duration, from_json
+from netstack import Scenario, Viewed, format_duration
 
 from ..errors import UsageError
-from .axes import FLINK, POLICY, TARGET
-from .choice import END_TO_END, OBJECTIVES, RECORD_DELAY, RULE, Choice, choose, knee
-from .constraints import Constraints, binding, judge, nearest
+from ..number_text import milliseconds, size
+from ..optional_figures import known, mean_of_known, quotient
+from .axes import FLINK
+from .choice import (
+    SAME_MS,
+    SAME_SHARE,
+    SAME_THROUGHPUT,
+    WORTH_SHARE,
+    Choice,
+    Constraints,
+    Outcome,
+    broken_limits,
+    choose,
+    is_matched,
+    is_same,
+)
+from .estimates import Estimate, estimate
 from .measures import Measures
-from .pitfalls import find_pitfalls
-from .recommendation_text import left_out_text, policy_words, words
-from .remedies import Case, Remedy, remedies, remedies_beside
-from .summaries import OFF, TargetSummary, setting_of, settings_of, summarise
+from .settings import NOW, SETTING, Mechanism, Setting
+from .settling import SETTLED_CHECKPOINTS
 
 if TYPE_CHECKING:
     from .point_rows import PointRow
-    from .points import Point
 
-Conditions = tuple[tuple[str, str], ...]
-"""The names and values of the axes other than the target, in the order of their names."""
-
-SCHEMA = "netstack.tuning/2"
+SCHEMA = "netstack.tuning/3"
 """Name and version of the document's schema."""
+
+COUNTS = ("checkpoints_completed", "checkpoints_failed", "checkpoints_expired")
+"""Fields of `Measures` that are summed over seeds."""
+FIGURES = [each.name for each in msgspec.structs.fields(Measures) if each.name not in COUNTS]
+"""Fields of `Measures` of which a setting has the mean over seeds."""
+
+
+class SettingSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of a setting over its seeds."""
+
+    name: str
+    action: str
+    """What to do to get it, as a clause."""
+    configuration: list[str]
+    """Lines for Flink's configuration; empty for the present setting, and where Flink lacks the policy."""
+    target_ms: float | None = None
+    """The debloat target, if the setting is one of the same job's targets; None: it is something else."""
+    policy: str | None = None
+    """The debloat policy that it sets in place of the job's own."""
+    seeds: list[int]
+    """Seeds whose run ended without failure."""
+    failed: int = 0
+    """Number of seeds whose run failed."""
+    figures: dict[str, Estimate]
+    """The known figures by the fields of `Measures`."""
+    throughput_share: Estimate | None = None
+    """Throughput as a share of that of the present setting, with the same seeds."""
+    checkpoints_completed: int = 0
+    """Sum over all seeds, as are the next two."""
+    checkpoints_failed: int = 0
+    checkpoints_expired: int = 0
+    broken: list[str] = []
+    """A sentence for each limit that it does not keep to."""
+
+    def mean(self, name: str) -> float | None:
+        """Return the mean of a figure over seeds; None: not measured."""
+        figure = self.figures.get(name)
+        return None if figure is None else figure.mean
+
+
+class Alternative(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that a user may prefer to the recommended one."""
+
+    kind: str
+    """What it has that the recommended one lacks, such as "no loss of throughput"."""
+    name: str
+    """Name of the setting."""
 
 
 class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
@@ -46,345 +100,419 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     scenario: str
     """Name of the scenario."""
     conditions: dict[str, str] = {}
-    """Values of the axes other than the target, under which the recommendation holds."""
+    """Values of the axes under which the recommendation holds."""
     constraints: Constraints
-    objective: str
-    """The minimised quantity: a field of `TargetSummary`."""
-    rule: str
     seeds: list[int]
-    """Seeds of the sweep; a setting that needed fewer lists its own."""
+    """All seeds; a setting that needed fewer lists its own."""
     clock: str = "virtual"
     versions: dict[str, str] = {}
-    current: str
-    """Setting of the scenario: a target, or "off"."""
-    baseline: TargetSummary | None
-    """Figures without debloating; None if that was not run."""
-    targets: list[TargetSummary]
-    """The shortest first; the present one is among them, or is the baseline."""
-    reference: TargetSummary | msgspec.UnsetType = msgspec.UNSET
-    """The advised setting of the scenario's own policy, where another policy is compared with it."""
-    verdict: Literal["set", "turn off", "keep", "none"]
-    """Advice: "set" the chosen target, "turn off" debloating, or "keep" the present setting.
-
-    "keep": no setting is shown to be better; "none": no setting, the present one included, keeps to the
-    constraints.
-    """
-    chosen: str | None = None
-    """The recommended target; None unless the verdict is "set"."""
+    present: str
+    """What is set now: "debloating off", or the target."""
+    settings: list[SettingSummary]
+    """The present one first, then the debloat targets, the shortest first, and then the others."""
+    verdict: Literal["set", "keep", "none"]
+    """Advice: "set" the chosen setting, or "keep" the present one; "none" keeps to the limits."""
+    chosen: str
+    """Name of the recommended setting; where nothing changes, of the present one."""
+    alternatives: list[Alternative] = []
+    """At most two."""
     undecided: list[str] = []
-    """Settings that more runs may show to be better."""
-    knee: str | None = None
-    knee_why: str
-    binding: list[str] = []
-    """The constraints that rule out all settings, if none fits."""
-    nearest: str | None = None
-    """The setting that misses the constraints by least, if none fits."""
-    remedies: list[Remedy] = []
-    """Alternatives to a target, if no setting fits or none is better than now."""
+    """Settings that some seeds alone would choose, and that differ clearly from the chosen one."""
     configuration: list[str] = []
-    """Lines for Flink's configuration file; empty if nothing changes."""
+    """Lines for Flink's configuration; empty if nothing changes."""
     left_out: list[str] = []
     """Targets that were not run, as a longer one already costs too much throughput; shortest first."""
     failures: list[str] = []
     """Points that failed, a line each."""
     words: list[str]
-    """The recommendation in sentences."""
+    """The recommendation in sentences: the verdict, and then its details."""
 
     @property
-    def now(self) -> TargetSummary:
-        """The setting that the others are compared with: the present one, or that of another policy."""
-        return self._at(self.current) if self.reference is msgspec.UNSET else self.reference
+    def now(self) -> SettingSummary:
+        """The present setting."""
+        return self.at(NOW)
 
     @property
-    def advised(self) -> TargetSummary:
-        """The recommended setting; if nothing changes, the one that the others are compared with."""
-        target = {"set": self.chosen, "turn off": OFF}.get(self.verdict)
-        return self.now if target is None else self._at(target)
+    def advised(self) -> SettingSummary:
+        """The recommended setting; the present one if nothing changes."""
+        return self.at(self.chosen)
 
-    def is_present(self, target: str) -> bool:
-        """Whether a setting is the one that the scenario has."""
-        return target == self.current and (self.reference is msgspec.UNSET or target == OFF)
-
-    def _at(self, target: str) -> TargetSummary:
-        return next(setting for setting in self.settings if setting.target == target)
-
-    @property
-    def settings(self) -> list[TargetSummary]:
-        """All settings: no debloating, if it was run, and then the targets."""
-        return [*([self.baseline] if self.baseline is not None else []), *self.targets]
+    def at(self, name: str) -> SettingSummary:
+        """Return a setting by its name."""
+        return next(setting for setting in self.settings if setting.name == name)
 
     def __repr__(self) -> str:
         """Return the verdict in one line."""
-        now = f"now {self.current}, {len(self.settings)} settings tried"
-        return f"<Recommendation for {readable(self.scenario)}, {now}: {self.words[0]}>"
+        tried = f"now {self.present}, {len(self.settings)} settings tried"
+        return f"<Recommendation for {readable(self.scenario)}, {tried}: {self.words[0]}>"
 
 
-def recommendations(
-    rows: Sequence[PointRow], scenario: Scenario, constraints: Constraints | None = None
-) -> list[Recommendation]:
-    """Return one recommendation for each combination of the axes other than the target, in their order.
-
-    Settings of another policy are compared with the advised setting of the scenario's own policy, if that was
-    run.
-    """
-    groups: dict[Conditions, list[PointRow]] = {}
-    for row in rows:
-        groups.setdefault(place_of(row)[1], []).append(row)
-    own = {conditions: own_policy(conditions, scenario) for conditions in groups}
-    found: dict[Conditions, Recommendation] = {}
-    for conditions in sorted(groups, key=lambda each: own[each] != each):
-        reference = None
-        if own[conditions] != conditions and own[conditions] in found:
-            advised = found[own[conditions]].advised
-            reference = Reference(advised, _runs_at(advised.target, groups[own[conditions]]))
-        found[conditions] = recommend(groups[conditions], scenario, constraints, reference)
-    return [found[conditions] for conditions in groups]
+OWN = (None, FLINK)
+"""The policies of settings without that of another job: the job's own, and Flink's."""
 
 
-def own_policy(conditions: Conditions, scenario: Scenario) -> Conditions:
-    """Return conditions with the scenario's policy in place of another; unchanged if they name none."""
-    policy = scenario.config.debloat_policy
-    return tuple((name, policy if name == POLICY else text) for name, text in conditions)
+@dataclass(slots=True)
+class Race:
+    """The settings of one job with the figures of their runs so far."""
+
+    scenario: Scenario
+    constraints: Constraints
+    conditions: Mapping[str, str]
+    settings: dict[str, Setting] = field(default_factory=dict)
+    runs: dict[str, dict[int, Measures]] = field(default_factory=dict)
+    """Figures by the names of settings and by seed."""
+    steps: dict[str, list[Measures | None]] = field(default_factory=dict)
+    """Figures of runs with a step of the load, by the names of settings."""
+    rows: list[PointRow] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def add_settings(self, settings: Iterable[Setting]) -> list[Setting]:
+        """Add settings that are not there yet, and return them."""
+        added = [each for each in settings if each.name not in self.settings]
+        self.settings |= {each.name: each for each in added}
+        return added
+
+    def add_rows(self, rows: Iterable[PointRow]) -> None:
+        """Add the rows of points."""
+        for row in rows:
+            name = row.labels.get(SETTING, NOW)
+            if row.probe == "step":
+                self.steps.setdefault(name, []).append(row.measures)
+            elif row.measures is not None:
+                self.runs.setdefault(name, {})[row.seed] = row.measures
+            self.rows.append(row)
+
+    def choose(self, outcomes: Sequence[Outcome], now: str = NOW) -> Choice:
+        """Return the choice among some outcomes; `now` is the one that the others have to be better than."""
+        return choose(outcomes, now, self.constraints, takes_checkpoints=self.scenario.takes_checkpoints)
+
+    def seeds_of(self, name: str) -> set[int]:
+        """Return the seeds that a setting has been run with, with or without success."""
+        rows = (row for row in self.rows if row.probe == "main")
+        return {row.seed for row in rows if row.labels.get(SETTING, NOW) == name}
+
+    def failed(self, name: str) -> int:
+        """Return the number of runs of a setting that have no figures."""
+        return len(self.seeds_of(name)) - len(self.runs.get(name, ()))
+
+    def outcomes(self, seed: int | None = None, among: Iterable[Setting] | None = None) -> list[Outcome]:
+        """Return the outcome of each setting that has run, over all its seeds or with one of them."""
+        settings = self.settings.values() if among is None else among
+        found = (self._outcome(setting, seed) for setting in settings)
+        return known(found)
+
+    def _outcome(self, setting: Setting, seed: int | None) -> Outcome | None:
+        ran = self.seeds_of(setting.name)
+        if not ran or (seed is not None and seed not in ran):
+            return None
+        runs = self.runs.get(setting.name, {})
+        if seed is not None:
+            runs = {at: run for at, run in runs.items() if at == seed}
+        figures = {
+            name: mean_of_known(getattr(run, name) for run in runs.values())
+            for name in (
+                "end_to_end_ms",
+                "end_to_end_p95_ms",
+                "record_delay_ms",
+                "record_delay_p95_ms",
+                "persisted_bytes",
+            )
+        }
+        ended = sum(run.checkpoints_completed + run.checkpoints_expired for run in runs.values())
+        expired = sum(run.checkpoints_expired for run in runs.values())
+        return Outcome(
+            name=setting.name,
+            mechanisms=len(setting.mechanisms),
+            target_s=setting.target_s,
+            checkpoint_ms=figures["end_to_end_ms"],
+            checkpoint_p95_ms=figures["end_to_end_p95_ms"],
+            throughput=mean_of_known(self._shares(runs)),
+            delay_ms=figures["record_delay_ms"],
+            delay_p95_ms=figures["record_delay_p95_ms"],
+            stored_bytes=figures["persisted_bytes"],
+            expired=expired / ended if ended else None,
+            failed=self.failed(setting.name) if seed is None else int(seed not in runs),
+        )
+
+    def _shares(self, runs: Mapping[int, Measures]) -> list[float | None]:
+        now = self.runs.get(NOW, {})
+        return [
+            quotient(run.throughput_per_s, now[seed].throughput_per_s)
+            for seed, run in runs.items()
+            if seed in now
+        ]
+
+    def choice(self, seed: int | None = None) -> Choice:
+        """Return the choice among the finalists of the job's own policy and of Flink's.
+
+        By the means over all seeds, or by the runs with one of them.
+        """
+        return self.choose(self.outcomes(seed, self.finalists()))
+
+    def finalists(self, policies: Collection[str | None] = OWN) -> list[Setting]:
+        """Return the settings with some policies that have run with every seed; None is the job's own policy.
+
+        Other settings could not win any more, and figures of other seeds do not compare.
+        """
+        seeds = self.seeds_of(NOW)
+        return [
+            each
+            for each in self.settings.values()
+            if each.policy in policies and self.seeds_of(each.name) >= seeds
+        ]
+
+    def votes(self) -> set[str]:
+        """Return the settings that the runs of single seeds choose, each seed alone."""
+        seeds = self.seeds_of(NOW)
+        return set(known(self.choice(seed).chosen for seed in sorted(seeds)))
+
+    def undecided(self) -> list[str]:
+        """Return settings that a single seed would choose, and that over all seeds are clearly less good."""
+        choice = self.choice()
+        means = {each.name: each for each in self.outcomes()}
+        return sorted(
+            name
+            for name in self.votes() - choice.close
+            if choice.chosen is not None and not is_same(means[name], means[choice.chosen])
+        )
+
+    def is_decided(self) -> bool:
+        """Return whether further seeds would hardly change the choice, or the figures of its setting."""
+        name = self.choice().chosen or NOW
+        runs = self.runs.get(name, {})
+        shares = known(self._shares(runs))
+        times = known(run.end_to_end_ms for run in runs.values())
+        allowed_ms = max(SAME_MS, SAME_SHARE * fmean(times)) if times else 0.0
+        precise = _standard_error(shares) <= SAME_THROUGHPUT and _standard_error(times) <= allowed_ms
+        return len(self.seeds_of(NOW)) > 1 and precise and not self.undecided()
 
 
-def _runs_at(target: str, rows: Sequence[PointRow]) -> Mapping[int, Measures]:
-    return next((setting.main for setting in settings_of(rows) if setting.target == target), {})
+def _standard_error(values: Sequence[float]) -> float:
+    return stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
 
 
-class Reference(NamedTuple):
-    """A setting to compare with, in place of the present one."""
-
-    summary: TargetSummary
-    runs: Mapping[int, Measures]
-    """Figures of its runs, by seed."""
-
-
-def recommend(
-    rows: Sequence[PointRow],
-    scenario: Scenario,
-    constraints: Constraints | None = None,
-    reference: Reference | None = None,
-) -> Recommendation:
-    """Return the recommendation from points that differ only in target, seed and probe.
-
-    `scenario` is the sweep's; changes by other axes are read from the points. Points
-    that failed are named, and count as runs without figures. Settings are compared with `reference` if there
-    is one, else with the present setting.
+def recommend(race: Race) -> Recommendation:
+    """Return the recommendation from all runs of the settings of a job.
 
     Raises:
-        UsageError: there are no points, they differ in more than that, or none is of the present setting.
+        UsageError: no point of the present setting was run.
     """
-    sweep = _compared(rows, scenario, constraints or Constraints(), reference)
-    choice = choose(sweep.now, sweep.others, sweep.objective)
-    binds, closest = _ruled_out(sweep, choice)
-    knee_target, knee_why = knee(sweep.targets, sweep.objective)
-    policy = sweep.conditions.get(POLICY, scenario.config.debloat_policy)
+    if not race.seeds_of(NOW):
+        raise UsageError(["there is no point of what is set now, to compare with"])
+    choice = race.choice()
+    ran = [each for each in race.settings.values() if race.seeds_of(each.name)]
+    ran.sort(key=lambda each: (each.name != NOW, each.policy or "", each.target_s))
+    settings = [_summary(race, each) for each in ran]
+    by_name = {each.name: each for each in settings}
+    verdict, chosen = _verdict(choice)
+    better, said = _about_policies(race, by_name, chosen)
+    words = [*said, *_words(race, by_name, choice)]
+    if better is not None:
+        verdict, chosen = "set", better
     return Recommendation(
-        scenario=scenario.name,
-        conditions=sweep.conditions,
-        constraints=sweep.asked,
-        objective=sweep.objective,
-        rule=RULE.format(objective=OBJECTIVES[sweep.objective]),
-        seeds=sorted({row.seed for row in rows}),
-        versions=next((dict(row.versions) for row in rows if row.versions), {}),
-        current=current_target(scenario),
-        baseline=sweep.baseline,
-        targets=sweep.targets,
-        reference=msgspec.UNSET if reference is None else reference.summary,
-        verdict=choice.kind,
-        chosen=choice.setting.target if choice.kind == "set" else None,
-        undecided=[setting.target for setting in choice.undecided],
-        knee=knee_target,
-        knee_why=knee_why,
-        binding=binds,
-        nearest=closest,
-        remedies=[] if reference is not None else _remedies(sweep, choice, binds),
-        configuration=configuration(choice, sweep.conditions) if policy == FLINK else [],
-        failures=[_failure(row) for row in rows if row.measures is None],
-        words=_sentences(sweep, choice, policy, None if reference is None else scenario),
+        scenario=race.scenario.name,
+        conditions=dict(race.conditions),
+        constraints=race.constraints,
+        seeds=sorted({row.seed for row in race.rows}),
+        versions=next((dict(row.versions) for row in race.rows if row.versions), {}),
+        present=present_text(race.scenario),
+        settings=settings,
+        verdict=verdict,
+        chosen=chosen,
+        alternatives=[Alternative(kind=kind, name=name) for kind, name in choice.alternatives]
+        if better is None
+        else [],
+        undecided=race.undecided(),
+        configuration=by_name[chosen].configuration,
+        left_out=race.left_out,
+        failures=[_failure(row) for row in race.rows if row.measures is None],
+        words=words,
     )
 
 
-def without(recommendation: Recommendation, left_out: Sequence[str]) -> Recommendation:
-    """Return the recommendation with the targets that were not run, and a sentence that says why."""
-    if not left_out:
-        return recommendation
-    words = [*recommendation.words, left_out_text(left_out, recommendation.targets)]
-    return msgspec.structs.replace(recommendation, left_out=list(left_out), words=words)
-
-
-def configuration(choice: Choice, conditions: Mapping[str, str]) -> list[str]:
-    """Return the lines to paste into a configuration file of Flink; empty where nothing is to be changed."""
-    if choice.kind not in ("set", "turn off"):
-        return []
-    enabled, target = OPTIONS["debloat_enabled"].name, OPTIONS["debloat_target_s"].name
-    names = {option.name for option in OPTIONS.values()}
-    lines = [f"{name}: {text}" for name, text in conditions.items() if name in names]
-    if choice.kind == "turn off":
-        return [f"{enabled}: false", *lines]
-    return [f"{enabled}: true", f"{target}: {choice.setting.target}", *lines]
-
-
-def conditions_of(row: PointRow | Point) -> dict[str, str]:
-    """Return the values of a point's axes other than the target."""
-    return {name: text for name, text in row.labels.items() if name != TARGET}
-
-
-Place = tuple[str, Conditions]
-"""A setting: its target, or `OFF`, and the values of the other axes."""
-
-
-def place_of(point: PointRow | Point) -> Place:
-    """Return the setting that a point runs or probes."""
-    return setting_of(point), tuple(sorted(conditions_of(point).items()))
-
-
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """All settings of a sweep, to be compared with the present one."""
-
-    rows: Sequence[PointRow]
-    conditions: dict[str, str]
-    scenario: Scenario
-    """The job, with the changes by axes other than the target."""
-    asked: Constraints
-    objective: str
-    now: TargetSummary
-    others: list[TargetSummary]
-    baseline: TargetSummary | None
-    targets: list[TargetSummary]
-
-
-def _compared(
-    rows: Sequence[PointRow], scenario: Scenario, asked: Constraints, reference: Reference | None
-) -> _Compared:
-    conditions = _only_conditions(rows)
-    varied = scenario_of(rows, scenario)
-    current = current_target(scenario)
-    runs = _runs_at(current, rows) if reference is None else reference.runs
-    summaries = _summaries(
-        rows, runs, None if reference is not None else current, asked, varied.takes_checkpoints
-    )
-    now = _present(summaries, current) if reference is None else reference.summary
-    return _Compared(
-        rows=rows,
-        conditions=conditions,
-        scenario=varied,
-        asked=asked,
-        objective=_objective(rows, varied),
-        now=now,
-        others=[
-            setting
-            for setting in summaries
-            if setting is not now and (reference is None or setting.target != OFF)
-        ],
-        baseline=next((setting for setting in summaries if setting.target == OFF), None),
-        targets=[setting for setting in summaries if setting.target != OFF],
-    )
-
-
-def _only_conditions(rows: Sequence[PointRow]) -> dict[str, str]:
-    if not rows:
-        raise UsageError(["there is no point to recommend from"])
-    conditions = conditions_of(rows[0])
-    others = next((conditions_of(row) for row in rows if conditions_of(row) != conditions), None)
-    if others is not None:
-        raise UsageError([f"points differ in more than the target: {conditions} and {others}"])
-    return conditions
-
-
-def _summaries(
-    rows: Sequence[PointRow],
-    now: Mapping[int, Measures],
-    current: str | None,
-    asked: Constraints,
-    checkpoints: bool,
-) -> list[TargetSummary]:
-    """Return the summary of each setting, compared with the runs `now`.
-
-    No debloating comes first, then the targets, the shortest first.
-
-    `current` is the setting of these runs, if it is among them: its throughput is not judged.
-    """
-    summaries = []
-    for setting in settings_of(rows):
-        shares = None if setting.target == current else setting.shares(now, "throughput_per_s")
-        shortfalls = judge(setting.main, setting.failed, shares, asked, takes_checkpoints=checkpoints)
-        summaries.append(summarise(setting, now, shortfalls))
-    return summaries
-
-
-def _present(summaries: Sequence[TargetSummary], current: str) -> TargetSummary:
-    present = next((setting for setting in summaries if setting.target == current), None)
-    if present is None:
-        raise UsageError([f"there is no point of what is set now ({current}), to compare with"])
-    return present
-
-
-def _remedies(sweep: _Compared, choice: Choice, binds: Sequence[str]) -> list[Remedy]:
-    if sweep.baseline is None:
-        return []
-    case = Case(sweep.scenario, sweep.rows, sweep.baseline, sweep.targets, sweep.asked, binds, sweep.now)
-    if choice.kind == "set":
-        return remedies_beside(case, choice.setting.target)
-    return remedies_beside(case, None) if choice.kind == "turn off" else remedies(case)
-
-
-def _ruled_out(sweep: _Compared, choice: Choice) -> tuple[list[str], str | None]:
-    """Return the constraints that rule out all settings, and the nearest setting."""
-    if choice.kind != "none":
-        return [], None
-    broken = {setting.target: setting.shortfalls for setting in sweep.others if setting.seeds}
-    binds = binding(list(broken.values()))
-    return binds, nearest(broken) if binds else None
-
-
-def _sentences(sweep: _Compared, choice: Choice, policy: str, own: Scenario | None) -> list[str]:
-    """Return the recommendation in words;
-
-    `own`, if given, has the policy that the others are compared with.
-    """
-    if own is not None:
-        policies = policy, own.config.debloat_policy
-        return policy_words(choice, sweep.now, sweep.others, sweep.objective, policies)
-    at_choice = [row for row in sweep.rows if row.labels.get(TARGET) == choice.setting.target]
-    return words(choice, sweep.now, sweep.others, sweep.objective, find_pitfalls(at_choice))
-
-
-def _objective(rows: Iterable[PointRow], scenario: Scenario) -> str:
-    """Return the objective: end-to-end time, or record delay if checkpoints do not wait for data."""
-    completed = any(row.measures and row.measures.checkpoints_completed for row in rows)
-    overtake = (
-        scenario.config.takes_unaligned_checkpoints and not scenario.config.aligned_checkpoint_timeout_s
-    )
-    return END_TO_END if completed and not overtake else RECORD_DELAY
-
-
-def scenario_of(rows: Iterable[PointRow], scenario: Scenario) -> Scenario:
-    """Return the scenario with the values of all axes but the target; without a result, the given one."""
-    for row in rows:
-        if row.probe == "main" and row.result is not None:
-            return scenario_run(row.result, row.labels, scenario)
-    return scenario
-
-
-def scenario_run(result: str, labels: Mapping[str, str], scenario: Scenario) -> Scenario:
-    """Return the scenario of a point from its result as JSON.
-
-    Its policy is taken from the point's labels or the given scenario, since a policy may be code and a stored
-    file must not choose it.
-    """
-    ran = from_json(result).scenario
-    config = replace(ran.config, debloat_policy=labels.get(POLICY, scenario.config.debloat_policy))
-    return replace(ran, config=config)
-
-
-def current_target(scenario: Scenario) -> str:
-    """Return the debloat target that a scenario has set, or `OFF` without debloating."""
+def present_text(scenario: Scenario) -> str:
+    """Return what is set now: "debloating off", or the target."""
     config = scenario.config
-    return format_duration(config.debloat_target_s) if config.debloat_enabled else OFF
+    aligned = ", unaligned" if config.takes_unaligned_checkpoints else ""
+    if not config.debloat_enabled:
+        return f"debloating off{aligned}"
+    return f"target {format_duration(config.debloat_target_s)}{aligned}"
+
+
+def _verdict(choice: Choice) -> tuple[Literal["set", "keep", "none"], str]:
+    if choice.chosen is None:
+        return "none", NOW
+    return ("keep", NOW) if choice.chosen == NOW else ("set", choice.chosen)
+
+
+def _summary(race: Race, setting: Setting) -> SettingSummary:
+    runs = list(race.runs.get(setting.name, {}).values())
+    failed = race.failed(setting.name)
+    lost = [None] * failed
+    figures = {name: estimate([*(getattr(run, name) for run in runs), *lost]) for name in FIGURES}
+    steps = race.steps.get(setting.name, [])
+    figures["adaptation_ms"] = estimate(None if run is None else run.adaptation_ms for run in steps)
+    (outcome,) = race.outcomes(among=[setting])
+    own_target = setting.mechanisms == (Mechanism.DEBLOATING,) and setting.policy is None
+    return SettingSummary(
+        name=setting.name,
+        action=setting.action,
+        configuration=setting.lines(race.scenario.config),
+        target_ms=_target_ms(race.scenario, setting) if own_target or setting.name == NOW else None,
+        policy=setting.policy,
+        seeds=sorted(race.runs.get(setting.name, {})),
+        failed=failed,
+        figures={name: figure for name, figure in figures.items() if figure is not None},
+        throughput_share=estimate(race._shares(race.runs.get(setting.name, {})), 4),
+        checkpoints_completed=sum(run.checkpoints_completed for run in runs),
+        checkpoints_failed=sum(run.checkpoints_failed for run in runs),
+        checkpoints_expired=sum(run.checkpoints_expired for run in runs),
+        broken=broken_limits(outcome, race.constraints, takes_checkpoints=race.scenario.takes_checkpoints),
+    )
+
+
+def _target_ms(scenario: Scenario, setting: Setting) -> float | None:
+    config = setting.apply(scenario).config
+    return 1e3 * config.debloat_target_s if config.debloat_enabled else None
 
 
 def _failure(row: PointRow) -> str:
-    where = ", ".join(f"{name} {text}" for name, text in row.labels.items()) or OFF
-    return f"{where}, seed {row.seed} ({row.probe}): {row.error or 'no measures'}"
+    where = ", ".join(text if name == SETTING else f"{name} {text}" for name, text in row.labels.items())
+    return f"{where or NOW}, seed {row.seed} ({row.probe}): {row.error or 'no measures'}"
+
+
+def _words(race: Race, settings: Mapping[str, SettingSummary], choice: Choice) -> list[str]:
+    """Return the recommendation in sentences: the verdict, alternatives, and what the runs leave open."""
+    now = settings[NOW]
+    if choice.chosen is None:
+        return [_nothing_fits(settings, race)]
+    chosen = settings[choice.chosen]
+    words = [_keep(settings, race) if chosen is now else f"{_action(chosen)}: {effect(chosen, now)}."]
+    words += [alternative_text(kind, settings[name], now) for kind, name in choice.alternatives]
+    if undecided := race.undecided():
+        words.append(
+            f"Over {len(chosen.seeds)} seeds, single runs also favour {' or '.join(undecided)}; the "
+            "choice is by the mean."
+        )
+    if race.left_out:
+        words.append(
+            f"Not run: {', '.join(race.left_out)}, since a longer target already costs too much "
+            "throughput, and a shorter one cannot cost less."
+        )
+    return [*words, *_few_checkpoints(now, chosen)]
+
+
+def _action(setting: SettingSummary) -> str:
+    return setting.action[0].upper() + setting.action[1:]
+
+
+def effect(chosen: SettingSummary, now: SettingSummary, than: str = "") -> str:
+    """Return the times of a setting, of another one that it is compared with, and what it costs."""
+    parts = [
+        _compared("checkpoints take", chosen.mean("end_to_end_ms"), now.mean("end_to_end_ms"), than)
+        if chosen.mean("end_to_end_ms") is not None
+        else _compared("records take", chosen.mean("record_delay_ms"), now.mean("record_delay_ms"), than)
+    ]
+    parts.append(throughput_text(chosen, now))
+    if stored := chosen.mean("persisted_bytes"):
+        parts.append(f"each stores {size(stored)} of data in flight")
+    delay, before = chosen.mean("record_delay_ms"), now.mean("record_delay_ms")
+    if stored and delay is not None and before is not None and delay > 0.8 * before:
+        parts.append(f"records still take {milliseconds(delay)}")
+    return ", ".join(part for part in parts if part)
+
+
+def _compared(what: str, after: float | None, before: float | None, than: str) -> str:
+    instead = ", and none completes now" if before is None else f" instead of {milliseconds(before)}{than}"
+    return f"{what} {milliseconds(after)}{instead}"
+
+
+def throughput_text(setting: SettingSummary, now: SettingSummary) -> str:
+    """Return the throughput of a setting against that of another one, in words."""
+    shares = (setting.throughput_share, now.throughput_share)
+    if shares[0] is None or shares[1] is None or not shares[1].mean:
+        return "throughput unknown"
+    share = shares[0].mean / shares[1].mean
+    if abs(share - 1) < SAME_THROUGHPUT:
+        return "throughput unchanged"
+    if share >= 1.5:
+        return f"throughput {share:.1f} times as high"
+    return f"throughput {100 * abs(share - 1):.1f} % {'lower' if share < 1 else 'higher'}"
+
+
+def alternative_text(kind: str, setting: SettingSummary, now: SettingSummary) -> str:
+    """Return an alternative in one sentence."""
+    return f"{kind[0].upper()}{kind[1:]}: {setting.action}; {effect(setting, now)}."
+
+
+def _keep(settings: Mapping[str, SettingSummary], race: Race) -> str:
+    now = settings[NOW]
+    time = now.mean("end_to_end_ms")
+    take = f"checkpoints take {milliseconds(time)}"
+    if time is None:
+        take = f"records take {milliseconds(now.mean('record_delay_ms'))}"
+    faster = [
+        each
+        for each in settings.values()
+        if each.broken and each.policy in OWN and time_of(each) < (1 - WORTH_SHARE) * time_of(now)
+    ]
+    reason = "no other setting is clearly better"
+    if faster:
+        best = min(faster, key=lambda each: (len(each.broken), time_of(each)))
+        reason = f"{best.name} takes {milliseconds(time_of(best))}, but {best.broken[0]}"
+    return f"Keep the present setting ({present_text(race.scenario)}): {take}, and {reason}."
+
+
+def time_of(setting: SettingSummary) -> float:
+    """Return the time of a checkpoint, or without checkpoints of a record; infinite if unknown."""
+    time = setting.mean("end_to_end_ms")
+    time = setting.mean("record_delay_ms") if time is None else time
+    return float("inf") if time is None else time
+
+
+def _nothing_fits(settings: Mapping[str, SettingSummary], race: Race) -> str:
+    """Return that no setting keeps to the limits, and how far the one is that breaks the fewest."""
+    if not settings[NOW].seeds:
+        return "No advice: no run of the present setting ended well, so there is nothing to compare with."
+    nearest = min(settings.values(), key=lambda each: (len(each.broken), time_of(each)))
+    name = "the present setting" if nearest.name == NOW else nearest.name
+    return f"No setting keeps to all limits. The nearest is {name}: {'; '.join(nearest.broken)}."
+
+
+def _few_checkpoints(now: SettingSummary, chosen: SettingSummary) -> list[str]:
+    """Return a sentence for each setting with too few checkpoints for reliable times."""
+    few = [
+        (each, each.checkpoints_completed / len(each.seeds))
+        for each in ([now] if chosen is now else [now, chosen])
+        if each.seeds and 0 < each.checkpoints_completed < SETTLED_CHECKPOINTS * len(each.seeds)
+    ]
+    return [
+        f"{'Now' if each is now else f'With {each.name}'}, only {count:.0f} checkpoints complete in a run, "
+        "so their times are rough."
+        for each, count in few
+    ]
+
+
+def _about_policies(
+    race: Race, settings: Mapping[str, SettingSummary], own: str
+) -> tuple[str | None, list[str]]:
+    """Compare the settings of each other policy with the setting chosen for the job's own one.
+
+    Return the setting that is better than all of its own, if any, and a sentence for each policy.
+    """
+    policies = dict.fromkeys(each.policy for each in race.settings.values() if each.policy not in OWN)
+    best_now, said = own, []
+    before, than = settings[own], f" with {'the present setting' if own == NOW else own}"
+    owns = race.outcomes(among=[each for each in race.settings.values() if each.policy in OWN])
+    for policy in known(policies):
+        theirs = [each for each in race.finalists([policy]) if each.name in settings]
+        beyond = [each for each in race.outcomes(among=theirs) if not is_matched(each, owns)]
+        chosen = race.choose([*(each for each in owns if each.name == NOW), *beyond]).chosen
+        if chosen not in (None, NOW):
+            best_now = str(chosen)
+            said.append(f"{policy} is better: with {best_now}, {effect(settings[best_now], before, than)}.")
+            continue
+        best = min((settings[each.name] for each in theirs), key=time_of, default=None)
+        figures = "" if best is None else f": with {best.name}, {effect(best, before, than)}"
+        said.append(f"{policy} is not clearly better{figures}.")
+    return (None if best_now == own else best_now), said

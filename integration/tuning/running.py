@@ -49,17 +49,15 @@ def run_points(points: Iterable[bytes], arrived: Arrived) -> Iterator[bytes]:
 def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda scenario: scenario) -> PointRow:
     """Run a point and return its row, with the error if it failed; only Ctrl-C is raised.
 
-    The run ends when its figures have settled (`settling`). A probe with a step has its full length. One with
-    unaligned checkpoints, which decides no choice, ends once it has enough of them. `prepare` gets the
-    scenario before the run and can replace its sources by open ones.
+    The run ends when its figures have settled (`settling`); one with a step of the load has its full length.
+    `prepare` gets the scenario before the run and can replace its sources by open ones.
     """
     started = perf_counter()
     try:
         scenario = read_scenario(point.document)
         if point.probe == "step":
             return _finished(point, emulate(prepare(scenario)), step_at_s(scenario))
-        ending = EndOnceSettled(scenario, or_enough=point.probe == "unaligned")
-        result = emulate(prepare(scenario), end_of_run=ending)
+        result = emulate(prepare(scenario), end_of_run=EndOnceSettled(scenario))
         return _finished(point, result, None)
     except JobFailedError as error:
         return _failed_for_good(point, error.result)
@@ -82,13 +80,12 @@ def _finished(point: Point, result: Result, step: float | None) -> PointRow:
 
 
 def _with_result(row: PointRow, point: Point, result: Result) -> PointRow:
-    kept = result if point.with_series else msgspec.structs.replace(result, series=[])
     return msgspec.structs.replace(
         row,
         wall_seconds=result.wall_seconds,
         emulated_seconds=result.emulated_seconds,
         versions=result.versions,
-        result=to_json(kept).decode(),
+        result=to_json(msgspec.structs.replace(result, series=[])).decode(),
     )
 
 

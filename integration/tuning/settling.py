@@ -52,14 +52,10 @@ _QUANTILES = {SETTLED_CHECKPOINTS: 2.776, 6: 2.571, 8: 2.365, _BATCHES: 2.262, 1
 
 
 class EndOnceSettled:
-    """Decides when a run ends, by its recorded figures; passed to `emulate` as `end_of_run`.
+    """Decides when a run ends, by its recorded figures; passed to `emulate` as `end_of_run`."""
 
-    With `or_enough` it also ends sooner when its window holds `LEAST_CHECKPOINTS`, settled or not.
-    """
-
-    def __init__(self, scenario: Scenario, *, or_enough: bool = False) -> None:
+    def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
-        self._or_enough = or_enough
         self._begin = scenario.windows[-1][0]
         self._may_end_sooner = _is_steady(scenario)
         self._least_window_s = max(
@@ -96,8 +92,6 @@ class EndOnceSettled:
             return False
         if self._scenario.config.checkpoint_interval_s is not None:
             completed = self._completed(recorder)
-            if self._or_enough and len(completed) >= LEAST_CHECKPOINTS:
-                return True
             if not _have_settled(completed):
                 return False
         return settled(self._rates(recorder))

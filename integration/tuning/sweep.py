@@ -1,10 +1,10 @@
-"""Runs the points of a sweep over Spark, and keeps what is finished.
+"""Runs the points of a sweep in processes of this machine or over Spark, and keeps what is finished.
 
-All points are one RDD, a partition each, and one job of Spark's, so that a core that is free takes the next.
-An accumulator brings each row to the driver as soon as its task ends, which writes it to the folder.
+Over Spark all points are one RDD, a partition each, and one job of Spark's, so that a core that is free takes
+the next. An accumulator brings each row to the driver as soon as its task ends.
 
-A task returns a row even if its emulation fails. If Spark still aborts the job, as when a worker
-runs out of memory, the points without a row are run again one by one, so that the one that caused it fails
+A point returns a row even if its emulation fails. If a process is killed, or Spark aborts the job, as when
+memory is short, the points without a row are run again one by one, so that the one that caused it fails
 alone. Points that read files run in this process: what Spark has read for them lies on this machine.
 """
 
@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +23,14 @@ import msgspec
 
 from netstack import Scenario, SourceError
 
+from ..seed_runs import ctrl_c_held, worker_pool
 from ..spark.driver import held_interrupts, is_local, run_cancellable
 from ..spark.failure_causes import first_cause, is_from_spark, one_line
-from ..spark.session import begin_session, spark_session
+from ..spark.session import spark_session
 from ..spark.workers import driver_accumulator, send_packages
 from .point_rows import PointRow, PointStore, failed_row, spark_schema, to_table
 from .points import Grid, Point
-from .running import reads_files, run_reading, sweep_function
+from .running import reads_files, run_point, run_reading, sweep_function
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -92,49 +96,87 @@ def run_points(
     out: Path | None = None,
     progress: Done = lambda count: None,
     *,
+    processes: LocalProcesses | None = None,
     master: str | None = None,
-    known: Sequence[PointRow] = (),
-    meanwhile: Callable[[], object] = lambda: None,
 ) -> list[PointRow]:
-    """Run points over Spark, and return their rows in the same order.
+    """Run points in `processes`, by default over Spark, and return their rows in the same order.
 
     A point that fails is a row with the status "failed". Points with a finished row in ``out/points`` are not
     run. Spark is started only if points remain: if `spark` is None, the active session or a new one of
-    `master` is used. `meanwhile` is called while a local one starts. `progress` is called from several
-    threads, one at a time. After Ctrl-C the finished rows stay in ``out/points``.
+    `master` is used. `progress` is called from several threads, one at a time. After Ctrl-C the finished rows
+    stay in ``out/points``.
 
     Raises:
         SourceError: Spark does not start, stops, or its workers lack our packages; a file cannot be read.
         OSError: nothing can be written to `out`.
     """
     store = None if out is None else PointStore(out)
-    ledger = _Ledger(points, store, progress, known)
+    ledger = _Ledger(points, store, progress)
     missing = ledger.missing()
     here = [point for point in missing if reads_files(point)]
     away = [point for point in missing if not reads_files(point)]
-    if away:
-        if spark is None and master is None:
-            begin_session()
-            meanwhile()
+    if processes is not None:
+        for row in processes.run(away):
+            ledger.add(row)
+    elif away:
         _run_on_spark(away, spark or spark_session(master, small=True), ledger)
     for row in run_reading(here):
         ledger.add(row)
     return ledger.rows()
 
 
+class LocalProcesses:
+    """Processes of this machine that run points; they start with the first point and end with the block."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._stack = ExitStack()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> LocalProcesses:
+        return self
+
+    def __exit__(self, *raised: Any) -> bool | None:
+        return self._stack.__exit__(*raised)
+
+    def run(self, points: Sequence[Point]) -> Iterator[PointRow]:
+        """Yield the rows of points as they are finished; a point whose process is killed is a failed one."""
+        if self._pool is None and points:
+            self._pool = self._stack.enter_context(worker_pool(self._count))
+        waiting = {}
+        if self._pool is not None:
+            with ctrl_c_held():  # processes start here
+                waiting = {self._pool.submit(run_point, point): point for point in points}
+        try:
+            for future in as_completed(waiting):
+                row = future.result()
+                del waiting[future]
+                yield row
+        except BrokenProcessPool:
+            self._pool = None
+            yield from map(_run_alone, waiting.values())
+
+
+def _run_alone(point: Point) -> PointRow:
+    with worker_pool(1) as pool:
+        with ctrl_c_held():
+            future = pool.submit(run_point, point)
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            return failed_row(point, "the process that ran it was killed; is memory short?")
+
+
 class _Ledger:
     """Collected rows by key; safe to use from any thread."""
 
-    def __init__(
-        self, points: Sequence[Point], store: PointStore | None, progress: Done, known: Sequence[PointRow]
-    ) -> None:
+    def __init__(self, points: Sequence[Point], store: PointStore | None, progress: Done) -> None:
         self._points = points
         self._store = store
         self._progress = progress
         self._lock = threading.Lock()
         self._trouble: OSError | None = None
         self._rows = {} if store is None else store.read(point.key for point in points)
-        self._rows |= {row.key: row for row in known if row.status == "finished"}
         self._tell()
 
     def missing(self) -> list[Point]:

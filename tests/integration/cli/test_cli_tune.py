@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from integration.cli.app import main
 from integration.cli.exit_status import INTERRUPTED
 from integration.number_text import milliseconds
 from integration.present.console import WIDTH
-from integration.tuning.advise import FIRST_SEEDS, PROBE_SEEDS, SEEDS
 from tests.integration.flink.flink_cluster import replayed
 
 if TYPE_CHECKING:
@@ -50,12 +48,12 @@ Arguments = list[str]
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Arguments:
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Arguments:
     """A sweep that has been run: the same command finds all its points."""
     folder = tmp_path_factory.mktemp("tuned")
     (folder / "slow.toml").write_text(SCENARIO, "utf-8")
-    command = ["tune", str(folder / "slow.toml"), "--target", "20ms,300ms", "--min-throughput", "0.5"]
-    command += ["--out", str(folder / "out")]
+    command = ["tune", str(folder / "slow.toml"), "--target", "20ms,300ms", "--min-throughput", "0.9"]
+    command += ["--only", "debloating", "--only", "unaligned", "--seeds", "2", "--out", str(folder / "out")]
     assert main(command) == 0
     return command
 
@@ -75,40 +73,27 @@ def document(command: Arguments) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.spark
-def test_the_target_to_set_is_the_one_that_is_fast_and_costs_nothing(tuned: Arguments) -> None:
+def test_the_setting_to_take_is_one_that_is_fast_and_costs_nothing(tuned: Arguments) -> None:
     (found,) = document(tuned)["recommendations"]
-    times = {one["target"]: one["end_to_end_ms"]["mean"] for one in found["targets"]}
-    assert found["verdict"] == "set"
-    assert found["baseline"]["end_to_end_ms"]["mean"] > 2 * times["300 ms"]
-    assert found["configuration"] == [f"{ENABLED}: true", f"{TARGET}: {found['chosen']}"]
+    times = {one["name"]: one["figures"]["end_to_end_ms"]["mean"] for one in found["settings"]}
+    assert (found["verdict"], found["chosen"]) == ("set", "target 20 ms")
+    assert times["now"] > 2 * times["target 20 ms"]
+    assert found["configuration"] == [f"{ENABLED}: true", f"{TARGET}: 20 ms"]
 
 
-@pytest.mark.spark
 def test_every_number_can_be_traced(tuned: Arguments) -> None:
     found = document(tuned)
-    assert found["schema"] == "netstack.tune/2"
+    assert found["schema"] == "netstack.tune/3"
     assert found["scenario"]["name"] == "slow"
     assert found["command"].startswith("netstack tune ")
     points = found["points"]
-    (chosen,) = {each["chosen"] for each in found["recommendations"]}
-    seeds = defaultdict[tuple[str, str], list[int]](list)
-    for point in points:
-        seeds[point["probe"], point["labels"].get("target", "off")].append(point["seed"])
-    assert all(sorted(each) == list(range(1, len(each) + 1)) for each in seeds.values())
-    numbers = {place: len(each) for place, each in seeds.items()}
-    assert min(numbers["baseline", "off"], numbers["main", chosen]) >= SEEDS
-    assert min(numbers["main", target] for target in ("20 ms", "300 ms")) >= FIRST_SEEDS
-    for probe in ("unaligned", "step"):
-        assert {target: numbers[probe, target] for target in ("20 ms", "300 ms")} == {
-            "20 ms": 1,
-            "300 ms": 1,
-            chosen: PROBE_SEEDS,
-        }
+    seeds = {(point["labels"]["setting"], point["seed"]) for point in points if point["probe"] == "main"}
+    for setting in found["recommendations"][0]["settings"]:
+        assert {seed for name, seed in seeds if name == setting["name"]} == set(setting["seeds"])
+    assert [point["labels"]["setting"] for point in points if point["probe"] == "step"] == ["target 20 ms"]
     assert all(point["status"] == "finished" and "netstack" in point["versions"] for point in points)
 
 
-@pytest.mark.spark
 @pytest.mark.long
 def test_points_are_kept_and_not_run_again(
     tuned: Arguments, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -138,84 +123,89 @@ def test_ctrl_c_says_where_the_points_are_that_are_done(
     assert "kept" not in capsys.readouterr().err
 
 
-@pytest.mark.spark
 def test_text_for_people_fits_the_terminal_and_has_lines_to_paste(
     tuned: Arguments, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_pictures(monkeypatch)
     assert main(again(tuned, tmp_path)) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("Set the debloat target to ")
+    assert lines[0].startswith("Set the debloat target to 20 ms: ")
     assert max(len(line) for line in lines) <= WIDTH
-    paste = lines.index(f"  {ENABLED}: true")
-    rows = [line.split() for line in lines[paste + 5 : paste + 8]]
-    assert [row[0] for row in rows] == ["off", "20", "300"]
-    assert [row[-1] for row in rows].count("set") == 1
-    assert rows[0][-1] == "now"
+    assert f"  {ENABLED}: true" in lines
+    rows = [line for line in lines if line.startswith(("now: ", "target ", "unaligned"))]
+    assert [row.split("  ")[0] for row in rows][:3] == [
+        "now: debloating off",
+        "target 20 ms",
+        "target 20 ms, unaligned",
+    ]
+    assert [row.split()[-1] for row in rows].count("set") == 1
     assert lines[-1] == "next: netstack diagnose --from-flink http://localhost:8081  # after the change"
 
 
-@pytest.mark.spark
 @pytest.mark.long
 def test_records_larger_than_their_buffers_are_reported(
     tuned: Arguments, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_pictures(monkeypatch)
     (pitfall,) = document(tuned)["pitfalls"]
-    assert (pitfall["name"], pitfall["vertex"], pitfall["settings"]) == (
-        "large-records",
-        "sink",
-        ["target 20 ms"],
-    )
+    assert (pitfall["name"], pitfall["vertex"]) == ("large-records", "sink")
+    assert "target 20 ms" in pitfall["settings"]
     main([*again(tuned, tmp_path), "--verbose"])
     assert "large-records: records are larger than the debloated buffers" in capsys.readouterr().out
 
 
-@pytest.mark.spark
-def test_where_no_target_will_do_the_binding_constraint_and_remedies_are_named(
+def test_where_no_setting_keeps_to_a_limit_the_nearest_is_named(
     tuned: Arguments, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_pictures(monkeypatch)
-    assert main([*again(tuned, tmp_path), "--max-checkpoint", "15ms"]) == 1
+    assert main([*again(tuned, tmp_path), "--max-checkpoint", "1ms"]) == 1
     text = capsys.readouterr().out
-    assert text.startswith("No setting meets max-checkpoint.")
-    assert "What would help instead: " in text
+    assert text.startswith("No setting keeps to all limits. The nearest is ")
     assert text.splitlines()[-1].endswith(" --verbose")
-    assert not [line for line in text.splitlines() if line.startswith(f"  {TARGET}")]
+    assert not [line for line in text.splitlines() if line.startswith("  taskmanager")]
 
 
 @pytest.mark.spark
+def test_over_spark_it_finds_the_same(
+    tuned: Arguments, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = tuned[: tuned.index("--seeds")]
+    assert main([*command, "--seeds", "1", "--master", "local[2]", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["recommendations"]
+    (before,) = document(tuned)["recommendations"]
+    assert found["chosen"] == before["chosen"]
+    names = [one["name"] for one in found["settings"]]
+    assert names == [one["name"] for one in before["settings"]]
+
+
 def test_the_page_has_recommendation_pictures_and_origin(tuned: Arguments) -> None:
     page = (out_of(tuned) / "report.html").read_text("utf-8")
     (found,) = document(tuned)["recommendations"]
-    for text in (*found["configuration"], "Which debloat target for slow?", "now (debloating off)"):
+    for text in (*found["configuration"], "What to set for slow", "now (debloating off)", found["chosen"]):
         assert text in page
-    assert f"target {found['chosen']}" in page
-    (chosen,) = [each for each in found["targets"] if each["target"] == found["chosen"]]
+    (chosen,) = [each for each in found["settings"] if each["name"] == found["chosen"]]
     mean = milliseconds(
-        chosen["end_to_end_ms"]["mean"]
-    )  # in the headline, and in the title of the runs drawn
-    assert f"checkpoints take {mean} " in " ".join(found["words"])
-    assert re.search(
-        rf"A checkpoint takes: .*, {mean} \(target {found['chosen']}\)", page.replace("\xa0", " ")
-    )
+        chosen["figures"]["end_to_end_ms"]["mean"]
+    )  # in the verdict and in the picture's title
+    assert f"checkpoints take {mean} " in found["words"][0]
+    assert re.search(rf"A checkpoint takes: .*, {mean} \({found['chosen']}\)", page.replace("\xa0", " "))
     assert document(tuned)["command"].replace("'", "&#39;") in page
     for picture in ("trade-off", "times-by-target", "checkpoint-history", "in-flight-time", "buffer-size"):
         assert (out_of(tuned) / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
         assert f'id="{picture}"' in page
 
 
-@pytest.mark.spark
 @pytest.mark.long
-def test_a_running_job_is_tuned_as_a_file_is(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_running_job_is_tuned_as_a_file_is(capsys: pytest.CaptureFixture[str]) -> None:
     with replayed("flink-1.20.5_2x2_200KBs_on1s") as cluster:
-        command = ["tune", "--from-flink", cluster.url, "--watch", "0 s", "--target", "200ms", "--seeds", "2"]
+        command = ["tune", "--from-flink", cluster.url, "--watch", "0 s", "--target", "200ms"]
+        command += ["--only", "debloating", "--seeds", "2"]
         assert main([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     (recommendation,) = found["recommendations"]
     assert found["scenario"]["preset"] == "flink-1.20"
-    assert recommendation["current"] == "1 s"
-    assert recommendation["chosen"] == "200 ms"
+    assert recommendation["present"] == "target 1 s"
+    assert recommendation["chosen"] == "target 200 ms"
     assert any("buffer timeout" in note for note in found["notes"])
 
 
@@ -236,6 +226,11 @@ def test_a_running_job_is_tuned_as_a_file_is(spark: SparkSession, capsys: pytest
         (["FILE", "--max-delay", "250"], "--max-delay: '250' has no unit; it must be a time such as"),
         (["FILE", "--max-checkpoint", "0s"], "netstack tune: --max-checkpoint is 0s; it must be more than 0"),
         (["FILE", "--set", f"{TARGET}=1s"], f"{TARGET}: is what the axis target sets"),
+        (
+            ["FILE", "--max-stored", "512"],
+            "netstack tune: --max-stored: '512' has no unit; it must be a size",
+        ),
+        (["FILE", "--only", "nothing"], "debloating"),
         (["FILE", "--skew", "a"], "skew: 'a' is not a list of factors"),
         (["FILE", "--seeds", "0"], "netstack tune: --seeds: is 0; at least 1 is needed"),
         (["FILE", "--from-flink", "http://127.0.0.1:1"], "one of the two"),

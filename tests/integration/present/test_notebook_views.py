@@ -20,13 +20,12 @@ from integration.flink import Imported, Recording, import_scenario
 from integration.present.chart_style import Chart, to_png, to_svg
 from integration.present.notebook import COMPARISON, IMPORTED, RECOMMENDATION, RESULT
 from integration.present.run_charts import charts
-from integration.tuning.recommend import Recommendation, recommend
-from integration.tuning.summaries import OFF
+from integration.tuning.recommend import Recommendation
 from netstack import Result, Viewed
 from tests.integration.clusters import ROOT
 from tests.integration.missing_extras import take_away
 from tests.integration.sample_results import CONSUMER, SECONDS, SUBTASKS, sample_result
-from tests.integration.tuning.test_tuning_recommend import JOB, sweep
+from tests.integration.tuning import made_up
 
 NASTY = '</table><script>alert(1)</script> & "quotes" \x1b[31m'
 
@@ -57,7 +56,7 @@ def comparison(name: str = "2x2") -> Comparison:
 
 
 def recommendation() -> Recommendation:
-    return recommend(sweep({None: (900.0, 400.0), "300 ms": (280.0, 399.0), "1 s": (800.0, 400.0)}), JOB)
+    return made_up.recommendation()
 
 
 @cache
@@ -74,7 +73,7 @@ def test_a_repr_is_one_short_line() -> None:
         "<Comparison of 2x2 with Flink, 2 seeds: 1 of 3 numbers are inside the tolerance>",
         f"<Imported {imported().scenario.name} from Flink {imported().measured.flink}: "
         f"{len(imported().scenario.vertices)} vertices, {len(imported().notes)} notes>",
-        f"<Recommendation for {JOB.name}, now off, 3 settings tried: {recommendation().words[0]}>",
+        f"<Recommendation for made-up, now debloating off, 11 settings tried: {recommendation().words[0]}>",
         "<Result of sample: 20 s of virtual time with seed 3, 2 vertices, 10 of 10 checkpoints completed>",
     ]
 
@@ -145,12 +144,11 @@ def test_numbers_of_a_comparison_have_their_ranges() -> None:
 
 def test_settings_of_a_recommendation_say_which_one_is_advised() -> None:
     settings = recommendation().to_pandas()
-    assert settings.target.tolist() == [OFF, "300 ms", "1 s"]
-    assert settings.recommended.tolist() == [
-        each == recommendation().advised.target for each in settings.target
-    ]
-    assert settings.end_to_end_ms.tolist() == [900.0, 280.0, 800.0]
-    assert (settings.end_to_end_ms_low <= settings.end_to_end_ms).all()
+    assert settings.setting.tolist()[:3] == ["now", "target 50 ms", "target 100 ms"]
+    assert settings.setting[settings.recommended].tolist() == ["target 500 ms"]
+    assert settings.end_to_end_ms.tolist()[:2] == [6001.5, 81.0]
+    several = settings[settings.seeds > 1]
+    assert (several.end_to_end_ms_low <= several.end_to_end_ms).all()
 
 
 def test_an_imported_job_has_what_flink_shows() -> None:

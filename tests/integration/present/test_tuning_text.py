@@ -18,7 +18,7 @@ from rich.console import Console
 from integration.present.chart_style import VEGA_LITE, to_png, to_svg
 from integration.present.documents import Tuning
 from integration.present.run_charts import charts
-from integration.present.tuning import mark, mark_in_words, print_tuning, target_table
+from integration.present.tuning import print_tuning
 from integration.present.tuning_charts import (
     HEIGHT,
     NARROW,
@@ -30,66 +30,32 @@ from integration.present.tuning_charts import (
     trade_off,
     tuning_charts,
 )
-from integration.tuning.constraints import Constraints
+from integration.tuning.advise import Question
+from integration.tuning.axes import read_axes
 from integration.tuning.measures import Measures
-from integration.tuning.point_rows import PointRow, failed_row
-from integration.tuning.points import Probe, point_of
-from integration.tuning.recommend import Recommendation, recommendations
-from integration.tuning.remedies import Remedy
-from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex
+from integration.tuning.recommend import Recommendation
 from tests.integration.sample_results import sample_results
+from tests.integration.tuning.made_up import Figures, advice, measures, recommendation
 
-SCENARIO = Scenario(
-    name="made-up",
-    duration_s=20.0,
-    vertices=(
-        Vertex(name="source", source=GeneratorSpec(record_bytes=100)),
-        Vertex(name="sink", service=((0.0, 0.001),)),
-    ),
-    edges=(Edge(source="source", target="sink"),),
-    config=NetworkConfig(checkpoint_interval_s=1.0),
-)
-
-CURVE = {"50 ms": (60.0, 800.0), "100 ms": (110.0, 960.0), "500 ms": (520.0, 995.0), "1 s": (1050.0, 1000.0)}
-"""Checkpoint time in ms and records per second of each target, with a knee at 100 ms."""
-
-SEEDS = (1, 2, 3, 4, 5)
+CURVE = {
+    "now": (2000.0, 1000.0),
+    "target 50 ms": (60.0, 900.0),
+    "target 100 ms": (110.0, 960.0),
+    "target 300 ms": (320.0, 998.0),
+    "target 1 s": (1050.0, 1000.0),
+}
+"""Checkpoint time in ms and records per second of some settings; the others are like now."""
 
 
-def row(labels: dict[str, str], seed: int, time_ms: float, rate: float, probe: Probe = "main") -> PointRow:
-    measures = Measures(
-        throughput_per_s=rate,
-        start_delay_ms=0.9 * time_ms,
-        end_to_end_ms=time_ms + seed,
-        end_to_end_p95_ms=1.1 * time_ms,
-        record_delay_ms=0.8 * time_ms,
-        record_delay_p95_ms=0.9 * time_ms,
-        in_flight_bytes=100 * time_ms,
-        checkpoints_completed=10,
-    )
-    return PointRow(
-        key=f"{labels}{seed}{probe}",
-        name="made-up",
-        labels=labels,
-        seed=seed,
-        probe=probe,
-        status="finished",
-        wall_seconds=0.1,
-        versions={"netstack": "0.1.0"},
-        measures=measures,
-    )
+def curve(name: str, seed: int) -> Measures:
+    if name == "unaligned":
+        return measures(30.0, 1000.0, delay_ms=2000.0, stored=2e6)
+    time, rate = CURVE.get(name, CURVE["now"])
+    return measures(time + seed, rate)
 
 
-def rows(conditions: dict[str, str] | None = None, slower: float = 1.0) -> list[PointRow]:
-    own = conditions or {}
-    found = [row(own, seed, 2000.0 * slower, 1000.0, "baseline") for seed in SEEDS]
-    for target, (time, rate) in CURVE.items():
-        found += [row({"target": target} | own, seed, time * slower, rate) for seed in SEEDS]
-    return found
-
-
-def found_in(points: Sequence[PointRow], **constraints: float) -> list[Recommendation]:
-    return recommendations(points, SCENARIO, Constraints(**constraints))
+def found_in(figures: Figures = curve, **limits: float) -> Recommendation:
+    return recommendation(figures, **limits)
 
 
 def printed(found: Sequence[Recommendation], *, verbose: bool = False) -> str:
@@ -106,45 +72,28 @@ def printed(found: Sequence[Recommendation], *, verbose: bool = False) -> str:
     return console.export_text()
 
 
-def test_the_row_of_a_target_says_whether_it_is_set_the_knee_or_what_it_breaks() -> None:
-    (found,) = found_in(rows(), min_throughput=0.99)
-    assert {one.target: mark(found, one) for one in found.targets} == {
-        "50 ms": "thr.",
-        "100 ms": "thr.",
-        "500 ms": "set",
-        "1 s": "",
-    }
-    knee = found.targets[1]
-    assert mark_in_words(found, knee).startswith("knee; throughput is 0.960 of the original")
-    assert found.baseline is not None
-    assert mark(found, found.baseline) == "now"
-
-
-def test_the_trade_off_marks_what_is_set_now_the_knee_and_the_recommended_target() -> None:
-    chart = trade_off(found_in(rows(), min_throughput=0.99))
+def test_the_trade_off_marks_the_present_the_recommended_and_the_alternative_setting() -> None:
+    chart = trade_off([found_in()])
     assert chart is not None
-    assert chart.title.endswith(": recommended is 500 ms")
+    assert chart.title.endswith(": recommended is target 300 ms")
     marks = chart.spec["datasets"] if "datasets" in chart.spec else {"": chart.spec["data"]["values"]}
-    labels = [mark["label"] for values in marks.values() for mark in values if "label" in mark]
-    sides = [mark["side"] for values in marks.values() for mark in values if "label" in mark]
-    assert NOWHERE not in sides
-    assert labels == ["50 ms", "100 ms: knee", "500 ms: recommended", "1 s", "no debloating: now"]
+    rows = [mark for values in marks.values() for mark in values if "label" in mark]
+    said = {row["setting"]: row["said"] for row in rows if row["said"]}
+    assert said == {"debloating off": "now", "target 300 ms": "recommended", "unaligned": "alternative"}
+    assert NOWHERE not in [row["side"] for row in rows if row["said"]]
     assert to_png(chart).startswith(b"\x89PNG")
 
 
 def test_a_legend_explains_the_outlines_of_the_trade_off() -> None:
-    chart = trade_off(found_in(rows(), min_throughput=0.99))
+    chart = trade_off([found_in()])
     assert chart is not None
     (legend,) = vl_convert.vegalite_to_vega(chart.spec, vl_version=VEGA_LITE)["legends"]
     assert {"shape", "stroke", "size"} <= legend.keys()
     (outline,) = [layer for layer in chart.spec["layer"] if "shape" in layer["encoding"]]
     assert outline["encoding"]["shape"]["scale"] == {
-        "domain": ["recommended", "now", "no debloating", "knee"],
-        "range": ["circle", "square", "diamond", "triangle-up"],
+        "domain": ["recommended", "now", "alternative"],
+        "range": ["circle", "square", "diamond"],
     }
-    drawn = chart.spec["datasets"][outline["data"]["name"]] if "name" in outline["data"] else None
-    marks = drawn if drawn is not None else outline["data"]["values"]
-    assert sorted(mark["meaning"] for mark in marks) == ["knee", "no debloating", "now", "recommended"]
 
 
 FIGURES = st.tuples(st.floats(5, 1e5), st.floats(80, 120), st.booleans())
@@ -177,45 +126,20 @@ def test_no_name_in_the_trade_off_covers_another_or_a_mark(marks: list[tuple[flo
         assert rows_placed[0]["side"] != NOWHERE
 
 
-def test_queues_that_settle_in_some_runs_only_are_shown_as_that() -> None:
-    stepped = [
-        replaced(rows()[-1], probe="step", seed=seed, adaptation_ms=ms)
-        for seed, ms in ((1, 26_000.0), (2, None), (3, None))
-    ]
-    (found,) = found_in([*rows(), *stepped])
-    assert adapts(found) == "1/3"
-    (never,) = found_in([*rows(), *stepped[1:]])
-    assert adapts(never) == "0/2"
-
-
-def adapts(found: Recommendation) -> str:
-    """The last figure of the longest target, in the table of all figures."""
-    *_, last = [line for line in printed([found], verbose=True).splitlines() if line.startswith("1 s ")]
-    return last.split()[11]
-
-
-def replaced(one: PointRow, *, probe: Probe, seed: int, **measures: float | None) -> PointRow:
-    assert one.measures is not None
-    return msgspec.structs.replace(
-        one, probe=probe, seed=seed, measures=msgspec.structs.replace(one.measures, **measures)
-    )
-
-
-def test_several_conditions_are_curves_of_one_picture() -> None:
-    found = found_in([*rows({"skew": "1:1"}), *rows({"skew": "1:4"}, slower=2.0)], min_throughput=0.9)
+def test_several_conditions_are_curves_of_one_picture_and_each_has_its_table() -> None:
+    found = advice(curve, axes=read_axes(service="1ms,2ms")).recommendations
     (chart,) = tuning_charts(found)
-    assert "(skew 1:1); " in chart.title
+    assert "(service 1 ms); " in chart.title
     lines = printed(found).splitlines()
-    assert [line for line in lines if line in ("skew 1:1", "skew 1:4")] == ["skew 1:1", "skew 1:4"]
-    assert sum("\u2500" in line for line in lines) == 1, "one table, of what is advised"
-    assert [line.split()[:4] for line in lines[-4:-2]] == [
-        ["skew", "1:1", "100", "ms"],
-        ["skew", "1:4", "100", "ms"],
+    assert [line for line in lines if line in ("service 1 ms", "service 2 ms")] == [
+        "service 1 ms",
+        "service 2 ms",
     ]
+    assert sum("\u2500" in line for line in lines) == 2
 
 
 def test_a_legend_has_the_colours_of_its_lines() -> None:
-    chart = times_by_target(found_in(rows(), min_throughput=0.99)[0])
+    chart = times_by_target(found_in())
     assert chart is not None
     svg = to_svg(chart)
     symbols = re.findall(r'<g class="mark-symbol role-legend-symbol".*?</g>', svg)
@@ -223,7 +147,7 @@ def test_a_legend_has_the_colours_of_its_lines() -> None:
 
 
 def test_the_title_of_an_axis_of_times_stands_beside_its_labels() -> None:
-    chart = times_by_target(found_in(rows(), min_throughput=0.99)[0])
+    chart = times_by_target(found_in())
     assert chart is not None
     config = {"axis": {"labelFontSize": 12}, "axisY": {"minExtent": 32, "maxExtent": 32}}  # as on the page
     svg = vl_convert.vegalite_to_svg(chart.spec, vl_version=VEGA_LITE, config=config)
@@ -236,119 +160,81 @@ def test_the_title_of_an_axis_of_times_stands_beside_its_labels() -> None:
 
 def test_pictures_give_the_browser_nothing_to_warn_of() -> None:
     """Vega-Lite warns of sizes and widths by the value of a nominal field."""
-    found = found_in(rows(), min_throughput=0.99)
-    for chart in [*tuning_charts(found), *charts(sample_results())]:
+    for chart in [*tuning_charts([found_in()]), *charts(sample_results())]:
         encodings = re.findall(r'"(?:size|strokeWidth)": \{[^{}]*"type": "(\w+)"', json.dumps(chart.spec))
         assert "nominal" not in encodings
 
 
 def test_without_checkpoints_there_is_no_trade_off() -> None:
-    bare = [
-        PointRow(**{name: getattr(one, name) for name in one.__struct_fields__} | {"measures": rated(one)})
-        for one in rows()
-    ]
-    (found,) = found_in(bare)
+    found = found_in(lambda name, seed: Measures(throughput_per_s=1000.0))
     assert trade_off([found]) is None
-    chart = times_by_target(found)
-    assert chart is None
-
-
-def rated(one: PointRow) -> Measures:
-    return Measures(throughput_per_s=one.measures.throughput_per_s if one.measures else None)
+    assert times_by_target(found) is None
 
 
 def test_failed_points_are_named_and_the_first_of_many_only() -> None:
-    failed = [failed_row(point_of(SCENARIO, {"target": "50 ms"}, seed), "no room") for seed in range(10, 20)]
-    found = found_in([*rows(), *failed], min_throughput=0.9)
-    assert "Some runs failed; the first: target 50 ms, seed 10 (main): no room" in printed(found)
-    text = printed(found, verbose=True)
+    found = found_in(lambda name, seed: None if "unaligned" in name else curve(name, seed))
+    many = msgspec.structs.replace(found, failures=[f"{found.failures[0]}{number}" for number in range(10)])
+    assert "Some runs failed; the first: unaligned, seed 1 (main): out of luck" in printed([many])
+    text = printed([many], verbose=True)
     assert text.count("failed: ") == 7
-    assert "failed: target 50 ms, seed 10 (main): no room" in text
     assert "failed: and 4 more points" in text
 
 
 @pytest.mark.parametrize("least", [0.99, 0.5])
 def test_text_fits_the_terminal_and_names_what_made_it(least: float) -> None:
-    found = found_in(rows(), min_throughput=least)
-    lines = printed(found, verbose=True).splitlines()
-    assert "made-up  flink-2.2, seeds 1-5, virtual clock, netstack 0.1.0; now: off" in lines
+    found = found_in(min_throughput=least)
+    lines = printed([found], verbose=True).splitlines()
+    assert any(
+        line.startswith("made-up  flink-2.2, seeds 1, 2, virtual clock, netstack 0.1") for line in lines
+    )
     assert max(map(len, lines)) <= 80
     assert lines[-2:] == ["netstack tune x", "next: netstack diagnose x"]
-    shorter = printed(found).splitlines()
+    shorter = printed([found]).splitlines()
     assert lines[: len(shorter) - 1] == shorter[:-1], "details come after the result"
 
 
-def test_the_verdict_comes_first_then_the_lines_to_paste_and_one_table() -> None:
-    lines = printed(found_in(rows(), min_throughput=0.99)).splitlines()
+def test_the_verdict_comes_first_then_the_lines_to_paste_the_alternative_and_one_table() -> None:
+    lines = printed([found_in()]).splitlines()
     assert " ".join(" ".join(lines[:2]).split()) == (
-        "Set the debloat target to 500 ms: checkpoints take 523 ms instead of 2.00 s, throughput unchanged."
+        "Set the debloat target to 300 ms: checkpoints take 322 ms instead of 2.00 s, throughput unchanged."
     )
     assert lines[3:5] == [
         "  taskmanager.network.memory.buffer-debloat.enabled: true",
-        "  taskmanager.network.memory.buffer-debloat.target: 500 ms",
+        "  taskmanager.network.memory.buffer-debloat.target: 300 ms",
     ]
-    assert lines[6].split() == ["target", "throughput", "checkpoint", "95", "%"]
-    assert [line.split() for line in lines[8:10]] == [
-        ["off", "100.0", "%", "2.00", "s", "2.20", "s", "now"],
-        ["50", "ms", "80.0", "%", "63", "ms", "66", "ms", "throughput", "too", "low"],
+    assert lines[6].startswith("Fastest: take unaligned checkpoints; checkpoints take 30 ms instead of")
+    head = next(number for number, line in enumerate(lines) if line.startswith("setting "))
+    assert lines[head].split() == ["setting", "throughput", "checkpoint", "record", "stored"]
+    rows = [" ".join(line.split()) for line in lines[head + 2 : head + 6]]
+    assert rows == [
+        "now: debloating off 100.0 % 2.00 s 2.00 s 0",
+        "target 50 ms 90.0 % 61 ms 61 ms 0 over a limit",
+        "target 100 ms 96.0 % 111 ms 111 ms 0",
+        "target 200 ms 100.0 % 2.00 s 2.00 s 0",
     ]
+    assert sum("\u2500" in line for line in lines) == 1
     assert lines[-1] == "next: netstack diagnose x"
-    assert not any(word in " ".join(lines) for word in ("Rule:", "Knee:", "seeds", "Pitfalls"))
+    assert not any(word in " ".join(lines) for word in ("Rule:", "seeds", "Pitfalls"))
 
 
-def test_what_helps_beside_a_target_is_in_the_verdict_and_among_the_lines_to_paste() -> None:
-    (found,) = found_in(rows(), min_throughput=0.99)
-    line = "taskmanager.network.adaptive-partitioner.enabled: true"
-    remedy = Remedy(name="adaptive partition selection", why="throughput is 3.2", configuration=[line])
-    text = printed([msgspec.structs.replace(found, remedies=[remedy])])
-    verdict, *_ = text.split("\ntarget ")
-    assert "This helps as well: adaptive partition selection: throughput is 3.2 (estimated)." in verdict
-    assert f"buffer-debloat.target: 500 ms\n  {line}\n" in verdict
+def test_a_setting_over_a_limit_says_which_one_among_the_details() -> None:
+    assert "target 50 ms: throughput falls to 90.0 %" in printed([found_in()], verbose=True)
 
 
-def test_another_policy_is_compared_with_the_best_of_flinks_in_one_table() -> None:
+def test_a_policy_that_flink_lacks_has_no_lines_to_paste() -> None:
     """The policy is faster at each target; the options for it would be in no Flink."""
-    found = found_in([*rows({"policy": "flink"}), *rows({"policy": "my:Policy"}, slower=0.5)])
-    text = printed(found)
-    lines = text.splitlines()
-    assert " ".join(" ".join(lines[:2]).split()) == (
-        "my:Policy is better than flink: with a target of 500 ms checkpoints take 263 ms instead of 523 ms "
-        "with flink at 500 ms, throughput unchanged."
+
+    def faster(name: str, seed: int) -> Measures:
+        if name.startswith("burst, "):
+            time, rate = CURVE.get(name.removeprefix("burst, "), CURVE["now"])
+            return measures(time / 2, rate)
+        return curve(name, seed)
+
+    question = Question(policies=["burst"])
+    text = printed(advice(faster, question=question).recommendations)
+    assert " ".join(text.split()).startswith(
+        "burst is better: with burst, target 300 ms, checkpoints take 160 ms"
     )
     assert "taskmanager." not in text
     assert "docs/TRY_A_CHANGE.md" in text
-    assert sum("\u2500" in line for line in lines) == 1
-    table = [line.split() for line in lines if line.startswith(("flink ", "my:Policy "))]
-    assert [row[1] for row in table if row[0] == "my:Policy"].count("off") == 0
-    assert [(*row[:2], row[-1]) for row in table if row[-1] in ("now", "set", "better")] == [
-        ("flink", "off", "now"),
-        ("flink", "500", "set"),
-        ("my:Policy", "500", "better"),
-    ]
-
-
-def test_where_another_policy_is_not_better_the_lines_are_flinks() -> None:
-    found = found_in([*rows({"policy": "flink"}), *rows({"policy": "my:Policy"})])
-    lines = printed(found).splitlines()
-    assert lines[0].startswith("my:Policy is not shown to be better than flink: checkpoints take 523 ms")
-    assert "  taskmanager.network.memory.buffer-debloat.target: 500 ms" in lines
-    own, other = found
-    assert (other.configuration, other.reference) == ([], own.advised)
-
-
-def test_figures_stay_whole_beside_many_marks() -> None:
-    rows = [row({}, 1, 1250.0, 1000.0, "baseline"), row({"target": "1500 ms"}, 1, 1249.0, 900.0)]
-    full = {"start_delay_ms": 1243.0, "alignment_ms": 1111.0, "persisted_bytes": 1e6, "adaptation_ms": 6e3}
-    rows += [
-        msgspec.structs.replace(
-            one, probe=probe, measures=msgspec.structs.replace(one.measures or Measures(), **full)
-        )
-        for one in rows[1:]
-        for probe in ("unaligned", "step", "main")
-    ]
-    found = recommendations(rows, SCENARIO, Constraints(max_checkpoint_ms=1.0, max_delay_ms=1.0))
-    console = Console(file=StringIO(), width=80)
-    console.print(target_table(found[0]))
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "\u2026" not in text
-    assert max(map(len, text.splitlines())) <= 80
+    assert sum("\u2500" in line for line in text.splitlines()) == 1

@@ -144,14 +144,6 @@ except KeyboardInterrupt:
     sys.exit(130)
 """
 
-BEGUN = """
-import sys
-from integration.spark.session import begin_session
-
-begin_session()
-sys.stdin.readline()
-"""
-
 STATUS = {"SIGINT": 130, "SIGTERM": 143}
 
 
@@ -171,59 +163,6 @@ def test_an_interrupt_while_java_starts_ends_it_and_leaves_nothing(tmp_path: Pat
             assert alive.read() == ""  # to the end, which is that of Java
         assert (process.communicate()[0], process.returncode) == (b"", STATUS[name])
     assert list(temporary.iterdir()) == []
-
-
-@pytest.mark.long
-def test_a_process_that_ends_while_java_starts_leaves_nothing(tmp_path: Path) -> None:
-    fifo, temporary, environment = java_that_keeps_starting(tmp_path)
-    with (
-        subprocess.Popen(
-            [sys.executable, "-c", BEGUN],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        ) as process,
-        fifo.open() as alive,
-    ):
-        alive.readline()
-        assert (process.communicate(b"go\n")[0], process.returncode) == (b"", 0)
-        assert alive.read() == ""  # to the end, which is that of Java
-    assert list(temporary.iterdir()) == []
-
-
-BEGUN_AND_TAKEN = """
-from integration.spark.session import begin_session, spark_session
-from pyspark import SparkContext
-
-begin_session()
-assert SparkContext._active_spark_context is None
-begin_session()
-session = spark_session()
-print(session.sparkContext.master, SparkContext._active_spark_context is session.sparkContext)
-begin_session()
-session.stop()
-"""
-
-
-@pytest.mark.spark
-@pytest.mark.long
-def test_a_session_that_was_begun_is_the_one_that_is_returned(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", BEGUN_AND_TAKEN],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "local[*] True\n", "")
-
-
-def test_why_a_session_that_was_begun_does_not_start_is_said_by_who_takes_it() -> None:
-    script = SCRIPT.replace(
-        "try:", "from integration.spark.session import begin_session\nbegin_session()\ntry:"
-    )
-    message = start(JAVA_HOME="/nowhere", script=script)
-    assert message.startswith("JAVA_HOME is /nowhere, where there is no bin/java.")
 
 
 @pytest.mark.spark

@@ -9,6 +9,7 @@ import signal
 import textwrap
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from integration.tuning.axes import read_axes
 from integration.tuning.point_rows import PointRow
 from integration.tuning.points import Grid, Point
 from integration.tuning.running import run_point, sweep_function
-from integration.tuning.sweep import run_points, sweep
+from integration.tuning.sweep import LocalProcesses, run_points, sweep
 from netstack import Edge, GeneratorSpec, NetworkConfig, PathSpec, Scenario, SourceError, Vertex, from_json
 
 if TYPE_CHECKING:
@@ -89,28 +90,34 @@ def test_the_example_of_sweep_works_as_printed(
             assert re.search(rf"{{target -> {target}, duration -> {duration}}} *\|finished\|\d", shown)
 
 
-def test_what_is_done_while_spark_starts_is_done_where_points_are_to_run(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    called = list[int]()
-    points = points_for("50ms")
-    run_points(points, None, tmp_path, meanwhile=lambda: called.append(len(called)))
-    run_points(points, None, tmp_path, meanwhile=lambda: called.append(len(called)))
-    run_points(points, spark, meanwhile=lambda: called.append(len(called)))
-    assert called == [0]
+def test_local_processes_give_the_rows_that_spark_gives(tmp_path: Path) -> None:
+    points = points_for("50ms,200ms,1s", 2)
+    counts: list[int] = []
+    with LocalProcesses(2) as processes:
+        rows = run_points(points, None, tmp_path, counts.append, processes=processes)
+        assert run_points(points, None, tmp_path, processes=processes) == rows, "kept, and not run again"
+    assert [timeless(row) for row in rows] == [timeless(run_point(point)) for point in points]
+    assert counts == list(range(7))
 
 
-def test_a_result_has_its_series_where_they_are_asked_for() -> None:
-    (point,) = points_for("50ms")
-    without = run_point(point)
-    asked = run_point(msgspec.structs.replace(point, with_series=True))
-    assert without.result is not None
-    assert asked.result is not None
-    kept = from_json(asked.result)
-    assert [each.vertex for each in kept.series] == ["source", "slow"]
-    assert from_json(without.result) == msgspec.structs.replace(
-        kept, series=[], wall_seconds=from_json(without.result).wall_seconds
-    )
+def test_a_local_process_that_dies_costs_one_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = points_for("50ms,200ms,1s")
+    monkeypatch.setattr(sweep_module, "run_point", partial(die_of, points[1].key))
+    with LocalProcesses(2) as processes:
+        rows = run_points(points, processes=processes)
+        assert [row.status for row in rows] == ["finished", "failed", "finished"]
+        assert rows[1].error == "the process that ran it was killed; is memory short?"
+        monkeypatch.undo()
+        assert run_points(points, processes=processes)[1].status == "finished", (
+            "it goes on with new processes"
+        )
+
+
+def die_of(key: str, point: Point) -> PointRow:
+    """Run a point, but end the process at one of them."""
+    if point.key == key:
+        os._exit(9)
+    return run_point(point)
 
 
 def test_a_sweep_is_a_data_frame_with_a_column_for_each_measure(spark: SparkSession, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from integration.tuning.point_rows import (
     from_table,
     to_table,
 )
-from integration.tuning.points import Grid, Point, point_of, probes_of, step_at_s, with_step
+from integration.tuning.points import Grid, Point, point_of, step_at_s, with_step
 from integration.tuning.running import run_point
 from netstack import (
     Edge,
@@ -89,27 +89,13 @@ def test_a_grid_without_axes_is_the_scenario_itself() -> None:
     assert read_scenario(point.document) == job()
 
 
-def test_targets_share_their_baseline_and_other_axes_do_not() -> None:
-    grid = Grid(read_axes(target="50ms,1s", service="1ms,2ms"), 2)
-    points = grid.points(job(), lambda scenario: probes_of(scenario, ("main", "baseline")))
-    baselines = [point for point in points if point.probe == "baseline"]
-    assert [(point.labels, point.seed) for point in baselines] == [
-        ({"service": "1 ms"}, 1),
-        ({"service": "1 ms"}, 2),
-        ({"service": "2 ms"}, 1),
-        ({"service": "2 ms"}, 2),
-    ]
-    assert all(not read_scenario(point.document).config.debloat_enabled for point in baselines)
-    assert len(points) == 8 + 4
-
-
 def test_the_key_follows_scenario_seed_and_probe_and_not_the_labels() -> None:
     first = point_of(job(), {"a": "b"})
     assert first.key == point_of(job()).key
     others = [
         point_of(job(), seed=2),
         point_of(job(duration_s=3.0)),
-        point_of(job(), probe="baseline"),
+        point_of(job(), probe="step"),
     ]
     assert len({point.key for point in [first, *others]}) == 4
 
@@ -235,15 +221,6 @@ def test_points_are_values() -> None:
     )
 
 
-def test_a_combination_has_its_own_points_even_where_another_has_the_same_key() -> None:
-    grid = Grid(read_axes(target="50ms", options=["execution.checkpointing.interval=1s,2s"]), 1)
-    points = grid.points(job(), lambda scenario: probes_of(scenario, ("main", "step")))
-    steps = [point for point in points if point.probe == "step"]
-    assert [point.labels["execution.checkpointing.interval"] for point in steps] == ["1 s", "2 s"]
-    assert len({point.key for point in steps}) == 1
-    assert len(points) == 4
-
-
 KEY_OF = """
 import sys
 from integration.tuning.points import point_of
@@ -261,7 +238,7 @@ def key_with(folder: Path) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("module", ["netstack/scenarios/tables.py", "integration/tuning/summaries.py"])
+@pytest.mark.parametrize("module", ["netstack/scenarios/tables.py", "integration/tuning/measures.py"])
 def test_the_key_follows_the_code_that_reads_scenarios_and_results(tmp_path: Path, module: str) -> None:
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -13,9 +13,8 @@ from msgspec import UNSET
 
 from integration.files.reading import load_scenario
 from integration.tuning.measures import Measures, measure
-from integration.tuning.points import baseline, bottleneck, probes_of, step_at_s, unaligned, with_step
+from integration.tuning.points import bottleneck, step_at_s, with_step
 from netstack import (
-    CheckpointMode,
     CheckpointResult,
     Edge,
     RestartResult,
@@ -30,7 +29,6 @@ from netstack import (
     read_scenario,
     scenario_document,
     scenario_problems,
-    with_options,
 )
 
 REFERENCE = Path(__file__).parents[2] / "data" / "flink-reference"
@@ -241,30 +239,20 @@ def test_no_adaptation_time_where_nothing_steps_adapts_or_settles() -> None:
     assert measure(restless, step_at_s=STEP_S).adaptation_ms is None
 
 
-def test_the_probes_of_a_setting_ask_one_question_each() -> None:
-    scenario = load_scenario(REFERENCE / "2x2_200KBs_on1s.toml")
-    probes = dict(probes_of(scenario))
-    assert list(probes) == ["main", "unaligned", "step", "baseline"]
-    assert probes["main"] == scenario
-    assert not probes["baseline"].config.debloat_enabled
-    assert probes["unaligned"].config.takes_unaligned_checkpoints
-    step = probes["step"]
+def test_a_step_of_the_load_doubles_the_service_time_of_the_bottleneck() -> None:
+    step = with_step(load_scenario(REFERENCE / "2x2_200KBs_on1s.toml"))
+    assert step is not None
     assert step.vertex("stage1").service == ((0.0, 0.005), (30.0, 0.010))
     assert step_at_s(step) == 30.0
     assert not step.takes_checkpoints
-    for probe in probes.values():
-        assert list(scenario_problems(probe)) == []
-        assert read_scenario(scenario_document(probe)) == probe
-    assert [probe for probe, _ in probes_of(scenario, ["step"])] == ["step"]
+    assert list(scenario_problems(step)) == []
+    assert read_scenario(scenario_document(step)) == step
 
 
-def test_questions_that_make_no_sense_are_not_asked() -> None:
+def test_without_debloating_or_a_service_time_there_is_no_step() -> None:
     scenario = load_scenario(REFERENCE / "2x2_200KBs_off.toml")
-    at_least_once = with_options(scenario.config, {"checkpoint_mode": CheckpointMode.AT_LEAST_ONCE})
     idle = replace(scenario, vertices=tuple(replace(vertex, service=()) for vertex in scenario.vertices))
-    assert baseline(scenario) is None
     assert with_step(scenario) is None
-    assert unaligned(replace(scenario, config=at_least_once)) is None
     assert bottleneck(idle) is None
 
 

@@ -85,14 +85,6 @@ def test_a_run_ends_once_its_figures_have_settled() -> None:
     assert second == 30 + 6 * (SETTLED_CHECKPOINTS - 1), "the first was triggered at 24 s"
 
 
-def test_what_nothing_is_chosen_by_ends_with_enough_checkpoints() -> None:
-    chance = np.random.default_rng(1)
-    recorded = Recorded()
-    recorded.ending = EndOnceSettled(SCENARIO, or_enough=True)
-    ends = [recorded.second(checkpoints_s=(float(chance.uniform(0.1, 0.9)),)) for _ in range(42)]
-    assert ends[-3:] == [100.0, 41.0, 42.0]
-
-
 def test_a_window_has_its_length_where_checkpoints_come_thick_and_fast() -> None:
     assert Recorded().ends(checkpoints_s=(0.3, 0.3, 0.3)) == 41.0
 

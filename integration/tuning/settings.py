@@ -1,0 +1,263 @@
+"""The settings that are compared for a job: small sets of Flink's options that act on its checkpoints.
+
+| mechanism | settings | where they apply |
+|---|---|---|
+| debloating | off, and on with several targets | always |
+| unaligned | unaligned checkpoints, at once and after a timeout | exactly-once, and no deadlock |
+| adaptive | adaptive partition selection | exchanges in turns, from Flink 2.3 on |
+| buffers | fewer buffers for each channel and gate | Flink 1.x |
+| interval | a longer checkpoint interval | checkpoints without a pause between them |
+
+The settings of the last row, and the combination of the best two, depend on first runs (`later_settings`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from netstack import (
+    OPTIONS,
+    CheckpointMode,
+    NetworkConfig,
+    Scenario,
+    format_duration,
+    is_before,
+    with_options,
+)
+
+from ..diagnosis.observation import NO_PAUSE, may_overtake, share_of_interval
+from .axes import FLINK, Axis, AxisValue, shown_value
+
+SETTING = "setting"
+"""Name of the label that names a point's setting."""
+
+NOW = "now"
+"""Name of the present setting."""
+
+DEFAULT_TARGETS_S = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0)
+"""Default debloat targets: shorter ones cost throughput, and longer ones gain nothing."""
+
+_TIMEOUT_S = 1.0
+"""Timeout of alignment where the user sets no limit to the time of a checkpoint."""
+_PAUSE_FACTOR = 2.0
+"""The longer interval, as a multiple of the time that a checkpoint takes now."""
+_FEW_BUFFERS = {"exclusive_buffers_per_channel": 1, "floating_buffers_per_gate": 4}
+
+
+class Mechanism(StrEnum):
+    """A part of Flink that acts on checkpoints, and whose options a setting changes."""
+
+    DEBLOATING = "debloating"
+    UNALIGNED = "unaligned"
+    ADAPTIVE = "adaptive"
+    BUFFERS = "buffers"
+    INTERVAL = "interval"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Options to change together; without any it is the present setting."""
+
+    name: str
+    action: str
+    """What to do, as a clause: "set the debloat target to 1 s"."""
+    mechanisms: tuple[Mechanism, ...] = ()
+    changes: tuple[tuple[str, object], ...] = ()
+    """Fields of `NetworkConfig` with their new values."""
+
+    @property
+    def target_s(self) -> float:
+        """The debloat target that it sets; infinite where it sets none, or turns debloating off."""
+        values = dict(self.changes)
+        target = values.get("debloat_target_s", math.inf)
+        return float(target) if isinstance(target, float) else math.inf
+
+    @property
+    def policy(self) -> str | None:
+        """The debloat policy that it sets; None: that of the job."""
+        policy = dict(self.changes).get("debloat_policy")
+        return None if policy is None else str(policy)
+
+    def apply(self, scenario: Scenario) -> Scenario:
+        """Return the scenario with this setting."""
+        config = scenario.config
+        values = dict(self.changes)
+        if (policy := values.pop("debloat_policy", None)) is not None:
+            config = replace(config, debloat_policy=str(policy))
+        return replace(scenario, config=with_options(config, values) if values else config)
+
+    def lines(self, config: NetworkConfig) -> list[str]:
+        """Return the lines to paste into Flink's configuration; none where Flink lacks its policy."""
+        if (self.policy or config.debloat_policy) != FLINK and Mechanism.DEBLOATING in self.mechanisms:
+            return []
+        return [
+            f"{OPTIONS[field].name}: {shown_value(field, value)}"
+            for field, value in self.changes
+            if field in OPTIONS and getattr(config, field) != value
+        ]
+
+
+def axis_of(settings: Sequence[Setting]) -> Axis:
+    """Return the settings as an axis of a sweep."""
+    return Axis(SETTING, tuple(AxisValue(each.name, each.apply) for each in settings))
+
+
+def first_settings(
+    scenario: Scenario,
+    *,
+    targets: Sequence[float] = DEFAULT_TARGETS_S,
+    policies: Sequence[str] = (),
+    only: Collection[Mechanism] = tuple(Mechanism),
+    version: str | None = None,
+    max_checkpoint_ms: float | None = None,
+) -> list[Setting]:
+    """Return the settings to run first: the present one, and those of each mechanism that applies to the job.
+
+    Args:
+        scenario: The job as it is.
+        targets: Debloat targets in seconds.
+        policies: Debloat policies to try beside that of the job.
+        only: The mechanisms to try.
+        version: Flink version that the user may upgrade to; by default that of the scenario's preset.
+        max_checkpoint_ms: The user's limit for the time of a checkpoint.
+    """
+    made = [
+        Setting(NOW, "keep the present setting"),
+        *_debloating(scenario, targets, policies),
+        *_unaligned(scenario, max_checkpoint_ms),
+        *_adaptive(scenario, version or scenario.preset),
+        *_fewer_buffers(scenario),
+    ]
+    return [each for each in made if {*each.mechanisms} <= {*only}]
+
+
+def later_settings(
+    scenario: Scenario,
+    only: Collection[Mechanism],
+    checkpoint_ms: float | None,
+    best: Sequence[Setting],
+) -> list[Setting]:
+    """Return the settings that depend on first runs.
+
+    `checkpoint_ms` is the time of a checkpoint now, `best` the settings that first runs show to be the best,
+    the best one first.
+    """
+    longer = _longer_interval(scenario, checkpoint_ms) if Mechanism.INTERVAL in only else ()
+    return [*longer, *_combined(best)]
+
+
+def _debloating(scenario: Scenario, targets: Sequence[float], policies: Sequence[str]) -> Iterator[Setting]:
+    config = scenario.config
+    if config.debloat_enabled:
+        yield Setting(
+            "debloating off",
+            "turn debloating off",
+            (Mechanism.DEBLOATING,),
+            (("debloat_enabled", False),),
+        )
+    for policy in policies or [config.debloat_policy]:
+        for length in sorted(set(targets)):
+            present = config.debloat_enabled and config.debloat_target_s == length
+            if not (present and policy == config.debloat_policy):
+                yield _target(length, policy, config)
+
+
+def _target(length: float, policy: str, config: NetworkConfig) -> Setting:
+    text = format_duration(length)
+    other = policy != config.debloat_policy
+    return Setting(
+        f"{policy}, target {text}" if other else f"target {text}",
+        f"set the debloat target to {text}",
+        (Mechanism.DEBLOATING,),
+        (
+            *((("debloat_policy", policy),) if other else ()),
+            ("debloat_enabled", True),
+            ("debloat_target_s", length),
+        ),
+    )
+
+
+def _unaligned(scenario: Scenario, max_checkpoint_ms: float | None) -> Iterator[Setting]:
+    config = scenario.config
+    if (
+        not scenario.takes_checkpoints
+        or config.checkpoint_mode is not CheckpointMode.EXACTLY_ONCE
+        or not may_overtake(scenario.edges, scenario.vertices)
+    ):
+        return
+    timeouts = [0.0, _TIMEOUT_S if max_checkpoint_ms is None else max_checkpoint_ms / 2e3]
+    for timeout in timeouts:
+        if config.takes_unaligned_checkpoints and config.aligned_checkpoint_timeout_s == timeout:
+            continue
+        after = f" after {format_duration(timeout)}" if timeout else ""
+        yield Setting(
+            f"unaligned{after}",
+            f"let checkpoints become unaligned{after}" if timeout else "take unaligned checkpoints",
+            (Mechanism.UNALIGNED,),
+            (
+                ("unaligned_enabled", True),
+                ("aligned_checkpoint_timeout_s", timeout),
+                ("max_concurrent_checkpoints", 1),
+            ),
+        )
+
+
+def _adaptive(scenario: Scenario, version: str) -> Iterator[Setting]:
+    parallelism = {vertex.name: vertex.parallelism for vertex in scenario.vertices}
+    deals_out = any(edge.strategy.in_turns and parallelism[edge.target] > 1 for edge in scenario.edges)
+    if is_before(version, "2.3") or scenario.config.adaptive_partitioner_enabled or not deals_out:
+        return
+    upgrade = "upgrade to Flink 2.3 and " if is_before(scenario.preset, "2.3") else ""
+    yield Setting(
+        "adaptive selection",
+        f"{upgrade}turn adaptive partition selection on",
+        (Mechanism.ADAPTIVE,),
+        (("adaptive_partitioner_enabled", True),),
+    )
+
+
+def _fewer_buffers(scenario: Scenario) -> Iterator[Setting]:
+    config = scenario.config
+    changes = tuple((field, few) for field, few in _FEW_BUFFERS.items() if getattr(config, field) > few)
+    if is_before(scenario.preset, "2.0") and changes:
+        yield Setting(
+            "fewer buffers",
+            "take fewer network buffers",
+            (Mechanism.BUFFERS,),
+            changes,
+        )
+
+
+def _longer_interval(scenario: Scenario, checkpoint_ms: float | None) -> Iterator[Setting]:
+    interval = scenario.config.checkpoint_interval_s
+    if interval is None or checkpoint_ms is None or share_of_interval(checkpoint_ms, interval) < NO_PAUSE:
+        return
+    longer = float(math.ceil(_PAUSE_FACTOR * max(interval, checkpoint_ms / 1e3)))
+    text = format_duration(longer)
+    yield Setting(
+        f"interval {text}",
+        f"set the checkpoint interval to {text}",
+        (Mechanism.INTERVAL,),
+        (("checkpoint_interval_s", longer),),
+    )
+
+
+def _combined(best: Sequence[Setting]) -> Iterator[Setting]:
+    """Yield the combination of the best setting and the next one of another mechanism."""
+    for other in best[1:]:
+        first = best[0]
+        if not {*first.mechanisms} & {*other.mechanisms}:
+            yield Setting(
+                f"{first.name}, {other.name}",
+                f"{first.action} and {other.action}",
+                (*first.mechanisms, *other.mechanisms),
+                tuple({**_values(first), **_values(other)}.items()),
+            )
+            return
+
+
+def _values(setting: Setting) -> Mapping[str, object]:
+    return dict(setting.changes)
