@@ -118,7 +118,7 @@ app = App(
 _COMMANDS = {
     "Diagnose and tune": {
         "diagnose": "Print what limits a job and what its checkpoints wait for.",
-        "tune": "Say which debloat target to set, and what it costs.",
+        "tune": "Say what to set so that checkpoints are fast, and what it costs.",
         "size": "Compute buffers, memory and drain times without a run.",
         "lint": (
             "Check a Flink configuration file for the network layer.\n\n"

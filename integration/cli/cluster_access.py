@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from getpass import getpass
 from pathlib import Path
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from ..errors import UsageError
 from ..files.kinds import FileKind
@@ -22,7 +22,7 @@ PASSWORD = "NETSTACK_PASSWORD"
 """Environment variable with the password of ``--user``."""
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=Group("Access to a protected Flink", sort_key=4))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessOptions:
     """TLS trust and credentials."""

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from netstack import (
     OPTIONS,
@@ -62,7 +63,7 @@ DOCUMENT = "tuning.json"
 _USUAL_ADDRESS = "http://localhost:8081"
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=Group("Job in Flink", sort_key=3))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
     """The job to tune, if it is not one of a file."""
@@ -86,12 +87,12 @@ class JobOptions:
 _DEFAULT_TARGETS = ",".join(map(format_duration, DEFAULT_TARGETS_S)).replace(" ", "")
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=Group("Settings and loads to try", sort_key=1))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedOptions:
     """What is tried."""
 
-    only: tuple[Mechanism, ...] = ()
+    only: Annotated[tuple[Mechanism, ...], Parameter(negative=(), show_default=False)] = ()
     """Mechanism to try: debloating, unaligned, adaptive, buffers or interval; by default all of them."""
     target: str = _DEFAULT_TARGETS
     """Debloat targets."""
@@ -134,7 +135,7 @@ class TriedOptions:
         return any(text.partition("=")[0].strip() in _INTERVAL for text in self.settings)
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=Group("Limits", sort_key=2))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintOptions:
     """Limits that the recommended setting keeps to."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,9 +14,6 @@ from integration.files.reading import load_result
 from integration.number_text import figure, milliseconds, per_second, percent
 from integration.present.run import summary_table
 from netstack import Result, from_json
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 REFERENCES = Path(__file__).parents[1] / "data" / "flink-reference"
 JOBS = ("2x2_200KBs_off", "2x2_200KBs_on1s", "4x4_1MBs_skewed_consumers_off")
