@@ -147,7 +147,7 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
         del values["checkpoints_during_recovery"]
         during = OPTIONS["checkpoints_during_recovery"].name
         needed = OPTIONS["recover_output_on_downstream"].name
-        notes.append(f"{during} is configured, but does nothing without {needed}; ignored.")
+        notes.append(f"{during} has no effect unless {needed} is true; it is ignored.")
     if is_flink_1:
         # Before 2.0, Flink has no starting size: debloating begins with segments of full size.
         values.pop("starting_segment_bytes", None)
