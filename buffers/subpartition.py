@@ -7,7 +7,7 @@ item, or until it is flushed::
                                                       unless flushed, finished or behind an event
 
 A barrier that blocks upstream stops the queue when the reader takes it. Until the reader resumes, no item is
-handed out and the backlog is 0.
+handed out and the backlog is 0. Priority events are an exception if `passes_priority` is set.
 
 An unaligned barrier goes into a *priority part* in front of all data. Its writer gets copies of the data
 behind it, which become part of the checkpoint::
@@ -81,7 +81,8 @@ class PipelinedSubpartition:
 
     `on_data` notifies the reader that it can poll again; None while there is no reader. `on_priority` is
     called instead for a priority event, if set. `on_acknowledged` is called when the reader's task has
-    processed all records; `acknowledged` is then True.
+    processed all records; `acknowledged` is then True. `passes_priority`: whether priority events are handed
+    out while the queue is blocked, as in Flink from 2.3 on; checkpoints during recovery need it.
     Invariants: all queued buffers except the last are finished. `data_buffers` is the number of queued
     buffers that hold data. The first `in_front` items are the priority part, all of them events. At most one
     queued barrier may still time out, since unaligned checkpoints do not overlap.
@@ -102,6 +103,7 @@ class PipelinedSubpartition:
         "on_acknowledged",
         "on_data",
         "on_priority",
+        "passes_priority",
         "receiver_exclusive",
         "released",
         "total_buffers",
@@ -109,9 +111,15 @@ class PipelinedSubpartition:
     )
 
     def __init__(
-        self, index: int, *, starting_size: int = UNLIMITED_SIZE, receiver_exclusive: int = 2
+        self,
+        index: int,
+        *,
+        starting_size: int = UNLIMITED_SIZE,
+        receiver_exclusive: int = 2,
+        passes_priority: bool = False,
     ) -> None:
         self.index = index
+        self.passes_priority = passes_priority
         self.buffer_size = starting_size
         self.receiver_exclusive = receiver_exclusive
         self.on_data: Callable[[], None] | None = None
@@ -250,7 +258,7 @@ class PipelinedSubpartition:
         Raises:
             RuntimeError: if an open buffer is followed by another one; this is a bug of the writer.
         """
-        if self.blocked:
+        if self.blocked and not self.has_priority:
             return None
         buffer = self._take()
         if buffer is None:
@@ -263,7 +271,7 @@ class PipelinedSubpartition:
         self.total_bytes += buffer.size
         sequence = self._sequence
         self._sequence = sequence + 1 if sequence < UNLIMITED_SIZE else -UNLIMITED_SIZE - 1
-        more = not self.blocked and (self._flush_requested or self._finished_buffers() > 0)
+        more = self.has_priority if self.blocked else self._flush_requested or self._finished_buffers() > 0
         next_is_event = more and self._event_is_next
         return PolledBuffer(buffer, self.backlog, more, next_is_event, sequence)
 
@@ -293,9 +301,11 @@ class PipelinedSubpartition:
 
     def can_send(self, credit: int) -> bool:
         """Whether a reader with `credit` can take the next item; an event needs no credit."""
+        if self.blocked:
+            return self.has_priority
         if credit > 0:
-            return not self.blocked and (self._flush_requested or self._finished_buffers() > 0)
-        return not self.blocked and self._event_is_next
+            return self._flush_requested or self._finished_buffers() > 0
+        return self._event_is_next
 
     @property
     def _event_is_next(self) -> bool:
@@ -305,7 +315,7 @@ class PipelinedSubpartition:
     @property
     def has_priority(self) -> bool:
         """Whether the next item that the reader can take is a priority event."""
-        return self.in_front > 0 and not self.blocked
+        return self.in_front > 0 and (self.passes_priority or not self.blocked)
 
     @property
     def backlog(self) -> int:
@@ -382,6 +392,6 @@ class PipelinedSubpartition:
 
     def _notify_priority(self) -> None:
         """Notify the reader of the first priority event; it finds later ones when it polls."""
-        if self.in_front == 1 and not self.blocked:
+        if self.in_front == 1 and self.has_priority:
             tell = self._notify if self.on_priority is None else self.on_priority
             tell()

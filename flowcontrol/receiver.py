@@ -4,6 +4,7 @@ The table shows all states of a channel; any input without an entry violates the
 
     OPEN     -- data, event --> OPEN       sequence number + 1, data costs a credit
     OPEN     -- blocking event --> BLOCKED the sender stays silent until it is resumed
+    BLOCKED  -- priority event --> BLOCKED overtakes what the sender holds back
     BLOCKED  -- resume --> OPEN
     OPEN     -- end --> ENDED              the last event has arrived, nothing is accepted behind it
     any      -- release --> RELEASED       nothing is accepted any more
@@ -17,7 +18,7 @@ from enum import Enum, auto
 
 from .credit import CreditAnnouncer
 from .errors import LocalProtocolError, RemoteProtocolError, SequenceGap
-from .events import BLOCKING_TYPES, EVENT_TYPES, DataType
+from .events import BLOCKING_TYPES, EVENT_TYPES, PRIORITY_TYPES, DataType
 
 _INT_RANGE = 1 << 32
 _INT_MIDDLE = 1 << 31
@@ -38,6 +39,7 @@ class Input(Enum):
 
     DATA = auto()
     EVENT = auto()
+    PRIORITY_EVENT = auto()
     BLOCKING_EVENT = auto()
     RESUME = auto()
     END = auto()
@@ -48,11 +50,13 @@ TRANSITIONS: dict[ReceiverState, dict[Input, ReceiverState]] = {
     ReceiverState.OPEN: {
         Input.DATA: ReceiverState.OPEN,
         Input.EVENT: ReceiverState.OPEN,
+        Input.PRIORITY_EVENT: ReceiverState.OPEN,
         Input.BLOCKING_EVENT: ReceiverState.BLOCKED,
         Input.END: ReceiverState.ENDED,
         Input.RELEASE: ReceiverState.RELEASED,
     },
     ReceiverState.BLOCKED: {
+        Input.PRIORITY_EVENT: ReceiverState.BLOCKED,
         Input.RESUME: ReceiverState.OPEN,
         Input.RELEASE: ReceiverState.RELEASED,
     },
@@ -66,6 +70,8 @@ _INPUT_OF_TYPE = {
         if data_type not in EVENT_TYPES
         else Input.BLOCKING_EVENT
         if data_type in BLOCKING_TYPES
+        else Input.PRIORITY_EVENT
+        if data_type in PRIORITY_TYPES
         else Input.EVENT
     )
     for data_type in DataType

@@ -143,6 +143,11 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
     for field, value in _of_job(job, notes).items():
         if field in values or value != getattr(preset, field):
             values[field] = value
+    if values.get("checkpoints_during_recovery") and not values.get("recover_output_on_downstream"):
+        del values["checkpoints_during_recovery"]
+        during = OPTIONS["checkpoints_during_recovery"].name
+        needed = OPTIONS["recover_output_on_downstream"].name
+        notes.append(f"{during} has no effect unless {needed} is true; it is ignored.")
     if is_flink_1:
         # Before 2.0, Flink has no starting size: debloating begins with segments of full size.
         values.pop("starting_segment_bytes", None)

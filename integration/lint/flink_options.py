@@ -44,9 +44,6 @@ _BACKOFF = "restart-strategy.exponential-delay"
 _HYBRID = "taskmanager.network.hybrid-shuffle"
 _ADAPTIVE = "taskmanager.network.adaptive-partitioner"
 
-RECOVERS_ON_DOWNSTREAM = "execution.checkpointing.unaligned.recover-output-on-downstream.enabled"
-DURING_RECOVERY = "execution.checkpointing.unaligned.during-recovery.enabled"
-
 _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
     Version(1, 0): ("state.backend.fs.checkpointdir",),  # old already in the first of these versions
     Version(1, 13): (
@@ -100,8 +97,8 @@ _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
     Version(2, 0): ("taskmanager.memory.starting-segment-size",),
     Version(2, 3): (
         *(f"{_ADAPTIVE}.{end}" for end in ("enabled", "max-traverse-size")),
-        RECOVERS_ON_DOWNSTREAM,
-        DURING_RECOVERY,
+        f"{_CHECKPOINTS}.unaligned.recover-output-on-downstream.enabled",
+        f"{_CHECKPOINTS}.unaligned.during-recovery.enabled",
     ),
 }
 
@@ -175,8 +172,6 @@ _OTHER_KINDS = {
     "execution.checkpointing.file-merging.enabled": _BOOLEAN,
     "execution.checkpointing.interval-during-backlog": _DURATION,
     "execution.checkpointing.unaligned.interruptible-timers.enabled": _BOOLEAN,
-    RECOVERS_ON_DOWNSTREAM: _BOOLEAN,
-    DURING_RECOVERY: _BOOLEAN,
     "state.backend.type": _TEXT,  # Flink has more backends, and takes any class
 }
 

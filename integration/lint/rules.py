@@ -29,10 +29,8 @@ from ..diagnosis.observation import MOST_CHANNELS
 from .config_files import NEW_NAME, OLD_NAME, ConfigPart, Entry
 from .flink_options import (
     CATALOGUE,
-    DURING_RECOVERY,
     FIRST_OF_2,
     PARALLELISM,
-    RECOVERS_ON_DOWNSTREAM,
     REMOVED,
     RENAMED,
     SINCE,
@@ -289,7 +287,8 @@ def about_ranges(settings: Settings) -> Iterator[Remark]:
     """Yield values outside of their own range, or of the range that another option leaves."""
     keys: Mapping[str, str] = {f"flink.{option.name}": field for field, option in OPTIONS.items()}
     for key, message in option_problems(settings.config):
-        if keys[key] != "segment_bytes":  # of which a real Flink wants more, as below
+        # A real Flink wants larger segments, as below, and starts without checkpoints during recovery.
+        if keys[key] not in ("segment_bytes", "checkpoints_during_recovery"):
             yield settings.remark("error", "out-of-range", keys[key], message)
     page = settings.config.segment_bytes
     if not SMALLEST_PAGE <= page <= LARGEST_PAGE or page & (page - 1):
@@ -489,20 +488,19 @@ def _unaligned(settings: Settings) -> Iterator[Remark]:
 
 def _during_recovery(settings: Settings) -> Iterator[Remark]:
     """Checkpoints during recovery need the output state at the consumers; Flink 2.3.0 has a defect there."""
-    if not settings.others.get(DURING_RECOVERY):
+    field, config = "checkpoints_during_recovery", settings.config
+    if not config.checkpoints_during_recovery:
         return
-    if not settings.others.get(RECOVERS_ON_DOWNSTREAM):
-        message = f"has no effect unless {RECOVERS_ON_DOWNSTREAM} is true"
-        yield settings.remark(
-            "warning", "no-unaligned", DURING_RECOVERY, message, "set both, or remove this one"
-        )
+    if not config.recover_output_on_downstream:
+        message = f"has no effect unless {name_of('recover_output_on_downstream')} is true"
+        yield settings.remark("warning", "no-unaligned", field, message, "set both, or remove this one")
     elif settings.version == Version(2, 3):
         message = (
             "in Flink 2.3.0, a checkpoint may store recovered data of a local channel twice "
             "(FLINK-40016), and a restart from it repeats records"
         )
         advice = "remove it until you use a version after 2.3.0"
-        yield settings.remark("warning", "repeated-data", DURING_RECOVERY, message, advice)
+        yield settings.remark("warning", "repeated-data", field, message, advice)
 
 
 def _aligned_timeout(settings: Settings) -> Iterator[Remark]:

@@ -93,11 +93,15 @@ class SubtaskRecovery:
 
 
 class Rescaling(NamedTuple):
-    """A job with another parallelism than the checkpoint; see `StateAssignment` for the other fields."""
+    """A job with another parallelism than the checkpoint, or with all in-flight data restored at consumers.
+
+    See `StateAssignment` for the fields.
+    """
 
     job: JobShape
     hashes: Mapping[int, KeyHash]
     at_least_once: bool = False
+    output_at_consumers: bool = False
 
 
 class RecoverySource:
@@ -122,7 +126,12 @@ class RecoverySource:
             None
             if rescaling is None
             else StateAssignment(
-                metadata, rescaling.job, rescaling.hashes, self.read, at_least_once=rescaling.at_least_once
+                metadata,
+                rescaling.job,
+                rescaling.hashes,
+                self.read,
+                at_least_once=rescaling.at_least_once,
+                output_at_consumers=rescaling.output_at_consumers,
             )
         )
         self.max_parallelism = (

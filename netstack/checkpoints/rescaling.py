@@ -77,7 +77,9 @@ class StateAssignment:
     """The state that the subtasks of a job take over from a checkpoint with another parallelism.
 
     `hashes` maps the number of an exchange to the hash of its records' keys, for exchanges by key.
-    `at_least_once` is the guarantee of the job; savepoints do not record it. State is read on demand.
+    `at_least_once` is the guarantee of the job; savepoints do not record it. `output_at_consumers`: the
+    in-flight data of outputs becomes data of input channels even if the parallelism is unchanged. State is
+    read on demand.
     """
 
     def __init__(
@@ -88,12 +90,15 @@ class StateAssignment:
         read: ReadHandle,
         *,
         at_least_once: bool = False,
+        output_at_consumers: bool = False,
     ) -> None:
         self._again = at_least_once or metadata.checkpoint_type == CheckpointType.AT_LEAST_ONCE_CHECKPOINT
         self._metadata = metadata
         self._job = job
         self._read = read
-        self._channels = ChannelAssignment(metadata, job, hashes, read)
+        self._channels = ChannelAssignment(
+            metadata, job, hashes, read, output_at_consumers=output_at_consumers
+        )
         self._of_vertices: dict[str, list[SubtaskSnapshot]] = {}
         self._redistributions: dict[tuple[str, str], Redistribution] = {}  # by vertex and list
 
@@ -393,16 +398,23 @@ Distributed = list[dict[int, bytearray]]
 
 
 class ChannelAssignment:
-    """Redistributes in-flight data to the subtasks of a job; for `hashes` see `StateAssignment`."""
+    """Redistributes in-flight data to the subtasks of a job; for the arguments see `StateAssignment`."""
 
     def __init__(
-        self, metadata: CheckpointMetadata, job: JobShape, hashes: Mapping[int, KeyHash], read: ReadHandle
+        self,
+        metadata: CheckpointMetadata,
+        job: JobShape,
+        hashes: Mapping[int, KeyHash],
+        read: ReadHandle,
+        *,
+        output_at_consumers: bool = False,
     ) -> None:
         self._before, self._now = metadata.parallelism, job.parallelism
         self._max_parallelism = metadata.max_parallelism_of
         self._job = job
         self._hashes = hashes
         self._read = read
+        self._output_at_consumers = output_at_consumers
         self._handles = {
             (snapshot.vertex, snapshot.subtask, handle.kind, handle.exchange, handle.channel): handle
             for snapshot in metadata.subtasks
@@ -413,6 +425,7 @@ class ChannelAssignment:
         for (vertex, subtask, *_), handle in self._handles.items():
             self._of_subtasks.setdefault((vertex, subtask), []).append(handle)
         self._distributed: dict[int, Distributed] = {}
+        self._producers: dict[int, list[list[tuple[int, int]]]] = {}
 
     def handles(self, vertex: str, subtask: int) -> list[StateHandle]:
         """Return the in-flight data that a subtask begins with.
@@ -425,7 +438,7 @@ class ChannelAssignment:
         kept = [
             handle
             for handle in self._of_subtasks.get((vertex, subtask), ())
-            if not self._changed(exchanges[handle.kind][handle.exchange])
+            if not (self._output_at_consumers or self._changed(exchanges[handle.kind][handle.exchange]))
         ]
         for gate, number in enumerate(exchanges[StateKind.INPUT_CHANNEL]):
             if self._changed(number):
@@ -433,6 +446,9 @@ class ChannelAssignment:
                     self._distributed[number] = self._distribute(number)
                 distributed = self._distributed[number][subtask]
                 kept += [_handle(gate, channel, bytes(data)) for channel, data in sorted(distributed.items())]
+            elif self._output_at_consumers:
+                in_flight = enumerate(self._in_flight_to(number, subtask))
+                kept += [_handle(gate, channel, data) for channel, (_, data) in in_flight if data]
         return kept
 
     def _changed(self, number: int) -> bool:
@@ -484,23 +500,31 @@ class ChannelAssignment:
 
     def _streams(self, number: int) -> Iterator[_Stream]:
         """Yield the in-flight data of each channel of an exchange, in the order of the readers."""
-        source, target, ship = self._job.exchanges[number]
-        consumers = self._before[target]
-        gate = exchanges_of(self._job, target, StateKind.INPUT_CHANNEL).index(number)
-        output = exchanges_of(self._job, source, StateKind.OUTPUT_CHANNEL).index(number)
-        reached = consumers_of_producers(ship, self._before[source], consumers)
-        for consumer, channels in enumerate(producers_of_consumers(reached, consumers)):
-            for channel, (producer, subpartition) in enumerate(channels):
-                pieces = (
-                    (target, consumer, StateKind.INPUT_CHANNEL, gate, channel),
-                    (source, producer, StateKind.OUTPUT_CHANNEL, output, subpartition),
-                )
-                data = b"".join(
-                    self._read(self._handles[place]) for place in pieces if place in self._handles
-                )
+        source, target, _ = self._job.exchanges[number]
+        for consumer in range(self._before[target]):
+            for producer, data in self._in_flight_to(number, consumer):
                 if data:
                     where = f"{source}[{producer}] to {target}[{consumer}]"
                     yield _Stream(producer, consumer, _records(data, where))
+
+    def _in_flight_to(self, number: int, consumer: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the producer of each channel of a former reader of an exchange, and the in-flight data."""
+        source, target, ship = self._job.exchanges[number]
+        if number not in self._producers:
+            consumers = self._before[target]
+            reached = consumers_of_producers(ship, self._before[source], consumers)
+            self._producers[number] = producers_of_consumers(reached, consumers)
+        gate = exchanges_of(self._job, target, StateKind.INPUT_CHANNEL).index(number)
+        output = exchanges_of(self._job, source, StateKind.OUTPUT_CHANNEL).index(number)
+        for channel, (producer, subpartition) in enumerate(self._producers[number][consumer]):
+            pieces = (
+                (target, consumer, StateKind.INPUT_CHANNEL, gate, channel),
+                (source, producer, StateKind.OUTPUT_CHANNEL, output, subpartition),
+            )
+            yield (
+                producer,
+                b"".join(self._read(self._handles[place]) for place in pieces if place in self._handles),
+            )
 
 
 def _joined(streams: Sequence[_Stream], channels: int) -> list[_Stream]:

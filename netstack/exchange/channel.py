@@ -6,6 +6,9 @@ Both kinds of channels have two modes besides normal reading::
                  data that is queued, or arrives before the barrier, belongs to the checkpoint
     restoring    data that was in flight in a checkpoint is queued again and polled before the channel
                  requests its partition; an EndOfInputChannelState event follows it
+
+With checkpoints during recovery (FLIP-547), the partition is requested while the restored data is queued. The
+channel can then be restoring and persisting: the restored data in front of the barrier is persisted again.
 """
 
 from __future__ import annotations
@@ -179,15 +182,19 @@ class InputChannel:
         """Return all buffers."""
         raise NotImplementedError
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, data: bytes, *, marks_end: bool = True) -> None:
         """Queue in-flight data of a checkpoint, before the partition is requested.
 
-        The data needs neither credit nor segments. It may be empty; its end is marked in any case.
+        The data needs neither credit nor segments, and may be empty. With `marks_end` an event marks its end,
+        and the partition is requested when all channels of the gate have reached it.
         """
         for buffer in recovered_buffers(data, self.gate.segment_bytes):
             self._queue_recovered(buffer)
-        self._queue_recovered(_END_OF_STATE)
-        self.gate.restoring(self)
+        if marks_end:
+            self._queue_recovered(_END_OF_STATE)
+            self.gate.restoring(self)
+        elif data:
+            self.gate.data_arrived(self)
 
     def _queue_recovered(self, item: RecoveredBuffer | EventBuffer) -> None:
         raise NotImplementedError

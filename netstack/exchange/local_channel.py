@@ -54,8 +54,9 @@ class LocalInputChannel(InputChannel):
         if self._failure is not None:
             raise self._failure
         recovered = self._recovered
-        if recovered:
-            return recovered.popleft(), bool(recovered)
+        if recovered and not self.has_priority:
+            item = recovered.popleft()
+            return item, bool(recovered) or (self._requested and self._subpartition.can_send(1))
         polled = self._subpartition.poll()
         if polled is None:
             return None, False
@@ -64,16 +65,20 @@ class LocalInputChannel(InputChannel):
             event = barrier_in(bytes(buffer.payload), buffer.data_type)
             if event is not None:
                 self.barrier.arrive(event.checkpoint_id, None)
-        else:
-            barrier = self._barrier
-            if barrier is not None and barrier.persisting is not None and self.persist is not None:
-                self.persist(barrier.persisting, self, content_of(buffer.payload))
+            return buffer, polled.more_available or bool(recovered)
+        barrier = self._barrier
+        if barrier is not None and barrier.persisting is not None and self.persist is not None:
+            self.persist(barrier.persisting, self, content_of(buffer.payload))
         return buffer, polled.more_available
 
     @property
     def has_priority(self) -> bool:
-        """Whether the next item is a priority event."""
-        return not self._recovered and self._subpartition.has_priority
+        """Whether the next item is a priority event, which also overtakes recovered data."""
+        return self._subpartition.has_priority and self._requested
+
+    @property
+    def _requested(self) -> bool:
+        return self._subpartition.on_data is not None
 
     def resume(self) -> None:
         """Unblock the subpartition after a barrier."""
@@ -93,8 +98,12 @@ class LocalInputChannel(InputChannel):
         )
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
-        """Begin to persist a checkpoint; only recovered data can be in flight on this side."""
-        self.barrier.start(checkpoint_id)
+        """Begin to persist a checkpoint; only recovered data can be in flight on this side.
+
+        It is all in front of the barrier, also of one that has overtaken it.
+        """
+        if not self.barrier.start(checkpoint_id):
+            return []
         return [content_of(item.payload) for item in self._recovered if not item.is_event]
 
     def _queue_recovered(self, item: RecoveredBuffer | EventBuffer) -> None:

@@ -371,7 +371,12 @@ class JobBuilder:
         starting_size = config.starting_segment_bytes if config.debloat_enabled else UNLIMITED_SIZE
         subpartitions = []
         for number, credit in enumerate(exclusive):
-            queue = PipelinedSubpartition(number, starting_size=starting_size, receiver_exclusive=credit)
+            queue = PipelinedSubpartition(
+                number,
+                starting_size=starting_size,
+                receiver_exclusive=credit,
+                passes_priority=config.checkpoints_during_recovery,
+            )
             queue.on_acknowledged = subtask.consumer_acknowledged
             subpartitions.append(queue)
         count = len(subpartitions)

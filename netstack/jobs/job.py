@@ -454,16 +454,18 @@ class Job:
 
 
 def rescaling_of(scenario: Scenario, metadata: CheckpointMetadata) -> Rescaling | None:
-    """Return the new subtasks for the state of a checkpoint; None if the parallelism is unchanged.
+    """Return how a job redistributes the state of a checkpoint; None if each subtask takes over its own.
 
     Raises:
         ScenarioError: if a path has not been opened, although its keys determine the channels of records.
     """
-    job = shape_of(scenario)
-    if job.parallelism == metadata.parallelism:
+    job, config = shape_of(scenario), scenario.config
+    is_rescaled = job.parallelism != metadata.parallelism
+    if not (is_rescaled or config.recover_output_on_downstream):
         return None
-    at_least_once = scenario.config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE
-    return Rescaling(job, key_hashes_of(scenario), at_least_once)
+    hashes = key_hashes_of(scenario) if is_rescaled else {}
+    at_least_once = config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE
+    return Rescaling(job, hashes, at_least_once, config.recover_output_on_downstream)
 
 
 def shape_after(scenario: Scenario, metadata: CheckpointMetadata | None) -> JobShape:

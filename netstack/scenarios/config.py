@@ -206,6 +206,20 @@ class NetworkConfig:
     max_subtasks_per_channel_state_file: int = option(
         "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file", WHOLE, 5, inert=True
     )
+    recover_output_on_downstream: bool = option(
+        "execution.checkpointing.unaligned.recover-output-on-downstream.enabled",
+        BOOLEAN,
+        False,
+        "Whether the in-flight data of outputs is restored at the consumers.",
+        since="2.3",
+    )
+    checkpoints_during_recovery: bool = option(
+        "execution.checkpointing.unaligned.during-recovery.enabled",
+        BOOLEAN,
+        False,
+        "Whether checkpoints are taken before the restored in-flight data has been read.",
+        since="2.3",
+    )
     checkpoints_after_tasks_finish: bool = option(
         "execution.checkpointing.checkpoints-after-tasks-finish.enabled", BOOLEAN, True
     )

@@ -150,6 +150,9 @@ def _about_checkpoints(config: NetworkConfig) -> Iterator[Problem]:
     if config.takes_unaligned_checkpoints and config.max_concurrent_checkpoints > 1:
         text = f"is {config.max_concurrent_checkpoints}; with unaligned checkpoints it must be 1"
         yield option_key("max_concurrent_checkpoints"), text
+    if config.checkpoints_during_recovery and not config.recover_output_on_downstream:
+        text = f"is true; it needs {OPTIONS['recover_output_on_downstream'].name} = true"
+        yield option_key("checkpoints_during_recovery"), text
     if config.stores_checkpoints_in_files and config.checkpoint_dir is None:
         text = (
             f"is missing, but the checkpoint storage is filesystem; give a directory such as {_DIRECTORY!r}"

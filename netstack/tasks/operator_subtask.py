@@ -156,6 +156,8 @@ class OperatorSubtask(Subtask):
             self._set_alarm()
         if self._behind_s and self._recovery is None:
             await self.agenda.sleep(self._behind_s)
+        if self._recovering and self.environment.config.checkpoints_during_recovery:
+            self._run_during_recovery()
         await self._read()
         if self.suspended:
             return
@@ -338,17 +340,21 @@ class OperatorSubtask(Subtask):
         super()._checkpoint_completed(checkpoint_id)
 
     def recover(self, recovery: SubtaskRecovery) -> None:
-        """Restore the state of a checkpoint; its in-flight data is read first."""
+        """Restore the state of a checkpoint; its in-flight data is read first.
+
+        New data and checkpoints wait until then, unless checkpoints are taken during recovery.
+        """
         super().recover(recovery)
         self._recovering = len(self.gates)
         if self.watermarks is not None:
             for reached_ms in self.state.operator.get(EVENT_TIME):
                 self.watermarks.clock.go_on_from(reached_ms)
+        marks_end = not self.environment.config.checkpoints_during_recovery
         data = {(handle.exchange, handle.channel): handle for handle in recovery.of(StateKind.INPUT_CHANNEL)}
         for number, gate in enumerate(self.gates):
             for channel in gate.channels:
                 handle = data.get((number, channel.index))
-                channel.restore(b"" if handle is None else recovery.read(handle))
+                channel.restore(b"" if handle is None else recovery.read(handle), marks_end=marks_end)
 
     @property
     def had_ended(self) -> bool:
@@ -356,6 +362,14 @@ class OperatorSubtask(Subtask):
         at-least-once.
         """
         return super().had_ended and not self.records_in
+
+    def _run_during_recovery(self) -> None:
+        """Request all partitions while recovered data is still queued in front of new data."""
+        self._recovering = 0
+        for gate in self.gates:
+            gate.request_partitions()
+        if self.on_running is not None:
+            self.on_running()
 
     def _recovered(self, channel: InputChannel) -> None:
         """Note that the recovered data of `channel` was read; after the last one, the gate requests

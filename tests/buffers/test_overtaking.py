@@ -116,6 +116,25 @@ def test_nobody_is_told_while_blocked_and_the_barrier_leaves_first_after_that() 
     assert queue.read() == [b"1", b"data"]
 
 
+def test_from_flink_2_3_on_a_barrier_leaves_a_blocked_subpartition_and_nothing_else_does() -> None:
+    queue = Queue()
+    queue.subpartition.passes_priority = True
+    queue.subpartition.add(event(b"aligned", ALIGNED))
+    assert queue.read() == [b"aligned"]
+    queue.add(b"data")
+    queue.told.clear()
+    assert queue.subpartition.overtake(event(b"1")) == [b"data"]
+    assert (queue.told, queue.subpartition.can_send(0), queue.subpartition.backlog) == (["priority"], True, 0)
+    queue.subpartition.overtake(event(b"2"))
+    first = queue.subpartition.poll()
+    assert first is not None
+    assert (first.more_available, first.next_is_event) == (True, True)
+    assert queue.read() == [b"2"]
+    assert queue.subpartition.blocked
+    queue.subpartition.resume()
+    assert queue.read() == [b"data"]
+
+
 def test_a_finished_subpartition_refuses_barriers() -> None:
     queue = Queue()
     queue.add(b"data")

@@ -48,6 +48,7 @@ def apply(receiver: ChannelReceiver, what: Input) -> None:
     deeds: dict[Input, Callable[[], None]] = {
         Input.DATA: lambda: receiver.accept(number, 5, DataType.DATA_BUFFER),
         Input.EVENT: lambda: receiver.accept(number, 5, DataType.EVENT_BUFFER),
+        Input.PRIORITY_EVENT: lambda: receiver.accept(number, 5, DataType.PRIORITIZED_EVENT_BUFFER),
         Input.BLOCKING_EVENT: lambda: receiver.accept(number, 0, BARRIER),
         Input.RESUME: receiver.resume,
         Input.END: receiver.end,

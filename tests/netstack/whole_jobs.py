@@ -68,6 +68,13 @@ MODES: dict[str, dict[str, Any]] = {
 
 EXACTLY_ONCE = [mode for mode in MODES if mode != "at least once"]
 
+RECOVERIES: dict[str, dict[str, Any]] = {
+    "as before 2.3": {},
+    "output at consumers": {"recover_output_on_downstream": True},
+    "with checkpoints": {"recover_output_on_downstream": True, "checkpoints_during_recovery": True},
+}
+"""The ways to restore data in flight, as fields of `NetworkConfig`."""
+
 KEYS = 7
 COUNT = 600
 

@@ -71,7 +71,8 @@ def draw_case(seed: int) -> StormCase:
         neighbours=() if has_regions(case) else draw_neighbours(chance, case, longest_s),
         going_on=draw_going_on(random.Random(f"{seed} goes on"), case),
     )
-    case = replace(case, config=_adaptive(random.Random(f"{seed} adaptive"), case.config))
+    config = _adaptive(random.Random(f"{seed} adaptive"), case.config)
+    case = replace(case, config=_with_recovery(random.Random(f"{seed} recovery"), config))
     return replace(case, duration_s=HOPELESS_S) if lasts_for_good(case.faults) else case
 
 
@@ -79,6 +80,12 @@ def _adaptive(chance: random.Random, config: NetworkConfig) -> NetworkConfig:
     """The settings, with adaptive partition selection in some."""
     enabled, most = chance.random() < 0.3, chance.randint(1, 5)
     return replace(config, adaptive_partitioner_enabled=enabled, adaptive_partitioner_max_traverse_size=most)
+
+
+def _with_recovery(chance: random.Random, config: NetworkConfig) -> NetworkConfig:
+    """The settings, with in-flight data restored at the consumers in some, and checkpoints meanwhile."""
+    drawn = chance.random()
+    return replace(config, recover_output_on_downstream=drawn < 0.4, checkpoints_during_recovery=drawn < 0.25)
 
 
 def _manual(chance: random.Random) -> tuple[float, ...]:

@@ -232,6 +232,20 @@ def test_flink_2_3_is_read_with_its_own_defaults_and_options() -> None:
     assert not any("defaults of" in str(note) for note in imported.notes)
 
 
+@pytest.mark.parametrize("at_consumers", [False, True])
+def test_checkpoints_during_recovery_are_imported_with_the_option_that_they_need(at_consumers: bool) -> None:
+    unaligned = "execution.checkpointing.unaligned"
+    with replayed("flink-2.3.0_wordcount_on1s") as cluster:
+        cluster.answers["/jobmanager/config"] += [
+            {"key": f"{unaligned}.during-recovery.enabled", "value": "true"},
+            {"key": f"{unaligned}.recover-output-on-downstream.enabled", "value": str(at_consumers).lower()},
+        ]
+        imported = read(cluster)
+    config = imported.scenario.config
+    assert (config.recover_output_on_downstream, config.checkpoints_during_recovery) == (at_consumers,) * 2
+    assert any("during-recovery" in str(note) for note in imported.notes) != at_consumers
+
+
 class TestWhatJobsDo:
     """Recordings with other counts: what the emulated job has to look like then."""
 

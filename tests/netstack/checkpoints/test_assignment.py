@@ -300,6 +300,11 @@ def test_an_exchange_that_has_not_changed_keeps_its_pieces() -> None:
     assert numbers_in(part("join", 0, *(each for each in join.handles if each.exchange == 0))) == {0: [1]}
     (two,) = assigned(metadata, job, "two")
     assert [handle.inline for handle in two.handles] == [b"half", b"other"]
+    at_consumers = StateAssignment(metadata, job, {0: key_hash}, READ, output_at_consumers=True)
+    assert at_consumers.of("two", 0).handles == ()
+    assert [each.inline for each in at_consumers.of("join", 0).handles] == [records(1), b"halfhalf"]
+    (end,) = at_consumers.of("end", 0).handles
+    assert (end.kind, end.exchange, end.channel, end.inline) == (StateKind.INPUT_CHANNEL, 0, 0, b"other")
 
 
 def test_operator_state_of_a_subtask_that_had_ended_is_nobody_elses() -> None:

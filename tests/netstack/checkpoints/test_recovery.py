@@ -32,6 +32,7 @@ from tests.crossing import crossed
 from tests.netstack.whole_jobs import (
     EXACTLY_ONCE,
     MODES,
+    RECOVERIES,
     SCHEDULES,
     expected,
     kill,
@@ -40,10 +41,10 @@ from tests.netstack.whole_jobs import (
 )
 
 
-@crossed(schedule=list(SCHEDULES), mode=EXACTLY_ONCE)
-def test_exactly_once_whatever_fails(mode: str, schedule: str) -> None:
+@crossed(schedule=list(SCHEDULES), mode=EXACTLY_ONCE, recovery=RECOVERIES)
+def test_exactly_once_whatever_fails(mode: str, schedule: str, recovery: dict[str, bool]) -> None:
     log = TransactionLog()
-    job = run(sums_job(log, SCHEDULES[schedule], **MODES[mode]))
+    job = run(sums_job(log, SCHEDULES[schedule], **MODES[mode], **recovery))
     assert sorted(log.records) == expected()
     if schedule not in ("none", "a cut that is survived", "sink, while the sums are out"):
         assert any(restart.checkpoint_id is not None for restart in job.restarts)
@@ -62,10 +63,12 @@ def final_state(storage: MemoryStorage) -> dict[tuple[str, int, str], bytes]:
     }
 
 
-@pytest.mark.parametrize("mode", EXACTLY_ONCE)
-def test_output_and_state_are_those_of_a_run_without_faults_byte_for_byte(mode: str) -> None:
+@crossed(mode=EXACTLY_ONCE, recovery=RECOVERIES)
+def test_output_and_state_are_those_of_a_run_without_faults_byte_for_byte(
+    mode: str, recovery: dict[str, bool]
+) -> None:
     logs, storages = [TransactionLog(), TransactionLog()], [MemoryStorage(), MemoryStorage()]
-    settings = MODES[mode] | {"retained_checkpoints": 1000}
+    settings = MODES[mode] | recovery | {"retained_checkpoints": 1000}
     run(sums_job(logs[0], **settings), storages[0])
     job = run(sums_job(logs[1], SCHEDULES["task managers"], **settings), storages[1])
     assert len(job.restarts) == 2
@@ -111,6 +114,46 @@ def test_what_was_in_flight_comes_back(mode: str) -> None:
     assert sorted(log.records) == expected()
 
 
+def first_checkpoint_after(job: Job) -> tuple[float, float]:
+    """Seconds from the first restart until all tasks ran, and until a checkpoint was complete."""
+    restart = job.restarts[0]
+    assert restart.restarted_at is not None
+    assert restart.running_at is not None
+    began = restart.restarted_at
+    ends = [head.ended_at for head in job.recorder.checkpoints if head.status == "COMPLETED"]
+    return restart.running_at - began, min(end for end in ends if end is not None and end > began) - began
+
+
+def test_the_next_checkpoint_does_not_wait_for_recovered_data_and_a_second_failure_loses_none() -> None:
+    """In each of the ways to recover, the second failure comes while recovered data is being read."""
+    running, completed = {}, {}
+    for name, recovery in RECOVERIES.items():
+        log, settings = TransactionLog(), MODES["unaligned"] | {"checkpoint_interval_s": 0.02} | recovery
+        job = run(sums_job(log, [kill("sums", 0, 0.6)], rate=0.0, **settings))
+        running[name], completed[name] = first_checkpoint_after(job)
+        assert sorted(log.records) == expected()
+        again = TransactionLog()
+        kills = [kill("sums", 0, 0.6), kill("middle", 2, 0.8)]
+        job = run(sums_job(again, kills, rate=0.0, **settings))
+        first, second = (restart.checkpoint_id for restart in job.restarts)
+        assert (first == second) == (name != "with checkpoints")
+        assert job.restarts[1].persisted_bytes > 0
+        assert sorted(again.records) == expected()
+    before, at_consumers, during = running.values()
+    assert before < at_consumers
+    assert during < 0.01
+    assert completed["with checkpoints"] < 0.05 < running["as before 2.3"] < completed["as before 2.3"]
+
+
+@pytest.mark.parametrize("mode", EXACTLY_ONCE)
+def test_checkpoints_during_recovery_without_exclusive_buffers(mode: str) -> None:
+    log = TransactionLog()
+    settings = MODES[mode] | RECOVERIES["with checkpoints"] | {"exclusive_buffers_per_channel": 0}
+    job = run(sums_job(log, [kill("sums", 0, at) for at in (0.5, 0.7, 0.9)], rate=0.0, **settings))
+    assert len(job.restarts) == 3
+    assert sorted(log.records) == expected()
+
+
 @pytest.mark.parametrize("mode", EXACTLY_ONCE)
 def test_counters_and_samples_go_on_over_a_restart(mode: str) -> None:
     result = emulate(sums_job(TransactionLog(), SCHEDULES["sums, twice"], restart_delay_s=1.2, **MODES[mode]))
@@ -129,10 +172,10 @@ def test_counters_and_samples_go_on_over_a_restart(mode: str) -> None:
     )
 
 
-@pytest.mark.parametrize("mode", EXACTLY_ONCE)
-def test_local_channels_and_all_ships(mode: str) -> None:
+@crossed(mode=EXACTLY_ONCE, recovery=RECOVERIES)
+def test_local_channels_and_all_ships(mode: str, recovery: dict[str, bool]) -> None:
     log = TransactionLog()
-    scenario = sums_job(log, SCHEDULES["sums, twice"], **MODES[mode])
+    scenario = sums_job(log, SCHEDULES["sums, twice"], **MODES[mode], **recovery)
     vertices = list(scenario.vertices)
     vertices[1] = replace(vertices[1], parallelism=2, task_manager="both")
     vertices[2] = replace(vertices[2], task_manager="both")
@@ -147,11 +190,11 @@ def test_local_channels_and_all_ships(mode: str) -> None:
     assert len(job.restarts) == 2
 
 
-@pytest.mark.parametrize("mode", EXACTLY_ONCE)
-def test_a_failure_after_the_sources_have_ended(mode: str) -> None:
-    log = TransactionLog()
+@crossed(mode=EXACTLY_ONCE, recovery=RECOVERIES)
+def test_a_failure_after_the_sources_have_ended(mode: str, recovery: dict[str, bool]) -> None:
+    log, kills = TransactionLog(), [kill("sums", 1, 1.4), kill("out", 1, 1.75)]
     # The slow sums work on for long after the sources have read everything.
-    job = run(sums_job(log, [kill("sums", 1, 1.4), kill("out", 1, 1.75)], rate=0.0, **MODES[mode]))
+    job = run(sums_job(log, kills, rate=0.0, **MODES[mode], **recovery))
     assert len(job.restarts) == 2
     assert sorted(log.records) == expected()
 

@@ -37,7 +37,7 @@ from tests.crossing import crossed
 from tests.netstack.local_cluster import launch_locally
 from tests.netstack.rescaled_job import expected, final_sums, gone_on, job_of, latest, stopped
 from tests.netstack.table_model import ModelStores
-from tests.netstack.whole_jobs import EXACTLY_ONCE, MODES
+from tests.netstack.whole_jobs import EXACTLY_ONCE, MODES, RECOVERIES
 
 PAIRS = [(1, 8), (8, 1), (2, 3), (3, 2), (5, 4)]
 
@@ -49,13 +49,15 @@ def undisturbed() -> tuple[list[bytes], dict[bytes, int]]:
     return sorted(log.records), final_sums(storage)
 
 
-@crossed(before__after=PAIRS, mode=EXACTLY_ONCE)
-def test_output_and_state_are_those_of_a_run_that_went_through(mode: str, before: int, after: int) -> None:
+@crossed(before__after=PAIRS, mode=EXACTLY_ONCE, recovery=RECOVERIES)
+def test_output_and_state_are_those_of_a_run_that_went_through(
+    mode: str, before: int, after: int, recovery: dict[str, bool]
+) -> None:
     log = TransactionLog()
     begin = latest(stopped(job_of(log, before, **MODES[mode]), at=0.4))
     assert 0 < len(log.records) < len(expected())
     assert (begin.metadata.persisted_bytes > 0) == (mode != "aligned")
-    result, storage = gone_on(job_of(log, after, **MODES[mode]), begin)
+    result, storage = gone_on(job_of(log, after, **MODES[mode], **recovery), begin)
     assert result.restarts == []
     assert sorted(log.records) == undisturbed()[0] == expected()
     assert final_sums(storage) == undisturbed()[1]
@@ -80,19 +82,23 @@ def test_at_least_once_nothing_is_lost(before: int, after: int) -> None:
         ((1, 4, 3, 3, 1), (4, 1, 3, 2, 3)),
     ],
     mode=["unaligned", "aligned with timeout"],
+    recovery=RECOVERIES,
 )
-def test_each_vertex_may_change_or_not(mode: str, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+def test_each_vertex_may_change_or_not(
+    mode: str, before: tuple[int, ...], after: tuple[int, ...], recovery: dict[str, bool]
+) -> None:
     log = TransactionLog()
     begin = latest(stopped(job_of(log, before, **MODES[mode]), at=0.4))
     assert begin.metadata.persisted_bytes > 0
-    _, storage = gone_on(job_of(log, after, **MODES[mode]), begin)
+    _, storage = gone_on(job_of(log, after, **MODES[mode], **recovery), begin)
     assert sorted(log.records) == expected()
     assert final_sums(storage) == undisturbed()[1]
 
 
-def test_it_may_change_again_and_again() -> None:
+@crossed(recovery=RECOVERIES)
+def test_it_may_change_again_and_again(recovery: dict[str, bool]) -> None:
     """What sources had begun to read is dealt out anew each time, wherever it was left."""
-    log, mode = TransactionLog(), MODES["unaligned"]
+    log, mode = TransactionLog(), MODES["unaligned"] | recovery
     storage = stopped(job_of(log, 3, **mode), at=0.3)
     for parallelism in (2, 5, 1, 4):
         begin = latest(storage)
@@ -104,12 +110,14 @@ def test_it_may_change_again_and_again() -> None:
     assert final_sums(storage) == undisturbed()[1]
 
 
-@pytest.mark.parametrize("mode", EXACTLY_ONCE)
-def test_a_failure_before_the_first_own_checkpoint_deals_it_out_once_more(mode: str) -> None:
+@crossed(mode=EXACTLY_ONCE, recovery=RECOVERIES)
+def test_a_failure_before_the_first_own_checkpoint_deals_it_out_once_more(
+    mode: str, recovery: dict[str, bool]
+) -> None:
     log = TransactionLog()
     begin = latest(stopped(job_of(log, 3, **MODES[mode]), at=0.4))
     kills = [KillSubtask(when=AtTime(at), subtask=SubtaskName("sums", 1)) for at in (0.03, 0.5)]
-    result, storage = gone_on(job_of(log, 2, kills, **MODES[mode]), begin)
+    result, storage = gone_on(job_of(log, 2, kills, **MODES[mode], **recovery), begin)
     first, second = result.restarts
     assert first.checkpoint_id == begin.metadata.checkpoint_id
     assert isinstance(second.checkpoint_id, int)
@@ -118,11 +126,12 @@ def test_a_failure_before_the_first_own_checkpoint_deals_it_out_once_more(mode: 
     assert final_sums(storage) == undisturbed()[1]
 
 
-def test_over_tcp_too() -> None:
+@pytest.mark.parametrize("recovery", ["as before 2.3", "with checkpoints"])
+def test_over_tcp_too(recovery: str) -> None:
     log, storage = TransactionLog(), MemoryStorage()
     begin = latest(stopped(job_of(log, 2, **MODES["unaligned"]), at=0.4))
     assert isinstance(begin.storage, MemoryStorage)
-    scenario = job_of(log, 3, **MODES["unaligned"])
+    scenario = job_of(log, 3, **MODES["unaligned"], **RECOVERIES[recovery])
     launch = launch_locally(storage, initial=begin.storage)
     result = run_distributed(scenario, launch, storage, from_checkpoint=begin)
     assert result.failure is None

@@ -46,6 +46,7 @@ from netstack import (
 )
 from netstack.cluster.assignments import Blame
 from tests.netstack.local_cluster import launch_locally, run_processes
+from tests.netstack.whole_jobs import RECOVERIES
 
 SMALL = NetworkConfig(segment_bytes=1024, buffer_timeout_interval_s=0.01)
 """Small buffers, so that a job of a second moves many of them."""
@@ -232,9 +233,13 @@ def test_retention_goes_on_over_restarts() -> None:
 
 
 @pytest.mark.parametrize("fault", kills(1.2), ids=["subtask", "task manager"])
-@pytest.mark.parametrize("unaligned", [False, True])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"unaligned_enabled": True}, {"unaligned_enabled": True} | RECOVERIES["with checkpoints"]],
+    ids=["aligned", "unaligned", "checkpoints during recovery"],
+)
 def test_after_a_failure_the_job_goes_on_from_its_latest_checkpoint(
-    fault: KillSubtask | KillTaskManager, unaligned: bool
+    fault: KillSubtask | KillTaskManager, settings: dict[str, bool]
 ) -> None:
     log = TransactionLog()
     scenario = Scenario(
@@ -245,7 +250,7 @@ def test_after_a_failure_the_job_goes_on_from_its_latest_checkpoint(
             buffer_timeout_interval_s=0.01,
             checkpoint_interval_s=0.2,
             restart_initial_backoff_s=0.05,
-            unaligned_enabled=unaligned,
+            **settings,  # type: ignore[arg-type]
         ),
         vertices=(
             Vertex(name="numbers", source=paced(numbers(1200), 400.0), parallelism=2),

@@ -2,6 +2,7 @@
 
 What the task had read when it began the checkpoint, what was in flight at its end of the channel, what came
 there later, and what the barrier overtook at the producer make up all that was written before the barrier.
+Data that an earlier checkpoint has restored at the reader counts as written first.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from flowcontrol import (
     BufferResponse,
     CheckpointBarrier,
     CheckpointOptions,
+    EndOfOutputChannelState,
     EventAnnouncement,
     Message,
     PartitionRequest,
+    ResumeConsumption,
     SendQueue,
     data_type_of,
     decode_event,
@@ -37,7 +40,7 @@ from netstack.exchange.remote_channel import RemoteInputChannel
 UNALIGNED = CheckpointBarrier(1, 0.0, CheckpointOptions(Alignment.UNALIGNED))
 TIMEOUTABLE = CheckpointBarrier(1, 0.0, CheckpointOptions(timeout_s=5.0))
 
-STEPS = ["write", "write open", "flush", "send", "deliver", "credit", "read"]
+STEPS = ["write", "write open", "flush", "send", "deliver", "credit", "read", "resume"]
 CHECKPOINT_STEPS = ["start", "overtake", "timeoutable", "producer times out", "task times out"]
 
 
@@ -50,12 +53,19 @@ class NoConnection:
 
 
 class Exchange:
-    """A subpartition, a channel that reads it, and a task that takes one checkpoint of both."""
+    """A subpartition, a channel that reads it, and a task that takes one checkpoint of both.
 
-    def __init__(self, *, remote: bool) -> None:
+    With `recovered`, the channel still has this data of an earlier checkpoint to read. The subpartition then
+    blocks behind the end of its own recovered data, which only a priority event passes.
+    """
+
+    def __init__(self, *, remote: bool, recovered: bytes = b"") -> None:
         self.memory = NetworkBufferPool(400, 16)
         self.pool = self.memory.create_pool(300, 1, 300)
-        self.subpartition = PipelinedSubpartition(0)
+        self.subpartition = PipelinedSubpartition(0, passes_priority=True)
+        if recovered:
+            end = EndOfOutputChannelState()
+            self.subpartition.add(EventConsumer(EventBuffer(encode_event(end), data_type_of(end))))
         self.gate = InputGate("input", self.memory.create_pool(4, 1, 4), None, lambda: None)
         self.channel: InputChannel
         self.queue = SendQueue()
@@ -67,10 +77,13 @@ class Exchange:
             self.subpartition.on_data = lambda: self.queue.data_available(sender)
         else:
             self.channel = LocalInputChannel(self.gate, 0, 0, self.subpartition)
+        self.channel.restore(recovered, marks_end=False)
+        if not remote:
             self.channel.request(0)
         self.channel.persist = lambda checkpoint_id, channel, data: self.persisted.append(data)
         self.builder: BufferBuilder | None = None
-        self.written = bytearray()
+        self.written = bytearray(recovered)
+        self.may_resume = False
         self.before_barrier: bytes | None = None
         self.read_before_start = bytearray()
         self.announced: int | None = None
@@ -96,6 +109,11 @@ class Exchange:
             self.read()
         elif what == "start":
             self.start()
+        elif what == "resume" and self.may_resume:
+            self.may_resume = False
+            self.channel.resume()
+            if isinstance(self.channel, RemoteInputChannel):
+                self.queue.handle(ResumeConsumption(0))
         elif what in ("overtake", "timeoutable") and self.before_barrier is None:
             self.send_barrier(overtake=what == "overtake")
         elif what == "producer times out":
@@ -163,6 +181,8 @@ class Exchange:
                 self.read_before_start += item.payload
         elif isinstance(event := decode_event(item.payload), EventAnnouncement):
             self.announced = event.sequence_number
+        elif isinstance(event, EndOfOutputChannelState):
+            self.may_resume = True
         else:
             self.announced = None
             self.start()
@@ -173,15 +193,18 @@ class Exchange:
         if self.before_barrier is None:
             self.send_barrier(overtake=True)
         for _ in range(4 * len(self.written) + 20):
-            for what in ("flush", "send", "deliver", "read", "credit"):
+            for what in ("flush", "send", "deliver", "read", "credit", "resume"):
                 self.step(what)
 
 
+@pytest.mark.parametrize("recovered", [b"", bytes(range(90))], ids=["", "recovering"])
 @pytest.mark.parametrize("remote", [True, False], ids=["remote", "local"])
 @settings(max_examples=200)
 @given(steps=st.lists(st.sampled_from(STEPS * 3 + CHECKPOINT_STEPS), min_size=20, max_size=100))
-def test_nothing_before_the_barrier_is_lost_or_kept_twice(remote: bool, steps: list[str]) -> None:
-    exchange = Exchange(remote=remote)
+def test_nothing_before_the_barrier_is_lost_or_kept_twice(
+    remote: bool, recovered: bytes, steps: list[str]
+) -> None:
+    exchange = Exchange(remote=remote, recovered=recovered)
     for step in steps:
         exchange.step(step)
     exchange.run_out()

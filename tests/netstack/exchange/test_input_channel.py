@@ -588,12 +588,20 @@ class LocalPair:
     def overtake(self, checkpoint_id: int) -> list[bytes]:
         return self.subpartition.overtake(EventConsumer(EventBuffer(unaligned(checkpoint_id), PRIORITY)))
 
+    def read_one(self) -> bytes | None:
+        """The next item, which is recycled."""
+        polled = self.gate.poll(0.0)
+        if polled is None:
+            return None
+        payload = bytes(polled[1].payload)
+        polled[1].release()
+        return payload
+
     def read(self) -> list[bytes]:
         """All that can be read now."""
         payloads = []
-        while (polled := self.gate.poll(0.0)) is not None:
-            payloads.append(bytes(polled[1].payload))
-            polled[1].release()
+        while (payload := self.read_one()) is not None:
+            payloads.append(payload)
         return payloads
 
 
@@ -716,6 +724,38 @@ def test_a_local_channel_reads_recovered_data_before_its_subpartition() -> None:
     assert pair.gate.recovered(channel)
     channel.request(0)
     assert pair.read() == [unaligned(), b"one"]
+
+
+def test_a_barrier_overtakes_recovered_data_of_a_local_channel_and_each_checkpoint_keeps_it_once() -> None:
+    pair = LocalPair()
+    pair.channel.restore(bytes(64) + b"rest", marks_end=False)
+    pair.channel.request(0)
+    pair.add(b"one")
+    assert pair.overtake(1) == [b"one"]
+    assert pair.read_one() == unaligned(1)
+    assert pair.channel.start_persisting(1) == [bytes(64), b"rest"]
+    assert pair.read_one() == bytes(64)
+    assert pair.channel.start_persisting(2) == [b"rest"]
+    pair.channel.stop_persisting(2)
+    assert pair.channel.start_persisting(1) == []
+    assert pair.read() == [b"rest"]
+    pair.add(b"two", finish=False)
+    assert pair.read() == [b"one"]
+    assert pair.persisted.data == []
+
+
+def test_a_remote_channel_keeps_recovered_data_and_what_arrives_behind_it() -> None:
+    receiver = Receiver(exclusive=4)
+    receiver.channel.restore(bytes(64) + b"rest", marks_end=False)
+    receiver.arrive(b"one")
+    assert receiver.channel.start_persisting(1) == [bytes(64), b"rest", b"one"]
+    receiver.arrive(b"two")
+    receiver.arrive(unaligned(1), data_type=PRIORITY)
+    receiver.arrive(b"three")
+    assert receiver.persisted.data == [(1, b"two")]
+    receiver.channel.stop_persisting(1)
+    receiver.arrive(unaligned(2), data_type=PRIORITY)
+    assert receiver.read_all() == [unaligned(1), unaligned(2), bytes(64), b"rest", b"one", b"two", b"three"]
 
 
 def test_a_released_local_channel_forgets_recovered_data() -> None:

@@ -115,6 +115,11 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
             "; with unaligned checkpoints it must be 1",
         ),
         (
+            job(config=NetworkConfig(checkpoints_during_recovery=True)),
+            "flink.execution.checkpointing.unaligned.during-recovery.enabled",
+            "needs execution.checkpointing.unaligned.recover-output-on-downstream.enabled = true",
+        ),
+        (
             job(config=NetworkConfig(checkpoint_storage=CheckpointStorageType.FILESYSTEM)),
             "flink.execution.checkpointing.dir",
             "is missing, but the checkpoint storage is filesystem",
