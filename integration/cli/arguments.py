@@ -108,7 +108,7 @@ def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
 
     said = one_line(error)
     for option, value in pairwise(arguments):
-        if said.endswith(f"parameter {option} requires a value.") and _NEGATIVE.match(value):
+        if said.endswith(f"parameter {option} requires an argument.") and _NEGATIVE.match(value):
             return f"netstack {arguments[0]}: {option}: {value!r} is negative; it must be positive"
     return f"netstack: {said}"
 

@@ -51,10 +51,10 @@ INTERVAL = '"execution.checkpointing.interval" = "2 s"'
 # What stands in the file, what is written in its place, and what the one line about it must hold.
 MISTAKES = [
     ('duration = "46 s"', "duration = 46", ["duration: 46 has no unit", '"1 s"']),
-    ('duration = "46 s"', 'duration = "46 sek"', ["duration: '46 sek' has the unit 'sek'", "ms, s, min"]),
+    ('duration = "46 s"', 'duration = "46 sek"', ["duration: '46 sek' has the unknown unit 'sek'", "ms, s, min"]),
     ('duration = "46 s"', 'duration = "0 s"', ["duration: is 0 s", "more than 0 s"]),
     ('duration = "46 s"', "", ["duration: is missing", '"60 s"']),
-    ("warmup =", "warmpu =", ["warmpu: is no key", "did you mean 'warmup'?"]),
+    ("warmup =", "warmpu =", ["warmpu: is not a key", "did you mean 'warmup'?"]),
     ('warmup = "16 s"', 'warmup = "60 s"', ["warmup: is 60 s", "less than the duration, 46 s"]),
     ('name = "job"', "name = 3", ["name: is 3, a whole number", "text in quotes"]),
     ("[flink]", 'seed = "1"\n[flink]', ["seed: is '1', text", "a whole number, without quotes"]),
@@ -64,21 +64,21 @@ MISTAKES = [
     (
         "[flink]",
         'preset = "flink-3"\n[flink]',
-        ["preset: 'flink-3' is no preset", "'flink-2.3' or 'flink-2.2' or 'flink-1.20'"],
+        ["preset: 'flink-3' is not the name of a preset", "'flink-2.3' or 'flink-2.2' or 'flink-1.20'"],
     ),
-    ("[flink]", 'phases = [["1 s"]]\n[flink]', ["phases: ['1 s'] is no window", '["20 s", "60 s"]']),
+    ("[flink]", 'phases = [["1 s"]]\n[flink]', ["phases: ['1 s'] is not a window", '["20 s", "60 s"]']),
     ("[flink]", 'phases = [["9 s", "90 s"]]\n[flink]', ["phases[0]: is 9 s to 90 s", "within 0 s and 46 s"]),
-    ("[flink]", "[flinc]", ["flinc: is no key", "did you mean 'flink'?"]),
+    ("[flink]", "[flinc]", ["flinc: is not a key", "did you mean 'flink'?"]),
     ("[flink]", "flink = 5\n[x]", ["flink: is 5, a whole number; it must be a table"]),
     (
         "interval",
         "intervall",
-        ["checkpointing.intervall: no preset has this option", "checkpointing.interval'?"],
+        ["checkpointing.intervall: no version of Flink that netstack knows has this option", "checkpointing.interval'?"],
     ),
-    (INTERVAL, 'interval = "2 s"', ["flink.interval: no preset has", "'execution.checkpointing.interval'"]),
-    (INTERVAL, '"taskmanager.cpu.cores" = 4', ["flink.taskmanager.cpu.cores: no preset has this option"]),
+    (INTERVAL, 'interval = "2 s"', ["flink.interval: no version of Flink", "'execution.checkpointing.interval'"]),
+    (INTERVAL, '"taskmanager.cpu.cores" = 4', ["flink.taskmanager.cpu.cores: no version of Flink that netstack knows has this option"]),
     ('"2 s"', '"2.5 s"', ["execution.checkpointing.interval: '2.5 s' has decimals", "whole numbers"]),
-    ('"2 s"', '"2 parsec"', ["execution.checkpointing.interval: '2 parsec' has the unit 'parsec'"]),
+    ('"2 s"', '"2 parsec"', ["execution.checkpointing.interval: '2 parsec' has the unknown unit 'parsec'"]),
     ('"2 s"', '"1 ms"', ["execution.checkpointing.interval: is 1 ms", "at least 10 ms"]),
     (INTERVAL, '"execution.checkpointing.mode" = "ONCE"', ["'ONCE'", "EXACTLY_ONCE or AT_LEAST_ONCE"]),
     (INTERVAL, '"taskmanager.memory.segment-size" = "5 kb"', ["segment-size: is 5 kb", "power of two"]),
@@ -93,11 +93,11 @@ MISTAKES = [
         '"execution.buffer-timeout"="1 s"\n"execution.buffer-timeout.interval"="1 s"',
         ["another name of"],
     ),
-    ("trigger =", "triger =", ["costs.triger: is no key", "did you mean 'trigger'?"]),
-    ('["5 ms", "10 ms"]', '["10 ms", "5 ms"]', ["costs.trigger: is (0.01, 0.005)", "must not fall"]),
+    ("trigger =", "triger =", ["costs.triger: is not a key", "did you mean 'trigger'?"]),
+    ('["5 ms", "10 ms"]', '["10 ms", "5 ms"]', ["costs.trigger: is (0.01, 0.005)", "begin with its smaller value"]),
     ('["5 ms", "10 ms"]', '["5 ms"]', ["costs.trigger: is ['5 ms']", "the least and the greatest"]),
     ('"100 us"', "3", ["link.latency: 3 has no unit"]),
-    ('"10 gbit/s"', '"10 Gb/s"', ["link.bandwidth: '10 Gb/s' may mean bits or bytes", '"gbit/s" or "GB/s"']),
+    ('"10 gbit/s"', '"10 Gb/s"', ["link.bandwidth: the unit of '10 Gb/s' does not say", '"gbit/s" or "GB/s"']),
     ('"10 gbit/s"', '"10 gb"', ["link.bandwidth: '10 gb' has no unit of bytes or bits per second"]),
     (
         "parallelism = 2\nsource",
@@ -109,7 +109,7 @@ MISTAKES = [
     (
         "parallelism = 2\nsource",
         "paralelism = 2\nsource",
-        ["paralelism: is no key", "did you mean 'parallelism'?"],
+        ["paralelism: is not a key", "did you mean 'parallelism'?"],
     ),
     ("record_bytes = 1013", "record_bytes = 3", ["vertices.source.source.record_bytes: is 3", "8 (the key)"]),
     (
@@ -117,20 +117,20 @@ MISTAKES = [
         "record_bytes = 1013.0",
         ["record_bytes: is 1013.0, a number; it must be a whole"],
     ),
-    (", rate = [0, 100]", ", rat = 1", ["vertices.source.source.rat: is no key", "did you mean 'rate'?"]),
+    (", rate = [0, 100]", ", rat = 1", ["vertices.source.source.rat: is not a key", "did you mean 'rate'?"]),
     (", rate = [0, 100]", ", rate = [-1]", ["vertices.source.source.rate: is [-1.0]"]),
     (", rate = [0, 100]", ', rate = "fast"', ["rate: is 'fast', text; it must be a number"]),
-    ("record_bytes = 1013", 'path = "x.csv", record_bytes = 3', ["record_bytes: is given with a path"]),
+    ("record_bytes = 1013", 'path = "x.csv", record_bytes = 3', ["record_bytes: is given together with a path"]),
     (SOURCE, 'source = "x.csv"', ["vertices.source.source: is 'x.csv', text; it must be a table"]),
-    (SOURCE, 'source = { path = "x", format = "orc" }', ["format: 'orc' is no format", "'csv' or 'json' or"]),
+    (SOURCE, 'source = { path = "x", format = "orc" }', ["format: 'orc' is not a format", "'csv' or 'json' or"]),
     (SOURCE, "source = { rate = 5 }", ["vertices.source.source.record_bytes: is missing", "or a path"]),
     (SOURCE, 'source = { path = "x.csv", repeat = 1 }', ["repeat: is 1", "true or false"]),
     (STEP, '{ at = "30 s", cots = "5 ms" }', ["vertices.stage1.service: has the step", 'cost = "5 ms"']),
     (STEP, '{ at = "0 s", cost = "5 ms" }', ["vertices.stage1.service: has steps at 0 s, 0 s"]),
     (STEP, "5", ["vertices.stage1.service: is 5, a whole number; it must be a table"]),
-    ('name = "stage1"', 'name = "source"', ["vertices.source: there are 2 vertices of this name"]),
+    ('name = "stage1"', 'name = "source"', ["vertices.source: 2 vertices have this name"]),
     ('to = "stage1"', 'to = "stage2"', ["edges.source->stage2.to: no vertex is named 'stage2'", "'stage1'?"]),
-    ('from = "source"', 'from = "stage1"', ["edges: there is a cycle through stage1"]),
+    ('from = "source"', 'from = "stage1"', ["edges: the edges form a cycle through stage1"]),
     ('to = "stage1"', "", ["edges.0.to: is missing"]),
     (
         'ship = "rebalance"',
@@ -140,9 +140,9 @@ MISTAKES = [
     (
         'ship = "rebalance"',
         'shipp = "hash"',
-        ["edges.source->stage1.shipp: is no key", "did you mean 'ship'?"],
+        ["edges.source->stage1.shipp: is not a key", "did you mean 'ship'?"],
     ),
-    ("[[edges]]", "[[edge]]", ["edge: is no key of this table; did you mean 'edges'?"]),
+    ("[[edges]]", "[[edge]]", ["edge: is not a key of this table; did you mean 'edges'?"]),
     ("[[vertices]]", "[vertices]", ["is not valid TOML"]),
     ("duration =", "duration duration =", ["is not valid TOML", "line 2"]),
 ]
@@ -199,7 +199,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 
 def test_a_folder_and_a_binary_file_are_no_scenarios(tmp_path):
-    with pytest.raises(InputError, match="is a folder; name a regular file"):
+    with pytest.raises(InputError, match="is a folder; give a regular file"):
         load_scenario(tmp_path)
     binary = tmp_path / "x.toml"
     binary.write_bytes(b"\xff\xfe\x00")
