@@ -164,7 +164,7 @@ class NetworkConfig:
         "taskmanager.network.adaptive-partitioner.max-traverse-size",
         COUNT,
         4,
-        "Number of subpartitions that are compared for each record.",
+        "Number of subpartitions that are compared for each record, 2 at least.",
         since="2.3",
     )
     buffer_timeout_enabled: bool = option("execution.buffer-timeout.enabled", BOOLEAN, True)
