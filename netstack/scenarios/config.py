@@ -428,6 +428,7 @@ class CostModel:
     A source that sends records of 21 bytes to eight consumers took 80 ns of processor time for a record
     without the selection, and 92, 101, 106 and 108 ns with the traverse sizes 2, 4, 6 and 8 (medians of five
     rounds on two cores with other work). The slope is 3.0 ns; its 95 % interval is 1.7 to 4.2 ns.
+    One later round with less other work gave 1.1 ns.
     """
     source_record_s: float = key(TIME, 3e-6, "Time for each generated record.", written=True)
     consumer_buffer_s: float = key(
