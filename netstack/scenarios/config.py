@@ -164,7 +164,7 @@ class NetworkConfig:
         "taskmanager.network.adaptive-partitioner.max-traverse-size",
         COUNT,
         4,
-        "Number of subpartitions that are compared for each record.",
+        "Number of subpartitions that are compared for each record, 2 at least.",
         since="2.3",
     )
     buffer_timeout_enabled: bool = option("execution.buffer-timeout.enabled", BOOLEAN, True)
@@ -434,9 +434,16 @@ class CostModel:
 
     adaptive_look_s: float = key(
         TIME,
-        10e-9,
+        3e-9,
         "Time to read the load of one subpartition, for adaptive partition selection.",
     )
+    """Measured in a Flink 2.3.0 by ``python -m tests.flink.look_cost``.
+
+    A source that sends records of 21 bytes to eight consumers took 80 ns of processor time for a record
+    without the selection, and 92, 101, 106 and 108 ns with the traverse sizes 2, 4, 6 and 8 (medians of five
+    rounds on two cores with other work). The slope is 3.0 ns; its 95 % interval is 1.7 to 4.2 ns.
+    One later round with less other work gave 1.1 ns.
+    """
     source_record_s: float = key(TIME, 3e-6, "Time for each generated record.", written=True)
     consumer_buffer_s: float = key(
         TIME, 25e-6, "Time for each buffer read, times the subtask's factor.", written=True

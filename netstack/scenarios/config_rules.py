@@ -56,6 +56,9 @@ def _about_values(config: NetworkConfig) -> Iterator[Problem]:
     for field in ("debloat_period_s", "debloat_target_s", "checkpoint_timeout_s", "heartbeat_timeout_s"):
         if getattr(config, field) <= 0:
             yield option_key(field), f"is {time_text(getattr(config, field))}; it must be more than 0"
+    if (most := config.adaptive_partitioner_max_traverse_size) < 2:  # checked even if it is off
+        text = f"is {most}; it must be 2 or more, or Flink 2.3 fails the job"
+        yield option_key("adaptive_partitioner_max_traverse_size"), text
 
 
 def policy_class(name: str) -> type[DebloatPolicy]:

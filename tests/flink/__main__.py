@@ -27,7 +27,7 @@ from .job_description import described
 from .measuring import measure, outcome, repeated, say
 from .processes import end_left_behind
 from .references import scenario_named, write_reference
-from .software import cache, prepare
+from .software import NEWEST, RELEASES, cache, prepare
 
 _RESULTS = Path("flink-results")
 _PROOF = Path(__file__).parent / "scenarios/proof.toml"
@@ -54,7 +54,7 @@ def proof(asked: argparse.Namespace) -> int:
 
 def run(asked: argparse.Namespace) -> int:
     """Measure scenarios and write references."""
-    scenarios = [scenario_named(name, asked.policy) for name in asked.scenarios]
+    scenarios = [scenario_named(name, asked.policy, asked.flink) for name in asked.scenarios]
     for scenario in scenarios:
         described(scenario)  # what cannot be made is refused before the first run
     for scenario in scenarios:
@@ -64,7 +64,7 @@ def run(asked: argparse.Namespace) -> int:
 
 def compare(asked: argparse.Namespace) -> int:
     """Measure one scenario, emulate it, and show both."""
-    scenario = scenario_named(asked.scenario, asked.policy)
+    scenario = scenario_named(asked.scenario, asked.policy, asked.flink)
     described(scenario)
     measured = _measured(scenario, asked)
     say(f"wrote {measured.file}; emulating {asked.seeds} seeds")
@@ -77,12 +77,14 @@ def compare(asked: argparse.Namespace) -> int:
 
 def steps(asked: argparse.Namespace) -> int:
     """Show what debloating goes by, step by step, in Flink and here."""
-    scenario = scenario_named(asked.scenario, asked.policy)
+    scenario = scenario_named(asked.scenario, asked.policy, asked.flink)
     described(scenario)
     check_steps(scenario)
     flinks: list[Step] = []
-    say(f"{scenario.name}, {scenario.config.debloat_policy}: {scenario.duration_s:.0f} s and a start")
-    ran, document = measure(scenario, prepare(), asked.port, steps=flinks)
+    software = prepare(RELEASES[scenario.preset])
+    what = f"{scenario.name}, {scenario.config.debloat_policy}, Flink {software.release}"
+    say(f"{what}: {scenario.duration_s:.0f} s and a start")
+    ran, document = measure(scenario, software, asked.port, steps=flinks)
     say(f"  {outcome(document)}; others took {document['other_cores_used']} cores")
     ours = [emulated_steps(ran, seed) for seed in range(1, asked.seeds + 1)]
     print(side_by_side([flinks], ours, scenario.windows), end="")
@@ -91,11 +93,11 @@ def steps(asked: argparse.Namespace) -> int:
 
 def _measured(scenario: Scenario, asked: argparse.Namespace) -> Measured:
     """Run a scenario as often as asked for."""
-    software = prepare()
+    software = prepare(RELEASES[scenario.preset])
+    what = f"{scenario.name}, {scenario.config.debloat_policy}, Flink {software.release}"
     documents = []
     for number in range(1, asked.repetitions + 1):
-        policy, seconds = scenario.config.debloat_policy, scenario.duration_s
-        say(f"{scenario.name}, {policy}, run {number} of {asked.repetitions}: {seconds:.0f} s and a start")
+        say(f"{what}, run {number} of {asked.repetitions}: {scenario.duration_s:.0f} s and a start")
         ran, document = measure(scenario, software, asked.port)
         say(f"  {outcome(document)}; others took {document['other_cores_used']} cores")
         documents.append(document)
@@ -105,7 +107,7 @@ def _measured(scenario: Scenario, asked: argparse.Namespace) -> Measured:
 
 def fetch(asked: argparse.Namespace) -> int:
     """Make ready what the other commands need."""
-    prepare()
+    prepare(asked.flink or NEWEST)
     print(cache())
     return 0
 
@@ -135,8 +137,8 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument("--out", type=Path, default=_RESULTS, help="folder for results (%(default)s)")
         return made
 
-    measuring("proof", proof)
-    command("fetch", fetch)
+    proving = measuring("proof", proof)
+    fetching = command("fetch", fetch)
     command("stop", stop)
     running = measuring("run", run)
     running.add_argument("scenarios", nargs="+", metavar="NAME|FILE.toml")
@@ -149,6 +151,11 @@ def parser() -> argparse.ArgumentParser:
     looking.add_argument("--seeds", type=whole, default=SEEDS, help="of the emulator (%(default)s)")
     for made in (running, comparing, looking):
         made.add_argument("--policy", help="in place of the scenario's: see docs/POLICIES.md")
+    for made in (running, comparing, looking, proving):
+        made.add_argument(
+            "--flink", choices=RELEASES.values(), help="release; default: that of the scenario's preset"
+        )
+    fetching.add_argument("--flink", choices=RELEASES.values(), help=f"release; default: {NEWEST}")
     for made in (running, comparing):
         made.add_argument(
             "--repetitions", type=whole, default=1, help="each in a cluster of its own (%(default)s)"

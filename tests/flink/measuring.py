@@ -21,7 +21,7 @@ from .errors import TestbedError
 from .job_description import ENTRY, described, in_order, layout_of
 from .sampling import JobVertex, Samples, checkpoints_of, vertices_of
 from .slot_groups import placed
-from .software import VERSION, Software
+from .software import Software
 from .steady_windows import steady
 
 _TRIES = 3
@@ -66,7 +66,7 @@ def measure(
         "scenario": scenario.name,
         "about": "",
         "policy": scenario.config.debloat_policy,
-        "versions": {"flink": VERSION, "python": platform.python_version()},
+        "versions": {"flink": software.release, "python": platform.python_version()},
         "machine": machine(),
         "other_cores_used": load.of_others,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
@@ -138,13 +138,16 @@ def sampled(
 
 
 def check_agent(running: Cluster) -> None:
-    """See to it that Flink is the one that was asked for.
+    """Check that the agent has changed Flink.
 
     Raises:
-        TestbedError: the agent has changed none of its classes.
+        TestbedError: a class of this Flink lacks a method that the agent changes, or nothing was changed.
     """
-    said = [(running.folder / f"{name}.out").read_text("utf-8") for name in running.processes.ids]
-    if not any("testbed: " in text for text in said):
+    texts = [(running.folder / f"{name}.out").read_text("utf-8") for name in running.processes.ids]
+    lines = [line for text in texts for line in text.splitlines() if line.startswith("testbed: ")]
+    if missing := [line for line in lines if " has no " in line]:
+        raise TestbedError(f"the agent cannot change this Flink: {missing[0].removeprefix('testbed: ')}")
+    if not lines:
         raise TestbedError("the agent has changed nothing: Flink's classes are not what it expects")
 
 

@@ -16,9 +16,9 @@ from .arguments import whole
 from .cluster import Cluster, Layout, cluster
 from .errors import TestbedError
 from .measuring import check_agent, machine, outcome, sampled, say
-from .refusals import POLICIES
+from .refusals import POLICIES, too_new
 from .sampling import all_vertices, checkpoints_of
-from .software import VERSION, prepare
+from .software import NEWEST, RELEASES, prepare
 from .steady_windows import steady
 
 _DEBLOAT = "taskmanager.network.memory.buffer-debloat"
@@ -28,6 +28,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "off": {},
     "on1s": _ON,
     **{f"on{ms}ms": {**_ON, f"{_DEBLOAT}.target": f"{ms} ms"} for ms in (100, 200, 500)},
+    "adaptive": {"taskmanager.network.adaptive-partitioner.enabled": "true"},
     "unaligned": {"execution.checkpointing.unaligned.enabled": "true"},
     "rocksdb": {"state.backend.type": "rocksdb"},
     "rocksdb_incremental": {
@@ -96,25 +97,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy", choices=POLICIES, default=_FLINKS, help="of debloating; its name comes behind the files'"
     )
+    parser.add_argument(
+        "--flink", choices=RELEASES.values(), default=NEWEST, help="release of Flink (%(default)s)"
+    )
     parser.add_argument("--warmup", type=whole, default=25, help="seconds that do not count (%(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure ordinary jobs on a Flink, unchanged but for its debloating policy, and record its REST API."""
-    wanted = [asked_for(text) for text in options.jobs]
+    wanted = [asked_for(text, options.flink) for text in options.jobs]
     if options.warmup >= options.seconds:
         raise TestbedError(f"--warmup {options.warmup}: leaves nothing of --seconds {options.seconds}")
     for asked in wanted:
-        say(f"{asked.name}, {options.policy}: {options.seconds} s, then a recording")
+        say(f"{asked.name}, {options.policy}, Flink {options.flink}: {options.seconds} s, then a recording")
         _measure(asked, options)
     return 0
 
 
-def asked_for(text: str) -> Asked:
+def asked_for(text: str, release: str = NEWEST) -> Asked:
     """Read ``JOB:SETTING``; without a setting it is "off".
 
     Raises:
-        TestbedError: there is no such job or setting.
+        TestbedError: there is no such job or setting, or this release of Flink does not have it yet.
     """
     job, _, setting = text.partition(_BETWEEN)
     asked = Asked(job, setting or "off")
@@ -122,6 +126,8 @@ def asked_for(text: str) -> Asked:
         raise TestbedError(f"{text}: there is no job {job!r}; there are {', '.join(JOBS)}")
     if asked.setting.removeprefix(BURN) not in SETTINGS:
         raise TestbedError(f"{text}: there is no setting {setting!r}; there are {', '.join(SETTINGS)}")
+    for name, message in too_new(asked.options, release):
+        raise TestbedError(f"{text}: {name} {message}")
     return asked
 
 
@@ -137,7 +143,7 @@ def _measure(asked: Asked, options: argparse.Namespace) -> None:
     name = asked.name if options.policy == _FLINKS else f"{asked.name}.{options.policy}"
     options.out.mkdir(parents=True, exist_ok=True)
     recording = options.out / f"{name}.rest.json.gz"
-    with cluster(prepare(), layout, options.port) as running:
+    with cluster(prepare(options.flink), layout, options.port) as running:
         job = running.submit(kind.entry, [asked.job, *(["burn"] if asked.burns else [])])
         if layout.changed:
             check_agent(running)
@@ -158,7 +164,7 @@ def _document(running: Cluster, job: str, asked: Asked, options: argparse.Namesp
         "scenario": asked.name,
         "policy": options.policy,
         "flink_options": asked.options,
-        "versions": {"flink": VERSION},
+        "versions": {"flink": options.flink},
         "machine": machine(),
         "failed_checkpoints": failed,
         "steady": [steady(window, vertices, samples.times, samples.series, checkpoints)],

@@ -60,6 +60,9 @@ DOCUMENT = ROOT / "docs/POLICIES.md"
 BEGIN = "<!-- made by tests.flink policies -->\n"
 END = "<!-- end of what tests.flink policies made -->\n"
 
+RELEASE = "2.2.1"
+"""The release of Flink of all runs, so that they can be compared."""
+
 REPETITIONS = 3
 SEEDS = 3
 MOST_FAILURES = 3
@@ -93,6 +96,8 @@ class Run(NamedTuple):
     scenario: str
     policy: str
     repetition: int
+    release: str = RELEASE
+    """Release of Flink."""
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -127,7 +132,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run all policies on all scenarios in Flink, and show them beside what was predicted."""
+    """Run all policies on all scenarios in Flink 2.2.1, and show them beside what was predicted."""
     if unknown := set(options.only) - {*KNOWN, *NEW}:
         raise ScenarioError([f"--only: no such scenario: {', '.join(sorted(unknown))}"])
     if options.predict:
@@ -145,7 +150,7 @@ def run(options: argparse.Namespace) -> int:
 
 def predicted(name: str, policies: Sequence[str]) -> Table:
     """Emulate a scenario under each policy, with several seeds."""
-    scenarios = [scenario_named(name, policy) for policy in policies]
+    scenarios = [scenario_named(name, policy, RELEASE) for policy in policies]
     table: dict[Key, Figures] = {}
     for scenario, results in zip(scenarios, run_seeds(scenarios, SEEDS), strict=True):
         rows = [
@@ -201,7 +206,7 @@ def _rows(scenario: Scenario, repetition: int, document: Mapping[str, Any]) -> l
 
 def _measure(options: argparse.Namespace) -> None:
     wanted = [
-        (number, scenario_named(name, policy))
+        (number, scenario_named(name, policy, RELEASE))
         for number in range(1, options.repetitions + 1)
         for name in options.only
         for policy in options.policies
@@ -216,7 +221,7 @@ def _measure(options: argparse.Namespace) -> None:
     ]
     if not left:
         return
-    software = prepare()
+    software = prepare(RELEASE)
     in_a_row = 0
     for done, (number, scenario) in enumerate(left):
         policy = scenario.config.debloat_policy

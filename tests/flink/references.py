@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from integration import load_scenario, write_whole
-from netstack import Scenario, ScenarioError, scenario_toml
+from netstack import Scenario, ScenarioError, preset_for, read_scenario, scenario_document, scenario_toml
+
+from .software import RELEASES
 
 ROOT = Path(__file__).parents[2]
 REFERENCES = ROOT / "tests/data/flink-reference"
 OURS = Path(__file__).parent / "scenarios"
 
 
-def scenario_named(name: str, policy: str | None = None) -> Scenario:
+def scenario_named(name: str, policy: str | None = None, release: str | None = None) -> Scenario:
     """Return the scenario of a file, or the one of that name in a folder of ours.
 
+    A scenario without a preset gets that of the `release` of Flink that it runs in; None: the default one.
+
     Raises:
-        ScenarioError: there is none, or it makes no sense.
+        ScenarioError: there is none, it makes no sense, or its preset is that of another release.
     """
-    return load_scenario(scenario_file(name), policy=policy)
+    file = scenario_file(name)
+    scenario = load_scenario(file, policy=policy)
+    if release is None or RELEASES.get(scenario.preset) == release:
+        return scenario
+    preset = preset_for(release)
+    if "preset" in tomllib.loads(file.read_text("utf-8")):
+        own = RELEASES.get(scenario.preset)
+        other = f"use --flink {own}" if own else "drop it"
+        text = f"preset: is {scenario.preset}, but Flink {release} has the defaults of {preset}; {other}, or"
+        raise ScenarioError([f"{file}: {text} change the preset"])
+    return read_scenario({**scenario_document(scenario), "preset": preset})
 
 
 def scenario_file(name: str) -> Path:

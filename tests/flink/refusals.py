@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
 from netstack import (
@@ -17,11 +17,12 @@ from netstack import (
     Vertex,
     edge_key,
     is_before,
+    preset_for,
     vertex_key,
 )
 
 from .slot_groups import placement_of
-from .software import VERSION
+from .software import NEWEST, RELEASES
 
 POLICIES = (
     "flink",
@@ -68,12 +69,14 @@ def problems_of(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _about_the_whole(scenario: Scenario) -> Iterator[Problem]:
-    if scenario.preset.startswith("flink-1"):
-        yield "preset", f"is {scenario.preset}; the testbed runs Flink {VERSION}, so drop it"
-    for field in sorted(scenario.config.given & OPTIONS.keys()):
-        option = OPTIONS[field]
-        if option.since and is_before(VERSION, option.since):
-            yield f"flink.{option.name}", f"came with Flink {option.since}; the testbed runs {VERSION}"
+    if (release := RELEASES.get(scenario.preset)) is None:
+        yield (
+            "preset",
+            f"is {scenario.preset}; the testbed runs {' and '.join(RELEASES)}: use one, or drop it",
+        )
+    else:
+        given = {OPTIONS[field].name for field in scenario.config.given & OPTIONS.keys()}
+        yield from ((f"flink.{name}", message) for name, message in too_new(given, release))
     if scenario.config.debloat_policy not in POLICIES:
         policy = scenario.config.debloat_policy
         yield "policy", f"{policy!r} is not known to the agent; it knows {', '.join(POLICIES)}"
@@ -89,6 +92,20 @@ def _about_the_whole(scenario: Scenario) -> Iterator[Problem]:
             yield key.replace("savepoints", "savepoints_at"), "cannot be made in a real Flink here; drop it"
     if scenario.manual_checkpoints_s:
         yield "checkpoints_at", "cannot be made in a real Flink here; give an interval"
+
+
+def too_new(names: Iterable[str], release: str) -> Iterator[Problem]:
+    """Yield the options that a release of Flink does not have yet, and what to do."""
+    since = {option.name: option.since for option in OPTIONS.values()}
+    for name in sorted(names):
+        if (first := since.get(name)) and is_before(release, first):
+            yield (
+                name,
+                (
+                    f"came with Flink {first}, but this run uses {release}; drop it, or use Flink {NEWEST} "
+                    f"(--flink {NEWEST}, preset {preset_for(NEWEST)})"
+                ),
+            )
 
 
 def _about_places(scenario: Scenario) -> Iterator[Problem]:
@@ -130,7 +147,7 @@ def _about_source(vertex: Vertex) -> Iterator[Problem]:
     if source.record_bytes < LEAST_RECORD_BYTES:
         yield "record_bytes", _too_small(source.record_bytes)
     if source.legacy:
-        yield "legacy", f"is a SourceFunction, which Flink {VERSION} has no more; drop it"
+        yield "legacy", "is a SourceFunction, which Flink 2 has no more; drop it"
     if source.cost_s is not None:
         yield "cost", "is not spent by the testbed's source; drop it"
     if source.wave_s is not None:

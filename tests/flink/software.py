@@ -13,13 +13,15 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import TestbedError
 
-VERSION = "2.2.1"
+RELEASES: Mapping[str, str] = {"flink-2.3": "2.3.0", "flink-2.2": "2.2.1"}
+"""The releases of Flink that the testbed runs, by the preset with their defaults; the newest one first."""
+NEWEST = next(iter(RELEASES.values()))
 PACKAGE = "apache-flink-libraries"
 CACHE = "NETSTACK_FLINK_CACHE"
 
@@ -35,6 +37,8 @@ _AGENT_CLASS = "testbed.PolicyAgent"
 class Software:
     """Where everything lies that a Flink needs to run."""
 
+    release: str
+    """Release of Flink, such as "2.3.0"."""
     jars: tuple[Path, ...]
     """Flink's own, its logging included."""
     jobs: Path
@@ -76,8 +80,8 @@ def check_java() -> None:
         raise TestbedError(f"there is {shown}; install a JDK of version {_LEAST_JAVA} or newer")
 
 
-def prepare() -> Software:
-    """Fetch, unpack and compile what is not there yet.
+def prepare(release: str = NEWEST) -> Software:
+    """Fetch and unpack a release of Flink, and compile our Java against it, as far as that is not done yet.
 
     Raises:
         TestbedError: there is no Java compiler, or something cannot be fetched, written or compiled.
@@ -86,36 +90,36 @@ def prepare() -> Software:
     folder = cache()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        jars = _flink(folder)
-        jobs = _compiled("jobs", folder, jars, ())
-        agent = _compiled("agent", folder, jars, (_ASM,))
+        jars = _flink(folder, release)
+        jobs = _compiled("jobs", folder, release, jars, ())
+        agent = _compiled("agent", folder, release, jars, (_ASM,))
     except OSError as error:
         raise TestbedError(f"{folder}: {error.strerror}; {CACHE} names another folder") from None
-    return Software(jars, jobs, agent)
+    return Software(release, jars, jobs, agent)
 
 
-def _flink(folder: Path) -> tuple[Path, ...]:
-    unpacked = folder / f"flink-{VERSION}"
+def _flink(folder: Path, release: str) -> tuple[Path, ...]:
+    unpacked = folder / f"flink-{release}"
     if not unpacked.exists():
-        fresh = folder / f"flink-{VERSION}.unpacking"
+        fresh = folder / f"flink-{release}.unpacking"
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir()
-        _unpack(_wheel(folder), fresh)
+        _unpack(_wheel(folder, release), fresh)
         fresh.rename(unpacked)
     return tuple(sorted(unpacked.glob("*.jar")))
 
 
-def _wheel(folder: Path) -> Path:
-    pattern = f"{PACKAGE.replace('-', '_')}-{VERSION}-*.whl"
+def _wheel(folder: Path, release: str) -> Path:
+    pattern = f"{PACKAGE.replace('-', '_')}-{release}-*.whl"
     if wheels := sorted(folder.glob(pattern)):
         return wheels[0]
-    print(f"fetching {PACKAGE} {VERSION}, 300 MB, to {folder}", file=sys.stderr, flush=True)
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", f"{PACKAGE}=={VERSION}"]
+    print(f"fetching {PACKAGE} {release}, 300 MB, to {folder}", file=sys.stderr, flush=True)
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", f"{PACKAGE}=={release}"]
     done = subprocess.run([*command, "--dest", str(folder)], capture_output=True, text=True, check=False)
     if done.returncode or not (wheels := sorted(folder.glob(pattern))):
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         why = (errors or [done.stderr.strip()])[0][:200]
-        raise TestbedError(f"{PACKAGE} {VERSION} cannot be fetched: {why}; put its wheel into {folder}")
+        raise TestbedError(f"{PACKAGE} {release} cannot be fetched: {why}; put its wheel into {folder}")
     return wheels[0]
 
 
@@ -131,11 +135,11 @@ def _unpack(wheel: Path, folder: Path) -> None:
         raise TestbedError(f"{wheel}: is no whole wheel; delete it, so that it is fetched again") from None
 
 
-def _compiled(name: str, folder: Path, jars: Iterable[Path], options: Iterable[str]) -> Path:
+def _compiled(name: str, folder: Path, release: str, jars: Iterable[Path], options: Iterable[str]) -> Path:
     """The jar of one folder of our Java, made anew when a source has changed."""
     sources = sorted((JAVA / name).rglob("*.java"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
-    jar = folder / f"{name}-{VERSION}-{digest}.jar"
+    jar = folder / f"{name}-{release}-{digest}.jar"
     if jar.exists():
         return jar
     classes = folder / f"{name}.compiling"

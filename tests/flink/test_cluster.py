@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,18 @@ from filelock import FileLock
 
 from tests.flink import __main__ as commands
 from tests.flink import software
-from tests.flink.cluster import FOLDER, Layout, cluster, options_of
+from tests.flink.cluster import FOLDER, Cluster, Layout, cluster, options_of
 from tests.flink.errors import TestbedError
+from tests.flink.measuring import check_agent
 from tests.flink.ordinary_jobs import asked_for
 from tests.flink.processes import Processes, end_left_behind, left_behind
-from tests.flink.software import CACHE, Software, cache, prepare
+from tests.flink.rest import Rest
+from tests.flink.software import CACHE, NEWEST, RELEASES, Software, cache, prepare
 
 WAITS = "import sys, time; sys.argv[1:] and open(sys.argv[1], 'w').close(); time.sleep(600)"
 """A process that opens a file, so that one knows that it runs, and then waits to be ended."""
 
-NOTHING = Software((), Path("jobs.jar"), Path("agent.jar"))
+NOTHING = Software(NEWEST, (), Path("jobs.jar"), Path("agent.jar"))
 
 
 @pytest.fixture(autouse=True)
@@ -35,12 +38,34 @@ def test_without_a_compiler_a_line_says_so(monkeypatch: pytest.MonkeyPatch, tmp_
         prepare()
 
 
-def test_a_wheel_that_is_broken_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", RELEASES.values())
+def test_a_wheel_that_is_broken_is_named(
+    release: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(software, "check_java", lambda: None)
-    wheel = tmp_path / "apache_flink_libraries-2.2.1-py2.py3-none-any.whl"
-    wheel.write_bytes(b"half a wheel")
-    with pytest.raises(TestbedError, match="is no whole wheel; delete it"):
-        prepare()
+    for each in RELEASES.values():
+        (tmp_path / f"apache_flink_libraries-{each}-py2.py3-none-any.whl").write_bytes(b"half a wheel")
+    with pytest.raises(TestbedError, match=f"libraries-{release}-.*: is no whole wheel; delete it"):
+        prepare(release)
+
+
+@pytest.mark.parametrize(
+    ("printed", "why"),
+    [
+        ("testbed: burst changed A", None),
+        ("testbed: burst changed A\ntestbed: B has no onBuffer()V", "cannot change this Flink: B has no onB"),
+        ("something else", "the agent has changed nothing"),
+    ],
+)
+def test_an_agent_that_could_not_change_flink_is_refused(
+    printed: str, why: str | None, tmp_path: Path
+) -> None:
+    processes = Processes(tmp_path)
+    processes.start("tm0", [sys.executable, "-c", f"print({printed!r})"])
+    processes._running["tm0"].wait()
+    with nullcontext() if why is None else pytest.raises(TestbedError, match=why):
+        check_agent(Cluster(tmp_path, processes, Rest(1), NOTHING))
+    processes.end()
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -131,6 +156,8 @@ def test_the_options_of_a_scenario_do_not_move_the_testbed(tmp_path: Path) -> No
         (["compare", "proof", "--policy", "mine"], 2, "policy"),
         (["jobs", "nothing:off"], 1, "there is no job 'nothing'"),
         (["jobs", "etl:burn_on9s"], 1, "there is no setting 'burn_on9s'"),
+        (["jobs", "etl:adaptive", "--flink", "2.2.1"], 1, "came with Flink 2.3, but this run uses 2.2.1"),
+        (["run", "2x2_200KBs_on1s", "--flink", "2.3.0"], 2, "preset: is flink-2.2, but Flink 2.3.0 has"),
         (["jobs", "etl:off", "--seconds", "5"], 1, "--warmup 25: leaves nothing of --seconds 5"),
         (["policies", "--only", "proof"], 2, "no such scenario: proof"),
     ],

@@ -249,10 +249,41 @@ def test_every_scenario_of_the_policy_runs_can_be_made(name: str) -> None:
     assert len(described(scenario)["vertices"]) == len(scenario.vertices)
 
 
-def test_every_reference_of_this_version_can_be_made() -> None:
-    others = ("flink1_", "flink23_")
-    names = sorted(file.stem for file in REFERENCES.glob("*.toml") if not file.stem.startswith(others))
-    assert "2x2_200KBs_on1s" in names
+ADAPTIVE = "taskmanager.network.adaptive-partitioner.enabled"
+
+
+def test_a_scenario_runs_in_the_release_of_its_preset(tmp_path: Path) -> None:
+    option = f'[flink]\n"{ADAPTIVE}" = true'
+    scenario_of(tmp_path, flink=option)
+    file = str(tmp_path / "job.toml")
+    newest = scenario_named(file)
+    assert newest == scenario_named(file, None, "2.3.0")
+    assert newest.preset == "flink-2.3"
+    assert layout_of(newest).options[ADAPTIVE] is True
+    assert described(newest) == described(scenario_named(file, "burst", "2.3.0"))
+    older = scenario_named(file, "burst", "2.2.1")
+    assert older == replace(newest, preset="flink-2.2", config=replace(newest.config, debloat_policy="burst"))
+    with pytest.raises(InputError) as refused:
+        described(older)
+    assert refused.value.problems == (
+        f"flink.{ADAPTIVE}: came with Flink 2.3, but this run uses 2.2.1; drop it, or use Flink 2.3.0 "
+        "(--flink 2.3.0, preset flink-2.3)",
+    )
+    scenario_of(tmp_path, flink='preset = "flink-2.2"')
+    assert described(scenario_named(file, None, "2.2.1")) == DESCRIPTION
+    for preset, fix in (("flink-2.2", "use --flink 2.2.1"), ("flink-1.20", "drop it")):
+        scenario_of(tmp_path, flink=f'preset = "{preset}"')
+        with pytest.raises(InputError) as refused:
+            scenario_named(file, None, "2.3.0")
+        assert refused.value.problems == (
+            f"{file}: preset: is {preset}, but Flink 2.3.0 has the defaults of flink-2.3; {fix}, or "
+            "change the preset",
+        )
+
+
+def test_every_reference_of_a_release_that_the_testbed_has_can_be_made() -> None:
+    names = sorted(file.stem for file in REFERENCES.glob("*.toml") if not file.stem.startswith("flink1_"))
+    assert {"2x2_200KBs_on1s", "flink23_4x4_1MBs_adaptive"} <= set(names)
     for name in names:
         assert described(scenario_named(name))["name"] == name
 

@@ -218,7 +218,9 @@ def test_runs_that_fail_are_left_out_until_the_machine_seems_at_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(CACHE, str(tmp_path))
-    monkeypatch.setattr(policy_runs, "prepare", lambda: Software((), Path("jobs.jar"), Path("agent.jar")))
+    monkeypatch.setattr(
+        policy_runs, "prepare", lambda release: Software(release, (), Path("jobs.jar"), Path("agent.jar"))
+    )
     kept = str(tmp_path / "kept.json")
     asked = ["policies", "--only", "2x2_200KBs_on1s", "--measurements", kept, "--repetitions", "1"]
     with socket.socket() as other:

@@ -78,7 +78,7 @@ def draw_case(seed: int) -> StormCase:
 
 def _adaptive(chance: random.Random, config: NetworkConfig) -> NetworkConfig:
     """The settings, with adaptive partition selection in some."""
-    enabled, most = chance.random() < 0.3, chance.randint(1, 5)
+    enabled, most = chance.random() < 0.3, max(2, chance.randint(1, 5))
     return replace(config, adaptive_partitioner_enabled=enabled, adaptive_partitioner_max_traverse_size=most)
 
 

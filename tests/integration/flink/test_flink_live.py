@@ -15,7 +15,8 @@ import pytest
 from integration.comparison.with_flink import ALIGNMENT, END_TO_END, START_DELAY, THROUGHPUT
 from integration.flink import FlinkRestError, Imported, import_scenario, validate
 from integration.seed_runs import run_seeds
-from netstack import Edge, Scenario
+from netstack import Edge, Scenario, preset_for
+from tests.flink.software import NEWEST, PACKAGE
 
 JOBS = Path(__file__).parents[2] / "data/flink-rest"
 PATIENCE_S = 120
@@ -32,15 +33,16 @@ OPENED = (
 
 
 def libraries() -> Path | None:
-    """The folder of Flink's jars."""
+    """The folder of the jars of the newest Flink that the tests know."""
     found = importlib.util.find_spec("pyflink")
     places = [] if found is None else list(found.submodule_search_locations or ())
-    return next((Path(place, "lib") for place in places if Path(place, "lib").is_dir()), None)
+    folders = [Path(place, "lib") for place in places]
+    return next((each for each in folders if (each / f"flink-dist-{NEWEST}.jar").exists()), None)
 
 
 def missing() -> str:
     if libraries() is None:
-        return "apache-flink-libraries is not installed"
+        return f"{PACKAGE} {NEWEST} is not installed"
     return "" if shutil.which("javac") else "there is no javac to compile the job with"
 
 
@@ -94,6 +96,7 @@ def test_a_real_job_is_read_and_predicted(tmp_path):
     }
     with flink(tmp_path, "SlowConsumers", **options) as url:
         imported = read_when_it_runs(url)
+    assert imported.scenario.preset == preset_for(NEWEST)
     numbers, slow = imported.scenario.vertices
     assert (numbers.name, slow.name) == ("numbers", "slow")
     assert (numbers.parallelism, slow.parallelism) == (2, 2)

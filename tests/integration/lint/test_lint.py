@@ -340,6 +340,9 @@ ON_DOWNSTREAM = f"{CHECKPOINTS}.unaligned.recover-output-on-downstream.enabled"
 def test_options_of_flink_2_3(check) -> None:
     text = f"{ADAPTIVE}.enabled: true\n{ADAPTIVE}.max-traverse-size: 0\n"
     assert places(check(text, "2.3")) == [(2, "error", "bad-value", f"{ADAPTIVE}.max-traverse-size")]
+    one = f"{ADAPTIVE}.max-traverse-size: 1\n"
+    assert places(check(one, "2.3")) == [(1, "error", "out-of-range", f"{ADAPTIVE}.max-traverse-size")]
+    assert [each.rule for each in check(one, "2.2")] == ["later-option"]
     assert [each.rule for each in check(text, "2.2")] == ["later-option"] * 2
     unaligned = f"{CHECKPOINTS}.unaligned.enabled: true\n{CHECKPOINTS}.interval: 10s\n"
     alone = f"{unaligned}{DURING_RECOVERY}: true\n"

@@ -25,6 +25,7 @@ from netstack import (
     SourceError,
     SourceObject,
     StateBackendType,
+    StateKind,
     SubtaskName,
     TransactionLog,
     Vertex,
@@ -60,6 +61,25 @@ def test_output_and_state_are_those_of_a_run_that_went_through(
     result, storage = gone_on(job_of(log, after, **MODES[mode], **recovery), begin)
     assert result.restarts == []
     assert sorted(log.records) == undisturbed()[0] == expected()
+    assert final_sums(storage) == undisturbed()[1]
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2)])
+def test_records_in_flight_of_an_adaptive_exchange_go_in_turns_as_those_of_rebalance(
+    before: int, after: int
+) -> None:
+    log, settings = TransactionLog(), MODES["unaligned"] | {"adaptive_partitioner_enabled": True}
+    begin = latest(stopped(job_of(log, before, **settings), at=0.4))
+    between = {("numbers", StateKind.OUTPUT_CHANNEL), ("middle", StateKind.INPUT_CHANNEL)}
+    in_flight = [
+        handle.size
+        for snapshot in begin.metadata.subtasks
+        for handle in snapshot.handles
+        if (snapshot.vertex, handle.kind) in between
+    ]
+    assert sum(in_flight) > 0
+    _, storage = gone_on(job_of(log, after, **settings), begin)
+    assert sorted(log.records) == expected()
     assert final_sums(storage) == undisturbed()[1]
 
 

@@ -150,3 +150,27 @@ def test_debloating_shortens_what_a_barrier_waits_for_over_tcp_too(debloated: Bo
         (debloated.in_virtual_time, plain.in_virtual_time),
     ):
         assert bytes_in_alignment(with_debloating) < 0.75 * bytes_in_alignment(without)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_slow_subtask_gets_fewer_records_over_tcp_too_if_the_selection_is_adaptive(adaptive: bool) -> None:
+    """The fast subtask takes 2 ms for a record, the slow one 16 ms."""
+    both = Both(
+        Scenario(
+            name="slow subtask",
+            duration_s=2.5,
+            warmup_s=1.0,
+            config=NetworkConfig(segment_bytes=1024, adaptive_partitioner_enabled=adaptive),
+            vertices=(
+                Vertex(name="source", source=GeneratorSpec(record_bytes=200)),
+                Vertex(name="stage", parallelism=2, service=((0.0, 0.002),), service_skew=(1.0, 8.0)),
+            ),
+            edges=(Edge(source="source", target="stage"),),
+        )
+    )
+    for result in (both.over_tcp, both.in_virtual_time):
+        fast, slow = result.steady[0].vertices[-1].records_in_per_s
+        assert fast is not None
+        assert slow is not None
+        assert 40 < slow < 70  # 62.5 a second at most
+        assert fast / slow > 5 if adaptive else fast / slow < 1.5

@@ -98,6 +98,11 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
             "4 kb, the segment size",
         ),
         (
+            job(config=NetworkConfig(adaptive_partitioner_max_traverse_size=1)),
+            FLINK + "network.adaptive-partitioner.max-traverse-size",
+            "is 1; it must be 2 or more, or Flink 2.3 fails the job",
+        ),
+        (
             job(config=NetworkConfig(debloat_target_s=0.0)),
             FLINK + "network.memory.buffer-debloat.target",
             "more than 0",

@@ -3,6 +3,8 @@ package testbed;
 import java.lang.instrument.ClassFileTransformer;
 import java.lang.instrument.Instrumentation;
 import java.security.ProtectionDomain;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.function.Function;
 import jdk.internal.org.objectweb.asm.ClassReader;
@@ -18,21 +20,31 @@ import jdk.internal.org.objectweb.asm.Opcodes;
  *
  * Channels tell `Observed` of barriers, resumptions and polls; a gate asks `Policies` how many buffers are in use,
  * and, before it debloats, whether the policy does that itself; the moving average asks it for its weight. The
- * debloater tells `Steps` the throughput that it goes by.
+ * debloater tells `Steps` the throughput that it goes by. A class without the expected methods stays as it is, and a
+ * line says so.
  */
 public final class PolicyAgent {
-    private static final String CONSUMER = "org/apache/flink/runtime/io/network/partition/consumer/";
+    private static final String NETWORK = "org/apache/flink/runtime/io/network/";
+    private static final String CONSUMER = NETWORK + "partition/consumer/";
     private static final String THROUGHPUT = "org/apache/flink/runtime/throughput/";
     private static final String OBSERVED = CONSUMER + "Observed";
     private static final String POLICIES = CONSUMER + "Policies";
     private static final String STEPS = CONSUMER + "Steps";
 
-    private static final Map<String, Function<ClassVisitor, ClassVisitor>> CHANGES = Map.of(
-            CONSUMER + "RemoteInputChannel", Channel::new,
-            CONSUMER + "LocalInputChannel", Channel::new,
-            CONSUMER + "SingleInputGate", Gate::new,
-            THROUGHPUT + "BufferSizeEMA", Average::new,
-            THROUGHPUT + "BufferDebloater", Debloater::new);
+    /** How a class is changed, and the methods that it must have for that. */
+    private record Change(Function<ClassVisitor, ClassVisitor> by, List<String> methods) {}
+
+    private static final Map<String, Change> CHANGES = Map.of(
+            CONSUMER + "RemoteInputChannel", new Change(Channel::new, List.of(
+                    "onBuffer(L" + NETWORK + "buffer/Buffer;III)V", "resumeConsumption()V")),
+            CONSUMER + "LocalInputChannel", new Change(Channel::new, List.of("resumeConsumption()V")),
+            CONSUMER + "SingleInputGate", new Change(Gate::new, List.of(
+                    "getBuffersInUseCount()I", "triggerDebloating()V",
+                    "transformToBufferOrEvent(L" + NETWORK + "buffer/Buffer;ZL" + CONSUMER + "InputChannel;Z)L"
+                            + CONSUMER + "BufferOrEvent;")),
+            THROUGHPUT + "BufferSizeEMA", new Change(Average::new, List.of("calculateBufferSize(JI)I")),
+            THROUGHPUT + "BufferDebloater", new Change(Debloater::new, List.of(
+                    "recalculateBufferSize(JI)Ljava/util/OptionalInt;")));
 
     private PolicyAgent() {}
 
@@ -42,16 +54,36 @@ public final class PolicyAgent {
             @Override
             public byte[] transform(
                     ClassLoader loader, String name, Class<?> loaded, ProtectionDomain domain, byte[] bytes) {
-                Function<ClassVisitor, ClassVisitor> change = name == null ? null : CHANGES.get(name);
+                Change change = name == null ? null : CHANGES.get(name);
                 if (change == null) {
                     return null;
                 }
+                ClassReader reader = new ClassReader(bytes);
+                List<String> missing = missing(reader, change.methods());
+                if (!missing.isEmpty()) {
+                    System.out.println("testbed: " + name + " has no " + String.join(", ", missing));
+                    return null;
+                }
                 ClassWriter writer = new ClassWriter(ClassWriter.COMPUTE_MAXS);
-                new ClassReader(bytes).accept(change.apply(writer), 0);
+                reader.accept(change.by().apply(writer), 0);
                 System.out.println("testbed: " + policy + " changed " + name);
                 return writer.toByteArray();
             }
         });
+    }
+
+    /** The methods that a class does not have: another release of Flink may lack one, or may have changed it. */
+    private static List<String> missing(ClassReader reader, List<String> methods) {
+        List<String> missing = new ArrayList<>(methods);
+        reader.accept(new ClassVisitor(Opcodes.ASM8) {
+            @Override
+            public MethodVisitor visitMethod(
+                    int access, String name, String descriptor, String signature, String[] exceptions) {
+                missing.remove(name + descriptor);
+                return null;
+            }
+        }, ClassReader.SKIP_CODE);
+        return missing;
     }
 
     /** Calls a static method of ours, without a result, before anything else in a method. */
