@@ -295,11 +295,11 @@ def main() -> None:
         found = summaries(pool, list(RULES.values()), searched, SEEDS[:1])
         chosen = choose(found, options.chosen)
         for title, names in (
-            ("Used for the choice", [one.name for one in everything]),
-            ("Held back", held_back),
+            ("scenarios used for the choice", [one.name for one in everything]),
+            ("held-back scenarios, which were not used for the choice", held_back),
         ):
             rows = summaries(pool, chosen, names, SEEDS)
-            print(f"\n{title}, {len(names)} scenarios, ratios to FLIP-183:\n")
+            print(f"\nThe {len(names)} {title}; ratios to FLIP-183:\n")
             print(HEAD)
             for rule, one in sorted(rows.items(), key=lambda row: (-row[1].not_worse, row[1].score)):
                 known = [f"**{name}**" for name, same in KNOWN.items() if same == rule]

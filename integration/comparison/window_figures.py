@@ -97,9 +97,7 @@ class Quantity:
 
 QUANTITIES = (
     Quantity("Start delay", "time to the first barrier", lambda f: f.start_delay_ms, milliseconds),
-    Quantity(
-        "Alignment", "time from the first barrier to the last one", lambda f: f.alignment_ms, milliseconds
-    ),
+    Quantity("Alignment", "from first to last barrier", lambda f: f.alignment_ms, milliseconds),
     Quantity("Snapshot", "sync and async part after the last barrier", lambda f: f.snapshot_ms, milliseconds),
     Quantity(
         "Acknowledgement", "time from there to completion", lambda f: f.acknowledgement_ms, milliseconds

@@ -89,11 +89,9 @@ def file_format(path: str | Path) -> str:
         return only
     known = ", ".join(FORMATS)
     if formats - {None}:
-        raise SourceError(
-            f"{path}: the folder contains files of several formats; give the one to read as format"
-        )
+        raise SourceError(f"{path}: the folder contains files of several formats; name one with format")
     raise SourceError(
-        f"{path}: the format cannot be recognised from the extension ({known}); give it as format"
+        f"{path}: the format cannot be recognised from the extension ({known}); name it with format"
     )
 
 

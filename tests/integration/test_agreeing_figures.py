@@ -141,12 +141,16 @@ def test_diagnose_and_report_say_the_same(
     assert f"start delay {shown['Start delay']}" in told
     share = figures.sender_share
     assert share is not None
-    waiting = re.search(r"(\S+ \S+) of data waits before stage1, (\d+ %) of it at the senders: at ", told)
+    waiting = re.search(
+        r"(\S+ \S+) of data waits before stage1, (\d+ %) of it at the senders: at \S+ KiB/s, that takes "
+        r"(\S+ \S+) ",
+        told,
+    )
     if waiting is not None:  # else it says so of some subtasks alone
         assert waiting[1] == shown["Bytes in flight"]
         assert waiting[2] == percent(share)
         assert waiting[3] == milliseconds(1000 * (figures.in_flight_s or 0.0))
-    assert waiting is not None or "wait before stage1[" in told
+    assert waiting is not None or "waits before stage1[" in told
 
 
 def test_size_and_a_run_agree_on_buffers_and_throughput(

@@ -255,7 +255,7 @@ def test_checkpoints_of_an_earlier_run_are_left_alone(scenario, tmp_path, capsys
     assert main(["run", str(scenario)]) == exit_status.MISTAKE
     captured = capsys.readouterr()
     assert (captured.out, captured.err.count("\n")) == ("", 1)
-    assert f"flink.execution.checkpointing.dir: {directory} holds chk-" in captured.err
+    assert f"flink.execution.checkpointing.dir: {directory} contains chk-" in captured.err
     assert stored_in(directory) == before
 
 
@@ -365,7 +365,7 @@ def test_options_that_flink_takes_otherwise_are_said_to_be_so(scenario, capsys):
 """
     scenario.write_text(SHORT.replace("[flink]", options))
     assert main(["run", str(scenario)]) == 0
-    notice = f"{scenario}: flink.execution.checkpointing.unaligned.enabled: is switched off, as in Flink"
+    notice = f"{scenario}: flink.execution.checkpointing.unaligned.enabled: has no effect, as in Flink"
     assert notice in capsys.readouterr().err
 
 

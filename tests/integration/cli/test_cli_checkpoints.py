@@ -167,9 +167,9 @@ def test_mistakes_are_one_line(directory: str, message: str, capsys: pytest.Capt
 
 
 ODD: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a pipe": (os.mkfifo, " is not a regular file"),
-    "a folder": (Path.mkdir, " is not a regular file"),
-    "an endless device": (lambda path: path.symlink_to("/dev/zero"), " is not a regular file"),
+    "a pipe": (os.mkfifo, "is not a regular file"),
+    "a folder": (Path.mkdir, "is not a regular file"),
+    "an endless device": (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
     "an enormous file": (lambda path: enormous(path), f"has {1 << 40} bytes, more than the "),
 }
 

@@ -58,7 +58,7 @@ def test_a_scheduled_savepoint_is_told_and_a_run_goes_on_from_it(
     folders = sorted(path.name for path in here.glob("savepoint-*"))
     assert len(folders) == 2
     assert f":{here}/{folders[0]}" in out
-    assert f":{here}/{folders[1]},withwhichthejobstopped" in out
+    assert f":{here}/{folders[1]},andthejobstoppedwithit" in out
     status, out, _ = run(capsys, "run", file, "--from-savepoint", f"{here}/{folders[0]}")
     assert status == 0
     assert f"wentonfrom{here}/{folders[0]}(" in out
@@ -76,8 +76,8 @@ def test_savepoints_of_a_job_whose_checkpoints_are_in_memory_need_a_place(
     assert status == MISTAKE
     assert err == (
         f"{tmp_path}/job.toml: savepoints_at[0]: has no directory for its files; give the savepoint a "
-        "directory, or set execution.checkpointing.savepoint-dir of the job or "
-        "execution.checkpointing.dir"
+        "directory, or set execution.checkpointing.savepoint-dir or "
+        "execution.checkpointing.dir of the job"
     )
     places = {"there": {"savepoint_dir": tmp_path / "there"}, "elsewhere": {}}
     for name, options in places.items():

@@ -149,9 +149,9 @@ def places(tmp_path: Path) -> dict[str, str]:
     file = tmp_path / "file"
     file.write_bytes(b"")
     return {
-        str(file): ": cannot create this folder: a file has that name",
-        str(file / "below"): ": cannot create this folder: Not a directory",
-        "/proc/self": ": cannot be written: No such file or directory",
+        str(file): "cannot create this folder: a file has that name",
+        str(file / "below"): "cannot create this folder: Not a directory",
+        "/proc/self": "cannot be written: No such file or directory",
     }
 
 
@@ -185,7 +185,7 @@ def test_a_folder_that_cannot_be_written_is_known_before_the_work(
 def test_a_page_that_is_a_folder_is_known_before_the_run(scenario, out, capsys) -> None:
     (out / "report.html").mkdir()
     assert main(["run", str(scenario), "--trace", "--out", str(out)]) == exit_status.MISTAKE
-    reason = ": is a folder, so the file cannot be written"
+    reason = "is a folder, so the file cannot be written"
     assert capsys.readouterr().err == f"netstack: {out / 'report.html'}: {reason}\n"
 
 
@@ -204,5 +204,5 @@ def test_an_output_that_cannot_be_written_is_known_before_spark_starts(scenario,
     (tmp_path / "file").write_bytes(b"")
     arguments = ["--input", str(scenario), "--output", str(output), "--partitions", "2", "--set", "nonsense"]
     assert main(["shuffle", *arguments]) == exit_status.MISTAKE
-    reason = ": cannot be written: Not a directory"
+    reason = "cannot be written: Not a directory"
     assert capsys.readouterr().err == f"netstack: {output}: {reason}\n"

@@ -129,7 +129,7 @@ def test_what_is_refused_stays_so(tmp_path: Path) -> None:
     document["refused"] = {options: 500}
     file = tmp_path / "recorded.json"
     imported = recorded(Recording(written(document, tmp_path)), file)
-    assert any("does not have" in note and checkpoints in note for note in imported.notes)
+    assert any("does not offer" in note and checkpoints in note for note in imported.notes)
     assert Recording(file).answer(options) == Refused(500, f"{options} is not in the recording")
     assert shown(import_scenario(Recording(file))) == shown(imported)
 

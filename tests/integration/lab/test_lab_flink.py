@@ -75,9 +75,13 @@ def test_a_job_is_looked_at_as_it_was_read(cluster: Cluster) -> None:
     ("change", "error", "words"),
     [
         (begin_again, JobWentError, " restarted after it was read"),
-        (partial(be, state="CANCELED"), JobWentError, "has become CANCELED"),
+        (partial(be, state="CANCELED"), JobWentError, "became CANCELED"),
         (partial(be, state="RESTARTING"), NotRunningError, "is RESTARTING"),
-        (lambda cluster: cluster.answers["/jobs/overview"].update(jobs=[]), JobWentError, "is unknown"),
+        (
+            lambda cluster: cluster.answers["/jobs/overview"].update(jobs=[]),
+            JobWentError,
+            "is no longer known",
+        ),
         (
             lambda cluster: job_of(cluster)["vertices"][0].update(parallelism=3),
             JobWentError,

@@ -106,5 +106,5 @@ def test_names_in_mistakes_are_shown_too(tmp_path, capsys):
     path.write_text('"\\u001b[31mkey" = 1\n')
     assert main(["run", str(path)]) == 2
     printed = capsys.readouterr().err
-    assert r"x\x1b[2Jy.toml: \x1b[31mkey: is no key of this table" in printed
+    assert r"x\x1b[2Jy.toml: \x1b[31mkey: is not a key of this table" in printed
     assert "\x1b" not in printed

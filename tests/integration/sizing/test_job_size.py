@@ -319,8 +319,7 @@ def test_the_command_says_whether_the_given_memory_suffices(capsys) -> None:
     assert main(["size", file, "--set", f"{option}=256kb"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert (
-        "stage1: taskmanager.memory.network.max is 256 KiB: it does not start; set it to at least 320 "
-        "KiB" in out
+        "stage1: taskmanager.memory.network.max is 256 KiB: it does not start; give at least 320 KiB" in out
     )
     assert (
         "source: taskmanager.memory.network.max is 256 KiB: it starts, but its pools could use 2.00 MiB"

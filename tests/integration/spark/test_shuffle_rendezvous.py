@@ -174,7 +174,7 @@ def test_who_has_not_come_is_named_when_spark_gives_up(absent: tuple[int, ...], 
 
     with ThreadPoolExecutor(COUNT) as threads:
         list(threads.map(meet_in_vain, present))
-    assert f"before {said} come (spark.barrier.sync.timeout)" in outcomes[0]
+    assert f"before {said} arrived (spark.barrier.sync.timeout)" in outcomes[0]
     assert len(outcomes) == len(present)
 
 

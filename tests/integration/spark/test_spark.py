@@ -220,7 +220,7 @@ def test_column_names_may_hold_anything_and_repeat(spark: SparkSession) -> None:
         assert sorted(all_rows(source)[0]) == [(n, n + 1, n, n, n) for n in range(3)]
     with SparkSource(frame, "back`tick x") as source:
         source.prepare()
-    assert "there 2 times" in problem_of(frame, "Sepal.Length")
+    assert "exists 2 times" in problem_of(frame, "Sepal.Length")
 
 
 def test_mistakes_in_the_columns(spark: SparkSession) -> None:

@@ -120,7 +120,7 @@ def test_seeks_that_fail(tmp_path: Path) -> None:
     damaged = tmp_path / "a"
     damaged.write_bytes(b"not an Arrow file")
     reader = SparkReader([damaged], RowCodec(SCHEMA), repeat=False)
-    with pytest.raises(ValueError, match="position is -1, but it must be 0 or more"):
+    with pytest.raises(ValueError, match="position is -1, but the first record is at 0"):
         reader.seek(-1)
     with pytest.raises(SourceError, match="Not an Arrow file"):
         reader.seek(1)

@@ -51,7 +51,11 @@ INTERVAL = '"execution.checkpointing.interval" = "2 s"'
 # What stands in the file, what is written in its place, and what the one line about it must hold.
 MISTAKES = [
     ('duration = "46 s"', "duration = 46", ["duration: 46 has no unit", '"1 s"']),
-    ('duration = "46 s"', 'duration = "46 sek"', ["duration: '46 sek' has the unknown unit 'sek'", "ms, s, min"]),
+    (
+        'duration = "46 s"',
+        'duration = "46 sek"',
+        ["duration: '46 sek' has the unknown unit 'sek'", "ms, s, min"],
+    ),
     ('duration = "46 s"', 'duration = "0 s"', ["duration: is 0 s", "more than 0 s"]),
     ('duration = "46 s"', "", ["duration: is missing", '"60 s"']),
     ("warmup =", "warmpu =", ["warmpu: is not a key", "did you mean 'warmup'?"]),
@@ -73,10 +77,21 @@ MISTAKES = [
     (
         "interval",
         "intervall",
-        ["checkpointing.intervall: no version of Flink that netstack knows has this option", "checkpointing.interval'?"],
+        [
+            "checkpointing.intervall: no version of Flink that netstack knows has this option",
+            "checkpointing.interval'?",
+        ],
     ),
-    (INTERVAL, 'interval = "2 s"', ["flink.interval: no version of Flink", "'execution.checkpointing.interval'"]),
-    (INTERVAL, '"taskmanager.cpu.cores" = 4', ["flink.taskmanager.cpu.cores: no version of Flink that netstack knows has this option"]),
+    (
+        INTERVAL,
+        'interval = "2 s"',
+        ["flink.interval: no version of Flink", "'execution.checkpointing.interval'"],
+    ),
+    (
+        INTERVAL,
+        '"taskmanager.cpu.cores" = 4',
+        ["flink.taskmanager.cpu.cores: no version of Flink that netstack knows has this option"],
+    ),
     ('"2 s"', '"2.5 s"', ["execution.checkpointing.interval: '2.5 s' has decimals", "whole numbers"]),
     ('"2 s"', '"2 parsec"', ["execution.checkpointing.interval: '2 parsec' has the unknown unit 'parsec'"]),
     ('"2 s"', '"1 ms"', ["execution.checkpointing.interval: is 1 ms", "at least 10 ms"]),
@@ -94,10 +109,18 @@ MISTAKES = [
         ["another name of"],
     ),
     ("trigger =", "triger =", ["costs.triger: is not a key", "did you mean 'trigger'?"]),
-    ('["5 ms", "10 ms"]', '["10 ms", "5 ms"]', ["costs.trigger: is (0.01, 0.005)", "begin with its smaller value"]),
+    (
+        '["5 ms", "10 ms"]',
+        '["10 ms", "5 ms"]',
+        ["costs.trigger: is (0.01, 0.005)", "begin with its smaller value"],
+    ),
     ('["5 ms", "10 ms"]', '["5 ms"]', ["costs.trigger: is ['5 ms']", "the least and the greatest"]),
     ('"100 us"', "3", ["link.latency: 3 has no unit"]),
-    ('"10 gbit/s"', '"10 Gb/s"', ["link.bandwidth: the unit of '10 Gb/s' does not say", '"gbit/s" or "GB/s"']),
+    (
+        '"10 gbit/s"',
+        '"10 Gb/s"',
+        ["link.bandwidth: the unit of '10 Gb/s' does not say", '"gbit/s" or "GB/s"'],
+    ),
     ('"10 gbit/s"', '"10 gb"', ["link.bandwidth: '10 gb' has no unit of bytes or bits per second"]),
     (
         "parallelism = 2\nsource",
@@ -120,9 +143,17 @@ MISTAKES = [
     (", rate = [0, 100]", ", rat = 1", ["vertices.source.source.rat: is not a key", "did you mean 'rate'?"]),
     (", rate = [0, 100]", ", rate = [-1]", ["vertices.source.source.rate: is [-1.0]"]),
     (", rate = [0, 100]", ', rate = "fast"', ["rate: is 'fast', text; it must be a number"]),
-    ("record_bytes = 1013", 'path = "x.csv", record_bytes = 3', ["record_bytes: is given together with a path"]),
+    (
+        "record_bytes = 1013",
+        'path = "x.csv", record_bytes = 3',
+        ["record_bytes: is given together with a path"],
+    ),
     (SOURCE, 'source = "x.csv"', ["vertices.source.source: is 'x.csv', text; it must be a table"]),
-    (SOURCE, 'source = { path = "x", format = "orc" }', ["format: 'orc' is not a format", "'csv' or 'json' or"]),
+    (
+        SOURCE,
+        'source = { path = "x", format = "orc" }',
+        ["format: 'orc' is not a format", "'csv' or 'json' or"],
+    ),
     (SOURCE, "source = { rate = 5 }", ["vertices.source.source.record_bytes: is missing", "or a path"]),
     (SOURCE, 'source = { path = "x.csv", repeat = 1 }', ["repeat: is 1", "true or false"]),
     (STEP, '{ at = "30 s", cots = "5 ms" }', ["vertices.stage1.service: has the step", 'cost = "5 ms"']),
@@ -336,7 +367,7 @@ def test_memory_that_the_machine_has_not_is_a_matter_of_the_segment_size(file):
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
     (problem,) = caught.value.problems
     assert problem.startswith(
-        f"{file}: flink.taskmanager.memory.segment-size: is 32 kb; this machine does not have the memory"
+        f"{file}: flink.taskmanager.memory.segment-size: is 32 kb; this machine does not have enough memory"
     )
 
 
