@@ -96,22 +96,13 @@ class Quantity:
 
 
 QUANTITIES = (
-    Quantity("Start delay", "time to the first barrier", lambda f: f.start_delay_ms, milliseconds),
+    Quantity("Start delay", "to the first barrier", lambda f: f.start_delay_ms, milliseconds),
     Quantity("Alignment", "from first to last barrier", lambda f: f.alignment_ms, milliseconds),
-    Quantity("Snapshot", "sync and async part after the last barrier", lambda f: f.snapshot_ms, milliseconds),
-    Quantity(
-        "Acknowledgement", "time from there to completion", lambda f: f.acknowledgement_ms, milliseconds
-    ),
-    Quantity(
-        "End to end",
-        "from the trigger to completion, the sum of the above",
-        lambda f: f.end_to_end_ms,
-        milliseconds,
-    ),
+    Quantity("Snapshot", "sync and async part", lambda f: f.snapshot_ms, milliseconds),
+    Quantity("Acknowledgement", "from there to completion", lambda f: f.acknowledgement_ms, milliseconds),
+    Quantity("End to end", "trigger to completion, the sum", lambda f: f.end_to_end_ms, milliseconds),
     Quantity("Bytes in flight", "queued at senders and receivers", lambda f: f.in_flight_bytes, size),
-    Quantity(
-        "Stored", "the part of them, with a checkpoint", lambda f: f.persisted_bytes, size, optional=True
-    ),
+    Quantity("Stored", "of these, with a checkpoint", lambda f: f.persisted_bytes, size, optional=True),
     Quantity("Buffer size", "smallest of all consumers", lambda f: f.buffer_bytes, size),
     Quantity("Throughput", "records, all consumers", lambda f: f.records_per_s, per_second),
 )

@@ -61,7 +61,7 @@ def test_a_scheduled_savepoint_is_told_and_a_run_goes_on_from_it(
     assert f":{here}/{folders[1]},andthejobstoppedwithit" in out
     status, out, _ = run(capsys, "run", file, "--from-savepoint", f"{here}/{folders[0]}")
     assert status == 0
-    assert f"wentonfrom{here}/{folders[0]}(" in out
+    assert f"continuedfrom{here}/{folders[0]}(" in out
     claimed = ("--from-savepoint", f"{here}/{folders[1]}/_metadata", "--claim-mode", "claim")
     assert run(capsys, "run", file, *claimed)[0] == 0
     assert (here / folders[0]).exists()
