@@ -477,7 +477,8 @@ class VertexReader:
             self._note_watch_longer(f"{seen}, so rates and costs are uncertain.")
         if self._flows.fires_unseen(vertex):
             self._note_watch_longer(
-                f"{name}: its windows hardly fired; assuming their mean since the start of the job."
+                f"{name}: its windows hardly fired while watched; using its mean output per record "
+                "since the start of the job."
             )
         elif none and (reads or self._held(vertex.id) < SATURATED):
             assumed = "the mean cost since the start of the job" if reads else f"{HARDLY_PER_S:g} records/s"

@@ -152,8 +152,8 @@ def _print_consumer(consumer: ConsumerSize, check: ConsumerCheck | None, console
     console.print(table)
     if not consumer.is_held_back:
         console.print(
-            "Nothing holds this vertex back: all this data waits only if the vertex, or one after it, "
-            "slows down."
+            "This vertex is not saturated, so its queues are nearly empty now. The table shows what they "
+            "hold if this vertex, or one downstream of it, becomes saturated."
         )
     if consumer.link is not None and consumer.link.most_bytes_per_s is not None:
         console.print(Text(_link(consumer, consumer.link, consumer.link.most_bytes_per_s)))
