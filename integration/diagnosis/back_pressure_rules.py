@@ -6,14 +6,14 @@ the bottleneck is the first vertex after the last one that is back-pressured, an
 Writers take buffers from the pool of their output (`outPoolUsage`), readers from that of their input
 (`inPoolUsage`: exclusive buffers of each channel, and floating ones that the channels of a gate share)::
 
-    out of the writers in of the readers reading
+    out of the writers   in of the readers   reading
     full                 full                the readers are slow: the writers wait for them
     full                 empty               the network is slow
     full                 full for some       some readers are slow, and hold up those who write to all
     empty                full                the readers have begun to lag
     empty                empty               nothing waits
 
-A vertex with both pools full passes back-pressure on; one with only the input full causes it.
+A vertex with both pools full passes back-pressure on. A vertex with only the input full causes it.
 
 A reader grants credit for its free buffers, and the credit takes a round trip, so a channel cannot carry
 more than its buffers in a round trip, whatever the bandwidth::
