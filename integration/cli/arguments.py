@@ -104,7 +104,7 @@ def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         extra = ", ".join(map(repr, error.unused_tokens))
         return f"netstack {' '.join(arguments[:1])}: {extra}: too many arguments; remove this"
-    from ..files.reading import one_line  # here, as is what is below: help is to come without it
+    from ..files.reading import one_line  # imported here, like those below: help must not need them
 
     said = one_line(error)
     for option, value in pairwise(arguments):

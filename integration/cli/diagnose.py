@@ -89,7 +89,7 @@ def diagnose(
 
 
 def _following(diagnosis: Diagnosis, *, can_tune: bool, verbose: bool) -> str:
-    """Return the command to run next: `tune` if barriers wait behind data, else more details; or none."""
+    """Return the next command: `tune` if barriers wait behind in-flight data, or more details, or none."""
     rules = {finding.rule for window in diagnosis.windows for finding in window.findings}
     command = command_line().removesuffix(" --verbose")
     if can_tune and (verbose or BARRIERS_WAIT in rules):

@@ -290,7 +290,7 @@ class LabServer:
                     if known is None or known != (lab, lab.version):
                         known = lab, lab.version
                         hello = self._hello(lab)
-                        told = [_Told(side) for side in lab.sides]  # after the hello, which has all until now
+                        told = [_Told(side) for side in lab.sides]  # after the hello with the history so far
                         await socket.send_text(encode(hello))
                     for message in [text for each in told for text in each.news()] + self._frames:
                         await socket.send_text(message)
