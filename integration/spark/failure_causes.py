@@ -145,7 +145,7 @@ def failure_cause(error: BaseException, session: SparkSession) -> str:
 
 
 def resource_problem(error: BaseException, session: SparkSession) -> str | None:
-    """Return on one line that Spark's Java or its folders had no room, and the option to set; else None."""
+    """Return in one line that Spark's Java or its folders had no room, and the option to set; else None."""
     error = _readable(error)
     return _memory_problem(error, session) or own_files_problem(_before_begun_again(error, session), session)
 

@@ -215,7 +215,7 @@ class Rendezvous:
         return f"task{'s' * (len(absent) > 1)} {', '.join(map(str, absent))}" if absent else ""
 
     async def _log_missing(self) -> None:
-        """Log the missing tasks after a while: Spark also waits for tasks that it will never start."""
+        """Log the missing tasks after a while, as Spark also waits for tasks that it will never start."""
         await trio.sleep(LONG_S)
         _log.warning(
             "task %d of stage %d waits for %s; if some of its rows are cached and others were lost, as "

@@ -386,7 +386,7 @@ class SparkReader:
             self._position = place.row % READ_ROWS
 
     def _place_of(self, position: int, counts: list[list[int]]) -> _Place:
-        """Return the position of a record in the files; behind the last file for the end of the input."""
+        """Return the position of a record in the files; for the end of the input, after the last file."""
         rows = sum(map(sum, counts))
         left = position % rows if self._repeat and rows else position
         for number, batches in enumerate(counts):
