@@ -61,7 +61,7 @@ _MOSTLY = 0.7
 """Minimum share of extreme samples for a subtask to count as alternating."""
 
 _STARVED = 0.1
-"""Share of its time from which a reader counts as starved; also its least excess over full subtasks."""
+"""Minimum idle share of time for a reader to starve. It also has to exceed that of full readers by this."""
 
 _MOSTLY_IDLE = 0.2
 """Minimum mean idle share for a reader to count as waiting for the network."""

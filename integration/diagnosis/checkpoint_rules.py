@@ -158,7 +158,7 @@ def _bursts(view: Observation) -> Iterator[tuple[VertexSteady, VertexSteady]]:
 
 
 def slow_phase(view: Observation) -> Iterator[Finding]:
-    """Find the phase that takes most of a checkpoint; if only some are long, of those."""
+    """Find the phase that takes most of a checkpoint, or of the long checkpoints if only some are long."""
     long_ones = _long_ones(view) if _is_uneven(view) else []
     times = mean_times(long_ones) or phases(view)
     if times is None:

@@ -327,7 +327,7 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
 
 
 def _transfer_error(error: BaseException, url: str) -> TransferError:
-    """Translate an error of httpx; those of TLS and of name servers are not transient."""
+    """Translate an error of httpx. Errors of TLS and of name servers are not transient."""
     import httpx
 
     causes = list(_causes(error))

@@ -402,7 +402,7 @@ def check_all_go_on(
     *,
     at_each_poll: bool,
 ) -> None:
-    """Require that no task has stopped reporting while others went on.
+    """Require that no task has stopped reporting while others continued.
 
     `poll_again` waits and polls once more; it is called if a task may have stopped. With `at_each_poll`,
     values are collected at every poll, so a task that stood still at the last poll is checked too. If all

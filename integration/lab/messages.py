@@ -121,11 +121,11 @@ class Incident(msgspec.Struct, frozen=True, tag="incident"):
 class EdgeFrame(msgspec.Struct, frozen=True):
     """The channels of an edge at a moment.
 
-    `sender` and `receiver` are queued buffers at either end, `credit` what the sender may send (null within
-    one task manager, which has no credit), `size` the largest buffer that the sender may fill, in bytes.
-    `barriers` has (index of the channel, location, checkpoint id) for each barrier in a channel; the location
-    is "sender", "wire" or "receiver". `blocked` are the indices of channels whose barrier has arrived while
-    those of others have not.
+    `sender` and `receiver` are the queued buffers at either end. `credit` is the number of buffers that the
+    sender may send (null within one task manager, where there is no credit). `size` is the largest buffer
+    that the sender may fill, in bytes. `barriers` has (index of the channel, location, checkpoint id) for
+    each barrier in a channel; the location is "sender", "wire" or "receiver". `blocked` are the indices of
+    channels whose barrier has arrived while barriers of other channels have not.
     """
 
     sender: list[int]

@@ -1,6 +1,6 @@
 """Charts of a tuning: the trade-off between throughput and checkpoint time, and times over debloat targets.
 
-A mark is the mean over seeds; its bars are the 95 % interval. The names of settings stand beside their marks,
+A mark is the mean over seeds. Its bars are the 95 % interval. The names of settings stand beside their marks,
 and do not overlap. Each name takes the first side of its mark on which it covers no mark and no other name,
 and if possible no bar. Names with a meaning, such as the recommended setting, choose first. A name without a
 free side only appears in the tooltip.

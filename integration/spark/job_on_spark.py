@@ -242,7 +242,7 @@ def _checkpoints(scenario: Scenario, session: SparkSession) -> Iterator[str]:
 
 
 def require_slots(session: SparkSession, tasks: int) -> None:
-    """Check that Spark can run so many tasks at once; Spark itself would report it minutes later.
+    """Check that Spark can run this many tasks at once. Spark itself would report a shortage minutes later.
 
     Raises:
         SourceError: It cannot; the message names the setting.
@@ -326,7 +326,7 @@ class BarrierStage:
             self._rows = self._rows.persist(StorageLevel.DISK_ONLY)
 
     def launch(self, assignment: Assignment) -> list[Report]:
-        """Run one attempt, and return what its tasks report.
+        """Run one attempt, and return the reports of its tasks.
 
         Raises:
             LaunchError: A task failed; the message is the first task's error.

@@ -144,7 +144,7 @@ class RocksCompaction:
 
 
 class RocksStore:
-    """A RocksDB database in a folder of its own, which `close` deletes; a `TableStore`.
+    """A RocksDB database in its own folder, which `close` deletes. It is a `TableStore`.
 
     `folder` must not exist.
     """

@@ -1,7 +1,7 @@
 """RocksDB's table files and manifests as bytes: normalised tables, and manifests with changed levels.
 
-A table file of the block-based layout ends with a footer, which points to the index of meta blocks, and that
-to the block of properties::
+A table file of the block-based layout ends with a footer. The footer points to the index of meta blocks, and
+this index to the properties::
 
     blocks of entries | index | properties | index of meta blocks | footer
 

@@ -214,7 +214,7 @@ def _is_beyond(setting: Setting, race: Race) -> bool:
 def _best_of_each(race: Race) -> list[Setting]:
     """Return the best setting, and the fastest one of each other mechanism that improves a figure.
 
-    Better mechanisms come first; other policies take no part.
+    Better mechanisms come first. Settings with other policies are left out.
     """
     outcomes = race.outcomes(among=race.finalists())
     best: list[Setting] = []

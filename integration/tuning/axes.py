@@ -1,6 +1,6 @@
 """Axes of a sweep: the settings of a scenario that vary, and their values.
 
-An axis is written as a user types it, with commas between values. Where a value goes::
+An axis is written as a user types it, with commas between values. Values of an axis change::
 
     target        the job; turns debloating on
     OPTION=       the job, any option of Flink's by its name

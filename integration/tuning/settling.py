@@ -2,20 +2,20 @@
 
 A run has the duration of its scenario, with two exceptions.
 
-- **It ends sooner** where its figures have settled: at least five checkpoints have completed in its window,
+- **It ends sooner** once its figures have settled: at least five checkpoints have completed in its window,
   the mean of their times and that of the throughput lie within 2 % with a confidence of 95 %, and neither
   differs by more than 2 % between the two halves of the window. This holds only for a job that does not
   change with time: no faults or requests, no step of a service time in the window, no files.
-- **It goes on** where its window holds fewer than ten completed checkpoints, as when each takes six seconds
-  at an interval of two, until there are ten, or their times have settled as above. It gives up where none has
-  completed for twice the window that was asked for, and after 20 minutes.
+- **It goes on** while its window holds fewer than ten completed checkpoints, unless their times have settled
+  as above. Checkpoints of six seconds at an interval of two are an example. It stops if no checkpoint has
+  completed within twice the requested window, and after 20 minutes at the latest.
 
-The more checkpoints differ, the more of them that takes: five settle only if they spread by no more than
-1.6 %, twenty by 4 %. Where a checkpoint takes ten seconds, as in a job of 100x100, that halves the run.
+The more checkpoints differ, the more of them are needed: five settle only if they spread by at most 1.6 %,
+twenty if by at most 4 %. If a checkpoint takes ten seconds, as in a job of 100x100, this halves the run.
 
-So each setting gets the window that it needs, not that of the slowest. Most of what is compared are rates and
-means, which no window changes but by chance; a 95th percentile of few values is a little low, which in times
-that have settled is less than they may be off.
+So each setting gets the window that it needs, not the window of the slowest setting. Most compared figures
+are rates and means, which the length of a window changes only by chance. A 95th percentile of few values is a
+little low. Once times have settled, this error is smaller than their uncertainty.
 """
 
 from __future__ import annotations
