@@ -34,7 +34,7 @@ Verbose = Annotated[
 ]
 
 Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative=(), show_default=False)]
-"""Texts OPTION=VALUE, which `netstack.split_assignment` reads."""
+"""Texts OPTION=VALUE, for `netstack.split_assignment`."""
 
 AllowCode = Annotated[
     bool,

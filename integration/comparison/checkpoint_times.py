@@ -193,7 +193,7 @@ def last_part(checkpoint: CheckpointResult, vertex: str | None = None) -> Subtas
 
 
 def phases_in(results: Iterable[Result]) -> tuple[str, ...]:
-    """Return `PHASES`, followed by `NOT_TOLD` if any checkpoint has time for which no phase accounts."""
+    """Return `PHASES`, followed by `NOT_TOLD` if a checkpoint has time outside of all phases."""
     untold = any(
         NOT_TOLD in part.phases
         for result in results

@@ -441,7 +441,7 @@ def _both_pools(vertex: VertexSteady) -> str:
 
 
 def _whose(view: Observation, vertex: VertexSteady) -> list[str]:
-    """Return the used buffers as text, and what they say about the number of waiting channels."""
+    """Return the used kinds of buffers as text, and their meaning for the number of waiting channels."""
     floating, exclusive = _usages(view, vertex)
     if floating is None or exclusive is None:
         return []

@@ -627,7 +627,7 @@ def _edge(job: FlinkJob, edge: FlinkEdge, flows: JobFlows, notes: list[str]) -> 
 
 
 def _reads_a_union(vertex: FlinkVertex) -> bool:
-    """Whether a vertex reads a union. By the vertex's name, the first operator then has only one input."""
+    """Whether a vertex with several inputs reads their union: its first operator, by name, has one input."""
     first = vertex.name.split(CHAIN, 1)[0].strip()
     of_sql = _SQL_OPERATOR.match(first)
     if of_sql is not None:

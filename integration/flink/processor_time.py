@@ -503,8 +503,8 @@ def burning_of(
 
 def _tasks_by_manager(job: FlinkJob, samples: Samples, modes: Mapping[str, str]) -> dict[str, list[_Task]]:
     """Return the tasks by task manager of the scenario. A vertex on an unknown machine gets its own one."""
-    # Values of all tasks are collected together. So tasks that do not report their times were watched as
-    # long.
+    # Values of all tasks are collected together. So the time watched also holds for tasks that do not report
+    # their times.
     watched_s = middle(subtask.accounted_s for subtasks in samples.values() for subtask in subtasks)
     tasks: dict[str, list[_Task]] = {}
     for vertex in job.vertices:

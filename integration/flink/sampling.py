@@ -453,7 +453,7 @@ def _last_advances(rounds: Sequence[Round], job: FlinkJob) -> dict[Task, int]:
 
 
 def _last_advance(rounds: Sequence[Round], task: Task) -> int | None:
-    """Return the last poll at which a task may have advanced since the one before; -1: it never answered.
+    """Return the last poll at which a task may have advanced since the previous poll; -1: it never answered.
 
     Return None if this is unknown, because the task answers but has no account of its time.
     """

@@ -270,7 +270,7 @@ class Predicted(msgspec.Struct, frozen=True):
 class FlinkFrame(msgspec.Struct, frozen=True, tag="flink"):
     """Figures of Flink beside predictions.
 
-    `age_s` is the age of Flink's figures, null of a recording; `text` describes a problem.
+    `age_s` is the age of Flink's figures; null for a recording. `text` describes a problem.
     """
 
     state: FlinkState

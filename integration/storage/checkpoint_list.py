@@ -30,7 +30,7 @@ from .directory import DirectoryStorage, storage_at
 
 
 class Status(StrEnum):
-    """States of a checkpoint, by which a job could start from it or not."""
+    """Whether a checkpoint is complete, so that a job can start from it."""
 
     COMPLETE = "complete"
     INCOMPLETE = "incomplete"

@@ -83,7 +83,7 @@ _Bytes = bytes | bytearray | mmap
 
 
 def family_of(table: _Bytes) -> str:
-    """Return the name of the column family whose entries a table file has.
+    """Return the name of the column family to which a table file belongs.
 
     Raises:
         StateError: It is not a table file.

@@ -75,7 +75,7 @@ class EndOnceSettled:
         return now + 2 * _SAMPLE_S  # the run asks again before that
 
     def _says_enough(self, recorder: Recorder, now: float) -> bool:
-        """Whether the window holds enough checkpoints, or would not get more by growing."""
+        """Whether the window holds enough checkpoints, or a longer window would not hold more."""
         scenario = self._scenario
         _, end = scenario.windows[-1]
         may_grow = scenario.config.checkpoint_interval_s is not None and end == scenario.duration_s

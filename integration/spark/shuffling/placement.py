@@ -58,7 +58,7 @@ Targets = NDArray[np.unsignedinteger[Any]]
 _ROWS_AT_ONCE = 1 << 15
 """Number of rows that are hashed at once.
 
-Hashing reads their bytes some thirty times, so they should fit the cache.
+Hashing reads the bytes of rows some thirty times, so they should fit the cache.
 """
 
 Kind = Literal["hash", "computed keys", "computed target", "rebalance", "broadcast"]
