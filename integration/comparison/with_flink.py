@@ -7,8 +7,8 @@ other parts are ignored. Vertices are identified by position, because Flink rena
 The emulated number is the median over seeds. Flink's number is the median over its repetitions. The emulated
 number is inside if
 
-- the two differ by no more than the tolerance: 3 % for throughput; for times the most of 10 %, one buffer
-  time and 15 ms; for buffer sizes the most of 10 % and 64 bytes; for persisted bytes 10 %; or
+- the two differ by no more than the tolerance: 3 % for throughput; for times the largest of 10 %, one buffer
+  time and 15 ms; for buffer sizes the larger of 10 % and 64 bytes; for persisted bytes 10 %; or
 - Flink's lies inside the range of our seeds, widened by 10 % (not for throughput or persisted bytes); or
 - ours lies inside the range of Flink's own repetitions.
 """

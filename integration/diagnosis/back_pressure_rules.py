@@ -15,8 +15,8 @@ Writers take buffers from the pool of their output (`outPoolUsage`), readers fro
 
 A vertex with both pools full passes back-pressure on. A vertex with only the input full causes it.
 
-A reader grants credit for its free buffers, and the credit takes a round trip, so a channel cannot carry
-more than its buffers in a round trip, whatever the bandwidth::
+A reader grants credit for its free buffers, and the credit takes a round trip. So in one round trip a channel
+cannot carry more than its buffers, whatever the bandwidth::
 
     throughput of a subtask <= (exclusive buffers of its channels + floating ones) x size / round trip
 """

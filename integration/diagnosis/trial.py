@@ -69,8 +69,8 @@ def try_out(scenario: Scenario, changes: Mapping[str, object], seed: int | None 
 def trials(result: Result) -> list[Tried]:
     """Return a function for each window of a result, which tries options. Each set of options runs once.
 
-    The functions try nothing if the job takes long, reads files or objects, failed, ran in real time, or
-    names a policy that would have to be imported.
+    The functions try nothing if the job takes long, reads files or objects, failed, or ran in real time. The
+    same holds if it names a policy that must be imported.
     """
     windows = range(len(result.steady))
     scenario = result.scenario

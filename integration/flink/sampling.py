@@ -304,7 +304,7 @@ def poll(client: RestClient, job: FlinkJob, names: MetricNames) -> Round:
 
 
 def _sample(entries: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> Sample:
-    """Return the values by field; a field measured per gate is present only if all gates report it."""
+    """Return the values by field. A field measured per gate is only present if all gates report it."""
     values: dict[str, list[float]] = {}
     for entry in entries:
         field, value = fields.get(entry["id"]), number(entry.get("value"))

@@ -5,8 +5,8 @@ time series each emulated second, and a `CheckpointRow` whenever a checkpoint ha
 "a", until the user forks the run. From then on "a" continues unchanged, and later changes apply to side "b".
 After a step back, a fork or a new job the page gets a `Hello` again, with the history of each side.
 
-With a running Flink beside the lab the page gets a `Reading` while the job is read, before there is a
-`Hello`, and a `FlinkFrame` each second from then on.
+With a running Flink beside the lab, the page gets a `Reading` while the job is read. After the `Hello`, it
+gets a `FlinkFrame` each second.
 
 All times are in seconds of emulated time, all sizes in bytes, shares from 0 to 1. Unknown numbers are null.
 Lists of a `Frame` follow the order of the vertices, edges and channels in `Hello`. Channels of an edge are

@@ -3,9 +3,9 @@
 1. Every setting runs with one seed, the longer debloat targets first. A target that costs clearly more
    throughput than it may is the last: a shorter one has smaller buffers, and cannot cost less.
 2. Settings that depend on these runs follow: a longer interval, and the combination of the best two.
-3. Each further seed is run for the present setting, the chosen one and those that may still win, until each
-   seed alone chooses the same setting, or one that is as good. Then the present and the chosen setting get
-   more seeds until their figures are precise.
+3. Further seeds are run for the present setting, the chosen one and those that may still win. This ends when
+   each seed alone chooses the same setting, or an equally good one. Then the present and the chosen setting
+   get more seeds until their figures are precise.
 4. The chosen setting is run with a step of the load, if it debloats.
 """
 

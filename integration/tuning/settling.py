@@ -2,10 +2,10 @@
 
 A run has the duration of its scenario, with two exceptions.
 
-- **It ends sooner** once its figures have settled: at least five checkpoints have completed in its window,
-  the mean of their times and that of the throughput lie within 2 % with a confidence of 95 %, and neither
-  differs by more than 2 % between the two halves of the window. This holds only for a job that does not
-  change with time: no faults or requests, no step of a service time in the window, no files.
+- **It ends sooner** once its figures have settled: at least five checkpoints have completed in its window;
+  their mean time and the mean throughput are precise to 2 % with a confidence of 95 %; and neither differs by
+  more than 2 % between the halves of the window. This holds only for a job that does not change with time: no
+  faults or requests, no step of a service time in the window, no files.
 - **It goes on** while its window holds fewer than ten completed checkpoints, unless their times have settled
   as above. Checkpoints of six seconds at an interval of two are an example. It stops if no checkpoint has
   completed within twice the requested window, and after 20 minutes at the latest.

@@ -157,9 +157,9 @@ def shuffle(
         partitioner: For "hash". "flink": rows go where Flink's key groups put them, to which 0.0 and -0.0 are
             two keys; "spark": exactly where ``df.repartition(num_partitions, *keys)`` puts them.
         bounds: For "range": the greatest key of each partition but the last, rising; tuples for several keys.
-        max_memory: Maximum of bytes of rows that a task holds for its partitions if it has several, as a
-            number or a text in Flink's syntax such as "256 mb"; 128 MiB by default. Its process takes some
-            300 MiB more: Python with its libraries, network memory, and rows that are being sorted.
+        max_memory: Maximum bytes of rows that a task with several partitions holds: a number, or a text in
+            Flink's syntax such as "256 mb"; 128 MiB by default. Its process takes some 300 MiB more: Python
+            with its libraries, network memory, and rows that are being sorted.
         compression: "lz4" or "zstd" sends columns compressed, by Arrow's rules; see docs/PERFORMANCE.md.
 
     Raises:
