@@ -1,14 +1,14 @@
 """The tools of users: scenario files, Spark sources, comparisons, reports, the command line.
 
-pyspark is imported inside functions only, so everything but Spark sources works without it. The names here
-are imported when first used, so that a command can handle Ctrl-C as soon as it starts.
+pyspark is imported inside functions only, so everything but Spark sources works without it. Public names are
+imported when first used, so that a command can handle Ctrl-C as soon as it starts.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # as in typing, whose import takes longer than all that is imported here
+TYPE_CHECKING = False  # as in typing, whose import would take longer than all imports here
 if TYPE_CHECKING:
     from .comparison.with_flink import Comparison, compare
     from .files.reading import load_result, load_scenario

@@ -1,4 +1,4 @@
-"""Entry point of ``netstack`` and ``python -m integration``; handles Ctrl-C before it imports the rest."""
+"""Entry point of ``netstack`` and ``python -m integration``. It handles Ctrl-C before it imports the rest."""
 
 import sys
 

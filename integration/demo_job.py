@@ -1,4 +1,4 @@
-"""The job of ``netstack demo``: rows that Spark reads, keyed, into consumers that are too slow.
+"""The job of ``netstack demo``: keyed rows, read by Spark, into consumers that are too slow.
 
 ::
 
@@ -8,8 +8,8 @@
     source 3   a tenth of a pace    --+
 
 The skew of the key overloads one consumer, so its queues are full and a barrier waits long behind them. The
-channels of the paced sources are nearly empty, so their barriers come early and wait: alignment.
-It runs with debloating off and on, or in each checkpoint mode.
+channels of the paced sources are nearly empty, so their barriers arrive early and wait, which is the
+alignment. The job runs with debloating off and on, or in each checkpoint mode.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ PARALLELISM = 4
 """Subtasks of the source and of the consumer."""
 
 CONSUMER_BYTES_PER_S = 250_000
-"""Bytes that a consumer processes; the cost of a record follows from its size."""
+"""Bytes per second that a consumer processes. The cost of a record follows from its size."""
 
 MIN_COST_S = 150e-6
-"""Least cost of a record, so that short records do not make the emulation slow."""
+"""Minimum cost of a record in seconds, so that short records do not make the emulation slow."""
 
 PACED_SHARE = 0.1
 """Rate of a paced source relative to a consumer."""
@@ -59,7 +59,7 @@ PACED_SHARE = 0.1
 CHECKPOINT_INTERVAL_S = 2.0
 
 WARMUP_SHARE = 1 / 3
-"""Part of a run that is not measured, since buffer sizes have to settle first."""
+"""Share of a run that is not measured, because buffer sizes have to settle first."""
 
 OFF, ON = "debloating off", "debloating on"
 """Names of the two runs."""
@@ -71,7 +71,7 @@ ALIGNED, DEBLOATED, UNALIGNED = "aligned", "aligned, debloating", "unaligned"
 TIMED_OUT, AT_LEAST_ONCE = "aligned, timeout", "at least once"
 
 TIMEOUT_S = 1.0
-"""Time that a checkpoint of the mode `TIMED_OUT` stays aligned."""
+"""Seconds for which a checkpoint of the mode `TIMED_OUT` stays aligned."""
 
 MODES: Mapping[str, Mapping[str, Any]] = {
     ALIGNED: {},
@@ -123,7 +123,7 @@ class Data:
     rows: int
     partitions: int
     record_bytes: float
-    """Mean of a record, with its length header."""
+    """Mean size of a record, including its length header."""
     keys: int
     """Number of distinct keys."""
     top_key: str
@@ -209,7 +209,7 @@ def _scenario(source: SparkSource, data: Data, settings: DemoSettings) -> Scenar
 
 
 def _record_bytes(source: SparkSource) -> float:
-    """Return the mean size of the first records, from the first partition that has any."""
+    """Return the mean size of the first records of the first partition that has records."""
     for subtask in range(PARALLELISM):
         reader = source.open(subtask, PARALLELISM)
         block = reader.read(_SAMPLE_RECORDS)
@@ -258,7 +258,8 @@ def cache_directory() -> Path:
 
 
 def _archive() -> Path:
-    # Finding a package does not import it; this one's import needs what new setuptools have not.
+    # Finding a package does not import it. Importing this one needs code that new versions of setuptools
+    # lack.
     spec = importlib.util.find_spec(PACKAGE)
     for folder in (spec and spec.submodule_search_locations) or ():
         archive = Path(folder) / ARCHIVE

@@ -19,7 +19,7 @@ _R = TypeVar("_R")
 def ctrl_c_to_trio(run: Callable[_P, _R]) -> Callable[_P, _R]:
     """Return a function that calls `run`, which calls `trio.run`, with signals handled by trio.
 
-    Ctrl-C and SIGTERM then end the run at a checkpoint of trio, and not during its own bookkeeping.
+    Ctrl-C and SIGTERM then end the run at a checkpoint of trio, not during trio's own bookkeeping.
     """
 
     @wraps(run)
@@ -36,7 +36,7 @@ def ctrl_c_to_trio(run: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @ctrl_c_to_trio
 def emulate(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
-    """Call `netstack.emulate` with table stores, where the state backend needs them.
+    """Call `netstack.emulate`, with table stores if the state backend needs them.
 
     Raises:
         ScenarioError: The scenario is invalid, or needs something that is not installed.

@@ -29,16 +29,16 @@ ParameterName = Literal[
     "user",
     "password",
 ]
-"""Parameters that notes and errors of an import name: of `import_scenario`, `Overrides` and `Access`."""
+"""Parameters that notes and errors of an import name, from `import_scenario`, `Overrides` and `Access`."""
 
 
 class Parameter(NamedTuple):
-    """A parameter of an import that advice names, with an example of its value."""
+    """A parameter of an import, named in advice with an example of its value."""
 
     name: ParameterName
     example: float | str | None = None
     of: str | None = None
-    """The vertex or the Flink option that the example is for, if the parameter has a value for each."""
+    """The vertex or Flink option of the example, if the parameter has a value for each."""
 
     def __str__(self) -> str:
         if self.example is None:
@@ -49,7 +49,7 @@ class Parameter(NamedTuple):
 class Note(str):
     """A line of text, and the parameters with which a caller can supply or override the value in question.
 
-    As a string it has their Python names; the command line replaces these by its options.
+    The string contains their Python names. The command line replaces these by its options.
 
     Attributes:
         text: The line without the advice.
@@ -57,7 +57,7 @@ class Note(str):
     """
 
     def __new__(cls, text: str, *parameters: Parameter, advice: str = "Set {} to override.") -> Self:
-        """Add `advice` to `text`, if there are parameters; each "{}" stands for one of them."""
+        """Add `advice` to `text` if there are parameters. Each "{}" is replaced by one of them."""
         note = super().__new__(cls, f"{text} {advice.format(*parameters)}" if parameters else text)
         note.text, note.parameters, note._advice = text, parameters, advice
         return note
@@ -70,7 +70,7 @@ class Note(str):
         return (self.text, *self.parameters), {"advice": self._advice}
 
     def after(self, beginning: str) -> Note:
-        """Return the same note with a beginning, such as the address that it is about."""
+        """Return the same note with a prefix, such as the address that it concerns."""
         return Note(beginning + self.text, *self.parameters, advice=self._advice)
 
     def naming(self, name: Callable[[Parameter], str]) -> str:
@@ -90,7 +90,7 @@ class FlinkRestError(InputError):
     """A Flink cluster cannot be read, or its reports are insufficient.
 
     Attributes:
-        notes: The problems as they were given: a `Note` where a parameter helps.
+        notes: The original problems, each a `Note` if a parameter helps.
     """
 
     def __init__(self, *problems: str) -> None:
@@ -114,7 +114,7 @@ class TransferError(Exception):
 
     Attributes:
         note: The cause and a remedy.
-        transient: Whether a retry may succeed: there is no connection, or it broke.
+        transient: Whether a retry may succeed, because there was no connection, or it broke.
     """
 
     def __init__(self, note: Note, *, transient: bool = False) -> None:
@@ -128,7 +128,10 @@ class TooLargeError(Exception):
 
 
 class TooManyValuesError(ValueError):
-    """JSON has more values than the limit, which bounds the memory: each may take two hundred bytes."""
+    """JSON has more values than the limit.
+
+    The limit bounds the memory: each value may take two hundred bytes.
+    """
 
     def __init__(self, most: int) -> None:
         super().__init__(f"more than {most:,} values")

@@ -1,6 +1,6 @@
 """Optional dependencies (extras of `pip install netstack`), and the error raised when one is missing.
 
-An extra is checked where work begins, so that the error does not come minutes later.
+An extra is checked before work begins, so that the error does not appear minutes later.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CHECKOUT = _ROOT if (_ROOT / "pyproject.toml").is_file() and (_ROOT / "Makefile"
 
 
 def is_installed(extra: Extra) -> bool:
-    """Return whether all modules of an extra can be found; none is imported."""
+    """Return whether all modules of an extra can be found, without importing them."""
     return all(find_spec(module) is not None for module in EXTRAS[extra].modules)
 
 

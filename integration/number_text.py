@@ -8,7 +8,7 @@ NOTHING = "-"
 """Text of a missing number."""
 
 SAME_THROUGHPUT = 0.01
-"""Relative difference below which two throughputs count as the same."""
+"""Relative difference, below which two throughputs count as the same."""
 
 _MICRO = re.compile(r"\bus\b")
 
@@ -71,7 +71,7 @@ def counted(count: int, what: str) -> str:
 
 
 def digits(value: float) -> str:
-    """Return a number with three digits, or with all digits before the point."""
+    """Return a number with three digits, or with all digits before the decimal point."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

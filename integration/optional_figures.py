@@ -1,4 +1,4 @@
-"""Arithmetic on figures of which some are unknown: None is skipped, and never counts as zero."""
+"""Arithmetic on figures that may be unknown. None is skipped, and never counts as zero."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def complete(values: Values) -> list[float] | None:
 
 
 def mean(values: Values) -> float | None:
-    """Return the mean of all values; None if any is unknown, or there are none."""
+    """Return the mean of all values; None if a value is unknown, or there are no values."""
     all_values = complete(values)
     return None if all_values is None else fmean(all_values)
 
@@ -57,5 +57,5 @@ def lowest(values: Values) -> float | None:
 
 
 def quotient(value: float | None, base: float | None) -> float | None:
-    """Return ``value / base``; None if one is unknown or the base is 0."""
+    """Return ``value / base``; None if either is unknown or the base is 0."""
     return None if value is None or not base else value / base

@@ -42,7 +42,7 @@ def reads_paths(scenario: Scenario) -> bool:
 
 @contextmanager
 def open_sources(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the scenario with open sources, read by Spark; its copies are deleted after the block.
+    """Yield the scenario with open sources, read by Spark. Spark's copies are deleted after the block.
 
     A vertex without a parallelism of its own gets one subtask for each of Spark's partitions. Scenarios
     without paths are not changed, and start no Spark.
@@ -63,7 +63,7 @@ def _opened(vertex: Vertex, stack: ExitStack) -> Vertex:
     spec = vertex.source
     if not isinstance(spec, PathSpec):
         return vertex
-    from .spark.sources import SparkSource  # here, so that only reading paths needs Spark
+    from .spark.sources import SparkSource  # imported here, so that only reading paths needs Spark
 
     wanted = None if vertex.parallelism == FROM_SOURCE else vertex.parallelism
     key = list(spec.key) if spec.key else None
@@ -113,12 +113,12 @@ def _run(scenario: Scenario, seed: int) -> Result:
 def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     """Yield a pool of processes that ends with the block, at once if an error or Ctrl-C ends it.
 
-    Submit work within `ctrl_c_held`, since that is when the processes start.
+    Submit work within `ctrl_c_held`, because processes start on submission.
 
     Raises:
         WorkerError: A process was killed, as happens when memory is short.
     """
-    # Not forked: this process may have threads, of the progress bar or of Spark.
+    # Not forked, because this process may have threads, of the progress bar or of Spark.
     context = multiprocessing.get_context("spawn")
     ignored = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_quiet, initargs=(ignored,)) as pool:
@@ -137,7 +137,7 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def ctrl_c_held() -> Iterator[None]:
-    """Delay Ctrl-C: here until the end of the block, in processes started in it until `_quiet`.
+    """Delay Ctrl-C in this process until the block ends, and in processes started in it until `_quiet`.
 
     Blocking it is not enough: another thread, such as one of NumPy's algebra, may receive it instead.
     """
@@ -159,7 +159,7 @@ def ctrl_c_held() -> Iterator[None]:
 def _quiet(ignored: bool) -> None:
     """Let Ctrl-C end a worker silently; the main process prints the message.
 
-    If the main process ignores Ctrl-C, as one in the background of a shell does, so does the worker.
+    If the main process ignores Ctrl-C, as a background process of a shell does, so does the worker.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -6,12 +6,12 @@ What a signal does depends on how far the process is::
     working    `Stopped` is raised where the main thread is; what is open closes on the way out
     ending     the outcome has been said: the interpreter is left to close down
 
-An exception can be lost on its way: a finalizer, a weak reference's callback or a compiled module that is
-being imported swallows it. Then it is raised again, until it arrives. A second signal within `PATIENCE_S` is
-taken for the first one, as both may come of one cause (Ctrl-C and a supervisor; a process and its group);
-a later one stops the cleaning up, too.
+An exception can be lost on its way, because a finalizer, a weak reference's callback or the import of a
+compiled module swallows it. Then it is raised again, until it arrives. A second signal within `PATIENCE_S` is
+ignored, because both may have one cause (Ctrl-C and a supervisor; a process and its group). A later signal
+also stops the cleaning up.
 
-This module imports next to nothing: it is what a command starts with.
+This module imports next to nothing, because every command imports it first.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ AGAIN_S = 0.01
 LINE = "netstack: stopped"
 
 _FATAL = 128
-"""Exit status of a process that a signal ended, minus the number of the signal (a shell convention)."""
+"""Offset of the exit status of a process that a signal ended; the signal's number is added."""
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal has asked the command to stop; `lost` is called when the exception is garbage-collected."""
+    """A signal has asked the command to stop. `lost` is called when the exception is garbage-collected."""
 
     def __init__(self, lost: Callable[[], None]) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class StopSignals:
-    """Signal handling of this process; Python's defaults apply until `install`."""
+    """Signal handling of this process. Python's defaults apply until `install`."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -60,7 +60,7 @@ class StopSignals:
         self._report: Callable[[sys.UnraisableHookArgs], object] = sys.unraisablehook
 
     def install(self) -> None:
-        """Handle both signals; until `work_begins`, they end the process."""
+        """Handle both signals. Until `work_begins`, they end the process."""
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             # As in background of a shell. Blocked, it is ignored as before, and trio works as ever.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -68,7 +68,7 @@ class StopSignals:
             signal.signal(number, self.handle)
         signal.signal(signal.SIGALRM, self._raise_again)
         self._report, sys.unraisablehook = sys.unraisablehook, self._swallowed
-        atexit.register(_be_deaf)  # what is registered first runs last
+        atexit.register(_be_deaf)  # functions registered first run last
 
     def work_begins(self) -> None:
         """Raise `Stopped` from here on."""
@@ -98,7 +98,7 @@ class StopSignals:
             self._leave()
 
     def leave_to_trio(self) -> bool:
-        """Restore Python's own handler of Ctrl-C, since `trio.run` handles Ctrl-C only in place of that one.
+        """Restore Python's own handler of Ctrl-C, because `trio.run` only replaces that one.
 
         Returns whether the caller has to call `take_back` afterwards.
         """
@@ -114,7 +114,7 @@ class StopSignals:
 
     def _raise(self, frame: FrameType | None) -> None:
         ctrl_c = signal.getsignal(signal.SIGINT)
-        if ctrl_c != self.handle and callable(ctrl_c):  # trio's, which raises it where no harm is done
+        if ctrl_c != self.handle and callable(ctrl_c):  # trio's handler, which raises where it does no harm
             ctrl_c(signal.SIGINT, frame)
         else:
             self._lost = False
@@ -130,7 +130,7 @@ class StopSignals:
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
 
     def _swallowed(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """Do not report an exception that was lost and will be raised again."""
+        """Do not report an exception that was lost, as it will be raised again."""
         if self._working and _is_ctrl_c(unraisable.exc_value):
             self._ask_again()
         else:

@@ -1,8 +1,8 @@
 """The command ``netstack``: its subcommands, and how they run.
 
-Results go to stdout and everything else to stderr. Exit status: 0; 1 where a comparison is outside its
-tolerance, a configuration has an error or a warning, or a job failed for good; 2 for a mistake, with one line
-for it on stderr; 130 after Ctrl-C, and 143 after SIGTERM.
+Results go to stdout and everything else to stderr. Exit status: 0 for success; 1 if a comparison is outside
+its tolerance, a configuration has an error or a warning, or a job failed permanently; 2 for a mistake of the
+user, with a line on stderr; 130 after Ctrl-C; 143 after SIGTERM.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .exit_status import MISTAKE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status; `arguments` default to those of the process."""
+    """Run the command line and return its exit status; `arguments` are by default those of the process."""
     _import_compiled(set_arguments(arguments))
     try:
         STOP.work_begins()
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 _STDIN = "/dev/stdin"
-"""File that the argument "-" is replaced by."""
+"""File that replaces the argument "-"."""
 
 _ONLY_HELP = {"--help", "-h", "--version"}
 
@@ -52,7 +52,7 @@ def _import_compiled(arguments: Sequence[str]) -> None:
 def _run(arguments: Sequence[str] | None) -> int:
     if sys.stdout is None:  # closed by the parent process
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    from ..present.console import to_stdout  # here, since its library takes a while to import
+    from ..present.console import to_stdout  # imported here, because its library takes a while
 
     given = [_STDIN if argument == "-" else argument for argument in set_arguments(arguments)]
     status = app(given, console=to_stdout())
@@ -61,19 +61,19 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _report(error: BaseException, arguments: Sequence[str] | None) -> int:
-    """Print an error and return the exit status; raise an error again that is a defect of netstack."""
+    """Print an error and return the exit status. Raise the error again if it is a defect of netstack."""
     match error:
         case CycloptsError():
             _say(usage_problem(error, set_arguments(arguments)))
         case _:
-            from .run_errors import report  # here, since what may raise it takes long to import
+            from .run_errors import report  # imported here: the modules of these errors take long to import
 
             return report(error)
     return MISTAKE
 
 
 def _say(line: str) -> None:
-    from ..present.console import say  # here, since its library takes a while to import
+    from ..present.console import say  # imported here, because its library takes a while
 
     say(line)
 
@@ -146,16 +146,16 @@ _COMMANDS = {
         "schema": "Print the JSON Schema of scenario files, which editors use to check them.",
     },
 }
-"""Commands by group, with their help."""
+"""Commands by group, with the help of each."""
 
 _ELSEWHERE = {"package": "shuffle"}
-"""Modules of commands that do not have the command's name."""
+"""Modules of commands whose names differ from the command."""
 
 for _group, _commands in _COMMANDS.items():
     _ordered = Group.create_ordered(_group)
     for _name, _help in _commands.items():
         _function = _name.replace("-", "_")
-        # By name, so that they are imported when they are called: some take a while.
+        # Named by text, so that they are imported only when called, because some take a while.
         _module = f"integration.cli.{_ELSEWHERE.get(_function, _function)}"
         app.command(f"{_module}:{_function}", name=_name, help=_help, group=_ordered)
 app.group_commands = Group.create_ordered("Options")

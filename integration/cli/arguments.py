@@ -24,7 +24,7 @@ Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 Whole = Annotated[int, Parameter(converter=_whole)]
 
 Several = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
-"""An option that may be given several times."""
+"""An option that may be repeated."""
 
 Verbose = Annotated[
     bool,
@@ -34,7 +34,7 @@ Verbose = Annotated[
 ]
 
 Settings = Annotated[tuple[str, ...], Parameter(name="--set", negative=(), show_default=False)]
-"""Texts OPTION=VALUE, which `netstack.split_assignment` reads."""
+"""Texts OPTION=VALUE, for `netstack.split_assignment`."""
 
 AllowCode = Annotated[
     bool,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HEADER = "--header"
-"""The option that may hold a secret; its values are never shown."""
+"""The option that may contain a secret. Its values are never shown."""
 
 _QUERY = re.compile(r"^(https?://[^?#]*)[?].*")
 
@@ -104,7 +104,7 @@ def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         extra = ", ".join(map(repr, error.unused_tokens))
         return f"netstack {' '.join(arguments[:1])}: {extra}: too many arguments; remove this"
-    from ..files.reading import one_line  # here, as is what is below: help is to come without it
+    from ..files.reading import one_line  # imported here, like those below: help must not need them
 
     said = one_line(error)
     for option, value in pairwise(arguments):
@@ -119,11 +119,11 @@ _OPTIONS = {
     "headers": "--header",
     "password": "--password-file",
 }
-"""Options whose names do not follow from those of parameters."""
+"""Options whose names do not follow from the names of parameters."""
 
 
 def option_of(parameter: ImportParameter) -> str:
-    """Return the option for a parameter of an import, with an example value if the parameter has one."""
+    """Return the option for a parameter of an import, with an example value if there is one."""
     from netstack import format_duration
 
     name, option = parameter.name, _option(parameter.name)
@@ -141,14 +141,14 @@ def _option(name: str) -> str:
 
 
 def naming_options(note: str) -> str:
-    """Return an import's note with the names of options in place of parameters."""
+    """Return an import's note with option names in place of parameter names."""
     from ..errors import Note
 
     return note.naming(option_of) if isinstance(note, Note) else note
 
 
 def problems_of(error: InputError) -> tuple[str, ...]:
-    """Return the lines of an error, with options in place of parameters."""
+    """Return the lines of an error, with option names in place of parameter names."""
     from flowcontrol import readable
 
     from ..errors import FlinkRestError
@@ -159,14 +159,14 @@ def problems_of(error: InputError) -> tuple[str, ...]:
 
 
 def with_options(message: str) -> str:
-    """Return a message of a library function with its parameters, in back-ticks, as options."""
+    """Return a message of a library function with option names in place of parameters in back-ticks."""
     return _PARAMETER.sub(lambda match: _option(match[1]), message)
 
 
 def warn_of_bare_numbers(beginning: str, settings: Sequence[str]) -> None:
-    """Report on stderr what values without a unit mean in texts OPTION=VALUE or OPTION=V1,V2.
+    """Report on stderr how values without a unit are interpreted, in texts OPTION=VALUE or OPTION=V1,V2.
 
-    Mistakes are reported where the options are read.
+    Mistakes in values are reported when the options are read.
     """
     from netstack import NetworkConfig, Section, read_options, split_assignment
 

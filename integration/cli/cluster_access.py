@@ -25,7 +25,7 @@ PASSWORD = "NETSTACK_PASSWORD"
 @Parameter(name="*", group=Group("Access to a protected Flink", sort_key=4))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessOptions:
-    """TLS trust and credentials."""
+    """TLS trust and credentials for a cluster."""
 
     ca: Path | None = None
     """PEM file of the authority that signed the cluster's certificate, trusted in place of the system's."""

@@ -158,7 +158,7 @@ def _compare_two(first: Path, second: Path, *, json: bool, out: Path | None, mar
     left, right = results.items()
     differing = differences(left, right)
     if out is not None:
-        from ..present.pages import write_differences  # here, since altair takes a while to import
+        from ..present.pages import write_differences  # imported here, because altair takes a while
 
         page, *_ = write_differences(out, differing, results, command_line())
         write_files(out, {JSON_NAME: indented(differing)})
@@ -175,7 +175,7 @@ def _measured(file: Path) -> Result:
 
 
 def _names(first: Path, second: Path) -> tuple[str, str]:
-    """Return the shortest names that differ; numbered if both are the same file."""
+    """Return the shortest names that differ. Number them if both are the same file."""
     if first.stem != second.stem:
         return first.stem, second.stem
     longer = str(first.with_suffix("")), str(second.with_suffix(""))

@@ -22,7 +22,7 @@ else
   autoload -Uz compinit && compinit
 fi
 """
-"""Lines for zsh's start-up file, which may have initialised completions above them, or not at all."""
+"""Lines for zsh's start-up file. The lines above them may or may not have initialised completions."""
 
 
 def install_completion(*, shell: Shell | None = None) -> int:
@@ -31,7 +31,7 @@ def install_completion(*, shell: Shell | None = None) -> int:
     Args:
         shell: bash, zsh or fish; by default the one that this is called from.
     """
-    from .app import app  # here, since that calls this by its name
+    from .app import app  # imported here, because that module calls this one by name
 
     found = shell or _shell_of_this_call()
     try:

@@ -41,7 +41,7 @@ from .arguments import Flag, command_line
 DEFAULT_OUT = Path("netstack-demo")
 
 MIN_DURATION_S = 10.0
-"""Shortest run, in emulated seconds; a shorter one has too little to measure."""
+"""Minimum emulated seconds of a run. A shorter run has too little to measure."""
 
 
 def demo(
@@ -86,7 +86,7 @@ def demo(
         finding = compare(figures_of(results[OFF]), figures_of(results[ON]))
         document = DemoRuns(finding=finding, off=written[OFF], on=written[ON])
     with stage("writing the report"):
-        from ..present.pages import write_report  # here, since altair takes a while to import
+        from ..present.pages import write_report  # imported here, because altair takes a while
 
         title = MODES_TITLE if modes else TITLE
         page, *_ = write_report(

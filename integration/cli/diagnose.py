@@ -89,7 +89,7 @@ def diagnose(
 
 
 def _following(diagnosis: Diagnosis, *, can_tune: bool, verbose: bool) -> str:
-    """Return the command to run next: `tune` if barriers wait behind data, else more details; or none."""
+    """Return the next command: `tune` if barriers wait behind in-flight data, or more details, or none."""
     rules = {finding.rule for window in diagnosis.windows for finding in window.findings}
     command = command_line().removesuffix(" --verbose")
     if can_tune and (verbose or BARRIERS_WAIT in rules):
@@ -98,7 +98,7 @@ def _following(diagnosis: Diagnosis, *, can_tune: bool, verbose: bool) -> str:
 
 
 def _run(file: Path, allow_code: bool) -> Result:
-    """Run a scenario; a job that failed permanently has a result too."""
+    """Run a scenario. A job that failed permanently has a result too."""
     scenario = load_runnable(file, allow_code=allow_code)
     with (
         opened(scenario, file) as ready,
@@ -121,7 +121,7 @@ def _of_result(result: Result, file: Path) -> Diagnosis:
 
 
 def _of_flink(place: str, job: str | None, latency: str | None, access: AccessOptions) -> Diagnosis:
-    # Here, since few diagnoses need it.
+    # Imported here, because few diagnoses need it.
     from ..flink.diagnose_job import diagnose_job
 
     latency_s = None

@@ -32,7 +32,7 @@ def import_flink(
         json: Print scenario, notes and the figures of the job as one JSON document.
         out: Folder for NAME.toml and NAME.json.
     """
-    options.overrides()  # reports mistakes before anything is written
+    options.overrides()  # reports mistakes before any file is written
     prepare_folder(out)
     imported = read_flink(access.cluster(url), job, options)
     scenario = imported.scenario

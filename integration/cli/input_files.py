@@ -1,4 +1,7 @@
-"""Kinds of files that commands accept; the error for another kind names the command that accepts it."""
+"""Kinds of files that commands accept.
+
+The error for another kind names the command that accepts this kind.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _ADVICE: Mapping[FileKind, str] = {
 
 
 def require_kind(file: Path, *wanted: FileKind) -> FileKind | None:
-    """Return the kind of a file; None if it is not recognised, which its reader then reports.
+    """Return the kind of a file; None if the kind is unknown, which the file's reader then reports.
 
     Raises:
         FileError: the kind is not accepted; the line names the command that accepts it.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..lab.server import LabServer
 
 LEAST_DURATION_S = 3600.0
-"""Least length of a run, in emulated seconds; normally the user ends it earlier."""
+"""Minimum length of a run, in emulated seconds. Normally the user ends the run earlier."""
 
 
 def lab(
@@ -86,7 +86,7 @@ def lab(
 
 
 def _check_policies(policies: Sequence[str]) -> None:
-    """Check that all policies can be created; those of modules are imported."""
+    """Check that all policies can be created. Policies given as MODULE:CLASS are imported."""
     configs = {
         name: dataclasses.replace(NetworkConfig(), debloat_enabled=True, debloat_policy=name)
         for name in policies
@@ -166,7 +166,7 @@ def serve_beside(
                 except InsufficientBuffers as error:
                     raise UsageError([one_line(error)]) from None
                 opening.callback(lab.close)
-                stack.close()  # what there is of a job that was read before
+                stack.close()  # the part that exists of an earlier reading
                 stack.push(opening.pop_all())
             server.lab = lab
 
@@ -183,7 +183,7 @@ def serve_beside(
 def _reader(
     cluster: Answers, job: str | None, options: ReadingOptions
 ) -> Callable[[bool, Callable[[float, float], None]], Imported]:
-    """Return a function that reads the named job, or, once that has ended, the running one."""
+    """Return a function that reads the named job or, once that job has ended, the running one."""
     given, watch_s = options.overrides(), options.watch_s()
     prepare_file(options.recording)
 

@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 _DIRECTORY_KEY = f"flink.{OPTIONS['checkpoint_dir'].name}"
 
 _NO_CHECKPOINT = 0
-"""An id that no checkpoint of a run has, as ids begin with 1."""
+"""An id that no checkpoint of a run has, because ids begin with 1."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Checkpoint that a run continues from, and its owner from then on."""
+    """Checkpoint from which a run continues, and the owner of that checkpoint from then on."""
 
     from_checkpoint: str | None = None
     """Start from a checkpoint of an earlier run: a chk-N, or the latest in a directory."""
@@ -76,12 +76,13 @@ def load_runnable(
 ) -> Scenario:
     """Read a scenario that this version can run, and print notices about its options to stderr.
 
-    `stores`: whether the run writes checkpoints to the directory that the scenario names. `seed` and `policy`
-    replace those of the scenario. With `allow_code` a policy that the file names is imported.
+    `stores`: whether the run writes checkpoints to the directory in the scenario. `seed` and `policy` replace
+    those of the scenario. With `allow_code`, a policy that the file names is imported.
 
     Raises:
         FileError: the file is not a scenario.
-        ScenarioError: it is invalid, or needs something that is not installed; a line for each mistake.
+        ScenarioError: the scenario is invalid, or needs something that is not installed. There is a line for
+            each mistake.
     """
     require_kind(file, FileKind.SCENARIO, FileKind.RESULT)
     notices: list[str] = []
@@ -115,7 +116,7 @@ def checkpoints_of(
 
     Raises:
         ScenarioError: the directory is not writable, belongs to another run, or already has checkpoints,
-            which are kept; or `begin` names none that can be restored.
+            which are kept; or `begin` names no checkpoint that can be restored.
     """
     with ExitStack() as stack:
         storage = _own_directory(scenario, file, stack) if _writes_files(scenario) else None
@@ -150,7 +151,7 @@ def _for_savepoints(scenario: Scenario, file: Path) -> FileLayout | None:
 
 
 def _own_directory(scenario: Scenario, file: Path, stack: ExitStack) -> DirectoryStorage:
-    # Here, since few scenarios need what it takes a while to import.
+    # Imported here, because few scenarios need it and it takes a while.
     from ..storage.directory import DirectoryStorage
 
     directory = str(scenario.config.checkpoint_dir)
@@ -188,7 +189,7 @@ def requests_to(storage: FileLayout | None) -> Iterator[SavepointRequests | None
 
 
 def _initial(begin: Begin) -> InitialCheckpoint | None:
-    """Return the checkpoint that a run continues from, by the options of the command line."""
+    """Return the checkpoint from which a run continues, by the options of the command line."""
     if begin.from_checkpoint is not None and begin.from_savepoint is not None:
         raise UsageError(["netstack run: give --from-checkpoint or --from-savepoint, not both"])
     path = begin.from_checkpoint if begin.from_savepoint is None else begin.from_savepoint
@@ -206,7 +207,7 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
                     ]
                 )
         return None
-    # Here, since few runs need what it takes a while to import.
+    # Imported here, because few runs need it and it takes a while.
     from ..storage.checkpoint_list import find_checkpoint
 
     try:
@@ -239,7 +240,7 @@ def _writes_files(scenario: Scenario) -> bool:
 
 @contextmanager
 def opened(scenario: Scenario, file: Path) -> Iterator[Scenario]:
-    """Open the files that sources read; errors then begin with the name of the scenario file.
+    """Open the files that sources read. Errors begin with the name of the scenario file.
 
     Raises:
         ScenarioError: a source cannot be read, the job does not fit its contents, or its network memory

@@ -24,7 +24,7 @@ from ..present.console import print_assumptions, say, to_stderr
 from .arguments import Settings, Several, naming_options, warn_of_bare_numbers
 
 _SILENT_S = 10.0
-"""Seconds of work after which a line is printed, where stderr is not a terminal."""
+"""Seconds of work after which a line is printed, if stderr is no terminal."""
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ AS_READ = ReadingOptions()
 
 
 def read_flink(cluster: Answers, job: str | None, options: ReadingOptions) -> Imported:
-    """Import a job, with progress on stderr; write the recording if there is a file for it.
+    """Import a job, with progress on stderr. Write the recording if the user names a file for it.
 
     The notes name options; `say_assumptions` prints them, after the result.
 
@@ -129,12 +129,12 @@ def say_assumptions(notes: Sequence[str]) -> None:
 
 
 def with_option_names(imported: Imported) -> Imported:
-    """Return an import whose notes name options in place of parameters."""
+    """Return an import whose notes have option names in place of parameter names."""
     return dataclasses.replace(imported, notes=list(map(naming_options, imported.notes)))
 
 
 def write_recording(recorder: Recorder, imported: Imported, recording: Path | None) -> None:
-    """Write the answers from which a job was imported, if there is a file for them.
+    """Write the answers from which a job was imported, if the user names a file for them.
 
     Raises:
         OutputError: the file cannot be written.
@@ -149,10 +149,10 @@ def write_recording(recorder: Recorder, imported: Imported, recording: Path | No
 def watching(
     cluster: Answers, doing: str, *, always: bool = False
 ) -> Iterator[Callable[[float, float], None]]:
-    """Show the progress of the block on stderr; the yielded function takes the seconds so far, and in total.
+    """Show the progress of the block on stderr.
 
-    Where stderr is not a terminal, one line reports a long watch, or with `always` any. Nothing is reported
-    of a recording, which takes no time.
+    The yielded function takes the elapsed seconds and the total. If stderr is no terminal, one line reports a
+    long watch or, with `always`, any watch. A recording takes no time, so nothing is reported.
     """
     takes_time = not isinstance(cluster, Recording)
     with to_stderr().status(Text(doing)) as status:

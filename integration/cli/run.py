@@ -40,7 +40,7 @@ from .exit_status import FAILED, failure_text
 from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
 
 _MANY_CHANNELS = 10_000
-"""Number of channels from which building the job takes seconds."""
+"""Minimum number of channels for which building the job takes seconds."""
 
 
 @Parameter(name="*")
@@ -97,11 +97,11 @@ def run(
     result = _run(scenario, file, begin, place, printer)
     try:
         if out is not None:
-            from ..present.pages import write_report  # here, since altair takes a while to import
+            from ..present.pages import write_report  # imported here, because altair takes a while
 
             page, *_ = write_report(out, {result.scenario.name: result}, command=command_line())
             say(f"wrote {page}")
-    finally:  # the result is printed even if the report cannot be written
+    finally:  # print the result even if the report cannot be written
         present(result, print_result, json=json)
     if result.failure is not None:
         say(failure_text(result))
@@ -115,7 +115,7 @@ def _run(
     place: PlaceOptions,
     trace: TracePrinter | None,
 ) -> Result:
-    """Run a scenario in the given place; a job that failed permanently has a result too."""
+    """Run a scenario in the given place. A job that failed permanently has a result too."""
     with checkpoints_of(scenario, file, begin) as (storage, initial):
         try:
             if place.on_spark:
@@ -142,7 +142,7 @@ def _run(
 
 
 def _progress(scenario: Scenario) -> AbstractContextManager[Report]:
-    """Show the progress of a run; without a terminal, a line announces a long build."""
+    """Show the progress of a run. If stderr is no terminal, a line announces a long build."""
     console = to_stderr()
     channels = sum(map(partial(_channels, scenario), scenario.edges))
     building = f"building {channels:,} channels" if channels > _MANY_CHANNELS else "building"
@@ -172,7 +172,7 @@ def _on_spark(
         JobFailedError: The job failed for good.
         ScenarioError: The scenario cannot run there, a source cannot be read, or Spark has too few slots.
     """
-    # Here, since few runs need these modules.
+    # Imported here, because few runs need these modules.
     from ..present.spark_work import job_progress
     from ..spark.job_on_spark import run_on_spark
 

@@ -1,4 +1,4 @@
-"""Error reports of a running command, as lines on stderr; imports all modules of a run."""
+"""Error reports of a running command, as lines on stderr. This module imports all modules of a run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .exit_status import BROKEN_PIPE, FAILED, MISTAKE, failure_text
 
 
 def report(error: BaseException) -> int:
-    """Report an error on stderr and return the exit status; raise an unexpected one again."""
+    """Report an error on stderr and return the exit status. Raise an unexpected error again."""
     match error:
         case BrokenPipeError():
-            _drop_stdout()  # the reader has gone
+            _drop_stdout()  # the reader of the pipe has ended
             return BROKEN_PIPE
         case JobFailedError():
             say(failure_text(error.result))
@@ -38,7 +38,7 @@ def report(error: BaseException) -> int:
         case MemoryError() | OSError(errno=errno.ENOMEM):
             say("netstack: not enough memory; netstack size computes how much a job needs")
         case OSError():
-            _drop_stdout()  # which may be what could not be written
+            _drop_stdout()  # stdout may be the file that could not be written
             say(f"netstack: {error}")
         case _:
             raise error
@@ -46,5 +46,5 @@ def report(error: BaseException) -> int:
 
 
 def _drop_stdout() -> None:
-    """Keep the interpreter from flushing stdout again at its end, which would fail again."""
+    """Keep the interpreter from flushing stdout at its end, because that would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

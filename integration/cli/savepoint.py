@@ -34,7 +34,7 @@ def savepoint(
         drain: End the job with it: operators emit what they hold, as at the end of their input.
         format: canonical, which all state backends can read, or native, which is faster for RocksDB.
     """
-    # Here, since few commands need what it takes a while to import.
+    # Imported here, because few commands need it and it takes a while.
     from ..storage.savepoint_requests import RequestFolder
 
     if stop and drain:

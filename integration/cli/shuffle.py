@@ -63,21 +63,21 @@ TASK_CORES = "spark.task.cpus"
 """Spark's option for the slots of a task."""
 
 SLOTS_PER_CORE = 4
-"""Most slots of a local Spark per core, so that a few more partitions than cores have a task each."""
+"""Maximum number of slots per core of a local Spark. Up to this limit, each partition has its own task."""
 
 _OPTIONS = {
     "num_partitions": "--partitions",
     "max_memory": "--max-memory",
     "compression": "--compression",
 }
-"""Arguments of `shuffle_frame`, as messages name them, with their names on the command line."""
+"""Command-line names for the arguments of `shuffle_frame`, as its messages name them."""
 
 _CONFIG = "config: "
-"""Prefix of messages about Flink's options."""
+"""Prefix of messages on Flink's options."""
 
 
 class Options(NamedTuple):
-    """Values of options, by their owner: Flink or Spark."""
+    """Values of options, by owner: Flink or Spark."""
 
     spark: dict[str, str]
     flink: dict[str, str]
@@ -172,24 +172,24 @@ def _rows_out(wanted: Shuffled, format: Format | None) -> int | None:
 
 
 def _check(wanted: Shuffled, routing: RoutingOptions, options: Options) -> None:
-    """Find mistakes before Spark starts, which takes a while."""
+    """Find mistakes before Spark starts, because starting takes a while."""
     bounds = routing.bound or None
     check_arguments(wanted.keys, wanted.ship, wanted.partitioner, bounds, wanted.partitions)
     check_movement(routing.max_memory, routing.compression)
     slots = local_slots(_master(routing.master, wanted.partitions))
     if slots is None or is_running():
-        slots = wanted.partitions  # not known before Spark has started, or of another Spark
+        slots = wanted.partitions  # unknown before Spark has started, or set by another Spark
     cores = options.spark.get(TASK_CORES, "1")
     tasks = slots // int(cores) if cores.isdecimal() and int(cores) else slots
     if tasks == 0:
         raise ShuffleError(NO_SLOT)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ShuffleWarning)  # they come again
+        warnings.simplefilter("ignore", ShuffleWarning)  # these are reported again later
         transport_config(options.flink, min(wanted.partitions, tasks))
 
 
 def _master(master: str | None, partitions: int) -> str:
-    """Return the master; by default this machine, with a slot per partition or, for many, per core."""
+    """Return the master. By default it is this machine, with a slot per partition or, for many, per core."""
     cores = os.cpu_count() or 1
     slots = max(partitions, cores) if partitions <= SLOTS_PER_CORE * cores else cores
     return master or f"local[{slots}]"
@@ -221,7 +221,7 @@ def _run(
 
 
 def read_assignments(texts: Sequence[str]) -> Options:
-    """Return the assignments of "OPTION=VALUE" texts; the last one of an option counts.
+    """Return the assignments of "OPTION=VALUE" texts; the last value of an option counts.
 
     Raises:
         UsageError: a text is not an assignment.
@@ -246,7 +246,7 @@ def _tasks(frame: DataFrame) -> list[dict[str, Any]]:
 
 @contextmanager
 def _session(master: str | None, partitions: int, options: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Start Spark and stop it, unless it runs in this process anyway, and show that work goes on."""
+    """Start Spark and stop it, unless this process already runs it, and show that work continues."""
     runs_already = is_running()
     with activity("shuffle", to_stderr()) as tell:
         tell("Spark starts")
@@ -269,7 +269,7 @@ def _session(master: str | None, partitions: int, options: Mapping[str, str]) ->
 def _said_in_a_line(output: str) -> Iterator[None]:
     """Turn errors into one line for each mistake, and warnings into lines on stderr.
 
-    After an error `output` is deleted: Spark leaves an empty folder of a failed job.
+    After an error `output` is deleted, because Spark leaves an empty folder when a job fails.
     """
     try:
         with warnings.catch_warnings():

@@ -49,9 +49,9 @@ _PARAMETERS = {
     "ship": "--ship",
     "throughput": "--throughput",
 }
-"""Options of this command, by the parameter names at the beginning of messages."""
+"""Options of this command, by the parameter names with which messages begin."""
 _REACHED = 0.99
-"""Share of a throughput from which it counts as reached."""
+"""Minimum share of a throughput for it to count as reached."""
 
 
 @Parameter(name="*")
@@ -194,7 +194,7 @@ def _of_file(file: Path, options: SizingOptions, allow_code: bool) -> Scenario:
 
 
 def _warn_if_unreached(throughput: str, record_bytes: int, job: JobSize) -> None:
-    """Report a throughput that the consumer does not reach at the least cost of a record."""
+    """Report a throughput that the consumer cannot reach even with the minimum cost of a record."""
     consumer = job.consumers[-1]
     most = consumer.records_per_s * consumer.parallelism
     if most < _REACHED * records_per_s(throughput, record_bytes + LENGTH_BYTES):

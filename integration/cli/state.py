@@ -37,7 +37,7 @@ def state(
         json: Print it as one JSON document, with the bytes of each key group.
         arrow: Write all entries of keyed state to this file, in Arrow's format; keys and values as JSON.
     """
-    # Here, since these modules take a while to import.
+    # Imported here, because these modules take a while.
     from ..storage.checkpoint_list import find_checkpoint
     from ..storage.state_contents import contents_of, require_state
 

@@ -112,7 +112,7 @@ class TriedOptions:
     """Latencies between task managers, in addition to the present one, with advice for each."""
 
     def axes(self) -> dict[str, Axis]:
-        """Return the axes by name; debloat targets and policies are two of them.
+        """Return the axes by name. Debloat targets and policies are two of the axes.
 
         Raises:
             UsageError: a value is invalid.
@@ -138,7 +138,7 @@ class TriedOptions:
 @Parameter(name="*", group=Group("Limits", sort_key=2))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintOptions:
-    """Limits that the recommended setting keeps to."""
+    """Limits that the recommended setting must meet."""
 
     min_throughput: float = Constraints().min_throughput
     """Least mean throughput over seeds, as a share of the present one."""
@@ -234,7 +234,7 @@ def tune(
         points=[msgspec.structs.replace(row, result=None) for row in advice.rows],
     )
     if out is not None:
-        from ..present.pages import write_tuning  # here, since altair takes a while to import
+        from ..present.pages import write_tuning  # imported here, because altair takes a while
 
         results = runs_to_show(tuning.recommendations[0], advice.rows, scenario)
         page, *_ = write_tuning(out, tuning, scenario, results)

@@ -44,14 +44,14 @@ def validate(
     require_some("validate", "--seeds", seeds)
     if out is not None:
         require("report", "netstack validate --out")
-    options.overrides()  # reports mistakes before anything is written
+    options.overrides()  # reports mistakes before any file is written
     prepare_folder(out, PAGE, DOCUMENT)
     imported = read_flink(access.cluster(from_flink), job, options)
     with progress("predicting", seeds, "runs", to_stderr()) as report:
         results = run_seeds([imported.scenario], seeds, done=report)[0]
     validation = judge(imported, results)
     if out is not None:
-        from ..present.pages import render_validation  # here, since altair takes a while to import
+        from ..present.pages import render_validation  # imported here, because altair takes a while
 
         page = render_validation(validation, imported, results, command_line())
         write_files(out, {DOCUMENT: encoded(validation), PAGE: page.encode()})

@@ -1,21 +1,21 @@
 """Phases of a checkpoint, defined once for all commands.
 
-A checkpoint lasts until its last acknowledgement, so the phases of the subtask that sent it add up to the
-duration; the longest phases over all subtasks would not::
+A checkpoint lasts until its last acknowledgement. So the phases of the subtask that acknowledged last add up
+to the duration. The longest phases over all subtasks would not add up to it::
 
     trigger |-- start delay --|-- alignment --|- sync -|-- async --|- acknowledgement -| complete
 
-Each phase is as Flink defines it. A start delay counts from the trigger, so that of a downstream subtask
-contains the start delay, alignment and transfer of its barrier upstream; nothing counts twice, since all
-phases are those of one subtask. Sync and async together are the snapshot.
+Each phase is as Flink defines it. A start delay counts from the trigger. So the start delay of a downstream
+subtask includes the start delay, alignment and transfer of its barrier upstream. No time counts twice,
+because all phases are those of one subtask. Sync and async together are the snapshot.
 
-Figures over several checkpoints are means: means of phases add up to the mean duration, medians do not, and
-where checkpoints are of different kinds each kind has its share. `netstack.Steady` has medians, which were
-measured of a real Flink.
+Figures over several checkpoints are means, because means of phases add up to the mean duration, and medians
+do not. If checkpoints are of different kinds, each kind contributes by its number. `netstack.Steady` has
+medians, to match the measurements of a real Flink.
 
 An unaligned part takes its snapshot at the first barrier (or after its timeout), and stores it while further
-barriers arrive: sync and async overlap the alignment. Here its sync and async are only their time after the
-alignment, so that phases follow one another; `SubtaskPart.sync_ms` and `async_ms` are the whole times.
+barriers arrive: its sync and async overlap the alignment. In phases, only their time after the alignment
+counts, so that phases follow one another. `SubtaskPart.sync_ms` and `async_ms` are the whole times.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ PHASES = (START_DELAY, ALIGNMENT, SYNC, ASYNC, ACKNOWLEDGEMENT)
 """All phases, in order."""
 
 NOT_TOLD = "not told"
-"""Name of the part of a duration that no measured phase accounts for."""
+"""Name of the part of a duration for which no measured phase accounts."""
 
 COMPLETED, FAILED = "COMPLETED", "FAILED"
 
 PLAIN_TYPE = "CHECKPOINT"
-"""Flink's name of the type of a checkpoint that is aligned and exactly-once."""
+"""Flink's name of the checkpoint type that is aligned and exactly-once."""
 
 SAVEPOINT, SYNC_SAVEPOINT = "SAVEPOINT", "SYNC_SAVEPOINT"
 """Types of savepoints; the second one stops the job."""
@@ -55,7 +55,7 @@ _SAME_MS = 1.0
 """Difference below which two durations are equal; Flink's are whole milliseconds."""
 
 Phases = Mapping[str, float]
-"""Milliseconds by phase, in order. An unmeasured phase is absent, and its time is in `NOT_TOLD`."""
+"""Milliseconds by phase, in order. An unmeasured phase is absent, and its time counts as `NOT_TOLD`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +65,9 @@ class CheckpointTimes:
     end_to_end_ms: float
     """Duration from the trigger to completion."""
     phases: Phases
-    """Not negative; their sum is `end_to_end_ms`."""
+    """Phases that add up to `end_to_end_ms`; none is negative."""
     vertex: str | None
-    """Vertex that acknowledged last; over several checkpoints, the most frequent one; None: unknown."""
+    """Vertex that acknowledged last, or did so most often over several checkpoints; None: unknown."""
 
     @property
     def start_delay_ms(self) -> float | None:
@@ -97,15 +97,15 @@ class SubtaskPart(NamedTuple):
     vertex: str
     subtask: int
     phases: Phases
-    """Their sum is `end_to_end_ms`."""
+    """Phases that add up to `end_to_end_ms`."""
     end_to_end_ms: float
     """Time from the trigger to the arrival of the acknowledgement."""
     sync_ms: float | None
     async_ms: float | None
     processed_bytes: int | None
-    """Read during alignment."""
+    """Bytes read during alignment."""
     persisted_bytes: int | None
-    """Size of the stored data in flight."""
+    """Size of the stored in-flight data."""
     unaligned: bool | None
 
 
@@ -130,10 +130,12 @@ def completed_within(checkpoints: Iterable[CheckpointResult], steady: Steady) ->
 
 
 def mean_times(checkpoints: Iterable[CheckpointResult], vertex: str | None = None) -> CheckpointTimes | None:
-    """Return the mean times of those of the given checkpoints that completed.
+    """Return the mean times of those checkpoints that completed.
 
-    With `vertex`, the times up to the last acknowledgement of that vertex. A phase has a mean only if all of
-    the checkpoints have it. None if none was completed, or the vertex took no part.
+    None: none completed, or the vertex took no part.
+
+    With `vertex`, times end with the last acknowledgement of that vertex. A phase has a mean only if all of
+    the checkpoints have the phase.
     """
     all_times = known(checkpoint_times(checkpoint, vertex) for checkpoint in checkpoints)
     if not all_times:
@@ -151,7 +153,7 @@ def mean_times(checkpoints: Iterable[CheckpointResult], vertex: str | None = Non
 
 
 def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) -> CheckpointTimes | None:
-    """Return the times of a completed checkpoint, or of one vertex in it; None if there are none."""
+    """Return the times of a completed checkpoint, or of one vertex within it; None if there are none."""
     part = last_part(checkpoint, vertex)
     if checkpoint.status != COMPLETED or checkpoint.duration_ms is None or (vertex and part is None):
         return None
@@ -165,12 +167,12 @@ def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) ->
         return CheckpointTimes(end_to_end_ms=whole, phases=_with_rest({}, whole), vertex=None)
     phases = dict(part.phases)
     last = ACKNOWLEDGEMENT if ACKNOWLEDGEMENT in phases else NOT_TOLD
-    phases[last] += whole - part.end_to_end_ms  # time of the coordinator after the last acknowledgement
+    phases[last] += whole - part.end_to_end_ms  # the coordinator's time after the last acknowledgement
     return CheckpointTimes(end_to_end_ms=whole, phases=phases, vertex=part.vertex)
 
 
 def _all_known(checkpoint: CheckpointResult) -> bool:
-    """Whether the acknowledgement times of all subtasks are known; else another may have been last."""
+    """Whether the acknowledgement times of all subtasks are known. Otherwise the last one is uncertain."""
     ends = [vertex.end_to_end_ms for vertex in checkpoint.vertices]
     return all(times and None not in times for times in ends)
 
@@ -185,13 +187,13 @@ def subtask_parts(checkpoint: CheckpointResult) -> Iterator[SubtaskPart]:
 
 
 def last_part(checkpoint: CheckpointResult, vertex: str | None = None) -> SubtaskPart | None:
-    """Return the part of the subtask, of all or of one vertex, that acknowledged last; None if none did."""
+    """Return the part of the subtask that acknowledged last, of all or of one vertex; None if none did."""
     parts = (part for part in subtask_parts(checkpoint) if vertex in (None, part.vertex))
     return max(parts, key=lambda part: part.end_to_end_ms, default=None)
 
 
 def phases_in(results: Iterable[Result]) -> tuple[str, ...]:
-    """Return `PHASES`, followed by `NOT_TOLD` if any checkpoint has time that no phase accounts for."""
+    """Return `PHASES`, followed by `NOT_TOLD` if a checkpoint has time outside of all phases."""
     untold = any(
         NOT_TOLD in part.phases
         for result in results
@@ -230,11 +232,11 @@ def _part(checkpoint: CheckpointResult, vertex: VertexCheckpoint, subtask: int) 
 
 
 def _phases(vertex: VertexCheckpoint, subtask: int, whole: float, unaligned: bool | None) -> Phases:
-    """Return the measured phases, each limited to the time that is left of the whole."""
+    """Return the measured phases, each limited to the rest of the whole time."""
     alignment = _at(vertex.alignment_ms, subtask)
     sync, asynchronous = _at(vertex.sync_ms, subtask), _at(vertex.async_ms, subtask)
     if unaligned is None:
-        sync = asynchronous = None  # unknown whether they overlapped the alignment
+        sync = asynchronous = None  # it is unknown whether they overlapped the alignment
     elif unaligned:
         sync, asynchronous = _after(alignment, sync, asynchronous)
     measured = (_at(vertex.start_delay_ms, subtask), alignment, sync, asynchronous)
@@ -247,7 +249,7 @@ def _phases(vertex: VertexCheckpoint, subtask: int, whole: float, unaligned: boo
 
 
 def _with_rest(phases: Phases, whole: float) -> Phases:
-    """Add the rest of the whole: the acknowledgement if all earlier phases are known, else `NOT_TOLD`."""
+    """Add the rest of the duration: the acknowledgement if all earlier phases are known, else `NOT_TOLD`."""
     before = PHASES[:-1]
     known = {name: phases[name] for name in before if name in phases}
     rest = max(0.0, whole - sum(known.values()))
@@ -257,7 +259,7 @@ def _with_rest(phases: Phases, whole: float) -> Phases:
 def _after(
     beside_ms: float | None, sync_ms: float | None, async_ms: float | None
 ) -> tuple[float | None, float | None]:
-    """Return the parts of sync and async that follow the first `beside_ms`; None: unknown."""
+    """Return the parts of sync and async after the first `beside_ms`; None: unknown."""
     if beside_ms is None or sync_ms is None:
         return None, None
     late_async = None if async_ms is None else max(0.0, async_ms - max(0.0, beside_ms - sync_ms))
@@ -273,7 +275,7 @@ def _at(
 
 
 def barrier_delay_ms(scenario: Scenario, checkpoint: CheckpointResult) -> float | None:
-    """Return the time that barriers take to each vertex, summed over vertices; None: one did not report.
+    """Return the time that barriers take to each vertex, summed over vertices; None: a vertex did not report.
 
     The time to a vertex begins when all vertices before it have sent their barriers. It ends when the last
     of these barriers arrives.

@@ -18,9 +18,9 @@ class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
     """A key of scenarios that differs between two results."""
 
     key: str
-    """Dotted path, such as "vertices.map.parallelism"."""
+    """Dotted path of the key, such as "vertices.map.parallelism"."""
     first: str | None
-    """The value as JSON; None: the first result does not have that setting."""
+    """The value as JSON; None: the first result lacks the setting."""
     second: str | None
 
 
@@ -46,11 +46,11 @@ class ResultDifferences(msgspec.Struct, frozen=True, kw_only=True):
     second: str
     settings: list[SettingDifference]
     figures: list[FigureDifference]
-    """Numbers of the last window of each result."""
+    """Figures of the last window of each result."""
 
 
 def differences(first: tuple[str, Result], second: tuple[str, Result]) -> ResultDifferences:
-    """Return the differences between two results, each given with its name."""
+    """Return the differences between two results. Each result is given with its name."""
     return ResultDifferences(
         first=first[0],
         second=second[0],
@@ -84,7 +84,7 @@ def _leaves(value: object, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _by_name(value: object) -> dict[str, object]:
-    """Return a list of vertices or edges as a mapping by name; any other value gives an empty mapping."""
+    """Return a list of vertices or edges as a mapping by name; an empty mapping for any other value."""
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
         return {}
     named: dict[str, object] = {}

@@ -20,15 +20,16 @@ SENT_BUFFERS, RECEIVED_BUFFERS = "outputQueueLength", "inputQueueLength"
 """Fields with the queued buffers and events."""
 
 SLOPE_SAMPLES = 2
-"""Samples on each side of a moment that determine its throughput."""
+"""Number of samples on each side of a moment that determine the throughput at the moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowFigures:
     """One window of a run; None: not measured.
 
-    Times are means over the checkpoints that were triggered in the window and completed, and phases add up to
-    the end to end (`comparison.checkpoint_times`); queued bytes and buffer sizes are medians of its samples.
+    Times are means over the checkpoints that were triggered in the window and completed. Phases add up to
+    `end_to_end_ms` (`comparison.checkpoint_times`). Queued bytes and buffer sizes are medians over the
+    window's samples.
     """
 
     from_s: float
@@ -42,23 +43,23 @@ class WindowFigures:
     end_to_end_ms: float | None
     """Time from the trigger to completion."""
     in_flight_bytes: float | None
-    """Queued in all senders and receivers together."""
+    """Bytes queued in all senders and receivers together."""
     sender_bytes: float | None
     receiver_bytes: float | None
     buffer_bytes: float | None
-    """Size of new buffers, at the subtask where it is smallest; a whole segment where debloating is off."""
+    """Size of new buffers, at the subtask with the smallest; the segment size if debloating is off."""
     records_per_s: float | None
     """Records per second that the last vertices of the job read."""
     bytes_per_s: float | None
     """Bytes per second of those records, with their length headers."""
     processed_bytes: float | None = None
-    """Bytes read by all subtasks between their first and their last barrier."""
+    """Bytes that all subtasks read between their first and their last barrier."""
     persisted_bytes: float | None = None
-    """Size of the data in flight that a checkpoint stored."""
+    """Size of the in-flight data that a checkpoint stored."""
     snapshot_ms: float | None = None
-    """Time of sync and async after the alignment, at that subtask."""
+    """Time of sync and async after the alignment, at the subtask that acknowledged last."""
     acknowledgement_ms: float | None = None
-    """Time from the end of that subtask's snapshot to completion."""
+    """Time from the end of the same snapshot to completion."""
     sender_buffers: float | None = None
     """Buffers and events queued in all senders together."""
     receiver_buffers: float | None = None
@@ -92,7 +93,7 @@ class Quantity:
     value: Callable[[WindowFigures], float | None]
     text: Callable[[float | None], str]
     optional: bool = False
-    """Whether tables omit it where all values are 0 or unknown."""
+    """Whether tables omit the quantity if all its values are 0 or unknown."""
 
 
 QUANTITIES = (
@@ -140,7 +141,7 @@ def figures_of(result: Result, window: int = -1) -> WindowFigures:
 
 
 def figures_of_runs(results: Mapping[str, Result]) -> dict[str, WindowFigures]:
-    """Return the numbers of every window of some runs, by the name of the run, of the window, or of both."""
+    """Return the figures of every window of some runs, by run name, window name, or both."""
     return {
         _label(run, steady, len(results), len(result.steady)): figures_of(result, window)
         for run, result in results.items()
@@ -149,7 +150,7 @@ def figures_of_runs(results: Mapping[str, Result]) -> dict[str, WindowFigures]:
 
 
 def edge_ends(result: Result) -> tuple[set[str], set[str]]:
-    """Return the names of the vertices that read from others, and of those that others read from."""
+    """Return two sets of vertex names: those that read from others, and those that others read from."""
     edges = result.scenario.edges
     return {edge.target for edge in edges}, {edge.source for edge in edges}
 
@@ -173,7 +174,7 @@ def is_debloated(series: Series) -> bool:
 
 
 def queued(result: Result, field: str) -> list[int]:
-    """Return the data queued at one end of all exchanges, for each sample; empty where a part is unknown.
+    """Return the data queued at one end of all exchanges, for each sample; empty if any of it is unknown.
 
     `field` is `RECEIVED` for the bytes that receivers hold, `SENT` for those of the senders, and
     `RECEIVED_BUFFERS` or `SENT_BUFFERS` for the number of their buffers and events.
@@ -187,13 +188,13 @@ def queued(result: Result, field: str) -> list[int]:
 
 
 def bytes_in_flight(result: Result, steady: Steady) -> list[int]:
-    """Return the bytes queued at both ends together, for each sample of a window; empty where unknown."""
+    """Return the bytes queued at both ends together, for each sample of a window; empty if unknown."""
     both = zip(queued(result, SENT), queued(result, RECEIVED), strict=False)
     return _within(result, steady, [sent + received for sent, received in both])
 
 
 def bytes_per_s(result: Result) -> list[float | None]:
-    """Return the bytes that the last vertices read per second, at each sample; None where that is 0."""
+    """Return the bytes that the last vertices read per second, at each sample; None if they read nothing."""
     figures = figures_of(result)
     record_bytes = quotient(figures.bytes_per_s, figures.records_per_s)
     readers, writers = edge_ends(result)

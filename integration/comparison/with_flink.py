@@ -1,13 +1,14 @@
 """Comparison of emulated numbers with those of a real Flink, each judged by a stated tolerance.
 
-A run is a document, emulated or a real Flink's: both have ``steady`` and ``checkpoints`` in one layout, and
-the same functions measure them. The documents of a real Flink are checked against that layout; other parts
-of them are ignored. Vertices are identified by their place, since Flink renames them.
+A run is a document, of an emulation or of a real Flink. Both have ``steady`` and ``checkpoints`` in one
+layout, and the same functions measure them. Documents of a real Flink are checked against that layout; their
+other parts are ignored. Vertices are identified by position, because Flink renames them.
 
-The emulated number is the median over seeds, Flink's the median over its repetitions. It is inside when
+The emulated number is the median over seeds. Flink's number is the median over its repetitions. The emulated
+number is inside if
 
-- the two differ by no more than the tolerance: 3 % for throughput; for times the most of 10 %, one buffer
-  time and 15 ms; for buffer sizes the most of 10 % and 64 bytes; for persisted bytes 10 %; or
+- the two differ by no more than the tolerance: 3 % for throughput; for times the largest of 10 %, one buffer
+  time and 15 ms; for buffer sizes the larger of 10 % and 64 bytes; for persisted bytes 10 %; or
 - Flink's lies inside the range of our seeds, widened by 10 % (not for throughput or persisted bytes); or
 - ours lies inside the range of Flink's own repetitions.
 """
@@ -62,7 +63,7 @@ WIDENING = 0.10
 
 
 class Window(NamedTuple):
-    """A phase, in seconds."""
+    """A phase of a run, in seconds."""
 
     from_s: float
     to_s: float
@@ -72,7 +73,7 @@ class Window(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """Subject of a number: the window, the vertex by its place (None: the whole job), and the quantity."""
+    """Subject of a number: the window, the vertex by position (None: the whole job), and the quantity."""
 
     window: Window
     vertex: int | None
@@ -114,8 +115,8 @@ def checkpoints_in(run: Run, window: Window) -> list[Mapping[str, Any]]:
 def buffer_time_ms(block: Block, place: int, segment_bytes: int) -> float:
     """Return the time in which a vertex reads one buffer: buffer size divided by the rate in bytes.
 
-    The buffer size is the debloated one, or else the segment size. Median over subtasks; 0 where
-    nothing is read.
+    The buffer size is the debloated size, or else the segment size. The result is the median over subtasks,
+    and 0 if nothing is read.
     """
     vertex = block["vertices"][place]
     rates = vertex["bytes_in_per_s"]
@@ -139,7 +140,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One quantity, measured in Flink and emulated."""
+    """One quantity, both measured in Flink and emulated."""
 
     window: str
     vertex: str
@@ -151,9 +152,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     ours: Spread | None
     """The emulated number, over seeds; None: not emulated."""
     ratio: float | None
-    """The emulated number divided by Flink's; None where Flink's is 0."""
+    """The emulated number divided by Flink's; None if Flink's is 0."""
     tolerance: float
-    """Allowed difference, in the unit."""
+    """Allowed difference, in the unit of the quantity."""
     ok: bool
     why: str
     """The deciding rule: "tolerance", "our range", "Flink's range" or "outside"."""
@@ -169,7 +170,7 @@ class Comparison(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     seeds: list[int]
     rows: list[Row]
     reference: str | msgspec.UnsetType = msgspec.UNSET
-    """Name of the reference if it is a result of the emulator; unset for a measurement of Flink."""
+    """Name of the reference if it is an emulated result; unset for a measurement of Flink."""
 
     @property
     def other_side(self) -> str:
@@ -189,7 +190,7 @@ class Comparison(msgspec.Struct, Viewed, frozen=True, kw_only=True):
 
 
 def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
-    """Compare results of one scenario, one for each seed, with a measurement of Flink, or with a result.
+    """Compare results of one scenario, one for each seed, with a measurement of Flink or another result.
 
     Raises:
         UsageError: there is no result, or the reference is of another job: other windows or vertices.
@@ -271,7 +272,7 @@ def _spread(runs: Sequence[dict[Subject, float]], subject: Subject) -> Spread:
 
 
 def _buffer_time(run: Run, subject: Subject, operators: Sequence[int], segment: int) -> float:
-    """Return the time of one buffer at a vertex, or for the whole job at its slowest vertex."""
+    """Return the time of one buffer at a vertex; for the whole job, at its slowest vertex."""
     block = run["steady"][windows(run).index(subject.window)]
     places = operators if subject.vertex is None else [subject.vertex]
     return max((buffer_time_ms(block, place, segment) for place in places), default=0.0)
@@ -365,7 +366,7 @@ def runs_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _problem(runs: Sequence[_Run], vertices: int) -> str | None:
-    """Return the first disagreement on the number of vertices or subtasks, as text; None: they agree."""
+    """Return the first difference in the number of vertices or subtasks, as text; None: there is none."""
     for run in runs:
         counts = [len(block.vertices) for block in run.steady]
         counts += [len(checkpoint.vertices) for checkpoint in run.checkpoints]

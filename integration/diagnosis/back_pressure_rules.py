@@ -1,7 +1,7 @@
 """Rules on back-pressure, from the time of subtasks and the usage of their buffer pools.
 
-A subtask is busy, back-pressured or idle, and the three add up to its time. Back-pressure goes up the
-stream: the bottleneck is the first vertex after the last one that is back-pressured, and it is busy.
+A subtask is busy, back-pressured or idle, and the three add up to its time. Back-pressure spreads upstream:
+the bottleneck is the first vertex after the last one that is back-pressured, and it is busy.
 
 Writers take buffers from the pool of their output (`outPoolUsage`), readers from that of their input
 (`inPoolUsage`: exclusive buffers of each channel, and floating ones that the channels of a gate share)::
@@ -13,10 +13,10 @@ Writers take buffers from the pool of their output (`outPoolUsage`), readers fro
     empty                full                the readers have begun to lag
     empty                empty               nothing waits
 
-A vertex with both pools full passes back-pressure on; one with only the input full causes it.
+A vertex with both pools full passes back-pressure on. A vertex with only the input full causes it.
 
-A reader grants credit for its free buffers, and the credit takes a round trip, so a channel cannot carry
-more than its buffers in a round trip, whatever the bandwidth::
+A reader grants credit for its free buffers, and the credit takes a round trip. So in one round trip a channel
+cannot carry more than its buffers, whatever the bandwidth::
 
     throughput of a subtask <= (exclusive buffers of its channels + floating ones) x size / round trip
 """
@@ -52,28 +52,28 @@ from .observation import (
 )
 
 _ALTERNATES_FROM, _ALTERNATES_TO = 0.2, 0.8
-"""Average shares between which a subtask may alternate between full back-pressure and none."""
+"""Range of the average back-pressured share within which a subtask may alternate between the two extremes."""
 
 _EXTREME = 0.15
 """Distance to 0 or 1 within which a sample counts as "not" or "wholly" back-pressured."""
 
 _MOSTLY = 0.7
-"""Share of the samples that have to be extreme for a subtask to count as alternating."""
+"""Minimum share of extreme samples for a subtask to count as alternating."""
 
 _STARVED = 0.1
-"""Share of its time from which a reader counts as starved; also its least excess over full subtasks."""
+"""Minimum idle share of time for a reader to starve. It also has to exceed that of full readers by this."""
 
 _MOSTLY_IDLE = 0.2
-"""Mean idle share of its time from which an idle reader waits for the network."""
+"""Minimum mean idle share for a reader to count as waiting for the network."""
 
 _EVEN = 1.1
-"""Ratio of the greatest to the mean up to which subtasks get the same number of records."""
+"""Maximum ratio of the greatest value to the mean for subtasks to get the same number of records."""
 
 _WORTHWHILE = 1.15
-"""Least gain in records per second, as a ratio, that makes another exchange worthwhile."""
+"""Minimum gain in records per second, as a ratio, that is worth another exchange."""
 
 _NEAR = 0.7
-"""Share of a limit from which the limit explains the throughput."""
+"""Minimum share of a limit for the limit to explain the throughput."""
 
 
 def operator_bound(view: Observation) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ def _profile(vertex: VertexSteady) -> str:
 
 
 def _only_some(vertex: VertexSteady) -> bool:
-    """Whether a vertex that has busy subtasks still has capacity over all its subtasks."""
+    """Whether some subtasks of a vertex are busy while the vertex as a whole still has capacity."""
     busy = mean(vertex.busy_ms_per_s)
     return busy is not None and busy / 1000 < BUSY
 
@@ -203,7 +203,7 @@ def alternating(view: Observation) -> Iterator[Finding]:
 
 
 def _shares(series: Series, counter: Sequence[float], view: Observation) -> Iterator[float]:
-    """Yield the back-pressured share of a subtask's time between each two samples of the window."""
+    """Yield the back-pressured share of a subtask's time between consecutive samples of the window."""
     pairs = list(zip(series.t, counter, strict=False))
     for (start, was), (end, now) in pairwise(pairs):
         if start >= view.steady.from_s and end <= view.steady.to_s and end > start:
@@ -211,7 +211,7 @@ def _shares(series: Series, counter: Sequence[float], view: Observation) -> Iter
 
 
 def _level(vertex: VertexSteady) -> str:
-    """Return Flink's name of a vertex's back-pressure."""
+    """Return Flink's name for a vertex's back-pressure level."""
     pressed = share(vertex.backpressured_ms_per_s) or 0.0
     if pressed < BACK_PRESSURED:
         return "OK"
@@ -219,14 +219,14 @@ def _level(vertex: VertexSteady) -> str:
 
 
 def _work(vertex: VertexSteady) -> Iterator[str]:
-    """Yield the record rate of a vertex and its cost per record, as far as they are known."""
+    """Yield the record rate of a vertex and its cost per record, if known."""
     rates, costs = complete(vertex.records_in_per_s), costs_ms(vertex)
     if rates is not None:
         yield f"reads {digits(sum(rates))} records/s" + (f", at {span(costs)} ms per record" if costs else "")
 
 
 def skewed_records(view: Observation) -> Iterator[Finding]:
-    """Find vertices of which one subtask gets more records than others."""
+    """Find vertices with one subtask that gets more records than the others."""
     for vertex in view.consumers:
         uneven = _unevenness(vertex.records_in_per_s)
         ways = [ShipStrategy.of(exchange.ship) for exchange, _ in view.inputs(vertex)]
@@ -248,7 +248,7 @@ def skewed_records(view: Observation) -> Iterator[Finding]:
 
 
 def skewed_cost(view: Observation) -> Iterator[Finding]:
-    """Find busy vertices of which one subtask needs more time for a record than others."""
+    """Find busy vertices with one subtask that needs more time per record than the others."""
     for vertex in view.consumers:
         costs = costs_ms(vertex)
         dearer = _unevenness(costs or ())
@@ -266,7 +266,7 @@ def skewed_cost(view: Observation) -> Iterator[Finding]:
 
 
 def unequal_writers(view: Observation) -> Iterator[Finding]:
-    """Find readers of which some writers fill their channels and others hardly use them."""
+    """Find readers with some writers that fill their channels and others that hardly use them."""
     avoided = (
         " Unaligned checkpoints or an aligned timeout avoid them."
         if may_overtake(view.exchanges, view.vertices)
@@ -306,7 +306,7 @@ def _dearest(vertex: VertexSteady) -> int:
 
 
 def some_readers_full(view: Observation) -> Iterator[Finding]:
-    """Find exchanges of which some readers are full and busy, and others empty and idle."""
+    """Find exchanges with some readers full and busy, and others empty and idle."""
     for writer in view.vertices:
         for exchange, reader in view.outputs(writer):
             full, empty = _unequal(reader)
@@ -334,7 +334,7 @@ def some_readers_full(view: Observation) -> Iterator[Finding]:
 
 
 def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
-    """Find exchanges that send all subtasks as many records, of which some could read far more.
+    """Find exchanges that send all subtasks the same number of records although some could read far more.
 
     Adaptive partition selection lets each subtask read at its own speed (FLIP-339, Flink 2.3).
     """
@@ -431,7 +431,7 @@ def output_full_input_free(view: Observation) -> Iterator[Finding]:
 
 
 def out_pools_upstream(view: Observation, vertex: VertexSteady) -> str:
-    """Return the output pool usages of the writers of a vertex, as text."""
+    """Return the output pool usages of a vertex's writers, as text."""
     usages = (f"{writer.name} {span(writer.outPoolUsage)}" for _, writer in view.inputs(vertex))
     return f"outPoolUsage upstream: {', '.join(usages)}"
 
@@ -441,7 +441,7 @@ def _both_pools(vertex: VertexSteady) -> str:
 
 
 def _whose(view: Observation, vertex: VertexSteady) -> list[str]:
-    """Return the buffers that are used, as text, and what they say about the number of waiting channels."""
+    """Return the used kinds of buffers as text, and their meaning for the number of waiting channels."""
     floating, exclusive = _usages(view, vertex)
     if floating is None or exclusive is None:
         return []
@@ -465,7 +465,7 @@ def _some_writers_full(view: Observation, vertex: VertexSteady) -> bool:
 
 
 def _usages(view: Observation, vertex: VertexSteady) -> tuple[float | None, float | None]:
-    """Return the usage of floating and exclusive buffers in the fullest subtask, or a lower bound of it."""
+    """Return the usage of floating and exclusive buffers in the fullest subtask, or lower bounds."""
     measured = _measured(vertex)
     if measured is not None:
         return measured
@@ -496,9 +496,9 @@ def full_readers(vertex: VertexSteady) -> list[int]:
 def _unequal(vertex: VertexSteady) -> tuple[list[int], list[int]]:
     """Return the subtasks that are full and busy, and those that are empty and wait for data.
 
-    Both lists are empty where one of them is. Pools alone do not show skew: subtasks with equal work are full
-    at different times. So a full one also has to be hardly idle, and an empty one idle for longer than the
-    full ones by `_STARVED`.
+    If one list would be empty, both are. Pools alone do not show skew, because subtasks with equal work are
+    full at different times. So a full subtask must also be hardly idle, and an empty one must exceed the idle
+    share of the full ones by `_STARVED`.
     """
     idle = [None if time is None else time / 1000 for time in vertex.idle_ms_per_s]
     full = [

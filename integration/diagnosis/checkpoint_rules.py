@@ -45,22 +45,22 @@ from .observation import (
 )
 
 BARRIERS_WAIT = "long-start-delay"
-"""The rule for barriers that wait behind data in flight; its remedy is debloating."""
+"""Name of the rule for barriers that wait behind in-flight data. Debloating is the remedy."""
 
 _WORTH_MS = 0.5
-"""Duration below which a phase counts as 0."""
+"""Duration in ms, below which a phase counts as 0."""
 
 SHORT_MS = 200.0
-"""Duration below which a checkpoint is not a problem, whatever its phases."""
+"""Duration in ms, below which a checkpoint is no problem, whatever its phases."""
 
 LONG_SHARE = 0.5
-"""Share of the checkpoint interval from which a duration is a problem."""
+"""Minimum share of the checkpoint interval for a duration to be a problem."""
 
 LONG_MS = 10_000.0
-"""Duration from which a checkpoint is a problem where there is no interval."""
+"""Minimum duration in ms for a checkpoint to be a problem, if there is no interval."""
 
 UNEVEN = 4.0
-"""Ratio of the longest duration to the median from which durations are uneven."""
+"""Minimum ratio of the longest duration to the median for durations to count as uneven."""
 
 
 def phases(view: Observation) -> CheckpointTimes | None:
@@ -71,7 +71,7 @@ def phases(view: Observation) -> CheckpointTimes | None:
 def data_in_flight(view: Observation) -> Iterator[str]:
     """Yield the data queued before each vertex and the time to consume them, where both are known."""
     for vertex in view.vertices:
-        full = full_readers(vertex)  # if any, the queues of the writers are for them
+        full = full_readers(vertex)  # queues of the writers, if any, wait for these subtasks
         waits = bytes_waiting(view, vertex, full)
         rates = complete(of_subtasks(vertex.bytes_in_per_s, full))
         if waits is None or rates is None:
@@ -88,7 +88,7 @@ def data_in_flight(view: Observation) -> Iterator[str]:
 
 
 def uneven(view: Observation) -> Iterator[Finding]:
-    """Find that some checkpoints take far longer than most, which a mean and a median hide."""
+    """Find that some checkpoints take far longer than most, which means and medians hide."""
     usual, slowest = view.steady.end_to_end_ms, view.steady.end_to_end_ms_max
     if usual is None or slowest is None or not _is_uneven(view):
         return
@@ -122,7 +122,7 @@ def uneven(view: Observation) -> Iterator[Finding]:
 
 
 def _smooth(view: Observation, writer: VertexSteady, reader: VertexSteady) -> list[str]:
-    """Return the advice against bursts of a writer."""
+    """Return the advice against bursts of a writer's output."""
     parallel = f"Raise the parallelism of {reader.name}: a burst lasts until {reader.name} has read it."
     if not view.inputs(writer):
         return [f"Check the input of {writer.name}: it arrives in bursts.", parallel]
@@ -139,7 +139,7 @@ def _is_uneven(view: Observation) -> bool:
 
 
 def _long_ones(view: Observation) -> list[CheckpointResult]:
-    """Return the completed checkpoints that take far longer than most; only for an uneven window."""
+    """Return the completed checkpoints that take far longer than most; empty if the durations are even."""
     least = max(UNEVEN * (view.steady.end_to_end_ms or 0.0), SHORT_MS)
     return [
         each for each in view.checkpoints if each.status == COMPLETED and (each.duration_ms or 0.0) >= least
@@ -147,7 +147,7 @@ def _long_ones(view: Observation) -> list[CheckpointResult]:
 
 
 def _bursts(view: Observation) -> Iterator[tuple[VertexSteady, VertexSteady]]:
-    """Yield writers that at times wait for a reader that has capacity and is not back-pressured."""
+    """Yield writers that sometimes wait for a reader that has capacity and is not back-pressured."""
     for writer in view.vertices:
         waiting = complete(writer.backpressured_ms_per_s) or [0.0]
         if not 1000 * BACK_PRESSURED <= max(waiting) < 1000 * HIGHLY_BACK_PRESSURED:
@@ -158,7 +158,7 @@ def _bursts(view: Observation) -> Iterator[tuple[VertexSteady, VertexSteady]]:
 
 
 def slow_phase(view: Observation) -> Iterator[Finding]:
-    """Find the phase that takes most of a checkpoint; if only some are long, the phase of these."""
+    """Find the phase that takes most of a checkpoint, or of the long checkpoints if only some are long."""
     long_ones = _long_ones(view) if _is_uneven(view) else []
     times = mean_times(long_ones) or phases(view)
     if times is None:
@@ -277,7 +277,7 @@ def _severity(view: Observation, duration_ms: float) -> Severity:
 
 
 def late_source(view: Observation) -> Iterator[Finding]:
-    """Find sources that are slow to emit their barrier, which buffers cannot explain."""
+    """Find sources that emit their barrier late, which buffers cannot explain."""
     for vertex in view.vertices:
         delay = vertex.start_delay_ms_max_subtask
         if view.inputs(vertex) or delay is None or delay < SHORT_MS:
@@ -296,7 +296,7 @@ def late_source(view: Observation) -> Iterator[Finding]:
 
 
 def back_to_back(view: Observation) -> Iterator[Finding]:
-    """Find that checkpoints take nearly their interval or longer, so that one follows another at once."""
+    """Find that checkpoints take nearly their interval or longer, so that there is no pause between them."""
     for took_ms, interval in without_pause(view):
         longer = share_of_interval(took_ms, interval) > 1
         says = (
@@ -378,8 +378,9 @@ def stores_data_in_flight(view: Observation) -> Iterator[Finding]:
 def stands_still(view: Observation) -> Iterator[Finding]:
     """Find shapes of a job that unaligned checkpoints can deadlock (`netstack.standstills`).
 
-    Also of a job with aligned checkpoints, since unaligned ones are a common answer to slow ones. Shapes that
-    deadlock only after an expired checkpoint are reported only if a checkpoint has failed.
+    Jobs with aligned checkpoints are checked too, because users often switch to unaligned ones when
+    checkpoints are slow. Shapes that deadlock only after an expired checkpoint are reported only if a
+    checkpoint has failed.
     """
     overtakes = view.config.takes_unaligned_checkpoints
     failed = overtakes and any(each.status == FAILED for each in view.checkpoints)

@@ -1,7 +1,7 @@
 """Rules on buffer debloating: whether it reaches its target, and the documented ways in which it fails.
 
-Each rule of `tune`, called a pitfall, has a scenario in ``docs/examples/pitfalls/`` that shows it. Most are
-listed on Flink's page on network memory tuning ("Limitations"), the others are reported by its users.
+The rules that `tune` applies are called pitfalls. A scenario in ``docs/examples/pitfalls/`` shows each of
+them. Flink's page on network memory tuning ("Limitations") lists most; users of Flink reported the others.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from .observation import (
 )
 
 _OFF_TARGET = 1.5
-"""Ratio of waiting time to target from which the target is missed though buffers could be smaller."""
+"""Minimum ratio of waiting time to target for a missed target, although buffers could be smaller."""
 
 _MUCH = 0.3
-"""Share of the time with a checkpoint pending from which checkpoints disturb debloating."""
+"""Minimum share of time with a checkpoint in progress for checkpoints to disturb debloating."""
 
 UNEVEN = 4.0
-"""Ratio of the rates of two inputs from which one of them counts as slow."""
+"""Minimum ratio between the rates of two inputs for one of them to count as slow."""
 
 LEAST_ALIGNMENT = 0.2
-"""Alignment as a share of a barrier's delay, from which uneven inputs are the cause."""
+"""Minimum share of alignment in a barrier's delay for uneven inputs to be the cause."""
 
 IDLE = 0.6
-"""Ratio of the busy times of two subtasks below which the load is skewed."""
+"""Ratio between the busy times of two subtasks, below which the load counts as skewed."""
 
 BURST = 10.0
-"""Factor by which a record becomes more expensive during a burst."""
+"""Minimum factor by which records get more expensive during a burst."""
 
 MOVING = 1.5
-"""Factor of change in the cost of a record from which a load counts as moving."""
+"""Minimum factor by which the cost of a record changes for the load to count as moving."""
 
 
 def at_the_minimum(view: Observation) -> Iterator[Finding]:
@@ -92,7 +92,7 @@ def off_target(view: Observation) -> Iterator[Finding]:
 
 
 def at_the_maximum(view: Observation) -> Iterator[Finding]:
-    """Find vertices whose buffers stay whole: debloating changes nothing."""
+    """Find vertices whose buffers keep the full segment size, so that debloating changes nothing."""
     for vertex, sizes in _debloated(view):
         pressed = view.holds_up(vertex)
         if complete(vertex.debloatedBufferSize) is None or min(sizes) < view.config.segment_bytes:
@@ -132,7 +132,7 @@ def _debloated(view: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
 
 
 def stuck_at_the_minimum(view: Observation) -> Iterator[tuple[VertexSteady, float]]:
-    """Yield vertices with minimal buffers that miss the target, and the ms that their data wait."""
+    """Yield vertices with minimal buffers that miss the target, and the time in ms that their data wait."""
     for vertex, sizes in _debloated(view):
         estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
         missed = estimated is not None and estimated >= MISSED * view.target_ms
@@ -229,7 +229,7 @@ def minimum_size(view: Observation) -> Iterator[Finding]:
 
 
 def high_parallelism(view: Observation) -> Iterator[Finding]:
-    """Find vertices with a gate of more channels than `MOST_CHANNELS`."""
+    """Find vertices with a gate of more than `MOST_CHANNELS` channels."""
     config = view.config
     for vertex in view.consumers:
         channels = max(view.channels_by_gate(vertex))
@@ -252,7 +252,7 @@ def high_parallelism(view: Observation) -> Iterator[Finding]:
 
 
 def window_bursts(view: Observation) -> Iterator[Finding]:
-    """Find vertices that become many times slower for less time than debloating averages over."""
+    """Find vertices that become many times slower, for less time than debloating averages over."""
     for vertex in view.consumers:
         costs = [
             change.after for change in _changes(view, vertex) if change.after >= BURST * change.before > 0
@@ -291,7 +291,7 @@ def moving_load(view: Observation) -> Iterator[Finding]:
 
 
 def skewed_consumers(view: Observation) -> Iterator[Finding]:
-    """Find vertices with subtasks that are busy or back-pressure the writers while others are not."""
+    """Find vertices with some subtasks that are busy or back-pressure the writers, while others are not."""
     for vertex in view.consumers:
         busy = [1e-3 * value for value in known(vertex.busy_ms_per_s)]
         uneven = len(busy) > 1 and max(busy) >= BUSY and min(busy) <= IDLE * max(busy)
@@ -312,7 +312,7 @@ def skewed_consumers(view: Observation) -> Iterator[Finding]:
 
 
 def back_to_back(view: Observation) -> Iterator[Finding]:
-    """Find that checkpoints leave hardly a pause, so that blocked channels mislead debloating."""
+    """Find that checkpoints have hardly a pause between them, so that blocked channels mislead debloating."""
     for took_ms, interval in without_pause(view):
         yield _pitfall(
             "back-to-back",
@@ -340,7 +340,10 @@ def _pitfall(rule: str, where: str, weight: float, says: str, evidence: str, rem
 
 
 def _rate(view: Observation, writer: VertexSteady) -> float:
-    """Return the records per second of one of a writer's exchanges, each of which gets all its records."""
+    """Return the records per second of one exchange of a writer.
+
+    Each of its exchanges gets all its records.
+    """
     return (total(writer.records_out_per_s) or 0.0) / len(view.outputs(writer))
 
 
@@ -350,14 +353,14 @@ def _reaction_s(view: Observation) -> float:
 
 
 class _Change(NamedTuple):
-    """A temporary change of the cost of a record; times and costs in seconds."""
+    """A temporary change in the cost of a record. Times and costs are in seconds."""
 
     before: float
     after: float
 
     @property
     def factor(self) -> float:
-        """Ratio of the greater cost to the smaller; 0 if one of them is 0."""
+        """Ratio of the greater cost to the smaller one; 0 if a cost is 0."""
         least = min(self)
         return max(self) / least if least else 0.0
 
@@ -373,7 +376,7 @@ def _changes(view: Observation, vertex: VertexSteady) -> Iterator[_Change]:
 
 
 def _missed(view: Observation) -> str:
-    """Return by how much checkpoints miss the target, as the end of a sentence."""
+    """Return by how much checkpoints miss the target, to end a sentence."""
     target = milliseconds(view.target_ms)
     if view.scenario is not None and not view.scenario.takes_checkpoints:
         return f"the target is {target}"
@@ -383,7 +386,7 @@ def _missed(view: Observation) -> str:
 
 
 def _worst(view: Observation) -> str:
-    """Return the times of a usual and of the longest checkpoint, as the end of a sentence."""
+    """Return the durations of a typical and of the longest checkpoint, to end a sentence."""
     usual, longest = view.steady.end_to_end_ms, view.steady.end_to_end_ms_max
     if usual is None or longest is None:
         return _missed(view)

@@ -38,34 +38,43 @@ _T = TypeVar("_T")
 Severity = Literal["problem", "notice", "fine"]
 
 HIGH_USAGE = 0.75
-"""Used share from which a pool counts as full; checkpoints drain pools, so medians may be below 1."""
+"""Minimum used share for a pool to count as full. It is below 1, because checkpoints drain pools."""
 
 LOW_USAGE = 0.5
-"""Used share below which a pool counts as empty."""
+"""Used share of a pool, below which it counts as empty."""
 
 BACK_PRESSURED = 0.1
-"""Share of its time from which a subtask counts as back-pressured; below it Flink's web UI says OK."""
+"""Minimum back-pressured share of time for a subtask to count as back-pressured.
+
+Flink's web UI shows OK below it.
+"""
 
 HIGHLY_BACK_PRESSURED = 0.5
-"""Share of its time from which Flink's web UI says HIGH."""
+"""Minimum back-pressured share of time for which Flink's web UI shows HIGH."""
 
 BUSY = 0.9
-"""Share of its time from which a subtask has no capacity left."""
+"""Minimum busy share of time for a subtask to have no capacity left."""
 
 SKEW = 1.3
-"""Ratio of the greatest to the mean from which subtasks count as unequal."""
+"""Minimum ratio of the greatest value to the mean for subtasks to count as unequal."""
 
 MISSED = 1.1
-"""Ratio of the time to consume the queued data to the target, from which the target is missed."""
+"""Minimum ratio of the time to consume the queued data to the target, for the target to count as missed."""
 
 AT_MINIMUM = 1.05
-"""Ratio to the minimum size up to which a buffer counts as minimal; a median or mean may be above 1."""
+"""A buffer counts as minimal up to this multiple of the minimum size.
+
+The tolerance is needed because a mean or median size can lie slightly above the minimum.
+"""
 
 NO_PAUSE = 0.9
-"""Share of the interval from which a checkpoint leaves hardly a pause before the next."""
+"""Minimum share of its interval for a checkpoint to leave hardly a pause before the next."""
 
 MOST_CHANNELS = 200
-"""Channels into a gate beyond which Flink's documentation expects debloating to fail with its defaults."""
+"""Maximum channels of a gate.
+
+Beyond it, Flink's documentation expects debloating with its defaults to fail.
+"""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,11 +88,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[str]
     next: list[str] = []
     weight: float | msgspec.UnsetType = msgspec.UNSET
-    """Severity among findings of the same rule; set only by the rules of `tune`, which compares runs."""
+    """Severity among the findings of one rule. Only the rules of `tune` set it, as `tune` compares runs."""
 
 
 def reaches(values: Values, limit: float) -> bool | None:
-    """Whether any subtask reaches the limit; None: no known value does, and some are unknown."""
+    """Whether any subtask reaches the limit. None: no known value reaches it, and some are unknown."""
     listed = list(values)
     if any(value >= limit for value in known(listed)):
         return True
@@ -106,7 +115,7 @@ def is_busy(vertex: VertexSteady) -> bool | None:
 
 
 def is_accounted_for(vertex: VertexSteady) -> bool:
-    """Whether the metrics account for the time of every subtask, except for a negligible share."""
+    """Whether the metrics account for the whole time of every subtask, up to a negligible share."""
     parts = zip(vertex.busy_ms_per_s, vertex.idle_ms_per_s, vertex.backpressured_ms_per_s, strict=False)
     return all(
         busy is not None or sum(known((idle, waiting))) > 1000 * (1 - BACK_PRESSURED)
@@ -115,24 +124,27 @@ def is_accounted_for(vertex: VertexSteady) -> bool:
 
 
 def negation(condition: bool | None) -> bool | None:
-    """Return the opposite of a condition; None stays None."""
+    """Return the opposite of a condition. The opposite of None is None."""
     return None if condition is None else not condition
 
 
 def any_of(conditions: Iterable[bool | None]) -> bool | None:
-    """Whether any condition holds; None: no known one holds, and some are unknown."""
+    """Whether any condition holds. None: no known condition holds, and some are unknown."""
     answers = list(conditions)
     return True if True in answers else None if None in answers else False
 
 
 def share(ms_per_s: Values) -> float | None:
-    """Return the greatest time, given in ms per second, as a share from 0 to 1; None if all are unknown."""
+    """Return the greatest of some times in ms per second, as a share from 0 to 1. None: all are unknown."""
     most = highest(ms_per_s)
     return None if most is None else most / 1000
 
 
 def costs_ms(vertex: VertexSteady) -> list[float] | None:
-    """Return the busy time per record of each subtask that reads any, in ms; None if a figure is unknown."""
+    """Return the busy time per record, in ms, of each subtask that reads records.
+
+    None: a figure is unknown.
+    """
     busy, rates = complete(vertex.busy_ms_per_s), complete(vertex.records_in_per_s)
     if busy is None or rates is None:
         return None
@@ -145,17 +157,20 @@ def at_minimum(buffer_bytes: float, config: NetworkConfig) -> bool:
 
 
 def is_larger(record: float, buffer_bytes: float) -> bool:
-    """Whether a record needs several buffers, so that smaller buffers do not reduce its data in flight."""
+    """Whether a record needs several buffers. Smaller buffers then do not reduce its in-flight data."""
     return record > buffer_bytes
 
 
 def share_of_interval(checkpoint_ms: float, interval_s: float) -> float:
-    """Return the share of its interval that a checkpoint takes; above 1, the next one begins at its end."""
+    """Return a checkpoint's duration as a share of its interval.
+
+    Above 1, the next checkpoint starts as it ends.
+    """
     return checkpoint_ms / 1000 / interval_s
 
 
 def record_bytes(vertex: VertexSteady) -> float | None:
-    """Return the mean size of the records that a vertex reads; None if the rate of a subtask is unknown."""
+    """Return the mean size of the records that a vertex reads. None: the rate of a subtask is unknown."""
     records, taken = complete(vertex.records_in_per_s), complete(vertex.bytes_in_per_s)
     if records is None or taken is None or not sum(records) or not sum(taken):
         return None
@@ -163,7 +178,7 @@ def record_bytes(vertex: VertexSteady) -> float | None:
 
 
 def span(values: Values, form: str = ".2f", scale: float = 1.0) -> str:
-    """Return the known values as text: "least-most", or one number if both are written alike."""
+    """Return the range of the known values as text: "min-max", or one number if both look the same."""
     listed = list(values)
     ordered = sorted(known(listed))
     if not ordered:
@@ -208,17 +223,17 @@ class Observation:
     exchanges: tuple[Exchange, ...]
     config: NetworkConfig
     checkpoints: Sequence[CheckpointResult] = ()
-    """Checkpoints triggered in the window, completed or not; empty if only `steady` has their figures."""
+    """Checkpoints triggered in the window, completed or not. Empty if only `steady` has their figures."""
     series: Sequence[Series] = ()
-    """Samples in and around the window; may be empty."""
+    """Samples in and around the window, or none."""
     link: LinkConditions | None = None
-    """None: unknown."""
+    """Configuration of the link; None: unknown."""
     levels: Mapping[str, bool] = field(default_factory=dict)
-    """Whether Flink calls a vertex back-pressured, for vertices whose own metrics are missing."""
+    """Whether Flink reports a vertex as back-pressured, for vertices whose own metrics are missing."""
     scenario: Scenario | None = None
     """The scenario, with its load over time, if there is one."""
     tried: Callable[[Mapping[str, object]], str | None] = lambda changes: None
-    """Emulates the job with other options and describes the outcome; None: not emulated."""
+    """Function that emulates the job with other options and describes the outcome; None if not emulated."""
 
     @property
     def vertices(self) -> list[VertexSteady]:
@@ -256,8 +271,8 @@ class Observation:
     def is_back_pressured(self, vertex: VertexSteady) -> bool | None:
         """Whether a subtask of a vertex waits for buffers to write to; None: unknown.
 
-        The answer is no only if the metrics account for all of the time. A legacy source (SourceFunction)
-        reports no busy time, and 0 ms idle and back-pressured, so the answer for it is unknown.
+        The answer is False only if the metrics account for the whole time. It is None for a legacy source
+        (SourceFunction), which reports no busy time, and 0 ms for idle and back-pressured time.
         """
         waits = reaches(vertex.backpressured_ms_per_s, 1000 * BACK_PRESSURED)
         level = self.levels.get(vertex.name)
@@ -266,7 +281,7 @@ class Observation:
         return waits or (False if is_accounted_for(vertex) else level or None)
 
     def may_wait(self, vertices: Sequence[VertexSteady]) -> str:
-        """Return the vertices that may or may not be back-pressured, as "a or b"."""
+        """Return the vertices that are or may be back-pressured, as "a or b"."""
         names = [vertex.name for vertex in vertices if self.is_back_pressured(vertex) is None]
         return " or ".join(names) if len(names) <= 3 else f"one of {len(names)} vertices"
 
@@ -287,7 +302,7 @@ class Observation:
         ]
 
     def credit_buffers(self, vertex: VertexSteady) -> tuple[int, int]:
-        """Exclusive and floating buffers of the subtask that has the most."""
+        """Exclusive and floating buffers of the subtask with the most of them."""
         gates = [
             (exchange.buffers, max(channel_counts(exchange.ship, writer.parallelism, vertex.parallelism)))
             for exchange, writer in self.inputs(vertex)
@@ -298,7 +313,7 @@ class Observation:
 
 
 def observations(result: Result) -> list[Observation]:
-    """Return the views of a result, one for each of its windows."""
+    """Return an observation for each window of a result."""
     scenario = result.scenario
     return [
         replace(
@@ -316,7 +331,7 @@ def observation_of(
     checkpoints: Sequence[CheckpointResult] = (),
     levels: Mapping[str, bool] | None = None,
 ) -> Observation:
-    """Return the view of one window of a job, emulated or a real Flink's."""
+    """Return the observation of one window of a job, either emulated or in a real Flink."""
     return Observation(
         name=scenario.name,
         steady=steady,
@@ -332,7 +347,10 @@ def observation_of(
 
 
 class DataWaiting(NamedTuple):
-    """Data queued at senders and receivers; as medians, the total may differ from the sum of both."""
+    """Data queued at senders and receivers.
+
+    If they are medians, the total may differ from the sum of both.
+    """
 
     sender_bytes: float
     receiver_bytes: float
@@ -340,15 +358,15 @@ class DataWaiting(NamedTuple):
 
     @property
     def sender_share(self) -> float | None:
-        """Share that waits at the senders, 0 to 1; None where both ends are empty most of the time."""
+        """Share of the data that waits at the senders, 0 to 1. None: both ends are empty most of the time."""
         return quotient(self.sender_bytes, self.sender_bytes + self.receiver_bytes)
 
 
 def bytes_waiting(view: Observation, vertex: VertexSteady, readers: Sequence[int]) -> DataWaiting | None:
     """Return the data queued for some subtasks of a vertex, or for all if `readers` is empty; None: unknown.
 
-    It is the median over the window's samples of the sum over subtasks; without samples, as for a real Flink,
-    the sum of the subtasks' medians.
+    The value is the median over the window's samples of the sum over subtasks. Without samples, as for a real
+    Flink, it is the sum of the subtasks' medians.
     """
     writers = [writer for _, writer in view.inputs(vertex)]
     sampled = _sampled(view, [writer.name for writer in writers], vertex.name, readers)
@@ -389,7 +407,7 @@ def of_subtasks(values: Sequence[_T], subtasks: Sequence[int]) -> list[_T]:
 def may_overtake(
     exchanges: Sequence[Edge] | Sequence[Exchange], vertices: Sequence[Vertex] | Sequence[VertexSteady]
 ) -> bool:
-    """Whether unaligned checkpoints can be recommended: not for a job that they can deadlock."""
+    """Whether unaligned checkpoints can be recommended. They cannot if they may deadlock the job."""
     return not any(way.at_once for way in standstills(exchanges, parallelisms(vertices)))
 
 

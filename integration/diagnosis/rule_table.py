@@ -1,7 +1,7 @@
-"""The table of rules, and the diagnosis that results: findings, problems first, and unknown figures.
+"""The table of rules, and the diagnosis that they give: findings, problems first, and unknown figures.
 
-A rule finds nothing where it needs a figure that was not measured. A diagnosis lists such figures beside its
-findings, so that a missing finding is not mistaken for "no problem".
+A rule that needs an unmeasured figure finds nothing. A diagnosis lists these figures, so that a missing
+finding is not mistaken for "no problem".
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _VERDICTS = {
     "near-its-limit": "nearly operator bound, at {}",
     "input-bound": "input bound",
 }
-"""Words for the limit of a job's throughput, by rule; earlier rules take precedence."""
+"""Phrases for the verdict, by rule: what limits the job's throughput. Earlier rules take precedence."""
 
 UNDECIDED = "undecided: none of the findings limits the throughput"
 
@@ -92,7 +92,7 @@ class WindowDiagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The limit of the throughput, and the vertex or exchange that causes it."""
     findings: list[Finding]
     not_known: list[str] = []
-    """Figures that are unknown, each with the question that it leaves open."""
+    """Unknown figures, each with the question that stays open without it."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,9 +101,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "netstack.diagnosis/1"
     name: str
     of: str
-    """Origin of the figures: seed, versions and clock of a run, or the address of a Flink job."""
+    """Origin of the figures: seed, versions and clock of a run, or the address of a Flink cluster."""
     notes: list[str] = []
-    """Figures of a Flink job that could not be read."""
+    """Notes on figures of a Flink job that could not be read."""
     windows: list[WindowDiagnosis]
 
 
@@ -113,7 +113,7 @@ def rules_of(command: Command) -> list[Find]:
 
 
 def diagnose(view: Observation) -> WindowDiagnosis:
-    """Return the findings of all rules of `diagnose` in one view, problems first."""
+    """Return the findings of all rules of `diagnose` for one observation, problems first."""
     findings = [finding for find in rules_of("diagnose") for finding in find(view)]
     findings.sort(key=lambda finding: _ORDER.index(finding.severity))
     return WindowDiagnosis(
@@ -153,14 +153,14 @@ def _verdict(findings: list[Finding]) -> str:
 
 
 class _Figure(NamedTuple):
-    """A figure that rules need: its name in messages, its field of `VertexSteady`, and its use."""
+    """A figure that rules need: its name in messages, its field of `VertexSteady`, and its purpose."""
 
     name: str
     field: str
     of: Callable[[Observation, VertexSteady], object]
-    """Whether any rule needs the figure for a vertex."""
+    """Whether any rule needs this figure for a vertex."""
     question: str
-    """The question that stays open if the figure is unknown."""
+    """The question that stays open without the figure."""
 
 
 def _any(view: Observation, vertex: VertexSteady) -> bool:
@@ -190,7 +190,7 @@ _FIGURES = (
 
 
 def _gaps(view: Observation) -> Iterator[str]:
-    """Yield a line for each unknown figure: where it is missing, and the question that stays open."""
+    """Yield a line for each unknown figure: where it is missing, and which question stays open."""
     for figure in _FIGURES:
         concerned = [vertex for vertex in view.vertices if figure.of(view, vertex)]
         values = [(vertex, getattr(vertex, figure.field)) for vertex in concerned]

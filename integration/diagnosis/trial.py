@@ -1,7 +1,7 @@
 """Trials of advice: emulate the same job once more, with other options.
 
-An estimated remedy may fail. Where a run of the job takes no more than `LONGEST_S`, a trial costs little, so
-commands that advise emulate the job with their advice and report the outcome.
+Advice that rests on an estimate may be wrong. So commands emulate the job with their advice and report the
+outcome, if a run of the job takes at most `LONGEST_S`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ..number_text import milliseconds
 from ..optional_figures import quotient
 
 LONGEST_S = 3.0
-"""Longest first run, in wall-clock seconds, after which a job is emulated again."""
+"""Maximum wall-clock duration, in seconds, of the first run for further runs to be made."""
 
 
 Tried = Callable[[Mapping[str, object]], str | None]
-"""Function that describes the outcome of other options in one window; None: not tried, or unknown."""
+"""Function that describes the outcome of other options in one window. None: not tried, or unknown."""
 
 
 class Trial(NamedTuple):
@@ -40,11 +40,11 @@ class Trial(NamedTuple):
 
     result: Result
     took_s: float
-    """Duration of the run in wall-clock seconds."""
+    """Wall-clock duration of the run, in seconds."""
 
 
 def may_be_tried(scenario: Scenario, took_s: float) -> bool:
-    """Whether a job can be emulated again: its run is short, and needs nothing but the scenario."""
+    """Whether a job can be emulated again: its run is short, and needs only the scenario."""
     sources = [vertex.source for vertex in scenario.vertices if vertex.source is not None]
     generated = all(isinstance(source, GeneratorSpec) for source in sources)
     plain = all(vertex.operator is None for vertex in scenario.vertices)
@@ -55,7 +55,7 @@ def may_be_tried(scenario: Scenario, took_s: float) -> bool:
 def try_out(scenario: Scenario, changes: Mapping[str, object], seed: int | None = None) -> Trial | None:
     """Emulate a scenario with other values of fields of its `NetworkConfig`; checkpoints stay in memory.
 
-    None: the values contradict each other, or the job fails with them.
+    Return None if the values contradict each other, or the job fails with them.
     """
     changed = replace(scenario, config=with_options(scenario.config, changes))
     try:
@@ -67,10 +67,10 @@ def try_out(scenario: Scenario, changes: Mapping[str, object], seed: int | None 
 
 
 def trials(result: Result) -> list[Tried]:
-    """Return for each window of a result a function that tries options; each set of options is run once.
+    """Return a function for each window of a result, which tries options. Each set of options runs once.
 
-    The functions try nothing if the job takes long, reads files or objects, failed, ran in real time, or
-    names a policy that would have to be imported.
+    The functions try nothing if the job takes long, reads files or objects, failed, or ran in real time. The
+    same holds if it names a policy that must be imported.
     """
     windows = range(len(result.steady))
     scenario = result.scenario
@@ -110,7 +110,7 @@ def _text(before: Result, trial: Trial, window: int) -> str | None:
 
 
 def _throughput(share: float) -> str:
-    """Return a throughput relative to the one before: above 1.1 as a factor, else in percent."""
+    """Return a throughput relative to the previous one: as a factor above 1.1, else in percent."""
     if share > 1.1:
         return f"with {share:.1f} times the throughput"
     return f"at {100 * share:.1f} % of the throughput"

@@ -1,6 +1,6 @@
-"""Cache files of a user, in the folder for caches of programs.
+"""Cache files in the user's cache folder.
 
-If there is no cache, or a file in it is damaged, its content is recomputed.
+If there is no cache, or a file in it is damaged, the content is computed again.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .writing import written_whole
 def cache_folder(*names: str) -> Path | None:
     """Return a subfolder of this project's cache, created if missing; None: it cannot be created.
 
-    It is below ``XDG_CACHE_HOME``, by default ``.cache`` in the user's home, if that exists.
+    The cache is below ``XDG_CACHE_HOME``, by default ``.cache`` in the user's home, if that folder exists.
     """
-    with suppress(OSError, RuntimeError):  # RuntimeError: the home is not known
+    with suppress(OSError, RuntimeError):  # RuntimeError: the user's home is unknown
         given = os.environ.get("XDG_CACHE_HOME")
         if not given and not Path.home().is_dir():
             return None
@@ -30,7 +30,7 @@ def cache_folder(*names: str) -> Path | None:
 
 
 def cached_text(key: str, make: Callable[[], str]) -> str:
-    """Return `make()`, cached under `key`, which must contain everything that the text depends on."""
+    """Return `make()`, cached under `key`. The key must contain everything on which the text depends."""
     folder = cache_folder("texts")
     if folder is None:
         return make()

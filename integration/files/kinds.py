@@ -14,7 +14,7 @@ from .reading import LARGEST_CONFIGURATION, LARGEST_RECORDING, begins_json, read
 
 
 class FileKind(StrEnum):
-    """Kinds of files that commands accept; the value is the name in messages."""
+    """Kinds of files that commands accept. The value is the name in messages."""
 
     SCENARIO = "a scenario"
     RESULT = "a result of netstack run"
@@ -28,7 +28,7 @@ _RESULT = b'"netstack.result/'
 _FLINK_MANIFESTS = (b'"FlinkDeployment"', b'"FlinkSessionJob"', b'"ConfigMap"', b'"List"')
 
 _TOML, _YAML = re.compile(rb"""\[|[\w.'"-]+[ \t]*="""), re.compile(rb"""---|[\w.'"-]+[ \t]*:(?:\s|$)""")
-"""Patterns for the first line, other than blanks and comments, of TOML and of a YAML mapping."""
+"""Patterns for the first line of TOML and of a YAML mapping, after blank lines and comments."""
 
 _OF_SCENARIO = re.compile(rb"^[ \t]*(?:\[\[[ \t]*vertices|vertices[ \t]*=|duration[ \t]*=)", re.MULTILINE)
 """Pattern of a line that every scenario in TOML has."""
@@ -45,7 +45,7 @@ _CHECKPOINT = re.compile(r"chk-[0-9]+|savepoint-.*|_metadata")
 
 
 class _Head(msgspec.Struct):
-    """The values of a JSON document that identify its kind, undecoded; empty if absent."""
+    """The values of a JSON document that identify its kind, not decoded; empty if absent."""
 
     schema: msgspec.Raw = msgspec.Raw()
     answers: msgspec.Raw = msgspec.Raw()
@@ -56,7 +56,7 @@ class _Head(msgspec.Struct):
 
 
 def kind_of(path: Path) -> FileKind | None:
-    """Return the kind of a file or folder; None if it is unknown, or cannot be read.
+    """Return the kind of a file or folder; None if it is unknown, or the file cannot be read.
 
     A file may still have mistakes: the reader of its kind reports them.
     """

@@ -1,9 +1,9 @@
 """Reading of a user's files, completely and within limits: bytes, text, documents, scenarios, results.
 
-Input that never ends or never begins (a device, a pipe without a writer) is rejected before a byte is read,
-and so is a file larger than any of its kind. A few hundred bytes of TOML or JSON can keep a reader busy for
-hours, or end it with a traceback: brackets within brackets, names of ten thousand parts, numbers of ten
-thousand digits. Each is rejected with one line.
+Input that may never end or never begin (a device, a pipe without a writer) is rejected before a byte is read.
+A file that is too large for its kind is rejected too. A few hundred bytes of TOML or JSON can keep a reader
+busy for hours, or crash it: nested brackets, names of ten thousand parts, numbers of ten thousand digits.
+Each of these is rejected with a message of one line.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from netstack import InputError, PathSpec, Result, Scenario, ScenarioError, Vert
 from ..errors import FileError
 
 LARGEST_CONFIGURATION = 1 << 20
-"""Largest file, in bytes, that a user writes: a scenario, options. Kubernetes has the same limit."""
+"""Maximum bytes of a file that a user writes: a scenario, options. Kubernetes has the same limit."""
 
 LARGEST_RESULT = 64 << 20
-"""Largest file, in bytes, that a program writes; results of long runs have some megabytes."""
+"""Maximum bytes of a file that a program writes. Results of long runs have some megabytes."""
 
 LARGEST_RECORDING = 256 << 20
-"""Largest recording, in bytes and decompressed; a thousand subtasks have some sixty million."""
+"""Maximum bytes of a recording, decompressed. A thousand subtasks have some sixty million."""
 
 STDIN = Path("/dev/stdin")
-"""The name of standard input; its content can be read more than once."""
+"""The name of standard input. Its content can be read more than once."""
 
 NO_RESULT = "is not a JSON result of netstack run"
 
@@ -50,18 +50,18 @@ _KINDS = (
 )
 
 DEEPEST = 32
-"""Deepest nesting of tables and lists; a scenario has five levels."""
+"""Maximum nesting of tables and lists. A scenario has five levels."""
 
 _WHOLE = range(-(1 << 63), 1 << 63)
-"""Range of TOML's whole numbers."""
+"""Range of whole numbers in TOML."""
 
 _PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*'""")
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
-"""Half of a surrogate pair in JSON, which alone is not a character."""
+"""Half of a surrogate pair in JSON, which is no character by itself."""
 
 _BLANK = 1000
-"""Number of bytes within which a text has to begin."""
+"""Maximum number of blank bytes before a text begins."""
 
 _END_OF_KEY = re.compile(r"[ \t]*[=\]]")
 
@@ -92,9 +92,9 @@ def _read_stdin() -> bytes:
 
 
 def _read_regular(file: Path, largest: int) -> bytes:
-    """Return the content of a regular file; if it is too large, the first `largest` + 1 bytes."""
+    """Return the content of a regular file; if the file is too large, the first `largest` + 1 bytes."""
     try:
-        # O_NONBLOCK, since opening a pipe waits until another process writes to it.
+        # O_NONBLOCK, because opening a pipe waits until another process writes to the pipe.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             _require_regular(file, os.fstat(descriptor).st_mode)
@@ -108,12 +108,12 @@ def _read_regular(file: Path, largest: int) -> bytes:
         raise FileError([f"{file}: cannot be read: {error.strerror}"]) from None
     except FileError:
         raise
-    except ValueError:  # a name with a character that no name has
+    except ValueError:  # the name has a character that file names cannot have
         raise FileError([f"{file}: is not a valid file name"]) from None
 
 
 def read_user_text(file: Path, largest: int, right: str) -> str:
-    """Return the text of a UTF-8 file, with or without a byte order mark; `right` says what is expected.
+    """Return the text of a UTF-8 file, with or without a byte order mark; `right` is what would be right.
 
     Raises:
         FileError: as `read_user_file`, or the text is not UTF-8.
@@ -222,7 +222,7 @@ def levels_within(value: object) -> Iterator[list[object]]:
 
 
 def one_line(text: object) -> str:
-    """Return a text, or the message of an error, on one line."""
+    """Return a text, or the message of an error, as one line."""
     return " ".join(str(text).split())
 
 
@@ -259,9 +259,9 @@ def load_scenario(
     """Read a scenario from a TOML file, or from a JSON file with a scenario or a result.
 
     A source's relative path is resolved against the file's folder first, then the working directory. `policy`
-    replaces the file's policy. A file may have come from anywhere, so a policy that it names as
-    "package.module:Class" is imported, and so run, only with `allow_code`. The list `notices` gets a line for
-    each value that may not mean what its author expects, as in `read_scenario`.
+    replaces the file's policy. A file may come from anywhere. So a policy that it names as
+    "package.module:Class" is imported, and thereby run, only with `allow_code`. The list `notices` gets a
+    line for each value that may not mean what its author expects, as in `read_scenario`.
 
     Raises:
         FileError: with a line for each mistake: file, key, what is wrong, what would be right.

@@ -1,6 +1,6 @@
 """Files installed beside the code: examples, documentation, the schema, the man page.
 
-A wheel puts them below ``share`` of the environment; in a checkout they are in ``share`` and ``docs``.
+A wheel installs them below ``share`` of the environment. In a checkout they are in ``share`` and ``docs``.
 """
 
 from __future__ import annotations

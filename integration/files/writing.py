@@ -26,10 +26,10 @@ from ..errors import OutputError
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to, and rename that file to `path` when the block ends.
 
-    A link is followed, and the file keeps its mode. A terminal or a pipe is written to directly.
+    Links are followed, and the file keeps its mode. Terminals and pipes are written to directly.
 
     Raises:
-        OSError: it cannot be written, or may not be.
+        OSError: the file cannot be written.
     """
     place = path.resolve()
     if is_device(place):
@@ -79,7 +79,7 @@ def write_outputs(files: Mapping[Path, bytes]) -> list[Path]:
 
 
 def prepare_folder(folder: Path | None, *names: str) -> None:
-    """Create an output folder before long work begins, and check that these files can be written in it.
+    """Create an output folder before long work begins, and check that these files can be written there.
 
     Raises:
         OutputError: The folder cannot be made, no file can be made in it, or a name is taken by a folder.
@@ -126,7 +126,7 @@ def require_writable(folder: Path) -> None:
     Permission bits are not enough: root ignores them, and they do not show a read-only file system.
 
     Raises:
-        OSError: they cannot.
+        OSError: no file can be made there.
     """
     nearest = folder.absolute()
     while not nearest.exists() and not nearest.is_symlink():

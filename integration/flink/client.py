@@ -51,24 +51,24 @@ TIMEOUT_S = 10.0
 """Time limit of one answer."""
 
 LARGEST_ANSWER = 64 << 20
-"""Bytes of the largest answer that is read. Answers are kilobytes, or some megabytes for large jobs."""
+"""Maximum size of an answer, in bytes. Answers take kilobytes, or some megabytes for large jobs."""
 
 MOST_VALUES = 1 << 20
-"""Values of the largest answer that is read: 32 for each subtask at Flink's greatest parallelism."""
+"""Maximum number of values in an answer: 32 for each subtask at Flink's maximum parallelism."""
 
 PAUSES_S = (0.2, 0.4, 0.8)
-"""Pauses before the retries of one request."""
+"""Pauses in seconds before the retries of one request."""
 
 MOST_RETRIES = 15
-"""Limit for all requests together, so that a cluster in trouble is not retried hundreds of times."""
+"""Maximum retries of all requests together, so that a failing cluster is not retried hundreds of times."""
 
 WITH_VALUES = "/metrics?get="
-"""Part of a metrics request's path between its address and the names of the metrics."""
+"""Part of the path of a metrics request, between the address and the names of the metrics."""
 
 MOST_REDIRECTIONS = 5
 REDIRECTIONS = frozenset({301, 302, 303, 307, 308})
 LARGEST_REFUSAL = 1 << 16
-"""Most bytes that are read of an error's body, which may contain the reason."""
+"""Maximum bytes to read of an error's body, which may contain the reason."""
 
 _NOT_FOUND, _FAILURE, _TRANSIENT = 404, 500, frozenset({502, 503, 504})
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -77,7 +77,7 @@ _HEADERS_OF_CONNECTION = frozenset({"connection", "content-length", "host", "tra
 _HEADERS = (("Accept", "application/json"), ("Accept-Encoding", "identity"))
 
 _OTHER_NAME, _OTHER_TIME = frozenset({62, 64}), frozenset({9, 10})
-"""OpenSSL's codes for a certificate that is for another host or address, or is not valid now."""
+"""OpenSSL's codes for a certificate of another host or address, and for one that is not valid now."""
 
 _OPENS_OR_SEPARATES = (b"[", b"{", b",")
 _AT_BYTE = re.compile(r"\(byte (\d+)\)$")
@@ -107,9 +107,10 @@ _WITH_CERTIFICATE = "Set {} and {} to the files of your certificate and its key.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """TLS trust and client credentials; by default the authorities of the system and no credentials.
+    """TLS trust and client credentials.
 
-    Secrets are left out of `repr`, and are sent to the server of the address only.
+    By default the system's authorities are trusted, and there are no credentials. Secrets are left out of
+    `repr`, and are only sent to the server of the address.
     """
 
     ca: Path | None = None
@@ -153,7 +154,7 @@ class Access:
         return self.user is not None or bool(self.headers)
 
     def all_headers(self) -> list[tuple[str, str]]:
-        """Return the headers of every request; user and password as HTTP's Basic scheme."""
+        """Return the headers of every request. User and password become a Basic authorization header."""
         if self.user is None:
             return list(self.headers)
         token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
@@ -174,7 +175,7 @@ ANONYMOUS = Access()
 
 @cache
 def _tls_context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext:
-    """Return the TLS context for these PEM files; cached, since reading all authorities takes long."""
+    """Return the TLS context for these PEM files; cached, because reading all authorities takes long."""
     context = ssl.create_default_context() if ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if ca is not None:
         text = read_user_text(ca, LARGEST_CONFIGURATION, "certificates are PEM files")
@@ -187,7 +188,7 @@ def _tls_context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SS
     if cert is None:
         return context
     for file in (cert, key or cert):
-        read_user_file(file, LARGEST_CONFIGURATION)  # reports a missing or unreadable file by its name
+        read_user_file(file, LARGEST_CONFIGURATION)  # names a missing or unreadable file in its error
     try:
         context.load_cert_chain(cert, key, password=_no_password)
     except _EncryptedError:
@@ -222,7 +223,7 @@ def _no_password() -> str:
 
 
 def read_headers(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Parse lines "Name: value"; the keys of `given` say where each line came from.
+    """Parse lines "Name: value"; the keys of `given` are the origins of the lines.
 
     Raises:
         FlinkRestError: a line is no header. The message does not repeat it, since it may contain a secret.
@@ -258,11 +259,11 @@ class Answer(NamedTuple):
 
 
 def fetch(url: str, *, timeout_s: float, largest: int, access: Access = ANONYMOUS) -> Answer:
-    """Return the response to a GET; redirections are followed on the same scheme, host and port only.
+    """Return the response to a GET; follow redirections only to the same scheme, host and port.
 
-    httpx applies its timeout to each read, so a server that sends a byte now and then never exceeds it. Here
-    one deadline covers everything: name server, connection, TLS, headers, interim responses, body and
-    redirections. The body of an error is cut at `LARGEST_REFUSAL` bytes, and may be incomplete.
+    httpx applies its timeout to each read, so a server that sends single bytes could exceed any total time.
+    Therefore one deadline covers everything: name server, connection, TLS, headers, interim responses, body
+    and redirections. The body of an error is cut at `LARGEST_REFUSAL` bytes, and may be incomplete.
 
     Raises:
         TransferError: there is no HTTP response, or it is not complete in time.
@@ -270,7 +271,7 @@ def fetch(url: str, *, timeout_s: float, largest: int, access: Access = ANONYMOU
         InputError: a file of `access` cannot be used.
     """
     tls = access.tls()
-    import httpx  # here: few commands need it, and importing it takes a while
+    import httpx  # imported here: few commands need it, and importing it takes a while
 
     async def get(client: httpx.AsyncClient, at: httpx.URL) -> tuple[Answer, httpx.URL | None]:
         async with client.stream("GET", at) as response:
@@ -283,7 +284,7 @@ def fetch(url: str, *, timeout_s: float, largest: int, access: Access = ANONYMOU
                 try:
                     body = await _read(response, LARGEST_REFUSAL)
                 except httpx.HTTPError:
-                    body = b""  # the status suffices
+                    body = b""  # the status is enough
             elif len(body := await _read(response, largest + 1)) > largest:
                 raise TooLargeError
             return Answer(status, response.reason_phrase, body), None
@@ -305,7 +306,7 @@ def fetch(url: str, *, timeout_s: float, largest: int, access: Access = ANONYMOU
     except trio.TooSlowError:
         raise TransferError(Note(f"no answer within {timeout_s:g} s.")) from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ImportError, ValueError) as error:
-        # ImportError and ValueError: proxies of the environment that cannot be used.
+        # ImportError and ValueError: the environment names proxies that cannot be used.
         raise _transfer_error(error, url) from None
 
 
@@ -326,7 +327,7 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
 
 
 def _transfer_error(error: BaseException, url: str) -> TransferError:
-    """Translate an error of httpx; those of TLS and of name servers are not transient."""
+    """Translate an error of httpx. Errors of TLS and of name servers are not transient."""
     import httpx
 
     causes = list(_causes(error))
@@ -401,7 +402,7 @@ def _strerror(error: BaseException | None) -> str | None:
         return inner
     if not isinstance(error, OSError):
         return None
-    # Name servers have negative numbers and words of their own.
+    # Name servers report errors as negative numbers and words.
     return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
 
 
@@ -437,13 +438,13 @@ class Answers(Protocol):
         """Wait until the cluster has run for this time."""
 
     def clock(self) -> float:
-        """Return the time of the last answer, in seconds from an arbitrary moment."""
+        """Return the time of the last answer, in seconds from an arbitrary start."""
 
 
 def decode_json(body: bytes, shape: type[T], most: int = MOST_VALUES) -> T:
     """Decode JSON into `shape`, if it has at most `most` values.
 
-    Brackets and commas are counted before decoding, those within texts included: a value is the first within
+    Brackets and commas are counted before decoding, including those within texts. Each value is the first in
     a bracket, or follows a comma.
 
     Raises:
@@ -469,7 +470,7 @@ def decode_json(body: bytes, shape: type[T], most: int = MOST_VALUES) -> T:
 
 
 def number(value: object) -> float | None:
-    """Return a number from Flink's text; None for NaN, which means that a task does not measure it."""
+    """Return a number from Flink's text; None for NaN, by which Flink reports an unmeasured value."""
     try:
         parsed = float(str(value))
     except ValueError:
@@ -549,7 +550,7 @@ class LiveCluster:
         return time.monotonic()
 
     def _fetch(self, path: str) -> Answer:
-        """Return the response; if all retries fail, that of the last one."""
+        """Return the response; if all retries fail, the last failed response."""
         url = self.name + quote(path, safe="/?=&,")
         attempt = 0
         while True:
@@ -574,7 +575,7 @@ class LiveCluster:
         )
 
     def _refusal(self, answer: Answer) -> Refused:
-        """Return the cluster's reason on one line, with advice."""
+        """Return the cluster's reason in one line, with advice."""
         try:
             errors = decode_json(answer.body, dict[str, Any])["errors"]
             reason = one_line(errors[0] if isinstance(errors, list) else errors)
@@ -633,7 +634,7 @@ class RestClient:
     def find(self, path: str, *, may_be_gone: bool = False) -> dict[str, Any] | None:
         """Return the object at a path; None if the cluster does not have it, or fails to answer.
 
-        With `may_be_gone`, as for an old checkpoint, an absent path is not listed as missing.
+        With `may_be_gone`, as for an old checkpoint, `missing` does not list an absent path.
 
         Raises:
             FlinkRestError: there is no answer, or it does not come from Flink.
@@ -646,7 +647,7 @@ class RestClient:
     ) -> list[dict[str, Any]] | None:
         """Return the list of objects at a path; None, and errors, as with `find`.
 
-        With `may_be_denied`, a path that for example a proxy denies counts as missing.
+        With `may_be_denied`, a denied path, as by a proxy, counts as missing.
         """
         answer = self._found(path, may_be_gone, may_be_denied)
         if answer is None:

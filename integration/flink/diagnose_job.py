@@ -1,10 +1,10 @@
 """Diagnosis of a Flink job, from the metrics of a running one or the remaining data of an ended one.
 
-The busy, idle and back-pressured times of a running vertex come from its metrics. Where these lack them, the
-web UI's figures (``/jobs/ID/vertices/V/backpressure``) are used, which are for one moment only.
+The busy, idle and back-pressured times of a running vertex come from its metrics. If the metrics lack them,
+the figures of the web UI are used (``/jobs/ID/vertices/V/backpressure``). These are only a snapshot.
 
-For an ended job, its cluster or a history server keeps no metrics. It keeps the last checkpoints and the
-counters of each subtask since its start, which give means over the whole run.
+For an ended job, the cluster or a history server keeps no metrics. It keeps the last checkpoints and, for
+each subtask, the counters since its start, which give means over the whole run.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from .options import EVERYWHERE, Overrides
 from .sampling import SubtaskSamples, totals
 
 _NOT_JUDGED = Overrides(record_bytes={EVERYWHERE: 1000}, service_s={EVERYWHERE: 0.0}, rate={EVERYWHERE: 0.0})
-"""Values that an emulation needs and a diagnosis ignores."""
+"""Values that an emulation needs, but not a diagnosis."""
 
 _LEVELS = {"ok": False, "low": True, "high": True}
-"""Flink's levels of back-pressure, and whether a vertex of that level waits for buffers."""
+"""Flink's levels of back-pressure; True if a vertex of the level waits for buffers."""
 
 _RATIOS = {
     "backpressured_ms_per_s": "ratio",
     "busy_ms_per_s": "busyRatio",
     "idle_ms_per_s": "idleRatio",
 }
-"""Field in the answer of ``/backpressure``, by our field of a vertex."""
+"""Field in the answer of ``/backpressure``, for each of our fields of a vertex."""
 
 
 def diagnose_job(
@@ -93,7 +93,7 @@ def diagnose_job(
 
 
 def _note(note: str) -> str:
-    """Return a note of an import without the parameters that a diagnosis does not have."""
+    """Return a note of an import without its parameters, which a diagnosis lacks."""
     has_others = isinstance(note, Note) and any(each.name != "latency_s" for each in note.parameters)
     return note.text if isinstance(note, Note) and has_others else note
 
@@ -101,7 +101,7 @@ def _note(note: str) -> str:
 def _with_pressure(
     cluster: str | Answers, imported: Imported
 ) -> tuple[list[VertexSteady], dict[str, bool], list[str]]:
-    """Add the figures of ``/backpressure`` where metrics do not report the time of a vertex.
+    """Add the figures of ``/backpressure`` for vertices whose metrics do not report their times.
 
     Returns the vertices, a mapping from vertex names to whether they wait for buffers, and the names of
     vertices with added figures.
@@ -150,7 +150,7 @@ def _diagnose_ended(
     job = read_job(client, read_ended(client, job_id), ended=True)
     check_shape(client, job)
     samples = {
-        # Counters grew to their last values since the start, from nothing.
+        # Counters grew from 0 at the start to their last values.
         vertex.id: [
             SubtaskSamples((dict.fromkeys(end, 0.0), end) if end else ())
             for end in (totals(vertex, subtask) for subtask in range(vertex.parallelism))

@@ -1,10 +1,11 @@
 """Flows of a job: records over each exchange, selectivities, shares of subtasks, and firings.
 
-Flink counts what a task reads and emits over all its inputs and outputs together. An exchange carries what
-its producer emits, if that has no other output; else what its consumer reads, if that has no other input;
-else its flow is unknown. Windows, timers, and sources with these in their chain emit in bursts, independent
-of their input. Between some polls they emit nothing, and between others everything at once. A selective
-filter has quiet polls, too, but few records between them.
+Flink counts what a task reads and emits over all its inputs and outputs together. If a producer has only one
+output, the exchange carries all that the producer emits. If a consumer has only one input, the exchange
+carries all that the consumer reads. Otherwise the flow of the exchange is unknown. Windows, timers, and
+sources with these in their chain emit in bursts, independent of their input. Between some polls they emit
+nothing, and between others everything at once. A selective filter has polls without output too, but few
+records between them.
 """
 
 from __future__ import annotations
@@ -21,35 +22,35 @@ from .sampling import ACCOUNT, Sample, Samples, SubtaskSamples, longer_per_s, pa
 from .subtask_loads import LEAST_RECORDS
 
 ALIKE = 0.02
-"""Deviation up to which a ratio counts as 1: both ends are never polled at the same moment."""
+"""Maximum deviation of a ratio that counts as 1, because both ends are never polled at the same moment."""
 
 _IN_FLIGHT = 0.03
-"""Allowed difference of two counts of the same records."""
+"""Allowed relative difference between two counts of the same records, for records in flight."""
 
 _SIGMAS = 3.0
-"""Allowed difference, in standard deviations, of present counts from those since the start."""
+"""Allowed difference, in standard deviations, between present counts and those since the start."""
 
 _EXACT = 0.03
-"""Error of a ratio in the time watched above which the counts since the start are more exact."""
+"""Relative error of a ratio over the time watched, above which counts since the start are used."""
 
 _ROUND_BURSTS = tuple(step * 10.0**power for power in range(-2, 2) for step in (1, 2, 5))
-"""Usual seconds between the bursts of a source."""
+"""Usual intervals between the bursts of a source, in seconds."""
 
 _ROUNDED = 0.02
-"""Error of a count of bursts that is exact, since tasks are never polled at the same moment."""
+"""Assumed error of an exact count of bursts, because tasks are never polled at the same moment."""
 
 _LEAST_BURST_S = 0.02
 _LONGEST_BURST_S = 60.0
 _LARGEST_BATCH = 1000
 
 _QUIET = 0.4
-"""Share of polls without output from which a vertex emits in bursts, or rarely."""
+"""Minimum share of polls without output for a vertex to count as emitting in bursts, or rarely."""
 
 _MORE_THAN_CHANCE = 10
-"""Records per poll above which quiet polls cannot be chance, if records came one by one."""
+"""Records per poll, above which polls without output cannot be chance if records come one by one."""
 
 _HELD = 0.5
-"""Back-pressured share of its time above which a task's output follows the free buffers downstream."""
+"""Back-pressured share of time, above which a task's output follows the free buffers downstream."""
 
 _WINDOW = re.compile(
     r"(?<!Session)Windows\((\d+)(?:, (\d+))?|(?:size|slide|step|max_size)=\[(\d+) (ms|s|min|h)\b"
@@ -64,7 +65,7 @@ class Counts(NamedTuple):
     """Records per second now and since the start, each with the number of counted records.
 
     "Now" means the time watched, and the minute before if the load was the same. Tasks are polled one after
-    the other, so each is timed by its own busy, idle and back-pressured times.
+    the other, so the elapsed time of each task is the sum of its own busy, idle and back-pressured time.
     """
 
     now_per_s: float
@@ -78,14 +79,14 @@ class Counts(NamedTuple):
 
 
 class Firings(NamedTuple):
-    """All subtasks of a vertex together emit `records` every `period_s` seconds; 0: unknown."""
+    """All subtasks of a vertex together emit `records` every `period_s` seconds. 0: unknown."""
 
     period_s: float
     records: float
 
 
 class _Firing(NamedTuple):
-    """Output of a subtask between two quiet polls; `whole` if its begin and end were both seen."""
+    """Output of a subtask between two polls without output. `whole`: begin and end were both seen."""
 
     begun_s: float
     ended_s: float
@@ -94,9 +95,9 @@ class _Firing(NamedTuple):
 
 
 class JobFlows:
-    """The flows of one job, from the counters of its tasks; an unknown rate or ratio is None.
+    """The flows of one job, from the counters of its tasks. An unknown rate or ratio is None.
 
-    `growth` has, by vertex id, the growth of the queues before its subtasks, as shares of the records read.
+    `growth` has, by vertex id, the growth of the queues of its subtasks as shares of the records read.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class JobFlows:
         return None if each is None else _sum(each)
 
     def over(self, edge: FlinkEdge) -> Counts | None:
-        """Return the records over an exchange, as the consumer reads them."""
+        """Return the records over an exchange, as counted by the consumer."""
         producer, consumer = self._by_id[edge.source], self._by_id[edge.target]
         if len(self._job.inputs(consumer)) == 1:
             return self._counts(consumer, "records_in")
@@ -142,14 +143,17 @@ class JobFlows:
         return counts.times(copies)
 
     def _emitted_over(self, edge: FlinkEdge) -> Counts | None:
-        """Return the records emitted into an exchange; a broadcast record counts once, not per consumer."""
+        """Return the records emitted into an exchange.
+
+        A broadcast record counts once, not once per consumer.
+        """
         counts = self.over(edge)
         if counts is None or edge.strategy != "BROADCAST":
             return counts
         return counts.times(1 / self._by_id[edge.target].parallelism)
 
     def _emitted(self, vertex: FlinkVertex) -> Counts | None:
-        """Return the records that a vertex emits over its busiest exchange."""
+        """Return the records that a vertex emits over the exchange with the most."""
         outputs = self._job.outputs(vertex)
         if len(outputs) == 1:
             return self._counts(vertex, "records_out")
@@ -157,15 +161,15 @@ class JobFlows:
         return max(known, key=lambda counts: counts.total) if known else None
 
     def selectivities(self, vertex: FlinkVertex) -> list[float] | None:
-        """Return the records that a vertex emits for each that it reads, by its inputs.
+        """Return the records that a vertex emits per record read, by input.
 
-        If one of several inputs explains all output, the others get 0; else all inputs count alike.
+        If one of several inputs explains all output, the others get 0. Otherwise all inputs count alike.
         """
         edges = self._job.inputs(vertex)
         emitted, read = self._emitted(vertex), self._counts(vertex, "records_in")
         if emitted is None or read is None or read.total < LEAST_RECORDS:
             return None
-        # With several outputs, a firing counts all of them together.
+        # With several outputs, a firing counts the records of all outputs together.
         firings = self.firings(vertex) if len(self._job.outputs(vertex)) == 1 else None
         ratio = _ratio(emitted, read)
         if firings is not None and firings.records and read.now_per_s:
@@ -191,7 +195,7 @@ class JobFlows:
         return 1.0 if share >= 1 - ALIKE else share
 
     def shares(self, vertex: FlinkVertex) -> list[float] | None:
-        """Return the share of records sent to each subtask, whether read yet or not; the sum is 1."""
+        """Return the share of records sent to each subtask, including unread ones; the sum is 1."""
         each = self._each(vertex, "records_in")
         if each is None or sum(counts.total for counts in each) < LEAST_RECORDS * vertex.parallelism:
             return None
@@ -201,12 +205,12 @@ class JobFlows:
         return [share / sum(shares) for share in shares]
 
     def since_per_s(self, vertex: FlinkVertex) -> float:
-        """Return the records per second that a vertex has emitted on average since its start; 0: unknown."""
+        """Return the mean records per second that a vertex has emitted since its start; 0: unknown."""
         counts = self._counts(vertex, "records_out")
         return 0.0 if counts is None else counts.since_per_s
 
     def emitted_at_once(self, vertex: FlinkVertex) -> int:
-        """Return the number of records of which a source's counters are always multiples; 1: none found."""
+        """Return the number of records that divides all counters of a source; 1: none found."""
         counts = [
             int(sample["records_out"])
             for subtask in self._samples[vertex.id]
@@ -218,7 +222,7 @@ class JobFlows:
     def burst_s(self, vertex: FlinkVertex, rate: float) -> float | None:
         """Return the seconds between bursts of a paced source; None: it emits records one by one.
 
-        It is a round number if there is one within the error of the count, one burst more or less.
+        The result is a round number if one lies within the error of the count, one burst more or less.
         """
         at_once = self.emitted_at_once(vertex)
         seconds = at_once / rate if rate else 0.0
@@ -235,7 +239,7 @@ class JobFlows:
         return at_once if at_once <= _LARGEST_BATCH else 1
 
     def fires_unseen(self, vertex: FlinkVertex) -> bool:
-        """Return whether a vertex has windows, by its description, that hardly emitted while watched."""
+        """Return whether a vertex has windows, by its description, that hardly fired while watched."""
         firings, emitted = self.firings(vertex), self._counts(vertex, "records_out")
         few = emitted is not None and emitted.watched < LEAST_RECORDS
         return few and firings is not None and not firings.records
@@ -283,10 +287,10 @@ def _sum(parts: Iterable[Counts]) -> Counts:
 
 
 def _ratio(part: Counts, whole: Counts) -> float:
-    """Return the ratio of the time watched, or since the start where that is more exact and the two agree.
+    """Return a ratio over the time watched, or since the start if that is more exact and the two agree.
 
-    Counts since the start omit the queue before a task, which matters for a young one, and include its
-    start-up. They are used alone only if `whole` had no records in the time watched.
+    Counts since the start omit the queue before a task, which matters for a young task, and include the
+    task's start-up. They are used alone only if `whole` had no records in the time watched.
     """
     since = part.since_per_s / whole.since_per_s if whole.since_per_s else 0.0
     if not whole.watched or not whole.now_per_s:
@@ -301,7 +305,7 @@ def _ratio(part: Counts, whole: Counts) -> float:
 
 
 def _are_the_same(one: Counts, other: Counts) -> bool:
-    """Return whether both ends of an exchange count the same records, except for those in flight."""
+    """Return whether both ends of an exchange count the same records, except for records in flight."""
     return any(
         theirs > 0 and abs(ours / theirs - 1) <= _IN_FLIGHT
         for ours, theirs in ((one.now_per_s, other.now_per_s), (one.since_per_s, other.since_per_s))
@@ -309,7 +313,7 @@ def _are_the_same(one: Counts, other: Counts) -> bool:
 
 
 def _partial_account_s(sample: Sample) -> float:
-    """Return the seconds since the start that the reported parts of a task's account add up to."""
+    """Return the sum of the reported parts of a task's times since its start, in seconds."""
     return sum(sample.get(part, 0.0) for part in ACCOUNT) / 1e3
 
 
@@ -319,7 +323,8 @@ def _partial_account_s(sample: Sample) -> float:
 def window_s(description: str) -> float | None:
     """Return the interval in seconds at which the windows in a vertex's description fire.
 
-    It is the slide of a sliding window, the step of a cumulating one, and the size of any other.
+    The interval is the slide of a sliding window, the step of a cumulating one, and the size of any other
+    window.
     """
     ends = []
     for size_ms, slide_ms, number, unit in _WINDOW.findall(description):
@@ -328,7 +333,10 @@ def window_s(description: str) -> float | None:
 
 
 def _poll_times(samples: Samples) -> list[float]:
-    """Return the time of each poll by the accounts that tasks keep of their time; empty if none keeps one."""
+    """Return the time of each poll in seconds; empty if no task reports its times.
+
+    The time is the sum of a task's busy, idle and back-pressured time, as the median over tasks.
+    """
     of_tasks = [
         [_partial_account_s(sample) for sample in subtask.samples]
         for subtasks in samples.values()
@@ -343,7 +351,7 @@ def _poll_times(samples: Samples) -> list[float]:
 def _advancing(
     subtask: SubtaskSamples, clock: Sequence[float], *, is_source: bool
 ) -> list[tuple[float, Sample]]:
-    """Return the distinct answers; for a vertex with input, only those between which it read records."""
+    """Return the distinct answers; for a vertex with input, only those after further records."""
     times = clock if len(clock) == len(subtask.samples) else subtask.times
     polls: list[tuple[float, Sample]] = []
     for time, sample in zip(times, subtask.samples, strict=False):
@@ -356,7 +364,10 @@ def _advancing(
 
 
 def _firings(polls: Sequence[tuple[float, Sample]]) -> list[_Firing]:
-    """Return the output between quiet polls; a quiet poll within a burst does not divide it."""
+    """Return the output between polls without output.
+
+    One such poll within a burst does not divide the burst.
+    """
     firings: list[_Firing] = []
     begun_s: float | None = None
     records, whole = 0.0, False

@@ -48,10 +48,10 @@ from .subtask_loads import (
 )
 
 WARMUP_S = 20.0
-"""Least warm-up: by then an emulated job has filled its queues and sized its buffers."""
+"""Minimum warm-up in seconds. By then an emulated job has filled its queues and sized its buffers."""
 
 _DRAINS = 5
-"""Warm-up as a multiple of the longest wait of a record: by then the queues show the bottleneck."""
+"""Warm-up as a multiple of the longest wait of a record. By then the queues show the bottleneck."""
 
 _LEAST_WINDOW_S = 40.0
 _LONGEST_WINDOW_S = 600.0
@@ -59,38 +59,38 @@ _CHECKPOINTS = 8
 _LEAST_CHECKPOINTS = 3
 
 HEADER_BYTES = 4
-"""Length of the header of each record, which the bytes in metrics include."""
+"""Length of each record's header, which the bytes in metrics include."""
 
 KEY_BYTES = 8
-"""The least size of a generated record."""
+"""Minimum size of a generated record."""
 
 _SAME = 0.05
-"""Relative difference up to which service times of subtasks count as equal."""
+"""Maximum relative difference for service times of subtasks to count as equal."""
 
 _LEAST_SPREAD = 0.005
-"""Relative error below which costs count as exact."""
+"""Relative error, below which costs count as exact."""
 
 _ALIKE_RATES = 0.02
-"""Relative difference up to which rates of subtasks count as equal."""
+"""Maximum relative difference for rates of subtasks to count as equal."""
 
 _HARDLY_BUSY = 0.2
-"""Busy share below which a vertex delays nothing, and its costs are inexact."""
+"""Busy share, below which a vertex delays nothing and its costs are inexact."""
 
 _LIMITING = 0.7
-"""Busy share from which the busiest consumer limits a producer that is always back-pressured."""
+"""Minimum busy share for the busiest consumer to limit a producer that is always back-pressured."""
 
 _HARDLY_HELD = 0.05
-"""Back-pressured share below which a producer always finds room for its output."""
+"""Back-pressured share, below which a producer always finds room for its output."""
 
 _SEGMENTS = "nettyShuffleMemorySegmentsTotal"
 
 _STRATEGIES = {strategy.name: strategy for strategy in ShipStrategy}
-"""Ship strategies by the names that Flink reports."""
+"""Ship strategies, by Flink's names."""
 
 _OF_ONE_INPUT = frozenset(
     {"Filter", "Flat Map", "Keyed Aggregation", "Keyed Reduce", "KeyedProcess", "Map", "Process"}
 )
-"""Names of the DataStream API's operators with one input; those with two are "Co-Map" and the like."""
+"""Names of DataStream operators with one input. Those with two inputs are called "Co-Map" and the like."""
 
 _SQL_OPERATOR = re.compile(r"(\w+)\[\d+\]")
 """Name of an SQL operator, such as "GroupAggregate[4]"."""
@@ -99,10 +99,10 @@ _SQL_OF_SEVERAL_INPUTS = ("Join", "MultipleInput", "ProcessTableFunction")
 """Parts of the names of SQL operators that may read several inputs."""
 
 _FIRST_WATERMARK_MS, _LAST_WATERMARK_MS = 1.0, 1e15
-"""Bounds of real watermarks: Long.MIN_VALUE means none yet, and Long.MAX_VALUE the end of time."""
+"""Bounds of real watermarks. Long.MIN_VALUE means no watermark yet, and Long.MAX_VALUE the end of time."""
 
 _PACES = (0.5, 2.0)
-"""Bounds of the pace of event time, relative to the clock, for records that arrive in real time."""
+"""Bounds for the pace of event time relative to the clock, if records arrive in real time."""
 
 _WATCH_LONGER = (Parameter("watch_s"),)
 _LONGER = "Set {} to a longer time."
@@ -119,15 +119,15 @@ def fit_scenario(
 ) -> Scenario:
     """Return the scenario of a job; `notes` gets a line for each assumption.
 
-    `checkpoints` are the last ones, `burning` is the work that takes a core, and `managers` are the answers
-    of ``/taskmanagers/ID``; each may be unknown.
+    `checkpoints` are the last checkpoints, `burning` is the work that takes a core, and `managers` are the
+    answers of ``/taskmanagers/ID``. Each of them may be unknown.
 
     Raises:
         FlinkRestError: the job shows too little.
         ScenarioError: an override is wrong, or the answers make no valid scenario.
     """
     config = read_config(job, given.options, notes)
-    # The slowest checkpoint took as long as a record waits at most.
+    # The duration of the slowest checkpoint is the maximum wait of a record.
     longest_s = max([each.duration_ms or 0.0 for each in checkpoints], default=0.0) / 1e3
     warmup_s = max(WARMUP_S, math.ceil(_DRAINS * longest_s))
     interval_s = max(config.checkpoint_interval_s or 0.0, math.ceil(longest_s))
@@ -166,7 +166,7 @@ def fit_scenario(
 def _network_memory(
     job: FlinkJob, managers: Mapping[str, Mapping[str, Any]], segment_bytes: int, notes: list[str]
 ) -> int | None:
-    """Return the network memory of each task manager in bytes; a scenario has one size for all."""
+    """Return the network memory of each task manager in bytes. A scenario has one size for all."""
     sizes = {}
     for name, answer in managers.items():
         segments = answer.get("metrics", {}).get(_SEGMENTS)
@@ -220,7 +220,7 @@ class VertexReader:
         self._checkpoints = checkpoints
         self._burning = burning
         self._problems: list[Note] = []
-        self._bursts_s: dict[str, float] = {}  # vertices follow the sources that they read from
+        self._bursts_s: dict[str, float] = {}  # vertices come after the sources from which they read
         passed, age_s = passed_s(samples), job.age_s
         self._loads = {
             vertex.id: [
@@ -234,7 +234,7 @@ class VertexReader:
         """Return all vertices, in the job's order.
 
         Raises:
-            FlinkRestError: the metrics are insufficient; with a line for each override that is necessary.
+            FlinkRestError: the metrics are insufficient. The message has a line for each necessary override.
         """
         vertices = [self._vertex(vertex) for vertex in self._job.vertices]
         if self._problems:
@@ -267,7 +267,7 @@ class VertexReader:
                     f"{name}: no records were seen leaving it; assuming that it emits none."
                 )
             if selectivities is not None and len(set(selectivities)) == 1:
-                selectivity = float(f"{selectivities[0]:.4g}")  # others are on the edges
+                selectivity = float(f"{selectivities[0]:.4g}")  # the other fields are set on the edges
         return Vertex(
             name=name,
             parallelism=vertex.parallelism,
@@ -292,11 +292,11 @@ class VertexReader:
             for load in self._loads[other.id]
             if load is not None
         }
-        # Legacy sources alone report no busy time.
+        # Only legacy sources report no busy time.
         legacy = reports_busy.get(vertex.id) is False and any(reports_busy.values())
         firings = self._flows.firings(vertex)
         if firings is not None and of_vertex(self._given.rate, name) is None:
-            # A window in its chain fires: all records of a period by one call.
+            # A window in the source's chain fires: one call emits all records of a period.
             unseen = self._flows.fires_unseen(vertex)
             per_s = self._flows.since_per_s(vertex) if unseen else fmean(rates) * vertex.parallelism
             records = firings.records or per_s * firings.period_s
@@ -320,7 +320,7 @@ class VertexReader:
         source = GeneratorSpec(record_bytes=size, rates=rates, burst_s=burst_s, legacy=legacy)
         if burst_s is not None or not self._is_limited(vertex):
             return source
-        # A paced source that is back-pressured at times and idle at others makes up for nothing.
+        # A paced source that is sometimes back-pressured and sometimes idle does not catch up.
         loads = known(self._loads[vertex.id])
         held = mean_of_known(load.held_share for load in loads)
         idle = mean_of_known(load.idle_share for load in loads)
@@ -330,7 +330,7 @@ class VertexReader:
     def _source_cost(self, vertex: FlinkVertex) -> float | None:
         """Return the cost of emitting a record, for a source as fast as possible; None: unknown.
 
-        The default cost is an upper bound, since a source with few records is busy with other work.
+        The default cost is an upper bound, because a source with few records is busy with other work.
         """
         loads = [load for load in self._loads[vertex.id] if load is not None and load.busy_s is not None]
         busy, records = sum(load.busy_s or 0.0 for load in loads), sum(load.records for load in loads)
@@ -406,8 +406,9 @@ class VertexReader:
         busiest = self._busiest(vertex)
         if busiest < _HARDLY_BUSY:
             return _rounded(mean_of_known(costs) or 0.0), (1.0,)
-        # A vertex may limit its job though no subtask is always busy: where costs change, now one subtask is
-        # the slowest and now another, and all wait for it. The mean cost would let more through.
+        # A vertex may limit its job although no subtask is always busy. If costs change, different subtasks
+        # are the slowest at different times, and the others wait. The mean cost would let more records
+        # through.
         held = {edge.source for edge in self._job.inputs(vertex) if self._held(edge.source) >= SATURATED}
         rivals = {edge.target for edge in self._job.edges if edge.source in held}
         first = max((self._busiest(other) for other in self._job.vertices if other.id in rivals), default=0.0)
@@ -432,14 +433,14 @@ class VertexReader:
     def _behind(self, vertex: FlinkVertex, name: str) -> tuple[float, ...]:
         """Return the backlog in seconds of each subtask of a vertex that is always busy.
 
-        A vertex that causes no back-pressure just keeps up, and its queue length depends on its past.
-        Barriers wait for this backlog and for half of a source's burst.
+        A vertex that is busy without causing back-pressure just keeps up. Its queue length depends on its
+        past. Barriers wait for this backlog and for half of a source's burst.
         """
         producers = [edge.source for edge in self._job.inputs(vertex)]
         if self._busiest(vertex) < SATURATED:
             return (0.0,)
         if max(map(self._held, producers)) >= _HARDLY_HELD:
-            # Subtasks that get records in turns, and are all always busy, keep their lags.
+            # Subtasks that get records in turns and are all always busy keep their lags.
             in_turns = not self._config.adaptive_partitioner_enabled
             in_turns = in_turns and all(edge.strategy == "REBALANCE" for edge in self._job.inputs(vertex))
             loads = self._loads[vertex.id]
@@ -453,17 +454,17 @@ class VertexReader:
         return tuple(round(max(0.0, wait_s - burst_s / 2), 3) for wait_s in waits) or (0.0,)
 
     def _busiest(self, vertex: FlinkVertex) -> float:
-        """Return the greatest busy share of its subtasks; 0: not reported."""
+        """Return the maximum busy share of a vertex's subtasks; 0: not reported."""
         return highest(load.busy_share for load in self._loads[vertex.id] if load is not None) or 0.0
 
     def _held(self, vertex_id: str) -> float:
-        """Return the greatest back-pressured share of its subtasks; 0: not reported."""
+        """Return the maximum back-pressured share of a vertex's subtasks; 0: not reported."""
         return highest(load.held_share for load in self._loads[vertex_id] if load is not None) or 0.0
 
     # Notes
 
     def _note_few(self, vertex: FlinkVertex, name: str) -> None:
-        """Note the subtasks that few or no records passed while the job was watched, and the assumptions."""
+        """Note the subtasks that saw few or no records while the job was watched, and the assumptions."""
         watched = [
             (str(number), load)
             for number, load in enumerate(self._loads[vertex.id])
@@ -477,7 +478,8 @@ class VertexReader:
             self._note_watch_longer(f"{seen}, so rates and costs are uncertain.")
         if self._flows.fires_unseen(vertex):
             self._note_watch_longer(
-                f"{name}: its windows hardly fired; assuming their mean since the start of the job."
+                f"{name}: its windows hardly fired while watched; using its mean output per record "
+                "since the start of the job."
             )
         elif none and (reads or self._held(vertex.id) < SATURATED):
             assumed = "the mean cost since the start of the job" if reads else f"{HARDLY_PER_S:g} records/s"
@@ -499,8 +501,8 @@ class VertexReader:
 def base_and_skew(costs: Iterable[float | None], *, exact: bool = False) -> tuple[float, tuple[float, ...]]:
     """Return the service time of most subtasks, to four digits, and the factors of all.
 
-    Subtasks of unknown cost have the factor 1; so have all where none differs from the median by 5 %, unless
-    they are known to be `exact`.
+    Subtasks of unknown cost have the factor 1. If no subtask differs from the median by 5 %, all factors are
+    1, unless the costs are known to be `exact`.
     """
     listed = list(costs)
     values = known(listed)
@@ -523,10 +525,11 @@ def _rounded(seconds: float) -> float:
 def by_event_time(
     job: FlinkJob, samples: Samples, vertices: Sequence[Vertex], notes: list[str]
 ) -> list[Vertex]:
-    """Return the vertices; those that fire by event time are marked, and their sources get watermarks.
+    """Return the vertices, with marks on those that fire by event time, and watermarks at their sources.
 
-    A task reports the lowest watermark that it has read, and a source the lag of its last one behind the
-    clock. `vertices` are in the job's order; those for which this is unknown fire by the clock.
+    A task reports the lowest watermark that it has read. A source reports the lag of its last watermark
+    behind the clock. `vertices` are in the job's order. A vertex for which this is unknown fires by the
+    clock.
     """
     fitted = {vertex.id: each for vertex, each in zip(job.vertices, vertices, strict=True)}
     for vertex in job.vertices:
@@ -552,10 +555,10 @@ def _follows_clock(subtask: SubtaskSamples) -> bool:
 def _with_watermarks(
     source: Vertex, subtasks: Sequence[SubtaskSamples], period_s: float, name: str, notes: list[str]
 ) -> Vertex:
-    """Return the source with watermarks; they lag behind its records by the shortest reported lag.
+    """Return the source with watermarks, which lag behind its records by the shortest reported lag.
 
-    The lag grows between two watermarks and under back-pressure. Whole window periods in it mean that the
-    data is old, so only the remainder is used.
+    The reported lag grows between two watermarks and under back-pressure. If it contains whole window
+    periods, the data is old, so only the remainder is used.
     """
     if not isinstance(source.source, GeneratorSpec):
         return source
@@ -618,13 +621,13 @@ def _edge(job: FlinkJob, edge: FlinkEdge, flows: JobFlows, notes: list[str]) -> 
     if selectivities is not None and len(set(selectivities)) > 1:
         fitted = replace(fitted, selectivity=selectivities[number])
     shares = flows.shares(consumer) if ship.by_key else None
-    if shares is not None and max(shares) - min(shares) > ALIKE / len(shares):  # a count is not more exact
+    if shares is not None and max(shares) - min(shares) > ALIKE / len(shares):  # counts are not more exact
         fitted = replace(fitted, shares=tuple(round(share, 4) for share in shares))
     return fitted
 
 
 def _reads_a_union(vertex: FlinkVertex) -> bool:
-    """Whether a vertex reads a union: by its name, its first operator has one input."""
+    """Whether a vertex with several inputs reads their union: its first operator, by name, has one input."""
     first = vertex.name.split(CHAIN, 1)[0].strip()
     of_sql = _SQL_OPERATOR.match(first)
     if of_sql is not None:

@@ -20,7 +20,7 @@ from .recording import Recording
 from .sampling import Samples, stands_still, take_samples, watch_time_s
 
 _BACK_TO_BACK = 0.7
-"""Share of the interval from which on a checkpoint leaves the debloater little time to recover."""
+"""Minimum share of the interval for a checkpoint to leave the debloater little time to recover."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -33,7 +33,10 @@ class Imported(Viewed):
 
     scenario: Scenario
     notes: list[str]
-    """Assumptions about unreported values, a line each; a `Note` if a parameter can override it."""
+    """Assumptions about unreported values, a line each.
+
+    A `Note` has a parameter that overrides the assumption.
+    """
     measured: Measured
     job: FlinkJob = field(repr=False)
     """The job as the cluster describes it."""
@@ -95,7 +98,7 @@ def import_scenario(
         try:
             burning = burning_of(running, samples, processors.hosts(samples), given, notes)
             scenario = fit_scenario(running, samples, given, notes, checkpoints, burning, state.managers)
-        except FlinkRestError as error:  # missing paths may be the reason
+        except FlinkRestError as error:  # missing paths may be the reason for the error
             raise FlinkRestError(*error.notes, *note_on_missing(client)) from None
         shown = measured(client.url, running, samples, checkpoints)
         notes += _general_notes(running, samples, scenario, given, shown)
@@ -114,7 +117,8 @@ def check_readable(cluster: Answers, job: str | None, given: Overrides) -> None:
     """Check with a few requests that a job is running and can be imported.
 
     Raises:
-        FlinkRestError: there is no answer, no such job, or an override names a vertex that it does not have.
+        FlinkRestError: there is no answer, there is no such job, or an override names a vertex that the job
+            lacks.
     """
     client = RestClient(cluster)
     with client.reading():
@@ -142,7 +146,7 @@ def check_shape(client: RestClient, job: FlinkJob) -> None:
 
 
 def note_on_missing(client: RestClient) -> list[str]:
-    """Return a line about the paths that the cluster did not have; empty if there are none."""
+    """Return a line about the paths that the cluster lacked; empty if it had all."""
     paths = list(dict.fromkeys(path.partition("?")[0] for path in client.missing))
     if not paths:
         return []

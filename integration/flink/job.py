@@ -1,14 +1,14 @@
-"""A Flink job as its cluster describes it, and the check that it stayed the same while it was read.
+"""A Flink job as its cluster describes it, and the check that the job did not change while it was read.
 
 Flink's paths: ``/config``, ``/jobs/overview``, ``/jobs/ID``, ``/jobs/ID/plan``, ``/jobs/ID/vertices/V``,
 ``/jobs/ID/checkpoints/config``, ``/jobmanager/config`` and ``/taskmanagers/ID``; 1.20 and 2.2 answer alike.
 
 Reading a job takes hundreds of requests in half a minute or more. Meanwhile the job may end, restart, or be
-rescaled. Flink gives each start of a job a new time in ``timestamps.RUNNING`` and each start of a subtask a
-new attempt number; a lost task manager has no ``/taskmanagers/ID`` any more; another job manager may have
+rescaled. Flink gives each start of a job a new time in ``timestamps.RUNNING``, and each start of a subtask a
+new attempt number. A lost task manager has no ``/taskmanagers/ID`` any more. Another job manager may have
 another version. All this is read first, and again at the end, when the cluster's cached answers
-(``refresh-interval`` of ``/config``) have expired. A difference ends the reading. The same comparison follows
-any other failure, since an answer that makes no sense is mostly one of another state.
+(``refresh-interval`` of ``/config``) have expired. A difference aborts the import. The same comparison is
+made after any other failure, because an invalid answer usually belongs to another state of the job.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ ENDED = frozenset({"CANCELED", "FAILED", "FINISHED"})
 """Terminal states of a job (JobStatus.isGloballyTerminalState)."""
 
 MOST_SUBTASKS = 1 << 15
-"""Flink's greatest parallelism (KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM)."""
+"""Flink's maximum parallelism (KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM)."""
 
 MOST_VERTICES = 1000
-"""Vertices of the largest job that is read; large jobs have some hundreds."""
+"""Maximum number of vertices of a job; large jobs have some hundreds."""
 
 CHAIN = " -> "
 """Separator of the operators in the name of a vertex."""
 
 LOCAL_PATH = "pekko://flink/user/rpc"
-"""The path, without a host, of a task manager in the process of the job manager, as in a MiniCluster."""
+"""Path of a task manager in the job manager's process, as in a MiniCluster. It contains no host."""
 
 _HOST = re.compile(r"@(\[[^\]]+\]|[^@:/]+)")
 """Host within a path such as "pekko.tcp://flink@10.0.0.1:6122/user/rpc/taskmanager_0"."""
@@ -68,11 +68,11 @@ class FlinkVertex:
     description: str = ""
     """The operators, as the plan describes them."""
     totals: tuple[_Entry, ...] = ()
-    """Counters of each subtask since its start, by the names of ``/vertices/V``."""
+    """Counters of each subtask since its start, by their names in ``/vertices/V``."""
 
     @property
     def placed(self) -> str | tuple[str, ...] | None:
-        """The task manager of all subtasks, or that of each; None if one is not reported."""
+        """The task manager of all subtasks, or the list of one per subtask; None if one is not reported."""
         if len(self.managers) != self.parallelism or None in self.managers:
             return None
         managers = tuple(map(str, self.managers))
@@ -105,12 +105,12 @@ class FlinkJob:
     age_s: float
     """Duration of the run so far, by the cluster's clock."""
     vertices: tuple[FlinkVertex, ...]
-    """Sources first; each vertex follows all that it reads from."""
+    """Vertices, sources first. Each follows all vertices from which it reads."""
     edges: tuple[FlinkEdge, ...]
     configuration: Mapping[str, str]
     """Options of the cluster."""
     checkpointing: _Entry | None
-    """The job's checkpoint settings; None where there are none or they are not reported."""
+    """The job's checkpoint settings. None: the job has none, or they are not reported."""
 
     @cached_property
     def names(self) -> Mapping[str, str]:
@@ -150,7 +150,7 @@ class FlinkJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """The state of a job, compared later to detect a change; answers are stored as received."""
+    """The state of a job, for detecting changes later. Answers are stored as received."""
 
     id: str
     version: str
@@ -158,13 +158,13 @@ class JobState:
     details: _Entry
     """Answer to ``/jobs/ID``."""
     vertices: Mapping[str, _Entry]
-    """Answers to ``/jobs/ID/vertices/V`` by vertex id; empty for a vertex without an answer."""
+    """Answers to ``/jobs/ID/vertices/V`` by vertex id; empty if there was no answer."""
     managers: Mapping[str, _Entry]
-    """Answers to ``/taskmanagers/ID`` by id; empty if the place of a subtask is not reported."""
+    """Answers to ``/taskmanagers/ID`` by id; empty if the task manager of a subtask is not reported."""
     refresh_s: float
-    """Time for which the cluster may answer from its cache."""
+    """Seconds for which the cluster may answer from its cache."""
     asked_s: float
-    """Time of the request, by the client's clock."""
+    """Time of the request in seconds, by the client's clock."""
 
     @property
     def running_since_ms(self) -> float:
@@ -177,24 +177,24 @@ class JobState:
 
 
 def running_since_ms(details: _Entry) -> float:
-    """Return when the job of an answer to ``/jobs/ID`` began to run, in ms of the cluster's clock."""
+    """Return the start of a run in ms of the cluster's clock, from an answer to ``/jobs/ID``."""
     since_ms: float = details.get("timestamps", {}).get(RUNNING) or details["start-time"]
     return since_ms
 
 
 def host_of(path: object) -> str | None:
-    """Return the host within a task manager's path; None where there is none."""
+    """Return the host within a task manager's path; None if the path has no host."""
     found = _HOST.search(path) if isinstance(path, str) else None
     return found[1] if found else None
 
 
 def is_local(path: object) -> bool:
-    """Return whether a task manager's path has no host, so is valid within one process only."""
+    """Return whether a task manager's path has no host, and so is only valid within one process."""
     return isinstance(path, str) and "://" in path and host_of(path) is None
 
 
 def runs_other_jobs(manager: _Entry, job: FlinkJob) -> bool:
-    """Return whether a task manager, by its answer, also runs tasks of other jobs."""
+    """Return whether a task manager also runs tasks of other jobs, by its answer."""
     return any(slot.get("jobId") != job.id for slot in manager.get("allocatedSlots", []))
 
 
@@ -258,7 +258,7 @@ def _listed(jobs: _Jobs) -> str:
 
 
 def read_running(client: RestClient, job: str | None) -> JobState:
-    """Return the state of the job with that id, or of the only running one.
+    """Return the state of the job with that id, or of the only running job.
 
     Raises:
         FlinkRestError: the cluster cannot be read, or the job or one of its vertices does not run.
@@ -284,7 +284,7 @@ def read_ended(client: RestClient, job: str) -> JobState:
 
 
 def _version_and_refresh(client: RestClient) -> tuple[str, float]:
-    """Return Flink's version, and for how many seconds it caches answers; 0 if not reported."""
+    """Return Flink's version, and the seconds for which it caches answers; 0 if not reported."""
     answer = client.get("/config")
     version, refresh_ms = answer.get("flink-version"), number(answer.get("refresh-interval"))
     if not version or not isinstance(version, str):
@@ -326,7 +326,7 @@ def _read_state(
 
 
 def read_job(client: RestClient, state: JobState, *, ended: bool = False) -> FlinkJob:
-    """Return the job in that state; with `ended`, it is no longer running.
+    """Return the job in that state. `ended`: the job is no longer running.
 
     Raises:
         FlinkRestError: the cluster cannot be read, or its answers do not come from Flink.
@@ -369,7 +369,7 @@ def read_job(client: RestClient, state: JobState, *, ended: bool = False) -> Fli
         for entry in node.get("inputs", ())
     )
     checkpointing = client.find(f"/jobs/{state.id}/checkpoints/config")
-    # A history server has the options at the job, and none of its own.
+    # A history server has the options of each job, and none of its own.
     options = client.find_list(f"/jobs/{state.id}/jobmanager/config", may_be_gone=True) if ended else None
     if options is None:
         options = client.find_list("/jobmanager/config") or []
@@ -408,7 +408,7 @@ def _in_order(vertices: list[FlinkVertex], edges: tuple[FlinkEdge, ...]) -> tupl
 
 @contextmanager
 def unchanged(client: RestClient, state: JobState, pause: Callable[[float], None]) -> Iterator[None]:
-    """Require that a job is in the same state at the end of the block, after `pause` has let caches expire.
+    """Require that a job is in the same state at the end of the block, once `pause` has let caches expire.
 
     Raises:
         FlinkRestError: the state has changed, there is no answer, or it does not come from Flink.
@@ -421,7 +421,7 @@ def unchanged(client: RestClient, state: JobState, pause: Callable[[float], None
         try:
             with client.reading():
                 changed = _change(client, state)
-        except FlinkRestError:  # the first error says what is wrong
+        except FlinkRestError:  # report the first error, which says what is wrong
             raise error from None
         if changed is None:
             raise
@@ -448,7 +448,7 @@ def _unknown(client: RestClient, job: str) -> str:
 
 
 def _change(client: RestClient, before: JobState) -> str | None:
-    """Return a message about a change of the job since, causes before effects, with advice;
+    """Return a message with advice about a change of the job since then, causes before effects.
 
     None: no change.
     """

@@ -1,7 +1,7 @@
 """Watching a job after its import: polls of its figures, and validation of predictions.
 
-A poll requests every subtask once. Rates are over the polls of the last minute; until these have seen the
-metrics change, which takes as long as Flink's update interval, the samples of the import are used.
+A poll requests every subtask once. Rates are over the polls of the last minute. Metrics change only once per
+update interval of Flink. Until the polls have seen a change, the samples of the import are used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .measured import Measured, measured, read_checkpoints
 from .sampling import MetricNames, Round, Samples, check_counts, metric_names, poll, samples_of, stands_still
 
 WINDOW_S = 60.0
-"""The time over which rates are measured."""
+"""Period in seconds over which rates are measured."""
 
 
 class JobWatch:
@@ -47,7 +47,7 @@ class JobWatch:
 
         Raises:
             JobWentError: the imported job has ended or restarted.
-            NotRunningError: it is not running at the moment.
+            NotRunningError: the job is not running at the moment.
             FlinkRestError: the cluster cannot be read.
         """
         client = RestClient(self._cluster)
@@ -71,7 +71,7 @@ class JobWatch:
             return measured(client.url, job, self._samples, checkpoints)
 
     def _same_job(self, client: RestClient) -> FlinkJob:
-        """Return the job with its present age, if it is still the same."""
+        """Return the job with its present age, if it has not changed."""
         job, url = self._job, client.url
         jobs = {entry["jid"]: entry["state"] for entry in client.get("/jobs/overview")["jobs"]}
         state = jobs.get(job.id)
@@ -117,7 +117,7 @@ def validate(imported: Imported, results: Sequence[Result]) -> Validation:
         ScenarioError: there is no result, or the results are of another job.
     """
     shown = imported.measured
-    # The figures as a reference document, at the end of the emulation's window.
+    # The figures in the form of a reference document, at the end of the emulation's window.
     from_s, to_s = imported.scenario.windows[0]
     reference: dict[str, Any] = msgspec.to_builtins(shown)
     last = max([checkpoint.t for checkpoint in shown.checkpoints], default=0.0)
@@ -143,7 +143,7 @@ def validate(imported: Imported, results: Sequence[Result]) -> Validation:
 
 
 def _with_range(row: Row, checkpoints: Sequence[CheckpointResult]) -> Row:
-    """Return a row with the range of its time over the job's checkpoints, shown for information only."""
+    """Return a row with the range of its time over the job's checkpoints, for information only."""
     values = known(_of_checkpoint(row, checkpoint) for checkpoint in checkpoints)
     if not values:
         return row
@@ -153,7 +153,7 @@ def _with_range(row: Row, checkpoints: Sequence[CheckpointResult]) -> Row:
 
 
 def _of_checkpoint(row: Row, checkpoint: CheckpointResult) -> float | None:
-    """Return the value of a row for one checkpoint; None: not a time of checkpoints, or not reported."""
+    """Return the value of a row for one checkpoint. None: it is not a checkpoint time, or not reported."""
     if row.quantity == END_TO_END:
         return checkpoint.duration_ms
     for vertex in checkpoint.vertices:

@@ -34,15 +34,15 @@ _SHARES = ("busy", "backpressured", "idle")
 _DECIMALS = 2
 
 CHECKPOINTS = 10
-"""Number of recent checkpoints that are read; earlier ones may be from another load."""
+"""Number of recent checkpoints that are read. Earlier ones may belong to another load."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a Flink job: one window and the last completed checkpoints.
 
     Vertices have the names and the order of the imported scenario. `from_s` and `to_s` of `steady`, and `t`
-    of checkpoints, count from when the job began to run. Rates and gauges cover the time in which the metrics
-    were watched, delays all checkpoints that were read.
+    of checkpoints, count from the start of the run. Rates and gauges cover the time in which the metrics were
+    watched. Delays cover all checkpoints that were read.
     """
 
     url: str
@@ -90,7 +90,7 @@ def measured(url: str, job: FlinkJob, samples: Samples, checkpoints: Sequence[Ch
 def _vertex(
     name: str, subtasks: Sequence[SubtaskSamples], parts: Sequence[VertexCheckpoint], passed: float | None
 ) -> VertexSteady:
-    """Return one vertex; `passed` is the time watched, for tasks that do not account for theirs."""
+    """Return one vertex; `passed` is the time watched, for tasks that do not report their own times."""
 
     def per_s(subtask: SubtaskSamples, field: str) -> float | None:
         grown, seconds = subtask.increase(field), subtask.accounted_s
@@ -101,10 +101,10 @@ def _vertex(
         return longer_per_s(grown / seconds, seconds, subtask.minute_per_s(field))
 
     def share(subtask: SubtaskSamples, field: str) -> float | None:
-        """Return a share of time, only by the task's own account; our clock is not exact enough."""
+        """Return a share of the time that the task itself reports, because our clock is not exact enough."""
         seconds = None if subtask.accounted_s is None else subtask.seconds
         per_s = quotient(subtask.increase(field), seconds)
-        return None if per_s is None else max(0.0, per_s)  # a busy time may step back a little
+        return None if per_s is None else max(0.0, per_s)  # reported busy times may decrease a little
 
     def buffers_per_s(subtask: SubtaskSamples) -> float | None:
         remote, local = (per_s(subtask, f"buffers_in_{where}") for where in ("remote", "local"))
@@ -174,9 +174,10 @@ def read_checkpoints(
 ) -> list[CheckpointResult]:
     """Return the last completed checkpoints in order of their ids, without savepoints.
 
-    Checkpoints from before the job's last start are left out, since its load or shape may have differed. So
-    are those whose details Flink no longer has. Times count from when the job began to run, and vertices are
-    in the job's order. Checkpoints in `seen`, by id, are not requested again; those read now are added to it.
+    Checkpoints from before the job's last start are left out, because its load or shape may have differed.
+    Checkpoints whose details Flink no longer has are left out too. Times count from the start of the run, and
+    vertices are in the job's order. `seen` has known checkpoints by id, which are not requested again. Those
+    read now are added to `seen`.
     """
     answer = client.find(f"/jobs/{job.id}/checkpoints") or {}
     entries = [

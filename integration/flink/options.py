@@ -1,4 +1,4 @@
-"""Options of an imported job: the cluster's, the job's own, and those that the user overrides."""
+"""Options of an imported job: the cluster's, the job's own, and the user's overrides."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NOT_IMPORTED = frozenset(
     for field, option in OPTIONS.items()
     if option.name.startswith(("restart-strategy.", "state.backend.", "execution.checkpointing.incremental"))
 }
-"""Fields that an import leaves out, since its scenario has no state and no memory budget of its own."""
+"""Fields that an import leaves out, because its scenario has no state and no memory budget of its own."""
 
 _CHECKPOINTING: Mapping[str, str] = {
     "mode": "checkpoint_mode",
@@ -52,24 +52,24 @@ _CHECKPOINTING: Mapping[str, str] = {
     "aligned_checkpoint_timeout": "aligned_checkpoint_timeout_s",
     "checkpoints_after_tasks_finish": "checkpoints_after_tasks_finish",
 }
-"""Field of each key of ``/jobs/ID/checkpoints/config``; times are in milliseconds there."""
+"""Field for each key of ``/jobs/ID/checkpoints/config``, whose times are in milliseconds."""
 
 _NEVER_MS = 1 << 62
-"""Intervals above this mean that checkpoints are off."""
+"""Interval in ms, above which checkpoints are off."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """User values that replace reported ones, by a vertex's name in the scenario or `EVERYWHERE`."""
+    """User values that replace reported ones, by a vertex's name in the scenario or by `EVERYWHERE`."""
 
     record_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Bytes of a source's records, without the length field."""
+    """Bytes of a source's records, without their length field."""
     service_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Seconds per record in all subtasks of a vertex with input."""
     rate: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """Records per second of each subtask of a source, 0 for as fast as possible."""
+    """Records per second of each subtask of a source, 0: as fast as possible."""
     service_mode: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Service mode (of `SERVICE_MODES`) of a vertex with input, such as "burn": its work takes a core."""
+    """Service mode (of `SERVICE_MODES`) of a vertex with input. With "burn", its work takes a core."""
     cores: float | None = None
     """Cores of each machine."""
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -79,7 +79,7 @@ class Overrides:
 
 
 def of_vertex(values: Mapping[str, T], name: str) -> T | None:
-    """Return the override for a vertex, or the one for all; None: there is none."""
+    """Return the override for a vertex, or the one for all vertices; None: there is none."""
     return values.get(name, values.get(EVERYWHERE))
 
 
@@ -87,7 +87,7 @@ def check_names(given: Overrides, job: FlinkJob) -> None:
     """Reject overrides for vertices that do not exist, and source overrides for other vertices or vice versa.
 
     Raises:
-        FlinkRestError: with a line for each.
+        FlinkRestError: with a line for each such override.
     """
     sources = [job.names[vertex.id] for vertex in job.vertices if not job.inputs(vertex)]
     others = [name for name in job.names.values() if name not in sources]
@@ -149,7 +149,7 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
         needed = OPTIONS["recover_output_on_downstream"].name
         notes.append(f"{during} has no effect unless {needed} is true; it is ignored.")
     if is_flink_1:
-        # Before 2.0, Flink has no starting size: debloating begins with segments of full size.
+        # Flink before 2.0 has no starting size: debloating begins with full segments.
         values.pop("starting_segment_bytes", None)
         segment = values.get("segment_bytes", preset.segment_bytes)
         if segment != preset.starting_segment_bytes:
@@ -167,7 +167,7 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
 
 
 def _of_job(job: FlinkJob, notes: list[str]) -> dict[str, object]:
-    """Return the job's checkpoint settings by field; the interval is None if checkpoints are off."""
+    """Return the job's checkpoint settings by field. The interval is None if checkpoints are off."""
     if job.checkpointing is None:
         notes.append("The job does not report its checkpoint settings; assuming those of the cluster.")
         return {}
@@ -183,7 +183,10 @@ def _of_job(job: FlinkJob, notes: list[str]) -> dict[str, object]:
 
 
 def _parse(options: Mapping[str, object], notes: list[str]) -> dict[str, object]:
-    """Return the values of options that the emulator has, by field; `notes` gets the unreadable ones."""
+    """Return the values of options that the emulator has, by field.
+
+    `notes` gets a line for each unreadable one.
+    """
     values: dict[str, object] = {}
     for field, option in OPTIONS.items():
         for name in (*option.former, option.name):

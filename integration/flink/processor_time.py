@@ -1,42 +1,43 @@
-"""Estimates from processor time whether the work of tasks takes a core, and their share of one.
+"""Estimates whether the work of tasks takes a core, and their share of a core, from processor time.
 
 A task is busy while it works, while it waits within its work (sleeps, queries a database), and while it waits
-for a core. Flink does not distinguish these, and reports processor time only of whole task managers, so the
-estimate is for all tasks of a machine together.
+for a core. Flink does not distinguish these three. It reports processor time only for whole task managers, so
+the estimate is for all tasks of a machine together.
 
 **Cores in use.** A task manager reports how many cores its process may use (``hardware.cpuCores`` of
-``/taskmanagers/ID``) and, in ``path``, its host; those of one host share its cores. ``Status.JVM.CPU.Time``
-adds up the processor time of the process in nanoseconds; ``Status.JVM.CPU.Load`` is the recent share of all
-cores. Answers have no timestamp, so the time between two of them is what the tasks in that task manager have
-accounted for, which is collected at the same moments::
+``/taskmanagers/ID``) and, in ``path``, its host. Task managers of one host share its cores.
+``Status.JVM.CPU.Time`` is the processor time of the process in nanoseconds. ``Status.JVM.CPU.Load`` is the
+recent share of all cores. Answers have no timestamp. The time between two answers is the growth of the times
+(busy, idle, back-pressured) that the task manager's tasks report, because Flink collects these at the same
+moments::
 
     CPU.Time  40.1 s   40.1 s   49.0 s   57.8 s        in use: (57.8 - 40.1) / 20 = 0.89 cores
     tasks     61.0 s   61.0 s   71.0 s   81.0 s
 
-Task managers of one process (a MiniCluster) all report its processor time; it counts once. Flink has no
-metric of other processes on a host.
+Task managers of one process (a MiniCluster) all report the same processor time, which counts once. Flink has
+no metric of other processes on a host.
 
-**Cores that tasks would use.** Tasks are taken to be busy independently of each other, and those busy at a
-time to share the cores equally, as in the emulation (``netstack/engine/cores.py``). Three tasks that are busy
-for half of their time::
+**Cores that tasks would use.** The estimate assumes that tasks are busy independently of each other, and that
+tasks that are busy at the same time share the cores equally, as in the emulation
+(``netstack/engine/cores.py``). For three tasks that are busy for half of their time::
 
     busy at a time      0     1     2     3
     probability       1/8   3/8   3/8   1/8     of 2 cores in use: 3/8 + 2 * 3/8 + 2 * 1/8 = 1.375
     each has of one           1     1   2/3     while it is busy: 1/4 + 2/4 + 2/3 * 1/4 = 0.917
 
-**The rule.** If all busy time took a core, that many cores would be in use::
+**The rule.** The cores in use are compared with those that would be in use if all busy time took a core::
 
     2 cores; tasks that are busy for 0.8, 0.8, 0.8 and 1.0 of their time: 2 cores in use nearly always
     used 1.8: their work takes a core, and each had one for about half of its busy time
     used 0.2: their work waits
 
 A task that does not report its busy time, such as a legacy source, may have used cores as well: at most its
-equal share while it was neither idle nor back-pressured. The use beyond that is compared with what the other
-tasks would have had beside these.
+equal share while it was neither idle nor back-pressured. Only the use beyond that is attributed to the other
+tasks.
 
-The share of a busy second in which a task had a core is the cost of its records; the emulation, in which the
-same tasks share the same cores, makes busy time of it again. So these costs include whatever else took cores
-meanwhile, such as garbage collection or another process.
+The cost of a task's records is its busy time multiplied by its share of a core. In the emulation the same
+tasks share the same cores, which turns this cost into busy time again. So these costs include all other use
+of cores meanwhile, such as garbage collection.
 """
 
 from __future__ import annotations
@@ -61,25 +62,25 @@ CPU_TIME = "Status.JVM.CPU.Time"
 CPU_LOAD = "Status.JVM.CPU.Load"
 
 BURN = "burn"
-"""The service mode of work that takes a core."""
+"""The service mode for work that takes a core."""
 
 _FAR_APART = 0.5
-"""Distance of two answers, as a share of the time watched, from which they show the cores in use."""
+"""Minimum distance of two answers, as a share of the time watched, for them to show the cores in use."""
 
 _AT_REST = 0.1
 """Cores that an idle task manager uses: heartbeats, metrics, garbage collection."""
 
 _MOST = 0.5
-"""Share of the cores that busy tasks would use, from which most of their work takes a core."""
+"""Minimum share of the cores that busy tasks would use, for most of their work to take a core."""
 
 _HARDLY = 0.25
-"""Share below which the work waits; also the least part of the use by which tasks are judged."""
+"""Share of those cores, below which the work waits; also the minimum part of the use for a decision."""
 
 _NOTICEABLE = 0.1
-"""Share of busy time spent waiting for a core, from which the service mode matters."""
+"""Minimum share of busy time spent waiting for a core, for the service mode to matter."""
 
 _MUCH = 0.5
-"""Cores in use, or wanted, above which unexplained use is noted; waiting tasks took 0.26 in a real job."""
+"""Cores in use, or wanted, above which unexplained use is noted. Waiting tasks took 0.26 in a real job."""
 
 _DIGITS = 2
 """Decimals of busy shares in the distribution of cores."""
@@ -93,14 +94,14 @@ _CORES = Parameter("cores")
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 Place = tuple[str, int]
-"""A subtask: its vertex's id and its number."""
+"""A subtask: the id of its vertex, and its number."""
 
 
 # Sharing of cores
 
 
 def cores_in_use(busy: Sequence[float], cores: float) -> float:
-    """Return the mean number of cores in use if tasks take a core each for these busy shares of time."""
+    """Return the mean number of cores in use if each task takes a core for its busy share of time."""
     if cores >= len(busy):
         return sum(busy)
     free = cores - np.arange(ceil(cores))
@@ -119,25 +120,25 @@ def shares_of_core(busy: Sequence[float], cores: float) -> dict[float, float]:
         return dict.fromkeys([*seldom, *often], 1.0)
     chances = _chances(busy)
     of_one = np.minimum(1.0, cores / np.arange(1, len(busy) + 1))
-    # For tasks that are busy most of the time, idle tasks are counted.
+    # If tasks are busy most of the time, count the idle tasks instead.
     for_seldom = of_one @ _without_one(chances, np.array(seldom))
     for_often = of_one[::-1] @ _without_one(chances[::-1], 1 - np.array(often))
     return dict(zip([*seldom, *often], [*for_seldom.tolist(), *for_often.tolist()], strict=True))
 
 
 def _chances(busy: Sequence[float], counts: int | None = None) -> Floats:
-    """Return the probabilities of the first `counts` of 0, 1, 2 ... busy tasks, or of all."""
+    """Return the probabilities of 0, 1, 2 ... busy tasks: the first `counts`, or all."""
     chances = np.ones(1)
     for share in busy:
-        # Small numbers of tasks do not depend on the probabilities of larger ones.
+        # The probability of a small number of tasks does not depend on those of larger numbers.
         chances = np.convolve(chances, [1 - share, share])[:counts]
     return chances
 
 
 def _without_one(chances: Floats, shares: Floats) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Return the probabilities without one task, a column for each share of time for which it counts.
+    """Return the probabilities without one task, a column for each possible share of time of that task.
 
-    This reverses the convolution of the task. An error propagates from one count to the next, multiplied by
+    This reverses the convolution with the task. An error propagates from one count to the next, multiplied by
     ``share / (1 - share)``, so shares must be 0.5 at most.
     """
     others = np.outer(chances[:-1], 1 / (1 - shares))
@@ -156,11 +157,11 @@ class Host:
 
     managers: tuple[str, ...]
     cores: float | None
-    """None: not reported."""
+    """Number of cores; None: not reported."""
     cores_in_use: float | None
     """Cores that the processes of these task managers used; None: not reported."""
     other_jobs: bool = False
-    """Whether tasks of other jobs also run in these task managers, and so used some of the cores."""
+    """Whether tasks of other jobs also run in these task managers, and so may have used some of the cores."""
 
 
 class Processors:
@@ -179,7 +180,7 @@ class Processors:
         self._silent: set[str] = set()
 
     def poll(self) -> None:
-        """Poll all task managers once more, except those that have refused an answer."""
+        """Poll all task managers once more, except those that refused to answer."""
         for manager in [manager for manager in self._polls if manager not in self._silent]:
             path = f"/taskmanagers/{manager}/metrics?get={CPU_LOAD},{CPU_TIME}"
             entries = self._client.find_list(path, may_be_gone=True, may_be_denied=True)
@@ -191,13 +192,14 @@ class Processors:
             self._polls[manager].append(known_values)
 
     def hosts(self, samples: Samples) -> list[Host]:
-        """Return the machines of the job; `samples` are its tasks' answers from the same polls."""
+        """Return the machines of the job. `samples` are the answers of its tasks in the same polls."""
         tasks: dict[str | None, list[SubtaskSamples]] = {}
         for vertex in self._job.vertices:
             for manager, subtask in zip(vertex.managers, samples[vertex.id], strict=False):
                 tasks.setdefault(manager, []).append(subtask)
         # Task managers without a host in their address are in the job manager's process. Others are in one
-        # process if their processor time, which counts ticks of 10 ms or less, is equal at every poll.
+        # process if their processor times are equal at every poll, because these count ticks of 10 ms or
+        # less.
         processes: dict[object, list[str]] = {}
         for manager in sorted(self._details, key=_order):
             path, times = self._path(manager), tuple(each.get(CPU_TIME) for each in self._polls[manager])
@@ -233,7 +235,7 @@ class Processors:
         return cores if cores is not None and cores > 0 else None
 
     def _cores_in_use(self, manager: str, tasks: Sequence[SubtaskSamples]) -> float | None:
-        """Return the cores that a task manager used, by its processor time, or else by its load."""
+        """Return the cores that a task manager used, by processor time, or else by load."""
         polls = self._polls[manager]
         accounts = known(_account(subtask) for subtask in tasks if len(subtask.samples) == len(polls))
         if accounts:
@@ -251,7 +253,7 @@ def _order(manager: str) -> tuple[int, str]:
 
 
 def _account(subtask: SubtaskSamples) -> list[float] | None:
-    """Return the seconds that a task has accounted for up to each answer, since the first one."""
+    """Return, for each answer of a task, the seconds of its account of time since the first answer."""
     sums = complete(map(account_s, subtask.samples))
     return None if sums is None else [seconds - sums[0] for seconds in sums]
 
@@ -259,8 +261,8 @@ def _account(subtask: SubtaskSamples) -> list[float] | None:
 def _slope(times_s: Sequence[float], used_s: Sequence[float | None]) -> float | None:
     """Return the cores in use: the median slope of processor time over all pairs of answers far apart.
 
-    Values of tasks and of task managers may be polled just before and just after a collection, so a single
-    pair may be wrong by a whole update interval.
+    A collection of values may fall between the polls of tasks and of task managers. So a single pair may be
+    wrong by a whole update interval.
     """
     points = [(time, used) for time, used in zip(times_s, used_s, strict=True) if used is not None]
     if not points or points[-1][0] <= points[0][0]:
@@ -278,15 +280,15 @@ def _slope(times_s: Sequence[float], used_s: Sequence[float | None]) -> float | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
-    """A subtask, with the figures that tell whether it uses a core."""
+    """A subtask, with the figures that show whether it uses a core."""
 
     place: Place
     busy: float | None
     """Share of busy time; None: not reported."""
     most: float
-    """Greatest possible busy share, from the other parts of its account of time."""
+    """Maximum possible busy share, given the other parts of the task's time."""
     reads: bool
-    """Whether it has inputs; a source's use of a core is not service of records."""
+    """Whether the task has inputs. A source's use of a core is not service of records."""
     mode: str | None
     """The service mode that the user sets; None: not set."""
 
@@ -294,8 +296,7 @@ class _Task:
 class _HostLoad:
     """The cores that tasks on one machine may have used, and those that they have used.
 
-    `strays` is the number of tasks with an unknown place, which may run there too; `cores` is
-    the override.
+    `strays` is the number of tasks on unknown machines, which may run here. `cores` is the user's override.
     """
 
     def __init__(self, host: Host, tasks: Sequence[_Task], strays: int, cores: float | None) -> None:
@@ -305,9 +306,9 @@ class _HostLoad:
         self.cores = cores or host.cores or inf
         candidates = [task for task in tasks if task.mode in (None, BURN)]
         self.busy = [task.busy for task in candidates if task.busy is not None]
-        """Busy shares of the tasks, sources too, that may have used cores."""
+        """Busy shares of the tasks, including sources, that may have used cores."""
         self.unreported = [task.most for task in candidates if task.busy is None] + [1.0] * strays
-        """Greatest possible busy shares of those tasks that do not report theirs."""
+        """Maximum possible busy shares of the tasks among them that do not report theirs."""
         self.if_all_burn = cores_in_use(self.busy, self.cores)
         """Cores in use if all reported busy time took a core."""
         of_operators = [task for task in tasks if task.reads and task.mode is None]
@@ -323,8 +324,8 @@ class _HostLoad:
     def _burns(self) -> bool:
         """Return whether tasks used most of the cores that they would use if all busy time took a core.
 
-        The possible use of tasks that do not report busy time is subtracted first. If that is nearly all, the
-        rest shows nothing.
+        The possible use by tasks that do not report busy time is subtracted first. If nearly all use is
+        subtracted, the rest shows nothing.
         """
         if self.used_by_tasks is None or not self.busy:
             return False
@@ -351,7 +352,7 @@ class _HostLoad:
         return {place: shares[share] for place, share in busy.items()}
 
     def notes(self, vertices: Collection[str]) -> Iterator[Note]:
-        """Yield the assumptions about the work of tasks; that of `vertices` takes a core."""
+        """Yield the assumptions about the work of tasks. The work of `vertices` takes a core."""
         tasks, busy = self.burning(vertices), list(self.undecided.values())
         used = self.used_by_tasks
         if tasks:
@@ -441,9 +442,9 @@ class Burning:
     """The work of a job that takes a core: service modes and shares of a core."""
 
     modes: Mapping[str, str] = field(default_factory=dict)
-    """The service mode of vertices, by their ids; others have the default."""
+    """The service mode of vertices, by id. Other vertices have the default."""
     shares: Mapping[Place, float] = field(default_factory=dict)
-    """The share of a core that a task had while busy; 1 if absent."""
+    """The share of a core that a task had while busy; 1 if the task is absent."""
     machines: tuple[Machine, ...] = ()
 
     def core_shares(self, vertex: FlinkVertex) -> list[float | None]:
@@ -461,7 +462,7 @@ def burning_of(
 ) -> Burning:
     """Determine the vertices whose work takes a core, from the machines and the overrides.
 
-    `notes` gets lines for each machine on which that makes a difference.
+    `notes` gets lines for each machine on which the service mode matters.
     """
     modes = {
         vertex.id: mode
@@ -469,7 +470,7 @@ def burning_of(
         if job.inputs(vertex) and (mode := of_vertex(given.service_mode, job.names[vertex.id])) is not None
     }
     tasks = _tasks_by_manager(job, samples, modes)
-    # A task manager of the scenario that is on no host is a machine of its own.
+    # A task manager of the scenario that is on no known host becomes a machine of its own.
     on_hosts = {manager for host in hosts for manager in host.managers}
     alone = [Host(managers=(each,), cores=None, cores_in_use=None) for each in tasks if each not in on_hosts]
     unplaced = [each for each in job.vertices if each.placed is None and modes.get(each.id, BURN) == BURN]
@@ -482,7 +483,7 @@ def burning_of(
             for vertex in unplaced
         )
         loads.append(_HostLoad(host, here, strays, given.cores))
-    # A vertex on several machines is decided by those on which it is busiest.
+    # A vertex on several machines is decided by the machines on which it is busiest.
     burnt: dict[str, float] = {}
     for load in loads:
         for (vertex_id, _), busy in load.undecided.items():
@@ -501,8 +502,9 @@ def burning_of(
 
 
 def _tasks_by_manager(job: FlinkJob, samples: Samples, modes: Mapping[str, str]) -> dict[str, list[_Task]]:
-    """Return the tasks by task manager of the scenario; a vertex of unknown place gets its own."""
-    # Values of all tasks are collected together, so those that keep no account were watched as long.
+    """Return the tasks by task manager of the scenario. A vertex on an unknown machine gets its own one."""
+    # Values of all tasks are collected together. So the time watched also holds for tasks that do not report
+    # their times.
     watched_s = middle(subtask.accounted_s for subtasks in samples.values() for subtask in subtasks)
     tasks: dict[str, list[_Task]] = {}
     for vertex in job.vertices:

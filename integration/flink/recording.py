@@ -1,14 +1,15 @@
-"""Recordings: a cluster's answers in a file, kept while it is read and replayed later.
+"""Recordings: a cluster's answers in a file, stored during an import and replayed later.
 
 The file is one JSON document, packed by gzip or not: `job`, `flink` (its version), `flink_options`, and
-`answers`, path to answer. ``.../metrics?get=*`` stands for requests that name metrics of that subtask or
-task manager; its value is the list of their answers in order, null where there was none. `times_s` has the
-times of these and `refused` the status of refused requests; in a file without these two the answers are
-`metrics_every_s` apart. Replaying never waits: each request gets the next answer.
+`answers`, path to answer. The path ``.../metrics?get=*`` stands for all requests for metrics of that subtask
+or task manager. Its value is the list of their answers in order, with null for a missing answer. `times_s`
+has the times of these requests, and `refused` the status of refused ones. In a file without these two keys,
+answers are `metrics_every_s` apart. Replaying never waits: each request gets the next answer.
 
-A recording leaves out what identifies the cluster: names of hosts and task managers, ports, paths of files,
-other jobs, options without effect on the network layer, and reasons of failed checkpoints. It keeps names and
-descriptions of operators, which task managers share a machine, and its cores; hosts are numbered.
+A recording leaves out everything that identifies the cluster: names of hosts and task managers, ports, paths
+of files, other jobs, options without effect on the network layer, and reasons of failed checkpoints. It keeps
+the names and descriptions of operators. It also keeps which task managers share a machine, and the cores of
+the machine. Hosts are numbered.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .job import LOCAL_PATH, host_of, is_local
 from .measured import Measured
 
 MOST_VALUES_RECORDED = 8 << 20
-"""Values of the largest file; a thousand subtasks have some four millions."""
+"""Maximum number of values in a file. A thousand subtasks have some four millions."""
 
 ANY_VALUES = WITH_VALUES + "*"
 
@@ -54,7 +55,7 @@ _LEFT_OUT = frozenset(
 )
 
 _OF_THE_JOB = frozenset({"description", "name"})
-"""Keys whose texts may look like an address but are none."""
+"""Keys whose values are no addresses, although they may look like one."""
 
 _RECORDED_OPTIONS = (
     "execution.",
@@ -103,9 +104,9 @@ class Recorder:
         self._now_s = 0.0
 
     def answer(self, path: str) -> Any | Refused:
-        """Return the answer of the other source; raises the same errors."""
+        """Return the answer of the other source, or raise its error."""
         answer = self._answers.answer(path)
-        # Since the beginning and rounded, as in the file.
+        # Times since the beginning, rounded as in the file.
         self._now_s = round(self._answers.clock() - self._began, _DECIMALS)
         of, with_values, _ = path.partition(WITH_VALUES)
         refused = isinstance(answer, Refused)
@@ -114,7 +115,7 @@ class Recorder:
             self._kept.setdefault(path, []).append(None if refused else answer)
             self._times_s.setdefault(path, []).append(self._now_s)
         elif path in self._refused or self._kept.get(path):
-            return answer  # the first answer is kept, unless it was empty
+            return answer  # keep the first answer, unless it was empty
         elif not refused:
             self._kept[path] = answer
         if isinstance(answer, Refused) and (with_values or path not in self._kept):
@@ -122,8 +123,8 @@ class Recorder:
         return answer
 
     def pause(self, seconds: float) -> None:
-        """Let the other source wait."""
-        if self._every_s is None:  # the pause between polls, which is the first one
+        """Pause the other source."""
+        if self._every_s is None:  # the first pause is the one between polls
             self._every_s = seconds
         self._answers.pause(seconds)
 
@@ -132,7 +133,7 @@ class Recorder:
         return self._now_s
 
     def document(self, scenario: Scenario, measured: Measured) -> bytes:
-        """Return the document of the answers from which `scenario` and `measured` were read."""
+        """Return the document with the answers from which `scenario` and `measured` were read."""
         names = Names.of(self._kept)
         document = {
             "scenario": scenario.name,
@@ -150,7 +151,7 @@ class Recorder:
 
 
 def packed(document: bytes, file: Path) -> bytes:
-    """Return the content for a file of that name: compressed if it ends in ".gz"."""
+    """Return the content for a file of that name, compressed if the name ends in ".gz"."""
     return gzip.compress(document, mtime=0) if file.suffix == ".gz" else document
 
 
@@ -185,7 +186,7 @@ class Recording:
         key = of + ANY_VALUES if with_values else path
         answer = self._document.answers.get(key)
         if with_values and answer:
-            number = min(self._rounds[key], len(answer) - 1)  # after the end the last one again
+            number = min(self._rounds[key], len(answer) - 1)  # after the end, repeat the last answer
             self._rounds[key] += 1
             times_s = self._document.times_s.get(key, ())
             self._now_s = times_s[number] if number < len(times_s) else number * (self._pace_s or 0.0)
@@ -197,7 +198,7 @@ class Recording:
         return answer
 
     def pause(self, seconds: float) -> None:
-        """Return at once; a file without times takes its answers to be this far apart."""
+        """Return at once. In a file without times, answers are assumed to be this far apart."""
         if self._pace_s is None:
             self._pace_s = seconds
 
@@ -211,14 +212,14 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of task managers and hosts in a recording: tm0, tm1, ..., host0, host1, ..."""
+    """New names for task managers and hosts in a recording: tm0, tm1, ..., host0, host1, ..."""
 
     managers: Mapping[str, str]
     hosts: Mapping[str, str]
 
     @classmethod
     def of(cls, answers: Mapping[str, Any]) -> Names:
-        """Create names for all task managers and hosts in the answers, which are by path."""
+        """Create names for all task managers and hosts in the answers, which are mapped by path."""
         listed = answers.get(_MANAGERS)
         entries = listed.get("taskmanagers", ()) if isinstance(listed, Mapping) else ()
         managers = {*_managers_in(answers), *(entry["id"] for entry in entries)}
@@ -238,7 +239,7 @@ class Names:
         return f"{_MANAGERS}/{self.managers[of]}{slash}{rest}" if about_one else path
 
     def knows(self, path: str) -> bool:
-        """Return whether a path has no task manager, or one that has a name here."""
+        """Return whether a REST path names no task manager, or one that this mapping renames."""
         manager = path.removeprefix(f"{_MANAGERS}/").partition("/")[0]
         return not path.startswith(f"{_MANAGERS}/") or manager in self.managers
 
@@ -253,7 +254,7 @@ def _managers_in(answer: Any) -> Iterator[str]:
 
 
 def without_the_cluster(answers: Mapping[str, Any], job: str) -> dict[str, Any]:
-    """Return the answers, by path, reduced to that job; task managers become tm0, tm1, ..."""
+    """Return the answers, by path, without data of other jobs. Task managers become tm0, tm1, ..."""
     names = Names.of(answers)
     return {
         names.in_path(path): _cleaned(_of_the_job(path, answer, job), names)
@@ -262,7 +263,7 @@ def without_the_cluster(answers: Mapping[str, Any], job: str) -> dict[str, Any]:
 
 
 def _of_the_job(path: str, answer: Any, job: str) -> Any:
-    """Reduce an answer about the whole cluster."""
+    """Reduce an answer about the whole cluster to the job."""
     if path == "/config":
         return {"flink-version": answer.get("flink-version")}
     if path == "/jobs/overview":
@@ -280,7 +281,7 @@ def _of_the_job(path: str, answer: Any, job: str) -> Any:
 
 
 def _cleaned(value: Any, names: Names, key: str = "") -> Any:
-    """Return a value of an answer without addresses, and with the new names."""
+    """Return a value of an answer without addresses, with the new names."""
     if isinstance(value, list):
         return [_cleaned(inner, names, key) for inner in value]
     if isinstance(value, str) and key in ("id", _MANAGER):
@@ -292,7 +293,7 @@ def _cleaned(value: Any, names: Names, key: str = "") -> Any:
         is_address = isinstance(inner, str) and "://" in inner and name not in _OF_THE_JOB
         if name not in _LEFT_OUT and name not in (_HARDWARE, _PATH) and not is_address:
             kept[name] = _cleaned(inner, names, name)
-    # The machine of a task manager: its cores, and which host.
+    # The machine of a task manager: its cores, and its numbered host.
     hardware, path = value.get(_HARDWARE), value.get(_PATH)
     host = host_of(path)
     if isinstance(hardware, Mapping) and hardware.get("cpuCores") is not None:

@@ -1,13 +1,14 @@
 """Polling the metrics of all subtasks, and the check that all tasks ran throughout.
 
 Flink lists the names of a subtask's metrics, and reports the values of those that are requested. Its job
-manager collects values at most once an update interval (``metrics.fetcher.update-interval``, 10 s by default)
-and reports the last ones until then, so polling for a shorter time sees no change. Answers have no timestamp:
-the time between two of them is what the task itself has added up as busy, idle and back-pressured.
+manager collects values at most once per update interval (``metrics.fetcher.update-interval``, 10 s by
+default), and reports the last values until then. So polling for a shorter time sees no change. Answers have
+no timestamp. The time between two answers is the growth of the task's busy, idle and back-pressured times,
+its *account* of time.
 
-Some seconds pass between the restart of a task, or the loss of its task manager, and the moment at which the
-cluster reports it. Until then the metrics show it: counters that begin anew, or still belong to an earlier
-attempt, and accounts of time that stand still while those of other tasks advance::
+The cluster reports the restart of a task, or the loss of its task manager, only after some seconds. Until
+then, metrics reveal it: counters start again from 0 or still belong to an earlier attempt, and accounts of
+time stand still while the accounts of other tasks advance::
 
     poll                    1     2     3     4     5     6     7
     most tasks              40    40    50    50    60    60    70   s of account
@@ -78,20 +79,20 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     "currentInputWatermark": ("currentInputWatermark",),
     "watermarkLag": (r".*\.watermarkLag",),
 }
-"""Patterns of the metric of each field; the first one that a task has is read."""
+"""Patterns of metric names for each field. The first metric that a task has is read."""
 
 METER_S = 60.0
-"""The period over which Flink measures a rate (MeterView)."""
+"""Period in seconds over which Flink measures a rate (MeterView)."""
 
 _OF_A_MINUTE = "_of_a_minute"
 _METER_AGE_S = METER_S + 10.0
-"""Age of a job from which its meters cover a whole minute of running tasks."""
+"""Minimum age of a job, in seconds, for its meters to cover a whole minute of running tasks."""
 
 _SAME_LOAD = 0.2
-"""Relative difference of the present rate from that of the minute before, above which the load changed."""
+"""Relative difference between the present rate and the minute before, above which the load changed."""
 
 _OVER_GATES: Mapping[str, Callable[[Sequence[float]], float]] = {"debloatedBufferSize": min}
-"""Aggregation of the values of several gates; by default the maximum."""
+"""Aggregation of a field's values over several gates; by default the maximum."""
 
 _TOTALS: Mapping[str, str] = {
     "records_in": "read-records",
@@ -116,19 +117,22 @@ _COUNTERS = (
     "buffers_in_local",
     "buffers_out",
 )
-"""Values that only grow while a task runs. Times are not among them: they may step back a little."""
+"""Values that only grow while a task runs. Times are not included, because they may decrease a little."""
 
 _STEP_BACK_S = 1.0
-"""Greatest step back of the sum of a task's times."""
+"""Maximum decrease, in seconds, of the sum of a task's times."""
 
 _YOUNGER_S = 10.0
-"""Greatest excess of a task's accounted time over its attempt's duration; both are reported late."""
+"""Maximum excess, in seconds, of a task's accounted time over its attempt's duration.
+
+Both are reported late.
+"""
 
 _MORE_POLLS = 3
-"""Polls that are added if it is unclear whether a task is still running."""
+"""Additional polls if it is unclear whether a task is still running."""
 
 _MOST_BEHIND = 1
-"""Polls by which a task may be behind others, because values were collected during a poll."""
+"""Maximum number of polls by which a task may lag, because values were collected during a poll."""
 
 Sample = Mapping[str, float]
 """Values by field; absent fields are not reported."""
@@ -140,7 +144,7 @@ Round = Mapping[Task, tuple[float, Sample]]
 """The answers of one poll, each with its time (seconds of the client's clock)."""
 
 MetricNames = Mapping[str, Mapping[str, str]]
-"""Metrics of the subtasks with the field of each, by vertex id."""
+"""Metric names of the subtasks and the field of each, by vertex id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +165,7 @@ class SubtaskSamples:
         return self.samples[-1][field] - self.samples[0][field]
 
     def gauge(self, field: str) -> float | None:
-        """Return the median of a gauge, without the negative values from before the first measurement."""
+        """Return the median of a gauge, without the negative values before the first measurement."""
         values = [sample[field] for sample in self.samples if sample.get(field, -1) >= 0]
         return median(values) if values else None
 
@@ -171,15 +175,15 @@ class SubtaskSamples:
 
     @property
     def accounted_s(self) -> float | None:
-        """Time between the first and the last answer by the task's own account; None: it has none."""
+        """Time between the first and the last answer by the task's account; None: the task has no account."""
         parts = complete(self.increase(field) for field in ACCOUNT)
         return None if parts is None else sum(parts) / 1e3
 
     @property
     def seconds(self) -> float | None:
-        """Time between the first and the last answer, by the task's own account if it keeps one.
+        """Time between the first and the last answer, by the task's account if there is one.
 
-        None where that account stands still: then all answers are of one moment.
+        None if the account stands still, because all answers are then from one moment.
         """
         accounted = self.accounted_s
         if accounted is not None:
@@ -192,18 +196,18 @@ Samples = Mapping[str, list[SubtaskSamples]]
 
 
 def account_s(sample: Sample) -> float | None:
-    """Return the time that a task has accounted for since its start; None: it does not report all parts."""
+    """Return the accounted time of a task since its start; None: it does not report all parts."""
     parts = complete(sample.get(part) for part in ACCOUNT)
     return None if parts is None else sum(parts) / 1e3
 
 
 def passed_s(samples: Samples) -> float | None:
-    """Return the time watched, as the median over the accounts of tasks; None: none keeps one."""
+    """Return the time watched, as the median over the accounts of tasks; None: no task has an account."""
     return middle(subtask.accounted_s or None for subtasks in samples.values() for subtask in subtasks)
 
 
 def is_same_load(now: float, before: float) -> bool:
-    """Return whether a rate of the time watched and one of the minute before belong to the same load."""
+    """Return whether the rates over the time watched and over the minute before show the same load."""
     return abs(before - now) <= _SAME_LOAD * now
 
 
@@ -218,7 +222,7 @@ def longer_per_s(now: float, seconds: float, minute_before: float | None) -> flo
 
 
 def watch_time_s(job: FlinkJob) -> float:
-    """Return how many seconds to watch the metrics, to see them change a few times."""
+    """Return for how many seconds to watch the metrics, to see them change a few times."""
     return max(_LEAST_WATCH_S, _UPDATES * _interval_s(job))
 
 
@@ -241,7 +245,7 @@ def take_samples(
 ) -> Samples:
     """Poll all subtasks during `watch_s` seconds; `on_poll` gets the seconds so far after each poll.
 
-    A vertex without metrics has one sample, the counters of ``/vertices/V``. `state` is the job's state
+    A vertex without metrics gets one sample: the counters of ``/vertices/V``. `state` is the job's state
     before the polls.
 
     Raises:
@@ -266,7 +270,7 @@ def take_samples(
 
 
 def metric_names(client: RestClient, job: FlinkJob, wait: Callable[[], None]) -> MetricNames:
-    """Return the metrics to request; `wait` is called while a starting cluster lists none."""
+    """Return the metrics to request. `wait` is called while a starting cluster lists no metrics."""
     names: dict[str, Mapping[str, str]] = {}
     for vertex in job.vertices:
         for left in reversed(range(_TRIES)):
@@ -300,7 +304,7 @@ def poll(client: RestClient, job: FlinkJob, names: MetricNames) -> Round:
 
 
 def _sample(entries: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> Sample:
-    """Return the values by field; a field measured per gate is present only if all gates report it."""
+    """Return the values by field. A field measured per gate is only present if all gates report it."""
     values: dict[str, list[float]] = {}
     for entry in entries:
         field, value = fields.get(entry["id"]), number(entry.get("value"))
@@ -339,7 +343,7 @@ def totals(vertex: FlinkVertex, subtask: int) -> Sample:
 def stands_still(samples: Samples) -> bool:
     """Return whether tasks answered several times, and no account of time advanced.
 
-    Tasks without an account are ignored if others have one.
+    Tasks without an account are ignored if other tasks have one.
     """
     polled = [subtask for subtasks in samples.values() for subtask in subtasks if len(subtask.samples) > 1]
     keep_account = [subtask for subtask in polled if subtask.accounted_s is not None]
@@ -347,7 +351,7 @@ def stands_still(samples: Samples) -> bool:
 
 
 def without_repeats(samples: Samples) -> Samples:
-    """Return the samples; if no time passed between them, only the last one of each subtask."""
+    """Return the samples; if no time passed between them, only the last sample of each subtask."""
     if not stands_still(samples):
         return samples
     return {
@@ -398,11 +402,11 @@ def check_all_go_on(
     *,
     at_each_poll: bool,
 ) -> None:
-    """Require that no task has stopped reporting while others went on.
+    """Require that no task has stopped reporting while others continued.
 
     `poll_again` waits and polls once more; it is called if a task may have stopped. With `at_each_poll`,
-    values are collected as often as they are polled, so a task that stood still at the last poll is checked,
-    too. If all tasks stand still, as at the end of a recording, that is no error.
+    values are collected at every poll, so a task that stood still at the last poll is checked too. If all
+    tasks stand still, as at the end of a recording, there is no error.
 
     Raises:
         FlinkRestError: a task has stopped reporting.
@@ -416,7 +420,7 @@ def check_all_go_on(
         polls.append(poll_again())
         times = {task: at for round_ in rounds for task, (at, _) in round_.items()}
         if all(times.get(task) == at for task, (at, _) in polls[-1].items()):
-            return  # a recording has ended and repeats its last answers
+            return  # after its end, a recording repeats its last answers
         advances = _last_advances(polls, job)
     if not (silent := _behind(advances)):
         return
@@ -437,7 +441,7 @@ def _behind(advances: Mapping[Task, int]) -> list[Task]:
 
 
 def _last_advances(rounds: Sequence[Round], job: FlinkJob) -> dict[Task, int]:
-    """Return the last poll at which each task advanced, where that is known."""
+    """Return the last poll at which each task advanced, if known."""
     polled = {vertex for round_ in rounds for vertex, _ in round_}
     advances = {
         (vertex.id, subtask): _last_advance(rounds, (vertex.id, subtask))
@@ -449,9 +453,9 @@ def _last_advances(rounds: Sequence[Round], job: FlinkJob) -> dict[Task, int]:
 
 
 def _last_advance(rounds: Sequence[Round], task: Task) -> int | None:
-    """Return the last poll at which a task may have advanced since the one before; -1: it never answered.
+    """Return the last poll at which a task may have advanced since the previous poll; -1: it never answered.
 
-    None: unknown, since the task answers but keeps no account of its time.
+    Return None if this is unknown, because the task answers but has no account of its time.
     """
     answers = [(at, round_[task][1]) for at, round_ in enumerate(rounds) if task in round_]
     accounts = [(at, account_s(sample)) for at, sample in answers]
@@ -465,6 +469,6 @@ def _last_advance(rounds: Sequence[Round], task: Task) -> int | None:
     advances = [
         later
         for (_, before), (later, after) in pairwise(accounts)
-        if before is None or after is None or after > before  # where a part is missing, it may have advanced
+        if before is None or after is None or after > before  # a task with a missing part may have advanced
     ]
     return advances[-1] if advances else answers[0][0]

@@ -1,19 +1,20 @@
 """Load of each subtask: records, their size and cost, and the queues before it.
 
-A task adds up its busy time, so busy time divided by records is the cost of a record, back-pressured or not.
-Counters of the time watched show the present load, however few records there are. Counters since the start of
-a task include its start, with its backlog and the compilation of its code; they are used for the cost of a
-record where no records were seen, and for everything where no time passed. A rate is averaged over the minute
-before as well, which Flink's own meter reports; the difference of the two shows how uncertain it is. A task
-that keeps no account of its time, such as a legacy source, is timed by the account of others.
+The cost of a record is a task's busy time divided by its number of records, with or without back-pressure.
+Counters over the time watched show the present load, however few records there are. Counters since the start
+of a task include its start-up, with its backlog and the compilation of its code. They are used for the cost
+of a record if no records were seen, and for everything if no time passed. A rate is also averaged with the
+rate of the minute before, which Flink's meter reports. The difference between the two rates shows the
+uncertainty. A task that does not report its times, such as a legacy source, is timed by those of other tasks.
 
-Bytes are counted by buffers, so a few buffers more or less distort a count of few bytes; over one exchange
-the errors of the producer's count and the consumer's are opposite.
+Bytes are counted by buffers, so a few buffers more or less distort a small count of bytes. Over one exchange,
+the errors of the producer's and the consumer's count are opposite.
 
-A barrier waits as long as the records before it take, so start delays that rise by 20 ms a second show that
-2 % more arrives than is read. Counters cannot show this: of two subtasks that work all the time both read as
-much as they can, though one of them gets more. Where records are dealt out in turns (rebalance), subtasks
-that work all the time get and read the same, so a lag of one behind the others remains.
+A barrier waits as long as the records before it take, so start delays that rise by 20 ms per second show that
+2 % more records arrive than are read. Counters cannot show this: two subtasks that are always busy both read
+as much as they can, even if one of them gets more. If records are distributed in turns (rebalance), subtasks
+that are always busy get and read the same number of records, so the lag of one subtask behind the others
+remains.
 """
 
 from __future__ import annotations
@@ -30,40 +31,40 @@ from .job import FlinkJob, FlinkVertex
 from .sampling import ACCOUNT, METER_S, Samples, SubtaskSamples, is_same_load, longer_per_s
 
 ENOUGH_RECORDS = 200
-"""Records in the time watched from which rates and costs are exact within some percent."""
+"""Minimum number of records in the time watched for rates and costs to be exact within some percent."""
 
 LEAST_RECORDS = 50
-"""Fewest records since the start that allow an estimate."""
+"""Minimum number of records since the start for an estimate."""
 
 ENOUGH_BUFFERS = 400
-"""Buffers in the time watched from which their bytes give the record size within half a percent."""
+"""Minimum number of buffers in the time watched that give the record size within half a percent."""
 
 HARDLY_PER_S = 0.05
 """Records per second assumed for a source's subtask that emits next to nothing."""
 
 SATURATED = 0.9
-"""Busy or back-pressured share of time from which a subtask counts as always so."""
+"""Minimum busy or back-pressured share of time for a subtask to count as always so."""
 
 IDLE = 0.05
-"""Idle share of time above which a source emits all records that arrive."""
+"""Idle share of time, above which a source emits all records that arrive."""
 
 _NEVER_IDLE = 0.99
-"""Busy share of time from which a task's rate is the inverse of its cost per record."""
+"""Minimum busy share of time for a task's rate to be the inverse of its cost per record."""
 
 _LEAST_SERVICE_S = 1e-6
 _SLEEP_S = 1e-3
 
 _LEAST_TREND = 5
-"""Fewest checkpoints that show a trend."""
+"""Minimum number of checkpoints to show a trend."""
 
 _LEAST_AGREEING = 3
-"""Fewest checkpoints whose agreement is not chance."""
+"""Minimum number of checkpoints whose agreement is not chance."""
 
 _AGREE = 0.8
-"""Share of the checkpoints, or pairs of them, that must agree."""
+"""Minimum share of the checkpoints, or pairs of them, that must agree."""
 
 _MOST_GROWTH = 0.1
-"""Greatest change of a queue, as a share of the records read, that counts as a steady trend."""
+"""Maximum growth of a queue, as a share of the records read, that counts as a steady trend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Load:
     minute_per_s: float | None = None
     """Records per second in the minute before."""
     cost_before_s: float | None = None
-    """Busy time per record since the start, used if no records were seen."""
+    """Busy time in seconds per record since the start, for use if no records were seen."""
 
     @property
     def busy_share(self) -> float | None:
@@ -116,7 +117,7 @@ class Load:
 
     @property
     def never_idles(self) -> bool:
-        """Whether the subtask is busy all the time, so that its rate shows the cost of a record."""
+        """Whether the subtask is always busy, so that its rate shows the cost of a record."""
         return self.busy_share is not None and self.busy_share >= _NEVER_IDLE
 
     @property
@@ -138,10 +139,10 @@ class Load:
 def load_of(
     subtask: SubtaskSamples, field: str, passed: float | None = None, age_s: float | None = None
 ) -> Load | None:
-    """Return a subtask's load by its counter of records ("records_in", "records_out"); None: too few records.
+    """Return a subtask's load, by its counter "records_in" or "records_out"; None: too few records.
 
     The load covers the time watched, or the time since the start if no time passed. `passed` and `age_s` are
-    these two times for a subtask that keeps no account.
+    these two times for a subtask that does not report its times.
     """
     watched, total = subtask.increase(field), subtask.total(field)
     if total is None or total < LEAST_RECORDS:
@@ -163,10 +164,11 @@ def service_s(
     config: NetworkConfig,
     core_share: float | None = None,
 ) -> float | None:
-    """Return the service time of a subtask's records in seconds; None where its busy time is not reported.
+    """Return the service time of a subtask's records in seconds; None if its busy time is not reported.
 
-    It is the cost of a record minus the emulated costs of records, buffers and wake-ups. With
-    `core_share`, the share of a core that the task had while busy, it is processor time; None: it waits.
+    The service time is the cost of a record minus the emulated costs of records, buffers and wake-ups.
+    `core_share` is the share of a core that the task had while busy; the result is then processor time. With
+    None, the work waits without a core.
     """
     busy = load.cost_s
     if busy is None:
@@ -186,10 +188,10 @@ def source_rate(subtask: SubtaskSamples, load: Load, *, limited: bool = False) -
     """Return the records per second that a source's subtask would emit unhindered; 0: as fast as possible.
 
     - A source that emits nothing and is not back-pressured has `HARDLY_PER_S`.
-    - One that idles emits all records that arrive, unless its job is `limited`: a task downstream is always
-    busy.
-    - One that is slowed by back-pressure would always emit at the rate of its other time.
-    - A legacy source does not report idle time: it counts as paced unless always back-pressured.
+    - A source that idles emits all records that arrive, unless its job is `limited`: a downstream task is
+      always busy.
+    - A source that is slowed by back-pressure would emit at the rate of its other time.
+    - A legacy source does not report idle time. It counts as paced unless it is always back-pressured.
     """
     count = SubtaskSamples.total if subtask.seconds is None else SubtaskSamples.increase
     rate, (busy, idle, held) = load.per_s, (count(subtask, part) for part in ACCOUNT)
@@ -223,7 +225,7 @@ def record_bytes(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_b
         return None
 
     outputs = job.outputs(vertex)
-    # With several outputs, Flink counts bytes for each, and in some versions records once.
+    # With several outputs, Flink counts the bytes for each output, and in some versions records only once.
     sizes = [] if len(outputs) > 1 else [size(vertex, "out")]
     consumers = [other for other in job.vertices if any(edge.target == other.id for edge in outputs)]
     sizes += [
@@ -238,7 +240,7 @@ def record_bytes(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_b
 
 
 def queue_growth(checkpoints: Sequence[CheckpointResult], vertex: str, parallelism: int) -> list[float]:
-    """Return the growth of each subtask's queue as a share of the records read; 0 where there is no trend.
+    """Return the growth of each subtask's queue as a share of the records read; 0 if there is no trend.
 
     The trend is the median over all pairs of checkpoints (Theil and Sen), so one slow checkpoint has no
     effect.
@@ -272,7 +274,7 @@ def aligned_start_delays(
 
 
 def lags_s(checkpoints: Sequence[CheckpointResult], vertex: str, parallelism: int) -> list[float]:
-    """Return the seconds by which each subtask finishes alignment after the first one.
+    """Return the seconds by which each subtask finishes its alignment after the first subtask.
 
     The value is the median over aligned checkpoints; 0 if they do not agree.
     """

@@ -30,14 +30,14 @@ BARRIER_PLACES = ("sender", "wire", "receiver")
 
 
 class Pair(NamedTuple):
-    """A channel: its producer and consumer. `producer` is None where channels of a consumer are summed."""
+    """A channel: its producer and consumer. `producer` is None if the channels of a consumer are summed."""
 
     producer: int | None
     consumer: int
 
 
 def pairs_of(scenario: Scenario, edge: Edge) -> list[Pair]:
-    """Return the channels of an edge, producer by producer; its consumers if there are too many channels."""
+    """Return the channels of an edge, ordered by producer; with too many channels, one sum per consumer."""
     producers, consumers = scenario.vertex(edge.source), scenario.vertex(edge.target)
     reached = consumers_of_producers(edge.ship, producers.parallelism, consumers.parallelism)
     if sum(map(len, reached)) > MOST_CHANNELS:
@@ -55,11 +55,11 @@ def edge_shape(scenario: Scenario, edge: Edge) -> EdgeShape:
 
 
 class _Channel(NamedTuple):
-    """Both ends of a channel, and its place among the shown channels of its edge."""
+    """Both ends of a channel, and its index among the shown channels of its edge."""
 
     queue: PipelinedSubpartition
     end: RemoteInputChannel | None
-    """The consumer's end; None: the consumer is in the same task manager and reads the queue itself."""
+    """The consumer's end; None: the consumer is in the same task manager, and reads the producer's queue."""
     place: int
 
 
@@ -85,7 +85,7 @@ class EdgeView:
         self._queue_places = _Places(self._shown, [channel.place for channel in self._channels])
         self._end_places = _Places(self._shown, [place for place, _ in self._remote])
         self._places = {end.channel_id: place for place, end in self._remote}
-        self._unasked = list(self._remote)  # without a known sender yet
+        self._unasked = list(self._remote)  # the sender is not yet known
         self._asked: list[tuple[int, ChannelSender]] = []
         self._senders: list[ChannelSender] = []
         self._sender_places = _Places(self._shown, [])
@@ -101,7 +101,7 @@ class EdgeView:
         reached = consumers_of_producers(edge.ship, producers, len(builder.subtasks[target]))
         for consumer, subtask in enumerate(builder.subtasks[target]):
             sources = [producer for producer, targets in enumerate(reached) if consumer in targets]
-            channels = getattr(subtask, "gates", ())[gate_number].channels  # every reader has gates
+            channels = getattr(subtask, "gates", ())[gate_number].channels  # every reader has input gates
             for producer, channel in zip(sources, channels, strict=True):
                 queue = builder.subpartition_of(channel.channel_id)
                 if queue is not None:
@@ -109,8 +109,8 @@ class EdgeView:
                     yield _Channel(queue, channel if isinstance(channel, RemoteInputChannel) else None, place)
 
     def frame(self, *, barriers: bool) -> EdgeFrame:
-        """Return the current state of the channels; with `barriers`, also the places of barriers."""
-        # Up to thousands of channels, twenty times a second: `map` and `zip` are fast.
+        """Return the current state of the channels. With `barriers`, include the positions of barriers."""
+        # Speed matters: up to thousands of channels, twenty times per second. `map` and `zip` are fast.
         queued = list(map(len, self._queues))
         received = list(map(_QUEUE_LENGTH, self._ends))
         sender, receiver = self._queue_places.added(queued), self._end_places.added(received)
@@ -131,7 +131,7 @@ class EdgeView:
         return senders + receivers
 
     def _credit(self) -> list[int | None]:
-        """Return the credit of senders by place; None for local channels, and before the first request."""
+        """Return the credit of senders by position; None for local channels, and before the first request."""
         unasked, self._unasked = self._unasked, []
         for place, end in unasked:
             sender = self._sender(end.channel_id)
@@ -171,7 +171,7 @@ class EdgeView:
             and message.data_type in EVENT_TYPES
             and message.channel in self._places
         ]
-        # The many barriers of a checkpoint have one content, which is decoded once.
+        # All barriers of a checkpoint have the same content, which is decoded once.
         contents = {payload for *_, payload in events}
         checkpoints = {each: number for each in contents if (number := _checkpoint_of(each)) is not None}
         barriers = [(place, where, checkpoints[each]) for place, where, each in events if each in checkpoints]
@@ -179,7 +179,7 @@ class EdgeView:
 
 
 class _Places:
-    """Sums the values of channels that the page shows at one place."""
+    """Sums the values of channels that share a position on the page."""
 
     def __init__(self, shown: int, places: Sequence[int]) -> None:
         self._shown = shown
@@ -187,7 +187,7 @@ class _Places:
         self._one_each = list(places) == list(range(shown))
 
     def added(self, values: list[int]) -> list[int]:
-        """Return the sum of the values at each place."""
+        """Return the sum of the values at each position."""
         if self._one_each:
             return values
         sums = [0] * self._shown
@@ -196,7 +196,7 @@ class _Places:
         return sums
 
     def added_or_none(self, values: Iterable[int]) -> list[int | None]:
-        """Return the sum of the values at each place; None for a place without values."""
+        """Return the sum of the values at each position; None for a position without values."""
         if self._one_each:
             return list(values)
         sums: list[int | None] = [None] * self._shown
@@ -205,7 +205,7 @@ class _Places:
         return sums
 
     def least(self, values: Iterable[int], most: int) -> list[int]:
-        """Return the least value at each place, at most `most`."""
+        """Return the least value at each position, at most `most`."""
         if self._one_each:
             return [value if value < most else most for value in values]
         least = [most] * self._shown

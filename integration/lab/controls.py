@@ -39,7 +39,7 @@ _DURATIONS = {
     "aligned_checkpoint_timeout_s": ("Aligned checkpoint timeout", 0.0, 10.0),
     "checkpoint_timeout_s": ("Checkpoint timeout", 0.1, 600.0),
 }
-"""Label, minimum and maximum of the sliders; a user may type larger values."""
+"""Label, minimum and maximum of each slider. A user may type larger values."""
 
 _OF_JOB = {POLICY: "Debloating policy"}
 _OF_VERTEX = {SERVICE: "Cost of a record", SKEW: "Skew of the subtasks", RATE: "Rate"}
@@ -79,7 +79,7 @@ def scenario_now(scenario: Scenario) -> Scenario:
 def policies_of(scenario: Scenario, offered: Iterable[str] = ()) -> list[str]:
     """Return the debloating policies to choose from: all built-in ones, those offered, and the job's own.
 
-    The page can choose no other policy, so that it cannot name code to import.
+    The page can choose no other policy. So it cannot name code to import.
     """
     settings = [setting for change in scenario.changes for setting in change.settings]
     named = [str(value) for field, value in settings if field == "debloat_policy"]
@@ -201,7 +201,7 @@ def _option(wanted: Change) -> ScheduledChange:
     if wanted.key not in fields:
         raise UsageError([f"{wanted.key} is not among the fields of this page. Load the page again."])
     field = fields[wanted.key]
-    # A user may write decimals, which Flink does not read in a duration.
+    # A user may write decimals, which Flink does not accept in durations.
     parse = parse_duration if field in _DURATIONS else OPTIONS[field].kind.parse
     return ScheduledChange(at_s=0.0, settings=((field, parse(wanted.value)),))
 

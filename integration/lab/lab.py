@@ -1,4 +1,4 @@
-"""One or two runs of a job that a user controls: pace, single steps, going back, and comparing two sides.
+"""One or two runs of a job that a user controls: pace, single steps, steps back, and two sides to compare.
 
 ::
 
@@ -59,10 +59,10 @@ LEAST_PACE, MOST_PACE = 1 / 1000, 1000.0
 """Bounds of the pace, in emulated seconds per second."""
 
 _LONGEST_PAUSE_S = 0.25
-"""Longest pause between two turns, in wall-clock seconds, that the emulation catches up on."""
+"""Maximum pause between two turns, in wall-clock seconds, that the emulation makes up for."""
 
 _WIDTH, _HEIGHT = 160.0, 60.0
-"""Size of a vertex in the layout; only the proportions matter."""
+"""Size of a vertex in the layout. Only the proportions matter."""
 
 _EXAMPLE = {
     "name": "lab",
@@ -83,8 +83,8 @@ _EXAMPLE = {
 class Lab:
     """A job that a user watches; `version` increases whenever a page needs a new `Hello`.
 
-    The job runs as fast as possible up to `begin_s` emulated seconds. `policies` are debloating policies to
-    choose from, besides the built-in ones.
+    The job runs as fast as possible up to `begin_s` emulated seconds. `policies` are additional debloating
+    policies to choose from.
 
     Raises:
         UsageError: the scenario is invalid.
@@ -110,7 +110,7 @@ class Lab:
         self._seen_at = perf_counter()
         self._speeds: list[tuple[float, float]] = []
         self._sides: list[LiveJob] = [LiveJob("a", scenario, tables)]
-        self._started = list(self._sides)  # sides that have not reached the current moment since their start
+        self._started = list(self._sides)  # sides that have not yet reached the current moment
 
     @property
     def sides(self) -> Sequence[LiveJob]:
@@ -124,7 +124,7 @@ class Lab:
 
     @property
     def stands(self) -> bool:
-        """Whether nothing runs until the user acts: paused, or all sides have ended."""
+        """Whether nothing runs until the user acts, because the lab is paused or all sides have ended."""
         return not self._behind and (self.paused or all(side.over for side in self._sides))
 
     @property
@@ -134,7 +134,7 @@ class Lab:
     def turn(self, budget_s: float) -> bool:
         """Run for at most `budget_s` of processor time, as far as the pace allows.
 
-        Returns whether to call it again at once: the lab is behind its pace, or runs without one.
+        Returns whether to call it again at once, because the lab is behind its pace or runs without one.
         """
         began = perf_counter()
         deadline, behind = process_time() + budget_s, self._behind
@@ -151,7 +151,7 @@ class Lab:
         if goal == math.inf:
             goal = self._as_fast_as_possible(deadline)
         in_time = [side.advance(goal, deadline) for side in self._sides]
-        # The others wait for a side that has not reached it.
+        # The other sides wait for a side that has not reached the current moment.
         self._now = min(goal, max(side.now for side in self._sides))
         if all(in_time) and self._now >= self._stops_at:
             self.paused, self._stops_at = True, math.inf
@@ -159,7 +159,7 @@ class Lab:
         return not all(in_time) or self.pace is None
 
     def _as_fast_as_possible(self, deadline: float) -> float:
-        """Run the first unfinished side, and return its time, up to which the others follow."""
+        """Run the first unfinished side. Return its time, up to which the other sides follow."""
         leader = next(side for side in self._sides if not side.over)
         began = process_time()
         leader.advance(math.inf, began + (deadline - began) / len(self._sides))
@@ -191,7 +191,7 @@ class Lab:
         return "paused" if self.paused else "running"
 
     def _replays(self, side: LiveJob) -> bool:
-        """Whether a side still runs up to the current moment."""
+        """Whether a side is still replaying up to the current moment."""
         return side in self._started and not side.over and side.now < self._now
 
     def hello(self) -> Hello:
@@ -334,7 +334,7 @@ class Lab:
         self._speeds = []
 
     def _copied(self, side: LiveJob) -> str:
-        """Return a side as a scenario that ends at the current moment, after the last action of the user."""
+        """Return a side as a scenario that ends at the current moment, and after the user's last action."""
         end_s = max(math.ceil(self._now / STEP_S - 1e-6) * STEP_S, side.acted_at + STEP_S)
         scenario = side.scenario.ending_at(round(end_s, 3))
         comments = [
@@ -354,7 +354,7 @@ class Lab:
 
 
 def vertex_shapes(scenario: Scenario) -> list[VertexShape]:
-    """Return the vertices in their order, with their centres in the layered graph, from 0 to 1."""
+    """Return the vertices in order, with their centres in the layered graph, from 0 to 1."""
     heights = {vertex.name: _HEIGHT for vertex in scenario.topological_order()}
     arcs = [(edge.source, edge.target, edge.ship) for edge in scenario.edges]
     layout = laid_out(_WIDTH, heights, arcs)
@@ -375,14 +375,15 @@ def vertex_shapes(scenario: Scenario) -> list[VertexShape]:
 
 
 def task_manager_links(scenario: Scenario) -> list[tuple[str, str]]:
-    """Return the pairs of task managers between which data flows: producer's, consumer's."""
+    """Return the pairs of task managers (producer, consumer) between which data flows."""
     ends = (pair for edge in scenario.edges for pair in scenario.channel_ends(edge))
     return list(dict.fromkeys((one, other) for one, other in ends if one != other))
 
 
 def example() -> Scenario:
-    """Return the job of a lab without a scenario: back-pressured, so that there is something to see.
+    """Return the job of a lab without a scenario.
 
-    Its sinks take 2,500 records a second each, and its sources emit 3,000.
+    Its sinks process 2,500 records a second each and its sources emit 3,000, so that back-pressure can be
+    seen.
     """
     return read_scenario(_EXAMPLE)

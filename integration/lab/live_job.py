@@ -1,7 +1,8 @@
 """A job that is run piece by piece, watched and changed meanwhile.
 
-Each action of a user becomes part of the scenario, with its time. So the same run can be repeated with
-bitwise equal numbers: to go back to a moment, to fork a second side, or from a file.
+Each action of a user becomes part of the scenario, with its time. So the run can be repeated with bitwise
+equal numbers. The lab does this to step back, to fork the run into a second one (side b), and to replay a
+saved file.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from .controls import without_constants, words_of
 from .messages import CheckpointRow, Control, Frame, History, Incident, PendingRow, Row, Shares, Side
 
 STEP_S = 0.001
-"""Actions of a user happen at multiples of this, in emulated seconds. """
+"""Interval in emulated seconds. Actions of a user happen at its multiples."""
 
 _ENTRIES = 200
-"""Agenda entries that run between two readings of the clock."""
+"""Number of agenda entries that run between two readings of the clock."""
 
 
 Times = tuple[float, float, float]
@@ -51,7 +52,7 @@ _NOTHING: Shares = (0.0, 0.0, 0.0)
 class LiveJob:
     """One run of `scenario` from its beginning, at `now` emulated seconds.
 
-    `rows`, `checkpoints` and `incidents` are its history, to which it only appends. `acted_at` is the
+    `rows`, `checkpoints` and `incidents` are its history, which only grows. `acted_at` is the
     time of the last action of the user, or just after it. Call `close` at the end.
 
     Raises:
@@ -99,7 +100,7 @@ class LiveJob:
         return max([0.0, *(change.at_s for change in scenario.changes), *faults])
 
     def steady(self, from_s: float) -> Steady:
-        """Return the figures of the run since a moment, like those of a result's window."""
+        """Return the figures of the run since a moment, like those of a window of a result."""
         return self._job.steady(from_s, self.now)
 
     @property
@@ -113,7 +114,10 @@ class LiveJob:
         return math.inf if self.over else self._agenda.next_s
 
     def advance(self, until: float, deadline: float = math.inf) -> bool:
-        """Run up to a moment, or until `process_time` reaches `deadline`; return whether it got there."""
+        """Run up to a moment, or until `process_time` reaches `deadline`.
+
+        Return whether the moment was reached.
+        """
         agenda = self._agenda
         while not self.over and agenda.next_s <= until:
             agenda.run_until(until, _ENTRIES)
@@ -136,7 +140,7 @@ class LiveJob:
         self._plan(replace(scenario, changes=(*scenario.changes, replace(change, at_s=at))))
 
     def add_fault(self, fault: KillSubtask | KillTaskManager | CutLink) -> None:
-        """Inject a fault now; its own time is ignored.
+        """Inject a fault now; the time in the fault is ignored.
 
         Raises:
             UsageError: the fault is invalid, or the run is over.
@@ -154,7 +158,7 @@ class LiveJob:
         self._plan(replace(scenario, manual_checkpoints_s=(*scenario.manual_checkpoints_s, self._moment())))
 
     def _moment(self) -> float:
-        """Return the next moment without events and without other actions of the user."""
+        """Return the next moment without events and without earlier actions of the user."""
         scenario = self.scenario
         taken = {*scenario.manual_checkpoints_s, *(savepoint.at_s for savepoint in scenario.savepoints)}
         step = math.floor(max(self.now, self._agenda.now, self.acted_at) / STEP_S + 1e-6) + 1
@@ -182,14 +186,14 @@ class LiveJob:
     def new_checkpoints(self) -> Sequence[CheckpointRow]:
         """Return the checkpoints that have ended since the last call."""
         known = len(self._job.recorder.checkpoints)
-        first = min(self._seen_checkpoints, known)  # a full table drops every other one
+        first = min(self._seen_checkpoints, known)  # a full table drops every second entry
         new = [checkpoint_row(self.side, self._job, place) for place in range(first, known)]
         self._seen_checkpoints = known
         self.checkpoints += new
         return new
 
     def _note_faults(self) -> None:
-        """Append injected faults to the incidents; the trace reports kills."""
+        """Append injected faults to the incidents. Kills are reported by the trace."""
         fired = self._job.faults.fired
         for fault in fired[self._seen_faults :]:
             if fault.kind not in (KillSubtask.kind, KillTaskManager.kind):

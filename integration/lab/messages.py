@@ -1,17 +1,16 @@
 """Messages between the lab and its page: JSON texts over one websocket.
 
-The page gets a `Hello` first, then a `Frame` of each side up to twenty times a second, a `Row` of the time
-series each emulated second, and a `CheckpointRow` whenever a checkpoint has ended. There is one side, "a",
-until the user forks the run; then "a" goes on as it was, and "b" has the changes that are made from then on.
+The page gets a `Hello` first. Then it gets a `Frame` of each side up to twenty times a second, a `Row` of the
+time series each emulated second, and a `CheckpointRow` whenever a checkpoint has ended. There is one side,
+"a", until the user forks the run. From then on "a" continues unchanged, and later changes apply to side "b".
 After a step back, a fork or a new job the page gets a `Hello` again, with the history of each side.
 
-With a running Flink beside the lab the page gets a `Reading` while the job is read, before there is a
-`Hello`, and a `FlinkFrame` each second from then on.
+With a running Flink beside the lab, the page gets a `Reading` while the job is read. After the `Hello`, it
+gets a `FlinkFrame` each second.
 
 All times are in seconds of emulated time, all sizes in bytes, shares from 0 to 1. Unknown numbers are null.
-Lists of a `Frame` follow the order of the vertices, edges and channels in `Hello`: channels of an edge are
-listed producer by producer. An edge of more than `MOST_CHANNELS` channels is summed: one entry for each
-consumer.
+Lists of a `Frame` follow the order of the vertices, edges and channels in `Hello`. Channels of an edge are
+ordered by producer. An edge of more than `MOST_CHANNELS` channels has one entry per consumer, with sums.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from typing import Any, Literal
 import msgspec
 
 MOST_CHANNELS = 4096
-"""Number of channels of an edge above which frames have sums per consumer instead of channels."""
+"""Maximum number of channels of an edge that frames list. Above it, frames have sums per consumer."""
 
 Side = Literal["a", "b"]
 
 Shares = tuple[float, float, float]
-"""Shares of the time of a subtask: busy, idle, back-pressured; all 0 while it does not run."""
+"""Shares of the time of a subtask: busy, idle, back-pressured. All are 0 while it does not run."""
 
 
 class VertexShape(msgspec.Struct, frozen=True):
-    """A drawn vertex: `x` and `y` are its place in the layered graph, from 0 to 1."""
+    """A drawn vertex. `x` and `y` are its position in the layered graph, from 0 to 1."""
 
     name: str
     parallelism: int
@@ -42,7 +41,10 @@ class VertexShape(msgspec.Struct, frozen=True):
 
 
 class EdgeShape(msgspec.Struct, frozen=True):
-    """An edge, with vertices by index; `channels` are (producer, consumer), or (null, consumer) for sums."""
+    """An edge between vertices given by index.
+
+    `channels` are (producer, consumer), or (null, consumer) for sums.
+    """
 
     source: int
     target: int
@@ -83,13 +85,13 @@ class Row(msgspec.Struct, frozen=True, tag="row"):
     buffer_bytes: list[float | None]
     """The smallest debloated buffer size; null for sources and without debloating."""
     time_to_consume_s: list[float | None]
-    """Time to consume the data in flight into a vertex, as debloating estimates."""
+    """Estimated time to consume the in-flight data into a vertex, by debloating's formula."""
     in_flight_bytes: list[float]
     """Data in flight on each edge, by its index: at producers, in the network and at consumers."""
 
 
 class CheckpointRow(msgspec.Struct, frozen=True, tag="checkpoint"):
-    """A finished checkpoint. Each phase is the longest of all subtasks, in seconds."""
+    """A finished checkpoint. Each phase is the maximum over all subtasks, in seconds."""
 
     side: Side
     id: int
@@ -97,7 +99,7 @@ class CheckpointRow(msgspec.Struct, frozen=True, tag="checkpoint"):
     status: str
     kind: str
     end_to_end_s: float | None
-    """Null: the checkpoint failed."""
+    """Duration from the trigger to completion; null: the checkpoint failed."""
     start_delay_s: float | None
     alignment_s: float | None
     sync_s: float | None
@@ -119,11 +121,11 @@ class Incident(msgspec.Struct, frozen=True, tag="incident"):
 class EdgeFrame(msgspec.Struct, frozen=True):
     """The channels of an edge at a moment.
 
-    `sender` and `receiver` are queued buffers at either end, `credit` what the sender may send (null within
-    one task manager, which has no credit), `size` the largest buffer that the sender may fill, in bytes.
-    `barriers` has (index of the channel, location, checkpoint id) for each barrier in a channel; the location
-    is "sender", "wire" or "receiver". `blocked` are the indices of channels whose barrier has arrived while
-    those of others have not.
+    `sender` and `receiver` are the queued buffers at either end. `credit` is the number of buffers that the
+    sender may send (null within one task manager, where there is no credit). `size` is the largest buffer
+    that the sender may fill, in bytes. `barriers` has (index of the channel, location, checkpoint id) for
+    each barrier in a channel; the location is "sender", "wire" or "receiver". `blocked` are the indices of
+    channels whose barrier has arrived while barriers of other channels have not.
     """
 
     sender: list[int]
@@ -137,7 +139,7 @@ class EdgeFrame(msgspec.Struct, frozen=True):
 
 
 class PendingRow(msgspec.Struct, frozen=True):
-    """A pending checkpoint: its trigger, and the number of acknowledgements."""
+    """A pending checkpoint: its trigger time, and the number of acknowledgements."""
 
     id: int
     t: float
@@ -162,7 +164,7 @@ class Frame(msgspec.Struct, frozen=True, tag="frame"):
     edges: list[EdgeFrame]
     pending: list[PendingRow]
     replays_to_s: float | None
-    """The time up to which the side replays the run; null: it is up to date."""
+    """Time up to which the side replays the run; null: it is up to date."""
 
 
 class History(msgspec.Struct, frozen=True):
@@ -187,9 +189,9 @@ job is not running at the moment; "gone": the job that was read has ended or res
 
 
 class Reading(msgspec.Struct, frozen=True, tag="reading"):
-    """Progress of reading a job from Flink: `done_s` of `total_s` of its metrics (null: not yet).
+    """Progress of reading a job from Flink: `done_s` of `total_s` of its metrics (null: not begun).
 
-    `problem` is the reason if reading failed; then the page may ask to read again.
+    `problem` is the reason of a failed reading. The page may then ask to read again.
     """
 
     url: str
@@ -199,7 +201,7 @@ class Reading(msgspec.Struct, frozen=True, tag="reading"):
 
 
 class FlinkJobShape(msgspec.Struct, frozen=True):
-    """The job that was read; `notes` name what could not be read."""
+    """The job that was read; `notes` list values that could not be read."""
 
     url: str
     job: str
@@ -219,12 +221,12 @@ class VertexFigures(msgspec.Struct, frozen=True, kw_only=True):
     in_pool: float | None = None
     out_pool: float | None = None
     input_queue: float | None = None
-    """Queued buffers, mean over the subtasks; `output_queue` likewise."""
+    """Queued buffers at the input, mean over the subtasks. `output_queue` is the same for the output."""
     output_queue: float | None = None
     buffer_bytes: float | None = None
     """The smallest debloated buffer size."""
     time_to_consume_s: float | None = None
-    """Time to consume the queued data, of the slowest subtask."""
+    """Time to consume the queued data, for the slowest subtask."""
     start_delay_s: float | None = None
     """Median over checkpoints of the mean over subtasks."""
     alignment_s: float | None = None
@@ -268,7 +270,7 @@ class Predicted(msgspec.Struct, frozen=True):
 class FlinkFrame(msgspec.Struct, frozen=True, tag="flink"):
     """Figures of Flink beside predictions.
 
-    `age_s` is the age of Flink's figures, null of a recording; `text` describes a problem.
+    `age_s` is the age of Flink's figures; null for a recording. `text` describes a problem.
     """
 
     state: FlinkState
@@ -283,7 +285,7 @@ class FlinkFrame(msgspec.Struct, frozen=True, tag="flink"):
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """The job and its state; `pace` is emulated seconds a second, null: as fast as possible."""
+    """The job and its state. `pace` is in emulated seconds per second; null: as fast as possible."""
 
     name: str
     duration_s: float
@@ -301,7 +303,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
 
 
 class Copied(msgspec.Struct, frozen=True, tag="copied"):
-    """The scenario of a side with all its changes, as TOML; running it gives the same numbers."""
+    """The scenario of a side with all its changes, as TOML. A run of it gives the same numbers."""
 
     side: Side
     toml: str

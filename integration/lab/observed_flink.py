@@ -1,4 +1,4 @@
-"""A running Flink beside the lab: its job is read, polled, and read again after a change.
+"""A running Flink beside the lab. Its job is read, polled, and read again after a change.
 
 ::
 
@@ -36,7 +36,7 @@ from .messages import (
 )
 
 EVERY_S = 3.0
-"""Seconds between two polls; polling a large job may take as long again."""
+"""Seconds between two polls. Polling a large job may take as long again."""
 
 Watching = Callable[[float, float], None]
 
@@ -53,8 +53,8 @@ _Values = Sequence[float | None]
 class ObservedFlink:
     """The job in Flink, as last read.
 
-    `read` and `look` are called in threads; `show` receives each job that was read, and raises InputError if
-    it cannot be emulated. While `wanted` returns False, there are no requests. `problems_of` returns the
+    `read` and `look` are called in threads. `show` receives each job that was read, and raises InputError if
+    the job cannot be emulated. While `wanted` returns False, no requests are made. `problems_of` returns the
     lines of an error.
     """
 
@@ -122,7 +122,7 @@ class ObservedFlink:
         return imported
 
     def _not_read(self, problem: str) -> None:
-        """Report a failed reading; figures of an earlier reading stay."""
+        """Report a failed reading. Figures of an earlier reading stay."""
         if self._imported is None:
             self.reading = Reading(self._url, problem=problem)
         else:
@@ -166,7 +166,7 @@ class ObservedFlink:
         return FlinkJobShape(shown.url, shown.job, shown.job_name, shown.flink, notes)
 
     def frame(self, sides: list[LiveJob]) -> FlinkFrame | None:
-        """Return the figures of Flink beside those of some runs of its job; None: no job was read yet."""
+        """Return the figures of Flink beside those of some runs of its job; None: none has been read."""
         if self._imported is None or self._shown is None or self.reading is not None:
             return None
         scenario, shown = self._imported.scenario, self._shown
@@ -183,7 +183,7 @@ class ObservedFlink:
 def predicted_of(side: LiveJob, imported: Scenario) -> JobFigures | None:
     """Return the figures of a run over at most the window in which the imported job would be measured.
 
-    The window begins after the warm-up and after the user's last change; None: it has not begun yet.
+    The window begins after the warm-up and after the user's last change. None: the window has not begun yet.
     """
     begin, end = imported.windows[0]
     from_s = max(begin, side.changed_at, side.now - (end - begin))
@@ -207,7 +207,7 @@ def job_figures(scenario: Scenario, steady: Steady, over_s: float | None) -> Job
 
 
 def _vertex(scenario: Scenario, shown: VertexSteady) -> VertexFigures:
-    """Return the figures of a vertex; input figures only if it has inputs, output figures likewise."""
+    """Return the figures of a vertex, with input and output figures only if it has inputs or outputs."""
     reads = any(edge.target == shown.name for edge in scenario.edges)
     writes = any(edge.source == shown.name for edge in scenario.edges)
     records = shown.records_in_per_s if reads else shown.records_out_per_s
@@ -245,7 +245,7 @@ def checkpoint_of(checkpoint: CheckpointResult) -> FlinkCheckpoint:
 
 
 def _of_all(combined: Callable[[list[float]], float], values: _Values) -> float | None:
-    """Return a figure over all subtasks; None if one is unknown, since a partial sum would mislead."""
+    """Return a figure over all subtasks; None if one is unknown, because a partial sum would mislead."""
     told = complete(values)
     return None if told is None else combined(told)
 

@@ -1,12 +1,12 @@
 """Server of a lab on this machine: the page, its files, and one websocket for each open page.
 
-It listens on the loopback interface only. A page has to send the token of its address, this machine as host,
-and this server as origin, which keeps out other users, and other sites open in the browser.
+The server listens only on the loopback interface. A page has to send the token in its address, this machine
+as host, and this server as origin. This keeps out other users, and other sites that are open in the browser.
+With a running Flink, the lab only exists once the Flink job has been read. Until then, pages show the
+progress.
 
-With a running Flink beside it, there is no lab before its job has been read; pages show the progress.
-
-One trio task runs the emulation in turns, between which the others have theirs. `FramePace` decides when a
-frame is due; a page that is too slow misses some. While no page is open nothing runs.
+One trio task runs the emulation in turns. Between these turns the other tasks run. `FramePace` decides when a
+frame is due. A page that is too slow misses some frames. While no page is open, nothing runs.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from .messages import Answer, Hello, ReadAgain, Refused, encode, read_request
 from .observed_flink import ObservedFlink
 
 MOST_PAGES = 32
-"""Largest number of pages that may be open at once."""
+"""Maximum number of open pages."""
 
 MOST_MESSAGE_BYTES = 16 << 10
-"""Largest message of a page."""
+"""Maximum size of a message from a page, in bytes."""
 
 FRAMES_PER_S = 20
 
 SHARE_OF_FRAMES = 0.12
-"""Share of the processor time that frames may take while the emulation is busy."""
+"""Maximum share of processor time for frames while the emulation is busy."""
 
 LONGEST_S = 1.0
 """Seconds after which a frame is sent even on a busy processor, so that a page does not seem to hang."""
 
 _PATIENCE = 4.0
-"""Longest wait before an expensive frame, as a multiple of the pause that its cost requires."""
+"""Maximum wait before an expensive frame, as a multiple of the pause that its cost requires."""
 
 _FLINK_EVERY_S = 1.0
 """Seconds between two frames of Flink."""
@@ -59,13 +59,13 @@ _FLINK_EVERY_S = 1.0
 _READING_EVERY_S = 0.1
 
 _TURN_S = 0.02
-"""Processor time of the emulation between two turns of the pages."""
+"""Processor time in seconds of the emulation between two turns of the pages."""
 
 _ROUNDS, _ROUNDS_OF_FRAMES = 4, 20
-"""Rounds of the scheduler for other tasks: a message passes through several tasks on its way to a page."""
+"""Scheduler rounds for other tasks, because a message passes through several tasks on its way to a page."""
 
 _LONGEST_NAME = 64
-"""Longest name of a file of the page, with its folder; a file system may refuse longer ones."""
+"""Maximum length of the name of a page's file, with its folder. A file system may reject longer names."""
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".txt": "text/plain"}
 _POLICY = "default-src 'self'; connect-src 'self' ws:; img-src 'self' data:; frame-ancestors 'none'"
@@ -82,8 +82,8 @@ _FORBIDDEN, _TOO_MANY = 4403, 4429
 class FramePace:
     """Decides when the next frame is due, by the cost of the last one.
 
-    `wall` and `cpu` are clocks in seconds: wall-clock time, and processor time of this process. Frames cost
-    processor time, since on a busy machine they would take all of the wall-clock time of a process.
+    `wall` and `cpu` are clocks in seconds: wall-clock time, and processor time of this process. The cost of
+    frames is measured in processor time, because on a busy machine wall-clock time would overstate it.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class FramePace:
         return max(0.0, self._seen_at + 1 / FRAMES_PER_S - self._wall())
 
     def is_due(self, *, busy: bool) -> bool:
-        """Whether a frame is due; `busy`: the emulation has more to run at once."""
+        """Whether a frame is due. `busy`: the emulation has more to run at once."""
         if self.waits_s > 0:
             return False
         rested = self._cpu() - self._seen_cpu_s >= self._rest_s
@@ -128,7 +128,7 @@ class _Told:
 
 
 class LabServer:
-    """Serves `lab` to pages with the `token`; `flink` is the cluster that its job was read from, if any."""
+    """Serves `lab` to pages with the `token`; `flink` is the cluster from which the job was read, if any."""
 
     def __init__(
         self, lab: Lab | None, token: str | None = None, *, flink: ObservedFlink | None = None
@@ -229,7 +229,7 @@ class LabServer:
         waiting.set()
 
     def _problem(self, connection: HTTPConnection) -> str | None:
-        """Return why a request is not from a page of this server; None: it is from one."""
+        """Return why a request does not come from a page of this server; None: it does."""
         if connection.headers.get("host") not in self._hosts:
             return "this is not the address that netstack lab has printed"
         token = connection.query_params.get("token", "")
@@ -290,7 +290,7 @@ class LabServer:
                     if known is None or known != (lab, lab.version):
                         known = lab, lab.version
                         hello = self._hello(lab)
-                        told = [_Told(side) for side in lab.sides]  # after the hello, which has all until now
+                        told = [_Told(side) for side in lab.sides]  # after the hello with the history so far
                         await socket.send_text(encode(hello))
                     for message in [text for each in told for text in each.news()] + self._frames:
                         await socket.send_text(message)
@@ -303,7 +303,7 @@ class LabServer:
         return hello if self.flink is None else msgspec.structs.replace(hello, flink=self.flink.shape)
 
     def _answer_to(self, text: str) -> Answer | None:
-        """Carry out a request of a page; return the answer for that page."""
+        """Carry out a request of a page. Return the answer for that page."""
         request = read_request(text)
         if isinstance(request, ReadAgain):
             if self.flink is None:
@@ -315,7 +315,7 @@ class LabServer:
         return self.lab.handle(request)
 
     async def _hear(self, socket: WebSocket) -> None:
-        """Carry out the requests of a page until it closes."""
+        """Carry out the requests of a page until the page closes."""
         while True:
             try:
                 message = await socket.receive()
@@ -324,7 +324,7 @@ class LabServer:
             if message["type"] == "websocket.disconnect":
                 return
             try:
-                answer = self._answer_to(message.get("text") or "")  # bytes are no text
+                answer = self._answer_to(message.get("text") or "")  # the message is bytes, not text
             except msgspec.DecodeError:
                 answer = Refused("The lab cannot read this request. Load the page again.")
             except InputError as error:

@@ -31,7 +31,7 @@ class LintReport(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "netstack.lint/1"
     file: str
     flink: str
-    """The version whose rules were applied."""
+    """The version of Flink whose rules were applied."""
     options: int
     """Number of the file's options that concern the network layer or checkpoints."""
     ok: bool
@@ -42,8 +42,8 @@ class LintReport(msgspec.Struct, frozen=True, kw_only=True):
 def lint(path: Path, flink: str | None = None) -> LintReport:
     """Check a configuration file for the network layer and checkpoints, by the rules of a version of Flink.
 
-    A version is written as "2.2", "1.18.1" or "2"; None: the one that the file names, as a FlinkDeployment
-    does, else the latest one. A file may have several independent parts.
+    A version is written as "2.2", "1.18.1" or "2"; None: the version that the file names, as a
+    FlinkDeployment does, or else the latest one. A file may have several independent parts.
 
     Raises:
         ScenarioError: the file cannot be read, or there are no rules for that version.
@@ -68,7 +68,7 @@ def _version_of(part: ConfigPart, path: Path) -> Version:
 
 
 def _findings(part: ConfigPart, version: Version, name: str) -> list[Remark]:
-    """Check one part of a file; combinations only if each value is in its range."""
+    """Check one part of a file. Combinations are checked only if each value is in its range."""
     settings, wrong = read_settings(part.entries, PRESETS[version.preset], version)
     ranges = list(about_ranges(settings))
     findings = [

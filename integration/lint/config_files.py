@@ -1,13 +1,13 @@
-"""Files with Flink's options: the options by their full names, each with its line.
+"""Configuration files of Flink: the options by their full names, each with its line.
 
-Flink has two formats of its own. ``config.yaml`` is YAML, where dots and nesting mean the same; Flink 2 reads
-no other. The older ``flink-conf.yaml`` only looks like YAML: Flink takes each line by itself, cuts it at
-``#``, divides it at the first colon that a space follows, and skips what it cannot divide. The name of the
-file decides, as it does in Flink.
+Flink has two formats of its own. ``config.yaml`` is YAML, where dots and nesting are equivalent. Flink 2
+reads only this format. The older ``flink-conf.yaml`` only looks like YAML. Flink reads each line by itself,
+cuts it at ``#``, splits it at the first colon that is followed by a space, and skips lines that it cannot
+split. As in Flink, the file name decides.
 
-Manifests of Kubernetes contain options too, and each place is a part. A ``FlinkDeployment`` of Flink's
-operator has them at ``spec.flinkConfiguration``, and the version at ``spec.flinkVersion``; a
-``ConfigMap`` has whole files at ``data``, as texts; a ``List`` has more of these.
+Kubernetes manifests contain options too, and each place in them is a part. A ``FlinkDeployment`` of Flink's
+operator has options at ``spec.flinkConfiguration`` and the version at ``spec.flinkVersion``. A ``ConfigMap``
+has whole files as texts at ``data``. A ``List`` holds further manifests.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ..errors import FileError
 from ..files.reading import LARGEST_CONFIGURATION, one_line, read_user_text
 
 MOST_OPTIONS = 2_000
-"""Most options of a file that is accepted: aliases can turn few lines into any number of options."""
+"""Maximum number of options in a file: with aliases, a few lines can contain any number."""
 
 _LONGEST_NAME = 1000
-"""Longest name of an option: nesting with aliases can make names of any length from few letters."""
+"""Maximum length of an option's name: nested aliases can make long names from few letters."""
 
 _MOST_SHOWN = 20
-"""Largest number of values of a list that are shown."""
+"""Maximum number of values of a list that are shown."""
 
 OLD_NAME = "flink-conf.yaml"
 """Name of files that are read line by line."""
@@ -46,16 +46,19 @@ _KINDS = (*_OF_OPERATOR, "ConfigMap", "List")
 _FILES: Mapping[str, bool] = {OLD_NAME: True, NEW_NAME: False}
 
 _DEEPEST_LIST = 8
-"""Deepest nesting of manifests of kind List."""
+"""Maximum nesting of manifests of kind List."""
 
 _DEEPEST = 100
-"""Deepest nesting of mappings and lists."""
+"""Maximum nesting of mappings and lists."""
 
 _MOST_EVENTS = 40_000
-"""Most YAML events (names, values, begins and ends); all of Flink's options need a few thousand."""
+"""Maximum number of YAML events (names, values, begins and ends).
+
+All options of Flink need a few thousand.
+"""
 
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The YAML loader; the one in C, if available, takes a tenth of the time."""
+"""The YAML loader: the one in C if available, which takes a tenth of the time."""
 
 
 class Entry(NamedTuple):
@@ -63,7 +66,7 @@ class Entry(NamedTuple):
 
     name: str
     value: str | None
-    """The text without quotes; for a list, its values in brackets; None: no value."""
+    """The text without quotes. A list has its values in brackets. None: no value."""
     line: int
 
 
@@ -83,24 +86,24 @@ class Repeated(NamedTuple):
 
 
 class ConfigPart(NamedTuple):
-    """The options of a file, or of one place in it, in file order; Flink reads one such part."""
+    """The options of a file, or of one place in it, in file order. Flink reads one such part."""
 
     entries: list[Entry]
     skipped: list[Skipped]
     repeated: list[Repeated]
     is_old: bool
-    """Whether Flink reads the part line by line."""
+    """Whether Flink reads the part line by line, as in the older format."""
     version: str | None = None
-    """Flink's version if the file states it, such as "1.18"."""
+    """Flink's version if the file states the version, such as "1.18"."""
     line: int | None = None
-    """The line where the part begins, in a file with other contents."""
+    """First line of the part, in a file with other contents."""
 
 
 def read_config_file(path: Path) -> list[ConfigPart]:
-    """Read a configuration file, or a file of Kubernetes with options in it.
+    """Read a configuration file, or a Kubernetes file with options in it.
 
     Raises:
-        FileError: the file cannot be read, or Flink would reject it; one line that says where.
+        FileError: the file cannot be read, or Flink would reject it. The message is one line, with the place.
     """
     text = read_user_text(path, LARGEST_CONFIGURATION, f"give a config.yaml or {OLD_NAME}")
     if path.name == OLD_NAME:
@@ -132,7 +135,7 @@ def _parts(node: yaml.Node) -> Iterator[ConfigPart]:
 
 
 def _of_text(place: _Place) -> ConfigPart:
-    """Return the options of a file embedded in another; the lines are those of the outer file."""
+    """Return the options of a file embedded in another one. Lines are those of the outer file."""
     text = place.text or ""
     if place.is_old:
         part = _read_lines(text)
@@ -244,7 +247,7 @@ class _Place(NamedTuple):
     is_old: bool = False
     version: str | None = None
     keeps_lines: bool = False
-    """Whether each line of the text is a line of the file, as after ``|``."""
+    """Whether each line of the text is a line of the file, as after ``|`` in YAML."""
 
     def outer_line(self, line: int) -> int:
         """Return the line of the file for a line of the embedded text, as exactly as YAML allows."""
@@ -293,7 +296,7 @@ class _FromEvents(Composer, Resolver):  # type: ignore[misc]
         self._at = 0
 
     def check_event(self, *kinds: type[yaml.Event]) -> bool:
-        """Return whether there is another event, of one of these kinds if any are given."""
+        """Return whether there is another event; if kinds are given, one of these kinds."""
         return self._at < len(self._events) and (not kinds or isinstance(self._events[self._at], kinds))
 
     def peek_event(self) -> yaml.Event:
@@ -321,7 +324,7 @@ def _trees(text: str) -> list[yaml.Node]:
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
-    """Yield the events, up to a depth: below it, the scanner's time grows with the square of the depth."""
+    """Yield the events, up to a maximum depth, as the scanner's time grows with the square of the depth."""
     depth = 0
     for number, event in enumerate(yaml.parse(text, Loader=_FAST)):
         if number > _MOST_EVENTS:
@@ -333,7 +336,7 @@ def _events(text: str) -> Iterator[yaml.Event]:
 
 
 def _child(node: yaml.Node | None, *path: str) -> yaml.Node | None:
-    """Return the node at a path of keys; None if there is none."""
+    """Return the node at a path of keys; None if there is no such node."""
     for name in path:
         if not isinstance(node, yaml.MappingNode):
             return None
@@ -343,6 +346,6 @@ def _child(node: yaml.Node | None, *path: str) -> yaml.Node | None:
 
 
 def _text_at(node: yaml.Node | None, *path: str) -> str | None:
-    """Return the text at a path of keys; None if there is none."""
+    """Return the text at a path of keys; None if there is no such text."""
     scalar = _child(node, *path)
     return str(scalar.value) if isinstance(scalar, yaml.ScalarNode) else None

@@ -1,8 +1,8 @@
 """The options of Flink's network layer and checkpoints: their names in all versions, and their syntax.
 
-Options of the emulator are in `netstack.OPTIONS`. Others are listed here, so that a misspelt name differs
-from an option that only the emulator lacks. The first version of a name is that of Flink's documentation and
-tickets; a name without one is in all of these versions.
+Options of the emulator are in `netstack.OPTIONS`. Flink's other options are listed here, so that they are not
+taken for misspelt names. The first version of a name is from Flink's documentation and tickets. A name
+without a first version exists in all of these versions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..errors import UsageError
 
 
 class Version(NamedTuple):
-    """A version of Flink, without its last number."""
+    """A version of Flink: major and minor number."""
 
     major: int
     minor: int
@@ -45,7 +45,7 @@ _HYBRID = "taskmanager.network.hybrid-shuffle"
 _ADAPTIVE = "taskmanager.network.adaptive-partitioner"
 
 _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
-    Version(1, 0): ("state.backend.fs.checkpointdir",),  # old already in the first of these versions
+    Version(1, 0): ("state.backend.fs.checkpointdir",),  # already an old name in the first of these versions
     Version(1, 13): (
         *("state.checkpoint-storage", "state.storage.fs.memory-threshold"),
         *(f"{_BACKOFF}.{end}" for end in ("initial-backoff", "max-backoff", "backoff-multiplier")),
@@ -103,7 +103,7 @@ _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
 }
 
 SINCE: Mapping[str, Version] = {name: version for version, names in _BY_VERSION.items() for name in names}
-"""The version that introduced each name, for names that came after the first of these versions."""
+"""First version of each name that is newer than the first of these versions."""
 
 FAMILIES = (
     "taskmanager.network.",
@@ -111,7 +111,7 @@ FAMILIES = (
     "execution.checkpointing.",
     "execution.buffer-timeout",
 )
-"""Prefixes of option names; all options with these prefixes are listed here."""
+"""Prefixes of option names. All of Flink's options with these prefixes are listed in this module."""
 
 RENAMED: Mapping[str, str] = {
     "execution.buffer-timeout": "execution.buffer-timeout.interval",
@@ -138,7 +138,7 @@ RENAMED: Mapping[str, str] = {
     "taskmanager.network.memory.max": "taskmanager.memory.network.max",
     "taskmanager.network.memory.min": "taskmanager.memory.network.min",
 }
-"""Former names of options, each with the present name."""
+"""Former names of options, with the present name of each."""
 
 REMOVED: Mapping[str, str] = {
     "taskmanager.network.credit-model": "flow control always uses credit",
@@ -164,7 +164,7 @@ _SHOWN = 40
 _OTHER_KINDS = {
     PARALLELISM: _COUNT,
     SLOTS: _COUNT,
-    # A Duration in the emulator's syntax too, but whole milliseconds without a unit in Flink's.
+    # In Flink's files this is in whole milliseconds without a unit.
     "taskmanager.network.request-backoff.initial": _WHOLE,
     "taskmanager.network.request-backoff.max": _WHOLE,
     "taskmanager.network.detailed-metrics": _BOOLEAN,
@@ -172,7 +172,7 @@ _OTHER_KINDS = {
     "execution.checkpointing.file-merging.enabled": _BOOLEAN,
     "execution.checkpointing.interval-during-backlog": _DURATION,
     "execution.checkpointing.unaligned.interruptible-timers.enabled": _BOOLEAN,
-    "state.backend.type": _TEXT,  # Flink has more backends, and takes any class
+    "state.backend.type": _TEXT,  # Flink has more backends, and accepts any class
 }
 
 _UNCHECKED = (
@@ -191,7 +191,7 @@ _UNCHECKED_OF_FLINK_1 = (
     *("netty.sendReceiveBufferSize", "netty.server.backlog", "netty.server.numThreads"),
     *("netty.transport", "sort-shuffle.min-parallelism"),
 )
-"""Unchecked options that Flink 2 no longer has."""
+"""Unchecked options that Flink 2 removed."""
 
 _UNCHECKED_OF_CHECKPOINTS = (
     *("cleaner.parallel-mode", "create-subdir", "externalized-checkpoint-retention"),
@@ -220,14 +220,14 @@ class Known(NamedTuple):
     """An option that Flink has or had."""
 
     name: str
-    """Its present name."""
+    """Present name of the option."""
     field: str | None
     """The option's field in `NetworkConfig`, if the emulator knows it."""
     only_1x: bool = False
     """Whether Flink 2 has removed it."""
 
     def name_in(self, version: Version) -> str | None:
-        """Return the newest name by which a version reads the option; None: it has none."""
+        """Return the newest name that a version reads for the option; None: the version lacks the option."""
         if self.only_1x and version >= FIRST_OF_2:
             return None
         older = sorted(
@@ -266,7 +266,7 @@ def parse(known: Known, text: str) -> object:
     """Return the value of an option; the text itself if its syntax is unknown.
 
     Raises:
-        QuantityError: Flink would reject it.
+        QuantityError: Flink would reject the value.
     """
     kind = kind_of(known)
     if kind is None:
@@ -275,7 +275,7 @@ def parse(known: Known, text: str) -> object:
         value = kind.parse(text)
     except QuantityError:
         raise
-    except ValueError:  # digits that are no number: superscripts, or thousands of them
+    except ValueError:  # digits that int() rejects: superscripts, or thousands of digits
         raise QuantityError(f"{_short(text)!r} is not a number", "a whole number") from None
     _check_size(kind, text, value if isinstance(value, int | float) else 0)
     return value
@@ -296,7 +296,7 @@ def _short(text: str) -> str:
 
 
 def is_of_family(name: str) -> bool:
-    """Return whether the name has a prefix whose options are all known here."""
+    """Return whether the name starts with a prefix in `FAMILIES`."""
     return name.startswith(FAMILIES)
 
 
@@ -334,8 +334,9 @@ def read_version(text: str, given_by: str) -> Version:
 def nearest(name: str, only_close: bool = False, version: Version = LATEST) -> list[str]:
     """Return the options of a version that a misspelt name may mean, usually one.
 
-    Candidates in order: names that end with it; a similar name; a name that is a prefix of it, or extends it;
-    a name of the same family with a similar end. With `only_close`, only the first two kinds count.
+    Candidates, in this order: names that end with the misspelt one; a similar name; a name that is a prefix
+    of it or extends it; a name of the same family with a similar end. With `only_close`, only the first two
+    kinds count.
     """
     if name in _NEIGHBOURS:
         return []

@@ -1,7 +1,7 @@
-"""Rules about configuration files: names, values, and combinations of options.
+"""Rules for configuration files: names, values, and combinations of options.
 
-A rule about combinations is a generator over the settings of a file; the lists at the end of the module
-decide when each is applied.
+A rule for combinations is a generator over the settings of a file. The lists at the end of the module define
+when each rule applies.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ _INSTEAD = {
     "exclusive_buffers_per_channel": "to get fewer bytes in flight, use debloating (options buffer-debloat)",
     "floating_buffers_per_gate": "to get more buffers for a link, raise the parallelism of the consumer",
     "max_buffers_per_channel": "if the consumers are skewed, try debloating or unaligned checkpoints",
-    "max_overdraft_buffers_per_gate": "a record may take at most that many buffers beyond its pool",
+    "max_overdraft_buffers_per_gate": "Flink 2 always allows a gate this number of overdraft buffers",
 }
 
 SMALLEST_PAGE = 4096
-"""Flink's least segment size, in bytes (MemoryManager.MIN_PAGE_SIZE)."""
+"""Flink's minimum segment size, in bytes (MemoryManager.MIN_PAGE_SIZE)."""
 
 LARGEST_PAGE = 1 << 30
-"""Flink's greatest segment size in bytes: the largest power of two in Java's int."""
+"""Flink's maximum segment size in bytes: the largest power of two in Java's int."""
 
 MOST_INLINE = 1 << 20
-"""Largest state, in bytes, that may be stored in the metadata (FsStateBackend)."""
+"""Maximum size of state, in bytes, that may be stored in the metadata (FsStateBackend)."""
 
 _FEW = 1000
-"""Value without a unit below which milliseconds or bytes were probably not intended."""
+"""Value without a unit, below which milliseconds or bytes were probably not intended."""
 
 SLOW_S = 30.0
-"""Time within which sizes should follow a change of load."""
+"""Maximum time, in seconds, for sizes to follow a change of load."""
 
 _TUNING = ("debloat_period_s", "debloat_target_s", "debloat_samples", "debloat_threshold_percent")
 
@@ -80,16 +80,16 @@ class Remark(msgspec.Struct, frozen=True):
     """A finding about a file."""
 
     line: int | None
-    """The line of the file; None: the option is not in it."""
+    """The line in the file; None: the file does not contain the option."""
     severity: Severity
     rule: str
-    """A short name of the rule that found it."""
+    """Short name of the rule that found it."""
     option: str
     """The option's name as the file spells it."""
     message: str
     """The problem, or the effect of the setting."""
     advice: str = ""
-    """The remedy; empty where the message contains it."""
+    """The remedy; empty if the message contains it."""
 
 
 class Place(NamedTuple):
@@ -103,16 +103,16 @@ class Settings(NamedTuple):
     """The settings of a file under the rules of a version."""
 
     config: NetworkConfig
-    """The options that the version reads; others have the values built into it."""
+    """The options that the version reads. Others have the version's built-in values."""
     others: Mapping[str, int | float | bool | str]
-    """Options that the emulator does not have, by their present names."""
+    """Options that the emulator lacks, by their present names."""
     places: Mapping[str, Place]
     """The places of options, by their present names."""
     version: Version
 
     @property
     def is_flink_1(self) -> bool:
-        """Whether it is a version before 2.0."""
+        """Whether the version is before 2.0."""
         return self.version < FIRST_OF_2
 
     def gives(self, field: str) -> bool:
@@ -124,19 +124,19 @@ class Settings(NamedTuple):
         return name_of(field) in self.places and not self.gives(field)
 
     def whole(self, name: str) -> int | None:
-        """Return an option of `others` if it is a whole number; None if it is not set."""
+        """Return the value of an option of `others` if it is a whole number; None if it is not set."""
         value = self.others.get(name)
         return value if isinstance(value, int) else None
 
     def remark(self, severity: Severity, rule: str, option: str, message: str, advice: str = "") -> Remark:
-        """Return a remark on an option, given as a field or by its name."""
+        """Return a remark on an option. `option` is a field or a name."""
         name = name_of(option) if option in OPTIONS else option
         place = self.places.get(name)
         line, named = (None, self.spelt(option)) if place is None else (place.line, place.name)
         return Remark(line, severity, rule, named, message, advice)
 
     def spelt(self, option: str) -> str:
-        """Return the version's name of an option, which is given as a field or by its present name."""
+        """Return the version's name of an option. `option` is a field or the option's present name."""
         name = name_of(option) if option in OPTIONS else option
         known = CATALOGUE.get(name)
         return (known and known.name_in(self.version)) or name
@@ -151,7 +151,7 @@ def name_of(field: str) -> str:
 
 
 def about_format(file: ConfigPart, version: Version, name: str) -> Iterator[Remark]:
-    """Yield problems of the file itself, and the lines that Flink skips; `name` is the file's."""
+    """Yield problems of the file's format, and the lines that Flink skips. `name` is the file's name."""
     if file.is_old and version >= FIRST_OF_2:
         message = f"Flink 2 does not read {OLD_NAME}"
         advice = "move its options to config.yaml, which is YAML"
@@ -172,7 +172,7 @@ def about_format(file: ConfigPart, version: Version, name: str) -> Iterator[Rema
 
 
 def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
-    """Yield options with wrong or outdated names, and those that the version does not have or ignores."""
+    """Yield options with wrong or outdated names, and options that the version lacks or ignores."""
     for entry in entries:
         known = CATALOGUE.get(entry.name)
         now = None if known is None else known.name_in(version)
@@ -244,7 +244,7 @@ def _unknown(entry: Entry, version: Version) -> Iterator[Remark]:
 
 
 def concerns(name: str) -> bool:
-    """Return whether an option's name belongs to the network layer or to checkpoints."""
+    """Return whether the option of that name belongs to the network layer or to checkpoints."""
     return (name in CATALOGUE and name not in (PARALLELISM, SLOTS)) or name in REMOVED or is_of_family(name)
 
 
@@ -253,13 +253,13 @@ def read_settings(
 ) -> tuple[Settings, list[Remark]]:
     """Return the settings of the entries under the rules of a version, and the values that Flink cannot read.
 
-    Options that the version ignores, and wrong values, are left out: the preset's are used.
+    Options that the version ignores and wrong values are left out; the preset's values are used instead.
     """
     fields: dict[str, object] = {}
     others: dict[str, int | float | bool | str] = {}
     places: dict[str, Place] = {}
     findings: list[Remark] = []
-    # Old names first: a new name wins, else the last one.
+    # Old names first: the new name of an option wins. Otherwise the last line wins.
     listed = [(entry, CATALOGUE[entry.name]) for entry in entries if entry.name in CATALOGUE]
     for entry, known in sorted(listed, key=lambda pair: pair[0].name not in RENAMED):
         if known.name_in(version) is None or not is_read(entry.name, version):
@@ -284,7 +284,7 @@ def read_settings(
 
 
 def about_ranges(settings: Settings) -> Iterator[Remark]:
-    """Yield values outside of their own range, or of the range that another option leaves."""
+    """Yield values outside of their own range, or outside of a range that another option sets."""
     keys: Mapping[str, str] = {f"flink.{option.name}": field for field, option in OPTIONS.items()}
     for key, message in option_problems(settings.config):
         # A real Flink wants larger segments, as below, and starts without checkpoints during recovery.
@@ -302,13 +302,13 @@ def about_ranges(settings: Settings) -> Iterator[Remark]:
 
 
 def about_usual(entries: list[Entry], settings: Settings) -> Iterator[Remark]:
-    """Yield values that Flink accepts but that are probably a mistake; at most one for each option."""
+    """Yield values that Flink accepts but that are probably mistakes; at most one per option."""
     texts = {(entry.name, entry.line): entry.value or "" for entry in entries}
     for name, place in settings.places.items():
         known = CATALOGUE[name]
         field = known.field if known.field is not None and settings.gives(known.field) else None
         if field is None and name not in settings.others:
-            continue  # a value that Flink cannot read
+            continue  # Flink cannot read this value
         text = texts[place.name, place.line].strip()
         kind = kind_of(known)
         notice = None if kind is None else unit_notice(kind, text)
@@ -365,7 +365,7 @@ def _off(settings: Settings) -> Iterator[Remark]:
 
 
 def _sizes(settings: Settings) -> Iterator[Remark]:
-    """Yield debloating settings that leave no room between the least and the greatest size."""
+    """Yield debloating settings with no room between the minimum and the maximum size."""
     config = settings.config
     if config.min_segment_bytes == config.segment_bytes:
         message = (
@@ -415,7 +415,7 @@ def _flushes(settings: Settings) -> Iterator[Remark]:
 
 
 def _inertia(settings: Settings) -> Iterator[Remark]:
-    """Yield settings with which sizes follow a change of load too slowly, at (samples + 1) / 2 periods."""
+    """Yield settings with which sizes follow a change of load too slowly: after (samples + 1) / 2 periods."""
     config = settings.config
     follows_s = config.debloat_period_s * (config.debloat_samples + 1) / 2
     if follows_s > SLOW_S:
@@ -446,7 +446,7 @@ def _parallelism(settings: Settings) -> Iterator[Remark]:
 
 
 def _single_records(settings: Settings) -> Iterator[Remark]:
-    """Yield settings with which a task can block on a record that needs many small buffers."""
+    """Yield settings with which a task can block on one record, because it needs many small buffers."""
     if settings.config.max_overdraft_buffers_per_gate == 0:
         message = (
             "is 0, but a debloated buffer may be smaller than a record: the task then blocks within the "
@@ -487,7 +487,10 @@ def _unaligned(settings: Settings) -> Iterator[Remark]:
 
 
 def _during_recovery(settings: Settings) -> Iterator[Remark]:
-    """Checkpoints during recovery need the output state at the consumers; Flink 2.3.0 has a defect there."""
+    """Yield a remark on checkpoints during recovery, which need the output state at the consumers.
+
+    Flink 2.3.0 has a defect there.
+    """
     field, config = "checkpoints_during_recovery", settings.config
     if not config.checkpoints_during_recovery:
         return
@@ -562,7 +565,7 @@ def _storage(settings: Settings) -> Iterator[Remark]:
 
 
 def _no_interval(settings: Settings) -> Iterator[Remark]:
-    """Yield a note if no interval is set: that is no mistake, since the job's code may set one."""
+    """Yield a note if no interval is set. That is no mistake, because the job's code may set it."""
     interval = "checkpoint_interval_s"
     has_interval = settings.gives(interval) or settings.is_unreadable(interval)
     if has_interval or not settings.gives("unaligned_enabled"):
@@ -592,7 +595,7 @@ def _bounds(settings: Settings) -> Iterator[Remark]:
 
 
 def _too_little(settings: Settings) -> Iterator[Remark]:
-    """Yield network memory that is too small for one all-to-all exchange to start."""
+    """Yield a remark if the network memory is too small for one all-to-all exchange to start."""
     config, most = settings.config, settings.config.network_memory_max_bytes
     parallelism = settings.whole(PARALLELISM)
     if most is None or parallelism is None or config.segment_bytes <= 0:
@@ -610,7 +613,7 @@ def _too_little(settings: Settings) -> Iterator[Remark]:
 
 
 def required_segments(config: NetworkConfig, parallelism: int) -> int:
-    """Return the segments that one subtask needs at each end of an all-to-all exchange to start."""
+    """Return the segments that a subtask needs to start, at each end of an all-to-all exchange."""
     each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
     spec = gate_buffers(parallelism, each, floating, config.max_required_buffers_per_gate)
     gate = parallelism * spec.exclusive_per_channel + spec.required_floating
@@ -634,7 +637,7 @@ def _required(settings: Settings) -> Iterator[Remark]:
 
 
 def _counts(settings: Settings) -> Iterator[Remark]:
-    """Yield unusual numbers of buffers, which only Flink 1 reads."""
+    """Yield unusual numbers of buffers in options that only Flink 1 reads."""
     config = settings.config
     most, each = config.max_buffers_per_channel, config.exclusive_buffers_per_channel
     if most == 1:
@@ -678,9 +681,10 @@ _MEMORY = (_bounds, _too_little, _required, _counts, _flushing, _backoff)
 
 
 def about_combinations(settings: Settings) -> Iterator[Remark]:
-    """Yield the findings about combinations; if debloating is off, only that its settings have no effect.
+    """Yield the findings about combinations of options.
 
-    Findings that would follow from the default of an unreadable value are left out.
+    If debloating is off, its settings only get a remark that they have no effect. Findings that rest on the
+    default of an unreadable value are left out.
     """
     rules = _DEBLOATING if settings.config.debloat_enabled else (_off,)
     is_known = not settings.is_unreadable("debloat_enabled")

@@ -1,8 +1,8 @@
 """Arrow tables of measurements: by window, vertex, subtask and checkpoint, and over time.
 
-Columns are the fields of msgspec structs. A field with one value is a column; a field with a list of values,
-one for each subtask, is a column of a table with a row for each subtask. Absent values are null. Results of
-emulations and measurements of a Flink have the same fields, and so the same tables.
+Columns are the fields of msgspec structs. A field with one value becomes a column. A field with a list of
+values, one per subtask, becomes a column of a table with a row for each subtask. Absent values are null.
+Results of emulations and measurements of a Flink have the same fields, and so the same tables.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def table_of(rows: Rows, columns: Mapping[str, pa.DataType]) -> pa.Table:
 
 
 def struct_table(structs: Iterable[msgspec.Struct], struct: type[msgspec.Struct]) -> pa.Table:
-    """Return a row for each struct, with a column for each field that has one value."""
+    """Return a row for each struct, with a column for each field that holds a single value."""
     columns = value_fields(struct)
     return table_of((values_of(each, columns) for each in structs), columns)
 
@@ -46,11 +46,11 @@ def value_fields(struct: type[msgspec.Struct]) -> dict[str, pa.DataType]:
 
 
 def list_fields(struct: type[msgspec.Struct]) -> dict[str, pa.DataType]:
-    """Return the fields of a struct that have a number or a flag for each subtask, with its type."""
+    """Return the fields of a struct that hold a number or a flag per subtask, with the type of these."""
     fields = {}
     for field in inspect.type_info(struct).fields:  # type: ignore[attr-defined]
         kind = _without_none(field.type)
-        while isinstance(kind, inspect.ListType):  # a list for each subtask in a series
+        while isinstance(kind, inspect.ListType):  # a list per subtask, in a series
             kind = _without_none(kind.item_type)
             if type(kind) in (inspect.IntType, inspect.FloatType, inspect.BoolType):
                 fields[field.name] = _TYPES[type(kind)]
@@ -97,7 +97,10 @@ _METRICS = {name: kind for name, kind in list_fields(Series).items() if name != 
 
 
 def vertices(windows: Sequence[Steady]) -> pa.Table:
-    """Return a row for each window and vertex; rates are sums over subtasks, null if one is unknown."""
+    """Return a row for each window and vertex.
+
+    Rates are sums over subtasks, null if a subtask's rate is unknown.
+    """
     rows = (
         values_of(window, _WINDOW)
         | {"vertex": vertex.name}
@@ -110,7 +113,7 @@ def vertices(windows: Sequence[Steady]) -> pa.Table:
 
 
 def sum_of_all(values: Sequence[float | None]) -> float | None:
-    """Return the sum of values; None if one is unknown, or there are none."""
+    """Return the sum of values; None if a value is unknown, or there are no values."""
     return None if None in values else total(values)
 
 
@@ -152,7 +155,7 @@ def checkpoint_subtasks(results: Sequence[CheckpointResult]) -> pa.Table:
 
 
 def series(of_vertices: Sequence[Series]) -> pa.Table:
-    """Return a row for each vertex, subtask and time `t` in seconds; metrics of other vertices are null."""
+    """Return a row for each vertex, subtask and time `t` in seconds; metrics that a vertex lacks are null."""
     columns: dict[str, list[Any]] = {name: [] for name in (*_SUBTASK, "t", *_METRICS)}
     for vertex in of_vertices:
         count = len(vertex.t)

@@ -1,7 +1,7 @@
 """Charts of runs: panels on common scales, colours, and output as PNG, SVG or an altair chart.
 
-Up to `MOST_COLUMNS` runs stand side by side, more of them one below the other. Every chart over time shows
-the events of its jobs: a red rule for each fault, and a shade from a failure until the job runs again.
+Up to `MOST_COLUMNS` runs stand side by side. More runs stand one below the other. Every chart over time shows
+the events of its jobs: a red line for each fault, and a grey area from a failure until the job runs again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ Spec = dict[str, Any]
 class Chart:
     """A chart: the name of its file, its finding as the title, a note on reading it, and its specification.
 
-    Title and note are not part of the specification: a page breaks long lines, and Vega-Lite does not.
+    Title and note are not part of the specification, because a page breaks long lines, and Vega-Lite does
+    not.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Chart:
 
 
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a7a00", "#6f5fb5")
-"""Colours for every colour vision (after Okabe and Ito), on white and on black."""
+"""Colours that are distinct for every kind of colour vision (after Okabe and Ito), on white and on black."""
 
 NEUTRAL = "#808080"
 """Colour of marks that belong to no subtask."""
@@ -55,27 +56,27 @@ ALARM = "#d1242f"
 """Colour of failures."""
 
 SHADE = 0.14
-"""Opacity of the shade of a job that is down."""
+"""Opacity of the area that marks a job that is down."""
 
 PANEL_WIDTH = 400
-"""Width of one run's panel in a PNG, in pixels before its scale."""
+"""Width of one run's panel in a PNG, in pixels, without its scale."""
 
 PANEL_GAP = 14
 
 _NARROWEST, _WIDER, _WIDEST = 1.5, 1.4, 4.5
-"""Width of the first line, increment for each further line, and the largest increment, in pixels."""
+"""Width of the first line, increment for each further line, and maximum increment, in pixels."""
 
 TIME = "time (s)"
 """Title of the time axis."""
 
 MOST_COLUMNS = 2
-"""Largest number of runs that are drawn side by side."""
+"""Maximum number of runs that are drawn side by side."""
 
 MAX_SUBTASKS = 8
-"""Largest number of subtasks of a vertex in a chart; the first ones are drawn."""
+"""Maximum number of subtasks of a vertex in a chart. The first ones are drawn."""
 
 MAX_EVENTS = 100
-"""Largest number of faults, and of failures, of a run in a chart; the first ones are drawn."""
+"""Maximum number of faults, and of failures, of a run in a chart. The first ones are drawn."""
 
 DOWN, FAULT = "down", "fault"
 """Values of the field ``event``: the job is down; an injected fault."""
@@ -101,7 +102,7 @@ def panels(
     row: str | None = None,
     time: str = TIME,
 ) -> Spec:
-    """Return the specification of a panel per run, and per value of the field `row` if runs are side by side.
+    """Return the specification of a panel per run (side by side: also per value of the field `row`).
 
     Runs without rows have no panel. `marks` are layers that draw `rows`; `time` is the time axis's title.
     """
@@ -109,7 +110,7 @@ def panels(
     values = ordered(rows, row, distinct(rows, row)) if row else []
     side_by_side = len(results) <= MOST_COLUMNS
     if row and side_by_side:
-        # Rows without a mark for missing panels, whose places others would take.
+        # Rows without a mark keep the places of missing panels, which other panels would take.
         there = {(each["run"], each.get(row)) for each in rows}
         rows = rows + [
             {"run": run, row: value} for value in values for run in runs if (run, value) not in there
@@ -170,7 +171,7 @@ def _whole_run(results: Results) -> Any:
 
 
 def ruler_note(results: Results) -> str:
-    """Return the meaning of the lines and shades of `panels`, as sentences after a space, or nothing."""
+    """Return the meaning of the lines and areas of `panels`, as sentences after a space, or an empty text."""
     notes = ""
     if any(len(result.steady) > 1 for result in results.values()):
         notes = " Dashed: begin and end of a measurement."
@@ -204,7 +205,7 @@ def colours(field: str, names: Sequence[str], palette: Sequence[str], symbol: st
 def _legend_above(symbol: str) -> alt.Legend:
     legend = alt.Legend(title=None, orient="top", symbolType=symbol)
     if symbol == "stroke":
-        legend.symbolOpacity = 1  # as lines have, whatever the marks beside them have
+        legend.symbolOpacity = 1  # symbols of lines, whatever other marks the chart has
     return legend
 
 
@@ -215,7 +216,7 @@ def subtask_colours(names: Sequence[str]) -> alt.Color:
 
 
 def subtask_widths(names: Sequence[str]) -> alt.StrokeWidth:
-    """Return line widths for subtasks: coinciding lines stay visible if the widest is drawn first."""
+    """Return line widths for subtasks. Lines that coincide stay visible if the widest is drawn first."""
     step = min(_WIDER, _WIDEST / max(1, len(names) - 1))
     widths = [_NARROWEST + step * place * (name in SUBTASKS) for place, name in enumerate(names)]
     scale = alt.Scale(type="ordinal", domain=list(names), range=widths)
@@ -223,7 +224,7 @@ def subtask_widths(names: Sequence[str]) -> alt.StrokeWidth:
 
 
 def distinct(rows: list[Row], field: str) -> list[str]:
-    """Return the values of a field in order of appearance, ignoring rows without it."""
+    """Return the values of a field in order of appearance. Rows without the field are ignored."""
     return list(dict.fromkeys(row[field] for row in rows if field in row))
 
 
@@ -242,9 +243,9 @@ def per_window(results: Results, text: Callable[[WindowFigures], str]) -> str:
 
 
 def event_rows(results: Results, field: str | None = None, values: Sequence[str] = ()) -> list[Row]:
-    """Return rows ``run, event, t, what``, and ``until`` of a job that was down: the events of the jobs.
+    """Return the events of jobs as rows ``run, event, t, what``, and ``until`` if a job was down.
 
-    Each is repeated for every value of `field`, if panels stand for its values.
+    If panels stand for the values of `field`, each event is repeated for every value.
     """
     copies: list[Row] = [{field: value} for value in values] if field and values else [{}]
     rows = []
@@ -260,7 +261,7 @@ def event_rows(results: Results, field: str | None = None, values: Sequence[str]
 
 
 def window_edges(results: Results) -> list[float]:
-    """Return the begins of windows, and their ends if a run has several, in seconds."""
+    """Return the start times of windows, and also their ends if a run has several windows, in seconds."""
     windows = [steady for result in results.values() for steady in result.steady]
     edges = {steady.from_s for steady in windows}
     if any(len(result.steady) > 1 for result in results.values()):
@@ -280,7 +281,7 @@ _PNG_CONFIG = {
     "legend": {"labelFontSize": 12, "symbolStrokeWidth": 3},
     "view": {"stroke": "#ccc"},
 }
-"""Look of a PNG; a page has configurations of its own, for light and for dark."""
+"""Look of a PNG. A page has its own configurations, for light and for dark colours."""
 
 _PAGE = "currentColor"
 
@@ -324,8 +325,8 @@ class _ShownWithoutNetwork:
 def to_altair(chart: Chart) -> Any:
     """Return a chart, with its title, as an altair chart.
 
-    A notebook shows it with its own Vega-Lite if it has that version, and else as SVG; an exported notebook
-    shows the SVG.
+    A notebook draws the chart with its own Vega-Lite if the version fits, or else shows an SVG. An exported
+    notebook shows the SVG.
     """
     made: Any = alt.Chart.from_dict(_titled(chart))
     kind: Any = type(made)
@@ -343,7 +344,7 @@ def to_svg(chart: Chart) -> str:
 def _svg(spec: Spec) -> str:
     svg = vl_convert.vegalite_to_svg(drawable(spec), vl_version=VEGA_LITE, config=_SVG_CONFIG)
     digest = sha256(svg.encode()).hexdigest()[:12]
-    for name in dict.fromkeys(_ID.findall(svg)):  # no other SVG in the same notebook may have these ids
+    for name in dict.fromkeys(_ID.findall(svg)):  # these ids must be unique among all SVGs of a notebook
         unique = f"{digest}-{name}"
         svg = svg.replace(f' id="{name}"', f' id="{unique}"').replace(f"#{name})", f"#{unique})")
         svg = svg.replace(f'href="#{name}"', f'href="#{unique}"')
@@ -356,7 +357,7 @@ def _titled(chart: Chart, note_width: int = 100, **title: str) -> Spec:
 
 
 def drawable(value: Any) -> Any:
-    """Return a specification with control characters shown: an SVG cannot contain them."""
+    """Return a specification with control characters replaced, because an SVG cannot contain them."""
     if isinstance(value, str):
         return shown(value)
     if isinstance(value, list):

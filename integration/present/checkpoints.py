@@ -54,7 +54,7 @@ def _type_text(checkpoint_type: str) -> str:
 
 
 def print_state(contents: StateContents, console: Console) -> None:
-    """Print the states in a checkpoint, the largest keys, and the data in flight."""
+    """Print the states in a checkpoint, the largest keys, and the in-flight data."""
     kind = _type_text(contents.checkpoint_type)
     head = f"  {kind} {contents.checkpoint_id} of {contents.job}, {size(contents.size)}"
     console.print(Text.assemble((contents.path, "bold"), head), soft_wrap=True)

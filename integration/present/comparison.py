@@ -1,4 +1,4 @@
-"""Comparisons on a terminal and as Markdown: with a real Flink, of a prediction, and of two results."""
+"""Comparisons on a terminal and as Markdown: with a real Flink, with a running job, and of two results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLINK_SIDE = "Flink"
 
 
 def legend(other: str = FLINK_SIDE) -> str:
-    """Return the legend of a comparison with Flink, or with another side of that name."""
+    """Return the legend of a comparison with Flink, or with another side of the given name."""
     of = "Flink's" if other == FLINK_SIDE else f"the {other}'s"
     return (
         f"Medians, with ranges over {of} repetitions and over our seeds. ok: within the tolerance. "
@@ -60,7 +60,7 @@ _TEXTS = {quantity.name: quantity.text for quantity in QUANTITIES}
 def print_comparisons(comparisons: Sequence[Comparison], console: Console, sides: Sequence[str] = ()) -> None:
     """Print the table of each comparison, a legend, and the number of values outside their tolerance.
 
-    `sides` name the two sides of each comparison, if given.
+    `sides`, if given, has the names of the two sides of each comparison.
     """
     for place, comparison in enumerate(comparisons):
         if sides:
@@ -142,7 +142,7 @@ def cells_of(row: Row, other: str = FLINK_SIDE) -> Iterator[str]:
 
 
 def _cells_with_units(row: Row, other: str) -> Iterator[str]:
-    """Yield `cells_of` with units on sizes; other units are in the legend."""
+    """Yield `cells_of` with units on sizes. Other units are in the legend."""
     flink, ours, by, tolerance, why = cells_of(row, other)
     if row.unit != "bytes":
         yield from (flink, ours, by, tolerance, why)
@@ -199,7 +199,7 @@ def figure_cells(figure: FigureDifference) -> tuple[str, str, str, str]:
 
 
 def _broken(key: str, width: int) -> str:
-    """Break a key into lines of a width, after dots and hyphens if it has any."""
+    """Break a key into lines of a width, after dots and hyphens if possible."""
     lines = [""]
     for piece in _PIECE.findall(key):
         if lines[-1] and len(lines[-1]) + len(piece) > width:

@@ -20,14 +20,14 @@ PAGE = "report.html"
 """Name of a page in the folder of a report."""
 
 WIDTH = 80
-"""Columns of the output where stdout is not a terminal."""
+"""Width of the output in columns, if stdout is no terminal."""
 
 # C0, delete and C1; line separators and characters that change the direction of writing; surrogates, which
 # Python uses for bytes of file names that are not UTF-8.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _CONTROL_BUT_LAYOUT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters except tab and line feed, which layouts need."""
+"""Control characters except tab and line feed, which are needed for layout."""
 
 _TRAILING_SPACES = re.compile(r" +$", re.MULTILINE)
 
@@ -60,13 +60,13 @@ def to_stderr() -> Console:
 
 
 def to_stdout() -> Console:
-    """Return a console for results: as wide as the terminal, `WIDTH` columns if stdout is not one."""
+    """Return a console for results: as wide as the terminal, or `WIDTH` columns if stdout is none."""
     width = None if sys.stdout.isatty() else WIDTH
     return Terminal(width=width, markup=False, emoji=False)
 
 
 def say(line: str) -> None:
-    """Print a text to stderr as one line of any length, with control characters as codes."""
+    """Print a text to stderr as one line of any length, with control characters shown as codes."""
     to_stderr().print(Text(shown(line)), soft_wrap=True)
 
 
@@ -76,7 +76,7 @@ def print_next(command: str, console: Console) -> None:
 
 
 def print_assumptions(notes: Sequence[str], console: Console) -> None:
-    """Print the assumptions of an import, a line for each note; nothing without notes."""
+    """Print the assumptions of an import, a line for each note. Print nothing if there are no notes."""
     if notes:
         console.print(Text("\nAssumptions", style="bold"))
     for note in notes:

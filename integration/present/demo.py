@@ -21,7 +21,7 @@ from .table_style import figures, grid, number
 TITLE = "How long a checkpoint barrier waits, with debloating off and on"
 MODES_TITLE = "One job, five ways to take a checkpoint"
 
-# A terminal of 80 columns has no room for the column `AFTER_BARRIERS`.
+# A terminal of 80 columns is too narrow for the column `AFTER_BARRIERS`.
 _MODE_HEADS = (
     "start\ndelay",
     "align-\nment",
@@ -104,7 +104,7 @@ def compare_modes(results: Mapping[str, Result]) -> str:
 
 
 def _fastest(exact: Mapping[str, float], results: Mapping[str, Result]) -> str:
-    """Compare the fastest exactly-once mode with aligned checkpoints, and state its price."""
+    """Compare the fastest exactly-once mode with aligned checkpoints, and state its cost."""
     if not exact:
         return "No checkpoint was completed in any exactly-once mode."
     best = _quickest(exact)
@@ -131,7 +131,7 @@ def _price(result: Result, stored: float) -> str:
 
 
 def _without_storing(exact: Mapping[str, float], free: Mapping[str, float]) -> str:
-    """Return the fastest exactly-once mode that stores no data in flight, if it is a different one."""
+    """Return the fastest exactly-once mode that stores no in-flight data, if it is a different mode."""
     if not free or _quickest(free) == _quickest(exact):
         return ""
     best = _quickest(free)

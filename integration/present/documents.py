@@ -1,7 +1,7 @@
 """JSON documents of the commands, and `present`, which prints a document as JSON or for people.
 
-A document with a single record, such as a `Diagnosis`, is that record; documents that combine several records
-are declared here. `schema` names the layout and its version.
+If a document consists of one record, such as a `Diagnosis`, that record is the document. Documents that
+combine several records are declared here. `schema` is the name of the layout with its version.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Shuffled(msgspec.Struct, frozen=True, kw_only=True):
     wall_seconds: float = 0.0
     """Duration of the Spark job that read, shuffled and wrote."""
     tasks: list[dict[str, Any]] = []
-    """Rows of `integration.spark.shuffle_statistics`, one for each partition."""
+    """Rows of `integration.spark.shuffle_statistics`, one per partition."""
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     scenario: dict[str, Any]
     """The tuned scenario as a document."""
     notes: list[str]
-    """Properties of a running job that could not be read, if the scenario comes from one."""
+    """Properties that could not be read, if the scenario comes from a running job."""
     recommendations: list[Recommendation]
     """One for each combination of the values of other axes."""
     pitfalls: list[Pitfall]
@@ -110,7 +110,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def present(document: Document, show: Callable[[Document, Console], object], *, json: bool) -> None:
-    """Print a document to stdout: as JSON, or with `show` for people."""
+    """Print a document to stdout, as JSON or, with `show`, for people."""
     if json:
         print_document(encoded(document))
     else:
@@ -143,12 +143,12 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write files by name, and report each on stderr.
 
     Raises:
-        OutputError: A file cannot be written; then none is written.
+        OutputError: A file cannot be written. Then no file is written.
     """
     for path in write_outputs({folder / name: content for name, content in files.items()}):
         say(f"wrote {path}")
 
 
 def shown_json(document: bytes) -> bytes:
-    """Return equal JSON in which control characters are escaped, so that no terminal obeys them."""
+    """Return equal JSON with control characters escaped, so that a terminal does not interpret them."""
     return _JSON_CONTROL.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), document)

@@ -54,7 +54,7 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console, *, following: str, v
 
 
 def _print_finding(finding: Finding, console: Console, said: Sequence[str], *, verbose: bool) -> None:
-    """Print a finding: its first evidence and action, or with `verbose` all of them and the rule's name."""
+    """Print a finding: its first evidence and action, or with `verbose` all of both and the rule's name."""
     severity = (finding.severity, _FINDING_STYLES[finding.severity])
     rule = (f"  [{finding.rule}]" if verbose else "", "dim")
     console.print(Text.assemble(severity, f"  {finding.where}", rule))

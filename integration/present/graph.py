@@ -1,9 +1,9 @@
 """A job as a graph: its vertices with their figures in one or two runs, and the ship strategies of its edges.
 
-`laid_out` puts vertices in layers, from sources above to sinks below. A vertex stands in the layer below the
-lowest of its inputs, so every edge runs down. An edge that passes layers has a lane of its own in each, so it
-runs behind no vertex; within a layer, places are ordered by their connections above. The name of an edge
-stands on its line in the gap below its source, in as many rows as needed for no two names to meet::
+`laid_out` puts vertices in layers, from sources above to sinks below. A vertex stands in the layer below its
+lowest input, so every edge runs down. An edge that crosses layers has its own lane in each of them, so it
+never runs behind a vertex. Within a layer, places are ordered by their connections above. The name of an edge
+stands on its line in the gap below its source. A gap has enough rows for names not to overlap::
 
     source a     source b        layer 0
        | hash       |  | rebalance
@@ -42,7 +42,7 @@ _LABEL_CHARACTER = 7.2
 _LABEL_PADDING = 12.0
 _ROW = 24.0
 _ABOVE_AND_BELOW = 34.0
-"""Height in pixels of the gap between layers, without the names of edges."""
+"""Height in pixels of the gap between layers, not counting the names of edges."""
 
 Point = tuple[float, float]
 Arc = tuple[str, str, str]
@@ -58,7 +58,7 @@ class Box(NamedTuple):
     bottom: float
 
     def covers(self, other: Box) -> bool:
-        """Whether the two overlap."""
+        """Whether two boxes overlap."""
         return (
             self.left < other.right
             and other.left < self.right
@@ -102,7 +102,10 @@ class _Place:
 
 
 def laid_out(width: float, heights: Mapping[str, float], edges: Sequence[Arc]) -> Layout:
-    """Return the places of vertices and edges; `heights` are those of vertices, each after all its inputs."""
+    """Return the places of vertices and edges.
+
+    `heights` are the heights of vertices, each after all its inputs.
+    """
     depth: dict[str, int] = {}
     for name in heights:
         depth[name] = max([1 + depth[source] for source, target, _ in edges if target == name], default=0)
@@ -148,7 +151,7 @@ def _lanes(
 
 
 def _put_in_order(layers: list[list[_Place]]) -> None:
-    """Order each layer by the mean position of the connections above; places without any stay put."""
+    """Order each layer by the mean position of the connections above; places without connections stay."""
     for layer in layers:
         for number, place in enumerate(layer):
             place.order = fmean(other.order for other in place.above) if place.above else number
@@ -158,7 +161,7 @@ def _put_in_order(layers: list[list[_Place]]) -> None:
 
 
 def _put_beside(layers: list[list[_Place]]) -> float:
-    """Centre the layers, and return the width of the widest."""
+    """Centre the layers, and return the width of the widest one."""
     widths = [sum(place.width for place in layer) + GAP * (len(layer) - 1) for layer in layers]
     most = max(widths)
     for layer, width in zip(layers, widths, strict=True):
@@ -265,16 +268,16 @@ def _route(
 
 
 NAMES = 120.0
-"""Pixels of a vertex beside the figures; with the figures of two runs it fits a phone."""
+"""Width in pixels of a vertex, without the figures. With the figures of two runs, it fits on a phone."""
 PADDING = 12.0
 COLUMN = 100.0
-"""Width of the figures of one run."""
+"""Width of the figures of one run, in pixels."""
 FIRST_ROW = 84.0
-"""Top of the figures, below the names."""
+"""Top of the figures, below the names, in pixels."""
 ROW = 22.0
 
 MOST_COLUMNS = 2
-"""Largest number of runs whose figures are drawn in a vertex."""
+"""Maximum number of runs whose figures are drawn in a vertex."""
 
 NOTE = (
     "Rates are of all subtasks together; shares of time and the start delay are of the subtask with the "
@@ -284,19 +287,19 @@ NOTE = (
 
 _COLUMN_CELLS = 12
 _NAME_PIXELS, _PLACEMENT_PIXELS = 9.5, 7.2
-"""Widths of a character of a name, which is bold, and of a placement."""
+"""Widths in pixels of a character of a name, which is bold, and of a placement."""
 SUBTASKS = 62.0
 """Pixels beside the name, for the number of subtasks."""
 
 _CUT = "\N{HORIZONTAL ELLIPSIS}"
 
 Runs = Mapping[str, Sequence[Steady]]
-"""Measured windows by column name; of several windows, one for each seed, the median is drawn."""
+"""Measured windows by column name. Of several windows, one per seed, the median is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text as drawn, possibly shortened, with the whole text."""
+    """A text as drawn, possibly shortened, and the full text."""
 
     drawn: str
     whole: str
@@ -318,7 +321,7 @@ class FigureRow:
     name: str
     kind: str
     middle: float
-    """Middle of the text, in pixels from the upper side of the vertex."""
+    """Middle of the text, in pixels from the top of the vertex."""
     cells: tuple[Cell, ...]
 
 
@@ -345,12 +348,12 @@ class DrawnEdge:
 
     @property
     def line(self) -> str:
-        """The points of its line in the syntax of SVG."""
+        """The points of the edge's line in the syntax of SVG."""
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in self.route.points)
 
     @property
     def end(self) -> tuple[float, float]:
-        """The tip of its arrow."""
+        """The tip of the edge's arrow."""
         return self.route.points[-1]
 
 
@@ -470,7 +473,7 @@ def _cell(figure: _Figure, vertex: str, runs: Sequence[Steady], end: float) -> C
 
 
 def _text(text: str, cells: int) -> Text:
-    """Shorten a text to a width in terminal cells, in which wide characters count twice."""
+    """Shorten a text to a width in terminal cells. Wide characters count twice."""
     whole = shown(text)
     if cell_len(whole) <= cells:
         return Text(whole, whole)

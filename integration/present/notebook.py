@@ -3,7 +3,7 @@
 netstack finds them by the entry points ``netstack.views``.
 
 A `View` makes Arrow and pandas tables, charts, and the HTML that a notebook shows: sentences, the first chart
-and a table of texts, the same rows as on a terminal. HTML takes the colours of the notebook around it
+and a table of texts, the same rows as on a terminal. The HTML takes the colours of the notebook
 (``currentColor``), needs no network and runs no script.
 """
 
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_ROWS = 20
-"""Largest number of table rows that a notebook shows; the first ones."""
+"""Maximum number of table rows that a notebook shows. The first ones are shown."""
 
 _TABLE = "color: inherit; border-collapse: collapse; margin: 0.5em 0"
 _CELL = "padding: 0.15em 0.8em; border-bottom: 1px solid rgba(128, 128, 128, 0.35); text-align:"
 
 
 class Grid(NamedTuple):
-    """A table of texts, with a head; the first column is left-aligned, the others right-aligned."""
+    """A table of texts, with a head. The first column is left-aligned, the others are right-aligned."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -60,11 +60,14 @@ class View(Generic[T]):
     tables: Mapping[str, Callable[[T], pa.Table]]
     """Tables by name; the first one is the default."""
     pictures: Callable[[T], Sequence[Chart]]
-    """Returns the charts that have data; called only if the library is installed."""
+    """Function that returns the charts that have data.
+
+    It is called only if the chart library is installed.
+    """
     sentences: Callable[[T], Sequence[str]]
-    """Returns the sentences above the chart."""
+    """Function that returns the sentences above the chart."""
     grid: Callable[[T], Grid]
-    """Returns the table below the chart."""
+    """Function that returns the table below the chart."""
 
     def table(self, shown: T, name: str | None) -> pa.Table:
         """Return a table as Arrow.
@@ -96,7 +99,7 @@ class View(Generic[T]):
             MissingExtraError: The libraries for charts are not installed.
         """
         require("report", f"{self.kind}.plot")
-        from .chart_style import to_altair  # here, since altair takes a while to import
+        from .chart_style import to_altair  # imported here, because altair takes a while
 
         charts = {chart.name: chart for chart in self.pictures(shown)}
         if not charts:

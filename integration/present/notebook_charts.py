@@ -21,7 +21,7 @@ _INSIDE, _OUTSIDE = "inside", "outside"
 
 
 def ratios(comparison: Comparison) -> Chart | None:
-    """Draw the ratio of each number to that of the other side; None without ratios."""
+    """Draw the ratio of each number to the other side's number; None without ratios."""
     rows: list[Row] = [
         {
             "what": ", ".join(filter(None, (row.quantity, row.vertex, row.window))),
@@ -68,7 +68,7 @@ def task_time(vertices: Iterable[VertexSteady]) -> Chart | None:
         return None
     names: Sequence[str] = list(dict.fromkeys(row["task"] for row in rows))
     sums = [sum(row["share"] for row in rows if row["task"] == name) for name in names]
-    whole = alt.Scale(domain=[0, max(1.0, *sums)], nice=False)  # medians may add up to more than all
+    whole = alt.Scale(domain=[0, max(1.0, *sums)], nice=False)  # medians may add up to more than 1
     bars = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
         x=alt.X("share:Q", title="share of the time", axis=alt.Axis(format="%"), scale=whole),
         y=alt.Y("task:N", sort=names, title="subtask"),

@@ -1,7 +1,7 @@
-"""HTML pages of runs, of two results, of a validation and of a sweep, with their charts as PNGs beside them.
+"""HTML pages for runs, two results, a validation and a sweep, with their charts as PNG files.
 
-Templates, style and script are in ``page``. A page contains all that it needs, Vega included, and opens
-without a network; its content security policy allows its own scripts and no others.
+Templates, style and script are in ``page``. A page contains everything that it needs, Vega included, and
+opens without a network. Its content security policy allows only its own scripts.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def write_differences(
 
 
 def _graph(name: str, result: Result) -> JobGraph | None:
-    """Return the graph of a result; None if its scenario is not from a file and cannot be read again."""
+    """Return the graph of a result; None if the scenario did not come from a file."""
     try:
         return job_graph(read_scenario(document_of(result)), {name: result.steady[-1:]})
     except InputError:
@@ -197,7 +197,7 @@ def _graph(name: str, result: Result) -> JobGraph | None:
 def render_validation(
     validation: Validation, imported: Imported, results: Sequence[Result], command: str
 ) -> str:
-    """Return the page of a validation as HTML; `results` are the imported scenario's, one per seed."""
+    """Return the page of a validation as HTML; `results` are those of the imported scenario, one per seed."""
     runs = {FLINK: [imported.measured.steady], OURS: [result.steady[-1] for result in results]}
     first = results[0]
     return render_page(
@@ -274,7 +274,7 @@ def write_tuning(
 
 
 def _of_all_seeds(chart: Chart, recommendation: Recommendation) -> Chart:
-    """Put the recommendation's times into the title of the checkpoint chart, not those of the drawn run."""
+    """Put the recommendation's times into the checkpoint chart's title, in place of the drawn run's times."""
     if chart.name != "checkpoint-history":
         return chart
     texts = [
@@ -290,7 +290,7 @@ def _of_all_seeds(chart: Chart, recommendation: Recommendation) -> Chart:
 def column_names(
     recommendation: Recommendation, runs: Mapping[str, Sequence[Steady]]
 ) -> dict[str, Sequence[Steady]]:
-    """Return runs by names short enough for a vertex, instead of those of `settings_to_show`."""
+    """Return runs by names short enough for a vertex, in place of the names of `settings_to_show`."""
     settings = settings_to_show(recommendation)
     short = {NOW: "now", recommendation.chosen: "recommended"} | {NOW: "now"}
     return {short.get(settings[name], "other"): steady for name, steady in runs.items()}
@@ -322,7 +322,7 @@ def _part(recommendation: Recommendation) -> dict[str, Any]:
 
 
 def _throughput_cell(setting: SettingSummary) -> tuple[str, str]:
-    """Return the throughput as a share of the present one, and records per second as the line below."""
+    """Return the throughput as a share of the present one, with records per second on a second line."""
     share = setting.throughput_share
     return (
         NOTHING if share is None else f"{100 * share.mean:.1f} %",
@@ -396,17 +396,17 @@ def _environment() -> Environment:
 
 
 def _unbroken(text: str) -> str:
-    """Keep numbers and their units on one line."""
+    """Keep numbers and their units on the same line."""
     return re.sub(r"(?<=\d) (?=[^\W\d]|%)", "\N{NO-BREAK SPACE}", text)
 
 
 def _inline(code: str) -> Markup:
-    """Mark code as safe within its own element: nothing in it ends the element early."""
+    """Mark code as safe within its own element, as nothing in it can end the element early."""
     return Markup(re.sub(r"</(?=script|style)", r"<\\/", code, flags=re.IGNORECASE))
 
 
 def _source(content: str) -> str:
-    """Return the security policy's source expression for an element with this content."""
+    """Return the source expression for an element with this content, for the content security policy."""
     return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
 
 
@@ -419,7 +419,7 @@ _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 @cache
 def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script, cached on disk since bundling it takes a second."""
+    """Vega, Vega-Lite and Vega-Embed as one script, cached on disk because bundling takes a second."""
     return cached_text(
         f"vl-convert {version('vl-convert-python')}, Vega-Lite {VEGA_LITE}: {_SNIPPET}",
         lambda: vl_convert.javascript_bundle(_SNIPPET, vl_version=VEGA_LITE),

@@ -1,7 +1,7 @@
 """Progress of long work: a bar on a terminal, occasional lines elsewhere.
 
-Work with a total shows its share done and the time left at the pace so far; other work shows its present step
-and the time so far.
+If the total is known, the finished share and the remaining time at the pace so far are shown. Otherwise the
+present step and the elapsed time are shown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rich.text import Text
 from .console import say, shown, to_stderr
 
 LINE_EVERY_S = 5.0
-"""Least time between two lines where stderr is not a terminal."""
+"""Minimum time in seconds between two lines if stderr is no terminal."""
 
 Report = Callable[[float], None]
 """Function that reports the work done so far, in the unit of the total."""
@@ -39,10 +39,10 @@ Tell = Callable[[str], None]
 def progress(
     label: str, total: float, unit: str, console: Console, *, before: str = "", behind: str = ""
 ) -> Iterator[Report]:
-    """Show the share of `total` that is done while the block runs; the bar is gone afterwards.
+    """Show the finished share of `total` while the block runs. The bar disappears afterwards.
 
-    `before` and `behind` name the steps before the first report and after the last one. A report of 0
-    restarts the clock by which the pace is measured.
+    `before` and `behind` are the names of the steps before the first report and after the last one. A report
+    of 0 restarts the clock that measures the pace.
     """
     if not console.is_terminal:
         yield _lines(label, total, unit, console)
@@ -59,7 +59,7 @@ def progress(
 
 @contextmanager
 def activity(label: str, console: Console) -> Iterator[Tell]:
-    """Show the present step of work without a known total, and the time so far, while the block runs."""
+    """Show the present step of work without a known total, and the elapsed time, while the block runs."""
     if not console.is_terminal:
         yield _told_lines(label, console)
         return
@@ -79,14 +79,14 @@ def stage(what: str) -> Iterator[None]:
 
 
 def _cut(text: str, console: Console) -> str:
-    """Return a text as one line that leaves room for the time beside it."""
+    """Return a text as one line, short enough for the time beside it."""
     line = Text(shown(text))
     line.truncate(max(1, console.width - len("* 100:00:00 ")), overflow="ellipsis")
     return line.plain
 
 
 def _columns(console: Console) -> list[ProgressColumn]:
-    """Return the columns of a bar; in a narrow terminal the bar shrinks, so that the time stays visible."""
+    """Return the columns of a bar. In a narrow terminal the bar shrinks, so that the time stays visible."""
     label = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1))
     shown = TextColumn("{task.fields[shown]}", table_column=Column(no_wrap=True))
     elapsed, left = (Column(no_wrap=True, min_width=7) for _ in range(2))
@@ -132,7 +132,7 @@ def _told_lines(label: str, console: Console) -> Tell:
 
 
 def _left(done: float, total: float, elapsed_s: float) -> str:
-    """Return the time left at the pace so far; empty before the first progress."""
+    """Return the remaining time at the pace so far; empty before the first progress."""
     if done <= 0 or done >= total:
         return ""
     return f", {duration_text(elapsed_s * (total - done) / done)} left"

@@ -1,6 +1,6 @@
 """A run: facts about the job, tables of its figures, and both on a terminal.
 
-Facts and tables are texts; pages, notebooks and the demo show the same ones.
+Facts and tables are texts. Pages, notebooks and the demo show the same texts.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Fact = tuple[str, str]
 def job_facts(result: Result, *, origins: bool = True) -> list[Fact]:
     """Return a line each on topology, sources, service times, checkpoints and windows of a job.
 
-    Without `origins`, the lines on sources have their rates only.
+    Without `origins`, the lines on sources contain only their rates.
     """
     scenario = result.scenario
     facts = [("Job", _topology(scenario))]
@@ -160,7 +160,7 @@ def _checkpoints(config: NetworkConfig) -> str:
 
 
 MAX_ROWS = 64
-"""Largest number of subtasks of a vertex in `subtask_rows`; the first ones."""
+"""Maximum number of subtasks of a vertex in `subtask_rows`. The first ones are listed."""
 
 SUBTASK_COLUMNS = (
     "Subtask",
@@ -172,7 +172,7 @@ SUBTASK_COLUMNS = (
     "Input queue",
     "Output queue",
 )
-"""Columns of `subtask_rows`; queues in buffers."""
+"""Columns of `subtask_rows`. Queues are in buffers."""
 
 AFTER_BARRIERS = "After them"
 
@@ -215,7 +215,7 @@ class RunTable:
 
 
 def summary_table(results: Mapping[str, Result]) -> RunTable:
-    """Return the figures of runs, a column for each window; for two runs also their ratio."""
+    """Return the figures of runs with a column for each window. For two runs, add their ratio."""
     columns = figures_of_runs(results)
     windows = list(columns.values())
     two = len(results) == len(windows) == 2
@@ -232,7 +232,7 @@ def summary_table(results: Mapping[str, Result]) -> RunTable:
 
 
 def modes_table(results: Mapping[str, Result]) -> RunTable:
-    """Return the figures of the last window of each run, a row for each, to compare checkpoint modes."""
+    """Return the figures of the last window of each run, one row per run, to compare checkpoint modes."""
     rows = []
     for run, result in results.items():
         window = figures_of(result)
@@ -287,11 +287,11 @@ def _queue(length: float | None) -> str:
 
 
 MOST_INCIDENTS = 20
-"""Largest number of faults and failures that are printed; the first ones."""
+"""Maximum number of faults and failures that are printed. The first ones are printed."""
 
 _HEAD = ("", "start\ndelay", "align-\nment", "end to\nend", "rec/s", "buffer", "in", "out", "busy", "blocked")
 _OF_CHECKPOINTS = 4
-"""Number of columns for a vertex and its checkpoints; the columns of its load follow."""
+"""Number of columns for a vertex and its checkpoints. The columns of its load follow."""
 
 LEGEND = (
     "Checkpoints: ms, means over the completed ones, of the subtask that acknowledged last; in the "
@@ -311,7 +311,7 @@ def print_result(result: Result, console: Console) -> None:
         table = _window_table(steady, completed, range(len(_HEAD)))
         if fits(table, console):
             console.print(table)
-        else:  # in two tables
+        else:  # split into two tables
             for columns in (range(_OF_CHECKPOINTS), (0, *range(_OF_CHECKPOINTS, len(_HEAD)))):
                 console.print(_window_table(steady, completed, columns))
         lags = {vertex.name: highest(vertex.watermark_lag_ms or ()) for vertex in steady.vertices}
@@ -325,7 +325,10 @@ def print_result(result: Result, console: Console) -> None:
 
 
 def print_head(result: Result, console: Console) -> None:
-    """Print the scenario, its clock and its cost; and the outcome of checkpoints unless all are ordinary."""
+    """Print the scenario, its clock and its cost.
+
+    Print the outcome of checkpoints unless all are ordinary.
+    """
     work, wall = result.work, max(result.wall_seconds, 1e-9)
     name, named = result.scenario.name, result.scenario.config.debloat_policy
     over = ", over TCP" if result.link == "tcp" else ""
@@ -359,7 +362,7 @@ def print_incidents(result: Result, console: Console) -> None:
 
 
 def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: float) -> Text:
-    """Return a line for a window, up to the end of the job, with its mean checkpoint time by phase."""
+    """Return a line for a window (at most until the job ended) with its mean checkpoint time by phase."""
     if steady.from_s >= end_s:
         missed = (f"{steady.from_s:g}-{steady.to_s:g} s", "bold")
         return Text.assemble(missed, f": the job ended before this window, after {end_s:.4g} s")
@@ -417,7 +420,7 @@ def _known(value: float | None) -> str:
 
 
 class TracePrinter:
-    """Prints each step of a checkpoint when it happens; the argument `trace` of `emulate`."""
+    """Prints each step of a checkpoint as it happens; for the argument `trace` of `emulate`."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

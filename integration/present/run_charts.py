@@ -1,6 +1,7 @@
 """Charts of runs: buffers, queues and checkpoints over time, and the phases of a single checkpoint.
 
-For each chart, one function draws it, and one derives its rows from results, reduced to what fits a chart.
+For each chart there are two functions: one draws the chart, the other derives its rows from results, reduced
+to what fits a chart.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ from .chart_style import (
 def charts(results: Results) -> list[Chart]:
     """Return the charts of runs of one job, without empty ones.
 
-    With more runs than stand side by side, charts of single subtasks are left out.
+    Charts of single subtasks are left out if there are more runs than fit side by side.
     """
     several = (checkpoint_phases, checkpoint_history, checkpoint_bytes, in_flight_time)
     few = (checkpoint_history, checkpoint_bytes, buffer_size, in_flight_time, checkpoint_time, queue_length)
@@ -69,10 +70,10 @@ def charts(results: Results) -> list[Chart]:
 
 
 MAX_SAMPLES = 240
-"""Largest number of points of a line; with more samples only every second, third and so on is drawn."""
+"""Maximum number of points of a line. With more samples, only every second or third and so on is drawn."""
 
 MAX_VERTICES = 3
-"""Largest number of vertices in a chart; the last ones, where most problems show."""
+"""Maximum number of vertices in a chart. The last ones are drawn, as they show most problems."""
 
 FIXED = "all, fixed"
 """Legend entry for all subtasks of a run without debloating."""
@@ -83,7 +84,7 @@ _KIB = 1 << 10
 _MIB = 1 << 20
 
 _LEAST_TOP = 4
-"""Least upper end of an axis of counts, so that it has whole numbers only."""
+"""Minimum upper end of an axis of counts, so that its ticks are whole numbers."""
 
 
 def buffer_size(results: Results) -> Chart | None:
@@ -136,7 +137,7 @@ def buffer_size_rows(results: Results) -> list[Row]:
 
 
 def in_flight_time(results: Results) -> Chart | None:
-    """Draw the time to consume the queued data, split by place; None without samples."""
+    """Draw the time to consume the queued data, by the end at which they wait; None without samples."""
     rows = in_flight_rows(results)
     if not rows:
         return None
@@ -160,7 +161,7 @@ def in_flight_time(results: Results) -> Chart | None:
 
 
 def in_flight_rows(results: Results) -> list[Row]:
-    """Return rows ``run, t, place, s, mib``: data queued at each end, as time to consume and as bytes."""
+    """Return rows ``run, t, place, s, mib``: data queued at each end, as time to consume and as MiB."""
     return [
         {"run": run, "t": t, "place": place, "s": round(size / rate, 3), "mib": round(size / _MIB, 3)}
         for run, result in results.items()
@@ -196,7 +197,7 @@ def queue_length(results: Results) -> Chart | None:
 
 
 def queue_length_rows(results: Results) -> list[Row]:
-    """Return rows ``run, place, t, subtask, buffers``: the queue of each subtask, the last first."""
+    """Return rows ``run, place, t, subtask, buffers``: the queue of each subtask, the last subtask first."""
     rows: list[Row] = []
     for run, result in results.items():
         readers, writers = edge_ends(result)
@@ -246,17 +247,17 @@ def _thinned(times: Sequence[float], values: Sequence[Any]) -> Iterator[tuple[fl
 
 
 MAX_CHECKPOINTS = 120
-"""Largest number of checkpoints of a run in a chart; the last ones."""
+"""Maximum number of checkpoints of a run in a chart. The last ones are drawn."""
 
 LEAST_BYTES = 1024
-"""Least bytes of a checkpoint for a chart."""
+"""Minimum bytes of a checkpoint for a chart."""
 
 IN_FLIGHT, OTHER_STATE = "data in flight", "other state"
 
 _BAR_SHARE = 0.8
 
 MAX_DETAILED = 32
-"""Largest number of subtasks of a vertex in the details of a checkpoint; the slowest ones."""
+"""Maximum number of subtasks of a vertex in the details of a checkpoint. The slowest ones are drawn."""
 
 UNALIGNED_TYPE = "UNALIGNED_CHECKPOINT"
 
@@ -264,7 +265,7 @@ TYPES = (PLAIN_TYPE, UNALIGNED_TYPE, "AT_LEAST_ONCE_CHECKPOINT", SAVEPOINT, SYNC
 """Types of checkpoints, by Flink's names."""
 
 CHOSEN = "chosen"
-"""Signal of `checkpoint_history` with the highlighted checkpoint, as "RUN#ID"; empty: none."""
+"""Signal of `checkpoint_history` with the highlighted checkpoint, as "RUN#ID"; empty if none is."""
 
 DETAIL = "checkpoint-detail"
 """Name of the chart of a single checkpoint."""
@@ -291,7 +292,7 @@ def checkpoint_history(results: Results) -> Chart | None:
         return None
     types = ordered(rows, "type", TYPES)
     marks = [_phase_bars(phases_in(results.values())), *_without_bar()]
-    if len(types) > 1:  # a thin band above the bars, in the colour of each checkpoint's type
+    if len(types) > 1:  # a thin band above the bars, coloured by the type of each checkpoint
         known = dict(zip(TYPES, _TYPES, strict=True))
         scale = alt.Scale(domain=types, range=[known[kind] for kind in types])
         legend = alt.Legend(title=None, orient="bottom", labelLimit=0, columns=2)
@@ -320,9 +321,9 @@ def checkpoint_history(results: Results) -> Chart | None:
 def history_rows(results: Results) -> list[Row]:
     """Return rows ``run, id, t, status, type, ...``: every checkpoint with the phases of its time.
 
-    A completed checkpoint has a row for each phase that took any time, with ``until, part, ms, from_s, to_s``
-    and ``total``, of the subtask ``last`` that acknowledged last. Any other has one row with ``failure`` and
-    ``to_s`` 0.
+    A completed checkpoint has one row for each phase with a duration, with ``until, part, ms, from_s, to_s``
+    and ``total``. Its times are those of the subtask that acknowledged last, which the column ``last`` names.
+    A checkpoint that did not complete has one row, with ``failure``, and ``to_s`` 0.
     """
     rows: list[Row] = []
     for run, result in results.items():
@@ -345,7 +346,7 @@ def history_rows(results: Results) -> list[Row]:
 
 
 def _phase_bars(phases: Sequence[str]) -> Any:
-    """Bars of phases; if a checkpoint is chosen, all others are pale."""
+    """Bars of phases. If a checkpoint is chosen, the bars of all others are pale."""
     this = "datum.run + '#' + datum.id"
     condition = alt.condition(f"{CHOSEN} == '' || {CHOSEN} == {this}", alt.value(1.0), alt.value(0.45))
     bars = _of_each_checkpoint(
@@ -367,7 +368,7 @@ def _phase_bars(phases: Sequence[str]) -> Any:
 
 
 def _without_bar() -> list[Any]:
-    """Return a cross for each failed checkpoint, and a ring for each that had not ended."""
+    """Return a cross for each failed checkpoint, and a ring for each that was still in progress."""
     base = alt.Chart().encode(
         x=seconds(_TRIGGER),
         y=alt.Y("to_s:Q", title="time (s)"),
@@ -433,7 +434,7 @@ def stored_rows(results: Results) -> list[Row]:
 
 
 def checkpoint_time(results: Results) -> Chart | None:
-    """Draw start delay and alignment of every checkpoint in every subtask; None without checkpoints."""
+    """Draw the start delay and alignment of every checkpoint in every subtask; None without checkpoints."""
     rows = part_rows(results)
     if not rows:
         return None
@@ -454,7 +455,7 @@ def checkpoint_time(results: Results) -> Chart | None:
 def part_rows(results: Results) -> list[Row]:
     """Return rows ``run, subtask, id, t, until, part, s, from_s, to_s``: the waits of each checkpoint.
 
-    The subtasks are those of the vertex that acknowledges last.
+    The subtasks are those of the vertex that most often acknowledges last.
     """
     return [
         {"run": run, "subtask": f"{vertex} {part.subtask}", "id": checkpoint.id, "t": checkpoint.t}
@@ -524,7 +525,7 @@ def checkpoint_detail(results: Results) -> Spec:
 def checkpoint_details(results: Results) -> list[dict[str, Any]]:
     """Return the data of `checkpoint_detail` for a page, for each run with checkpoints.
 
-    A run has its ``name``, its ``checkpoints`` and in ``chosen`` the id of the slowest. A checkpoint has
+    A run has its ``name``, its ``checkpoints``, and the id of the slowest one in ``chosen``. A checkpoint has
     ``id``, ``label``, ``text``, and ``parts``: for each subtask its name, the milliseconds of each phase
     (`phases_in`), and its other figures as a text.
     """
@@ -603,12 +604,12 @@ def _horizontal(
         .properties(width=650, height=alt.Step(24 if names else 17))
     )
     spec: Spec = bars.to_dict() | {"data": {"values": rows}}
-    # The names of subtasks need more room than those of buffers do.
+    # Names of subtasks need more room than names of buffers.
     return spec | {"config": {"axisY": {"minExtent": 0, "maxExtent": 240}}}
 
 
 def _of_each_checkpoint(cursor: str | None = None, **channels: Any) -> Any:
-    """Return a rectangle for each checkpoint, from its trigger to the next one's."""
+    """Return a rectangle for each checkpoint, from its trigger to the trigger of the next one."""
     mark: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
     return alt.Chart().mark_rect(**mark).encode(x=seconds(_TRIGGER), x2="until:Q", **channels)
 
@@ -633,7 +634,7 @@ def outcome(checkpoint: CheckpointResult) -> str:
 def _with_ends(
     result: Result, checkpoints: Sequence[CheckpointResult]
 ) -> Iterator[tuple[CheckpointResult, float]]:
-    """Yield each checkpoint with the right edge of its bar: before the next checkpoint and the run's end."""
+    """Yield each checkpoint with the right edge of its bar, before the next checkpoint or the run's end."""
     gaps = [after.t - before.t for before, after in pairwise(checkpoints)] or [1.0]
     usual = median(gaps)
     for checkpoint, gap in zip(checkpoints, [*gaps, usual], strict=False):

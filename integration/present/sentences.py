@@ -17,12 +17,12 @@ from ..number_text import SAME_THROUGHPUT, digits, figure, milliseconds, percent
 from ..optional_figures import quotient
 
 SAME_TIME = 1.05
-"""Ratio below which two times count as equal."""
+"""Ratio, below which two times count as equal."""
 
 _LAST = "for the subtask that acknowledged last, the first barrier"
 
 SEEN = 0.02
-"""Share of a duration from which one of its parts is mentioned."""
+"""Minimum share of a duration for one of its parts to be mentioned."""
 
 
 def describe(run: WindowFigures) -> str:
@@ -131,7 +131,7 @@ def _length(run: WindowFigures) -> str:
 
 
 TOO_LATE = 0.01
-"""Lateness of a real-time run, as a share of its length, from which it is reported."""
+"""Minimum lateness of a real-time run, as a share of its length, to be reported."""
 
 _SO = (
     "so times may be too long and rates too low; give the machine less to do, or run in virtual time, "
@@ -140,7 +140,7 @@ _SO = (
 
 
 def fell_behind(result: Result) -> Iterator[str]:
-    """Yield the lateness of a run in real time, the effect on its figures, and the remedy."""
+    """Yield sentences on the lateness of a real-time run, the effect on its figures, and the remedy."""
     parts = result.task_managers_behind_s
     if parts is UNSET:
         parts = {} if result.behind_s is UNSET else {"": result.behind_s}
@@ -162,7 +162,7 @@ def fell_behind(result: Result) -> Iterator[str]:
 
 
 def _named(task_managers: list[str]) -> str:
-    if task_managers == [""]:  # a run in one process
+    if task_managers == [""]:  # for a run in one process
         return "This machine"
     plural = "s" if len(task_managers) > 1 else ""
     return f"The process{'es' if plural else ''} of task manager{plural} {', '.join(task_managers)}"
@@ -205,7 +205,7 @@ def incidents(result: Result) -> list[Incident]:
         went_back = restart.unusable_checkpoint_id is not UNSET or (went_back and not again)
     if result.failure is not None:
         listed.append(Incident(result.emulated_seconds, "end of the job", result.failure))
-    return sorted(listed, key=lambda incident: incident.t)  # stable: a fault stands before what it does
+    return sorted(listed, key=lambda incident: incident.t)  # a stable sort: a fault comes before its effects
 
 
 def _savepoint(savepoint: CheckpointResult, location: str, beside: str | None) -> str:
@@ -234,7 +234,7 @@ def down_times(result: Result) -> list[tuple[float, float]]:
 
 
 def _time_in(intervals: Sequence[tuple[float, float]]) -> float:
-    """Return the length of the union of intervals, which are sorted by their begins."""
+    """Return the length of the union of intervals, which are sorted by start."""
     total, counted_until = 0.0, 0.0
     for since, until in intervals:
         total += max(0.0, until - max(since, counted_until))
@@ -250,7 +250,7 @@ def never_fired(result: Result) -> str | None:
 
 
 def are_plain(result: Result) -> bool:
-    """Whether all checkpoints have Flink's ordinary type, and none failed or is stuck after a fault."""
+    """Whether all checkpoints have Flink's ordinary type, and none failed or hangs after a fault."""
     if result.faults and any(checkpoint.status != COMPLETED for checkpoint in result.checkpoints):
         return False
     return all(
@@ -291,7 +291,7 @@ def what_went_wrong(result: Result) -> Iterator[str]:
 
 
 def price(result: Result) -> str | None:
-    """Return the cost of unaligned checkpoints in the last window; None if they store no data in flight."""
+    """Return the cost of unaligned checkpoints in the last window; None if they store no in-flight data."""
     persisted = result.steady[-1].persisted_bytes if result.steady else None
     if not persisted:
         return None
@@ -307,10 +307,10 @@ def price(result: Result) -> str | None:
 
 
 def restore_ms(result: Result) -> tuple[float, bool]:
-    """Return the time to restore a checkpoint's data in flight, and whether it was measured.
+    """Return the time to restore a checkpoint's in-flight data, and whether the time was measured.
 
-    If measured, it is the longest restart from a checkpoint with such data. If estimated, it is the time to
-    read the bytes of a checkpoint of the last window.
+    A measured time is that of the longest restart from a checkpoint with such data. An estimated time is for
+    reading the bytes of a checkpoint of the last window.
     """
     measured = [
         1000 * (restart.running_at - restart.restarted_at)
@@ -324,7 +324,7 @@ def restore_ms(result: Result) -> tuple[float, bool]:
 
 
 def _lost(fault: FaultResult, result: Result) -> str:
-    """Return a text for a kill without effect, because its tasks were down already; else an empty one."""
+    """Return a text for a kill without effect, because its tasks were already down; else an empty text."""
     failures = {(restart.failed_at, restart.cause) for restart in result.restarts}
     ended = result.failure is not None and fault.t >= result.emulated_seconds
     if not fault.kind.startswith("kill") or (fault.t, fault.what) in failures or ended:
@@ -336,7 +336,7 @@ def _lost(fault: FaultResult, result: Result) -> str:
     ]
     if any(restart.tasks is UNSET for restart in down):
         return ", without effect, since the job was down"
-    # The tasks of a task manager are not known here.
+    # Which tasks a task manager runs is not known here.
     killed = fault.what.removeprefix("subtask ").removesuffix(" is killed")
     names = (name for restart in down for name in restart.tasks or ())
     return ", without effect, since it was down" if any(_includes(name, killed) for name in names) else ""
@@ -383,7 +383,7 @@ def _counted(count: int, what: str, kinds: Counter[str]) -> str:
 
 
 def _list(kinds: Counter[str]) -> str:
-    """Return the kinds with their counts, the most frequent first; a single kind without a count."""
+    """Return the kinds with their counts, most frequent first. A single kind has no count."""
     if len(kinds) == 1:
         return next(iter(kinds))
     return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())

@@ -51,7 +51,10 @@ _NO_TRIP = (
 
 
 def print_sizing(report: SizeReport, console: Console) -> None:
-    """Print the plan for a budget, or else the computed figures with the emulated ones beside them."""
+    """Print the plan for a budget.
+
+    Without a budget, print the computed figures with the emulated ones beside them.
+    """
     if report.plan is not None:
         print_plan(report.size, report.plan, console)
     else:
@@ -152,8 +155,8 @@ def _print_consumer(consumer: ConsumerSize, check: ConsumerCheck | None, console
     console.print(table)
     if not consumer.is_held_back:
         console.print(
-            "Nothing holds this vertex back: all this data waits only if the vertex, or one after it, "
-            "slows down."
+            "This vertex is not saturated, so its queues are nearly empty now. The table shows what they "
+            "hold if this vertex, or one downstream of it, becomes saturated."
         )
     if consumer.link is not None and consumer.link.most_bytes_per_s is not None:
         console.print(Text(_link(consumer, consumer.link, consumer.link.most_bytes_per_s)))
@@ -218,11 +221,11 @@ _PLAN_LEGEND = (
     "longer. Overdraft buffers come in addition, from memory that is left."
 )
 _WITH_OPTIONS = ("flink-1.20",)
-"""Presets of Flink versions that have options for the number of buffers."""
+"""Presets of Flink versions with options for the number of buffers."""
 
 
 def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
-    """Print what a plan achieves, then the split of the memory, and how to set it."""
+    """Print the effect of a plan, then the split of the memory and the options to set."""
     head = f"  {job.preset}, buffers of {bytes_text(job.segment_bytes)}; "
     head += f"{bytes_text(plan.budget_bytes)} for each task manager"
     console.print(Text.assemble((job.name, "bold"), head))
@@ -274,7 +277,7 @@ def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
 
 
 def _answer(plan: BudgetPlan) -> Iterator[str]:
-    """Yield the memory that the plan needs, and the changes that it makes to delays and throughput."""
+    """Yield the memory that the plan needs, and its effect on delays and throughput."""
     memory, planned, now = (
         bytes_text(plan.trials[0].memory_bytes),
         plan.trials[0].figures,
@@ -310,7 +313,7 @@ def _names(memory: PlannedMemory) -> str:
 
 
 def _more(memory: PlannedMemory) -> str:
-    """Return the effect of more memory and the places that need it: the multiplier in words."""
+    """Return a sentence on the effect of more memory (the multiplier), and the places that need it."""
     more = bytes_text(memory.enough_bytes - memory.planned_bytes)
     if memory.saved_ms_per_mib:
         rate, most = milliseconds(memory.saved_ms_per_mib), milliseconds(memory.left_ms)
@@ -326,7 +329,7 @@ def _rate(records_per_s: float) -> str:
 
 
 def _one_setting(job: JobSize, plan: BudgetPlan) -> Iterator[str]:
-    """Yield the options with which a real Flink can approximate the plan, or why there are none."""
+    """Yield the options with which a real Flink can approximate the plan, or why it has none."""
     one = one_setting([exchange.buffers for exchange in plan.exchanges])
     settings = {
         OPTIONS["exclusive_buffers_per_channel"].name: one.exclusive,

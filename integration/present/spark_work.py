@@ -1,7 +1,7 @@
 """Work on Spark: the progress of a distributed run and of a shuffle, and the counts of a shuffle's tasks.
 
-Tasks on other machines report nothing while they run, and some files do not state their number of rows. The
-progress is then the number of Spark's finished tasks, or the elapsed time.
+Tasks on other machines report nothing while they run, and some files do not state their number of rows. In
+these cases the progress is the number of Spark's finished tasks, or the elapsed time.
 """
 
 from __future__ import annotations
@@ -34,14 +34,17 @@ LEGEND = (
 )
 
 MILLION = 1_000_000
-"""Count from which numbers are written with three digits and M, so that a row fits."""
+"""Minimum count that is written with three digits and M, so that a row fits."""
 
 
 @contextmanager
 def job_progress(
     scenario: Scenario, master: str | None, console: Console
 ) -> Iterator[Callable[[float | None], None]]:
-    """Show the progress of a job over Spark's tasks; yields a function of its seconds, None: unknown."""
+    """Show the progress of a job by Spark's tasks.
+
+    Yield a function that reports its seconds; None: unknown.
+    """
     tasks = counted(len(task_managers(scenario)), "task")
     if master is not None and local_slots(master) is None:
         doing = f"{tasks} on {master}, {scenario.duration_s:g} s"
@@ -59,9 +62,9 @@ def job_progress(
 def shuffle_progress(
     session: SparkSession, notes: TaskNotes, rows: int | None, console: Console
 ) -> Iterator[Callable[[], None]]:
-    """Show the progress of a shuffle; yields a function that updates it.
+    """Show the progress of a shuffle. Yield a function that updates the progress.
 
-    `rows` is the number of rows of all its partitions, None if it is not known.
+    `rows` is the number of rows of all its partitions; None: unknown.
     """
     if rows and notes.possible:
         with progress("shuffle", rows, "rows", console, before="reading", behind="writing") as report:
@@ -78,7 +81,7 @@ def shuffle_progress(
 
 
 def _from_now_on(report: Report) -> Report:
-    """Return a function that measures the pace from the first report, not from the start of Spark."""
+    """Return a function that measures the pace from its first call, not from the start of Spark."""
     begun = False
 
     def report_work(done: float) -> None:
@@ -102,7 +105,7 @@ def tasks_text(session: SparkSession) -> str:
 
 
 def print_shuffle(shuffled: Shuffled, console: Console) -> None:
-    """Print a shuffle: a row for each task, and a row of sums, for memory the maximum."""
+    """Print a shuffle: a row for each task, and a row of sums (for memory, the maximum)."""
     rows = sum(task["rows_read"] for task in shuffled.tasks)
     how = f"{shuffled.ship} by {', '.join(shuffled.keys)}" if shuffled.keys else shuffled.ship
     rule = f", {shuffled.partitioner.capitalize()}'s placement" if shuffled.ship == "hash" else ""

@@ -26,8 +26,8 @@ def figures(
 ) -> Table:
     """Return a table with names in the first column and right-aligned figures in the others.
 
-    A `Column` in place of a head overrides the alignment. With `edge` the padding is also at the sides of the
-    table.
+    A `Column` in place of a head overrides the alignment. With `edge`, the sides of the table have the
+    padding too.
     """
     columns = [
         head if isinstance(head, Column) else Column(head, justify="right" if place else "left")

@@ -40,10 +40,10 @@ NOT_IN_FLINK = (
 )
 
 MOST_SETTINGS = 4
-"""Largest number of settings that are named for a pitfall; the first ones."""
+"""Maximum number of settings that are named for a pitfall. The first ones are named."""
 
 MOST_FAILURES = 6
-"""Largest number of failed points that are named; the first ones."""
+"""Maximum number of failed points that are named. The first ones are named."""
 
 DETAILS: Sequence[tuple[str, str, Callable[[float | None], str]]] = (
     ("Start delay", "start_delay_ms", milliseconds),
@@ -56,7 +56,7 @@ DETAILS: Sequence[tuple[str, str, Callable[[float | None], str]]] = (
     ("Record, p95", "record_delay_p95_ms", milliseconds),
     ("Adapts", "adaptation_ms", milliseconds),
 )
-"""Figures of a setting with their titles: fields of `Measures`."""
+"""Figures of a setting: fields of `Measures` with their titles."""
 
 _SHORT = ("throughput", "checkpoint", "record", "stored")
 
@@ -94,7 +94,7 @@ def _print_verdict(recommendation: Recommendation, console: Console) -> None:
         console.print(Text(f"Some runs failed; the first: {failure}", style="red"))
     if recommendation.configuration:
         console.print()
-        for line in recommendation.configuration:  # unwrapped, and without blanks at their ends
+        for line in recommendation.configuration:  # not wrapped, without trailing blanks
             console.print(Text(f"  {line}"), soft_wrap=True)
         console.print()
     elif recommendation.advised.policy is not None:
@@ -127,7 +127,7 @@ def _short_cells(setting: SettingSummary) -> list[str]:
 
 
 def mark(recommendation: Recommendation, setting: SettingSummary) -> str:
-    """Return the mark of a setting in the table: "set", or that it breaks a limit."""
+    """Return the mark of a setting in the table: "set", or a note that the setting violates a limit."""
     if setting.name == recommendation.chosen and recommendation.verdict == "set":
         return "set"
     return "over a limit" if setting.broken else ""
@@ -167,13 +167,13 @@ def _indented(text: str) -> Padding:
 
 
 def failures_of(recommendation: Recommendation) -> list[str]:
-    """Return the first failed points, and the number of others."""
+    """Return the first failed points, and the number of the others."""
     more = len(recommendation.failures) - MOST_FAILURES
     return recommendation.failures[:MOST_FAILURES] + ([f"and {more} more points"] if more > 0 else [])
 
 
 def how_of(recommendation: Recommendation, preset: str) -> str:
-    """Return preset, seeds and clock behind a recommendation, and the present setting, as text."""
+    """Return, as text, the preset, seeds and clock behind a recommendation, and the present setting."""
     versions, seeds = recommendation.versions, _listed(recommendation.seeds)
     version = f", netstack {versions['netstack']}" if "netstack" in versions else ""
     return f"{preset}, seeds {seeds}, {recommendation.clock} clock{version}; now: {recommendation.present}"
@@ -198,7 +198,7 @@ def _print_pitfalls(pitfalls: Sequence[Pitfall], console: Console) -> None:
 
 
 def settings_of(pitfall: Pitfall) -> str:
-    """Return the settings at which a pitfall shows."""
+    """Return the settings that show a pitfall."""
     shown = [name for name in pitfall.settings if name]
     more = len(shown) - MOST_SETTINGS
     texts = shown[:MOST_SETTINGS] + ([f"and {more} more"] if more > 0 else [])

@@ -1,9 +1,9 @@
 """Charts of a tuning: the trade-off between throughput and checkpoint time, and times over debloat targets.
 
-A mark is the mean over seeds; its bars are the 95 % interval. The names of settings stand beside their marks
-so that none covers another. Each takes the first side on which it covers neither a mark nor a name, and no
-bar if possible. Names with a meaning, such as the recommended one, choose first. A name without room is left
-to the tooltip.
+A mark is the mean over seeds. Its bars are the 95 % interval. The names of settings stand beside their marks,
+and do not overlap. Each name takes the first side of its mark on which it covers no mark and no other name,
+and if possible no bar. Names with a meaning, such as the recommended setting, choose first. A name without a
+free side only appears in the tooltip.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from .tuning import conditions_of
 WIDTH, HEIGHT = 2 * PANEL_WIDTH, 300
 """Width and height of the chart, in pixels."""
 PADDING = 50
-"""Pixels between the outermost marks and the sides of the chart."""
+"""Distance in pixels between the outermost marks and the sides of the chart."""
 FONT_SIZE = 11.5
 
 _CHARACTER = 6.6
-"""Greatest width of a character of a name, in pixels."""
+"""Maximum width of a character of a name, in pixels."""
 _MARK = 7.0
 """Half the width of a mark, with room around it."""
 _RING = 13.0
 _APART = 6.0
-"""Least pixels between two names side by side."""
+"""Minimum distance between two names side by side, in pixels."""
 
 NARROW = 300
-"""Width of the chart on a phone, in pixels; names are placed separately for it."""
+"""Width of the chart on a phone, in pixels. Names are placed separately for this width."""
 
 _STEPS = 24
-"""Segments of a line that are checked for overlap."""
+"""Number of segments of a line that are checked for overlap."""
 
 _SPARE = 0.24
-"""Share of the throughput axis left free above and below all marks, for names."""
+"""Share of the throughput axis that stays free above and below all marks, for names."""
 _NARROWEST = 4.0
-"""Least range of the throughput axis in percentage points, so that noise looks like noise."""
+"""Minimum range of the throughput axis, in percentage points, so that noise looks like noise."""
 
 
 class Side(NamedTuple):
@@ -70,7 +70,7 @@ SIDES = {
     "right": Side("left", "middle", 15, 0),
     "left": Side("right", "middle", -15, 0),
 }
-"""Sides in the order of trials. Right and left come last, since the line between marks runs there."""
+"""Sides in the order of trials. Right and left come last, because lines between marks run there."""
 
 NOWHERE = "nowhere"
 
@@ -180,7 +180,7 @@ TIMES = {CHECKPOINT: "end_to_end_ms", FIRST_BARRIER: "start_delay_ms", RECORD: "
 """Times drawn over the target, with their fields of `Measures`."""
 
 CHOSEN, PRESENT, OTHER = "recommended", "now", "alternative"
-"""Meanings of marked settings in a chart."""
+"""Kinds of marked settings in a chart."""
 
 
 class Outline(NamedTuple):
@@ -199,10 +199,10 @@ OUTLINES = {
 """Outlines by meaning, in the order of the legend."""
 
 NARROWER = 600
-"""Width in pixels below which the trade-off is drawn for a phone."""
+"""Width in pixels, below which the trade-off is drawn for a phone."""
 
 MOST_CURVES = 8
-"""Largest number of conditions with a curve; the first ones."""
+"""Maximum number of conditions with a curve. The first ones are drawn."""
 
 _WITH_UNIT = "datum.value < 1000 ? datum.value + ' ms' : datum.value / 1000 + ' s'"
 """Expression for the labels of an axis of milliseconds."""
@@ -211,7 +211,7 @@ _ROUND = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 
 
 def tuning_charts(recommendations: Sequence[Recommendation]) -> list[Chart]:
-    """Return the charts of a sweep, without those that have nothing to show."""
+    """Return the charts of a sweep, without empty ones."""
     alone = recommendations[:1] if len(recommendations) == 1 else []
     made = [trade_off(recommendations), *map(times_by_target, alone)]
     return [chart for chart in made if chart is not None]
@@ -283,7 +283,7 @@ def _spec(layers: Sequence[Any], rows: list[Row]) -> dict[str, Any]:
 
 
 def _trade_off_rows(recommendation: Recommendation, alone: bool) -> Iterator[Row]:
-    """Yield a row for each setting; if there are several curves, only marked settings have names."""
+    """Yield a row for each setting. If there are several curves, only marked settings have names."""
     for place, setting in enumerate(_by_target(recommendation)):
         time, share = setting.figures.get("end_to_end_ms"), setting.throughput_share
         if time is None or share is None:
@@ -342,7 +342,7 @@ def _ranges(base: Any, colour: dict[str, Any]) -> list[Any]:
 
 
 def _outlines(rows: Sequence[Row]) -> list[Any]:
-    """Return an outline around marks for each of their meanings, with a legend."""
+    """Return an outline around marks for each kind of marked setting, with a legend."""
     said = [
         {"ms": row["ms"], "share": row["share"], "meaning": meaning}
         for row in rows

@@ -1,13 +1,15 @@
 """Plan the network memory of a job: the sizes of its gates and partitions for the shortest barrier delays.
 
-A *place* is all gates, or all partitions, of an exchange. They share one size, in buffers. A plan is found
-in four steps:
+A *place* is all gates, or all partitions, of an exchange. They share one size, in buffers. The planner takes
+four steps:
 
 1. Emulate the job as it is, and then with a base size for each place.
-2. Change the size of one place at a time, starting with the smallest. If the smallest is not the best,
-   emulate all steps below the best size, and the next step above it while the best is the largest.
-3. Make the barrier delay of each place a convex curve over its size, and minimise the sum of the curves.
-4. Emulate the plan. Places depend on each other, so a setting of step 2 may be better. Then take that.
+2. Change the size of one place at a time, starting with the smallest size. If the smallest is not the best,
+   emulate all steps below the best size. While the best size is the largest so far, emulate the next step
+   above it.
+3. Fit a convex curve of barrier delay over size to each place, and minimise the sum of the curves.
+4. Emulate the plan. Places depend on each other, so a setting of step 2 may be better; then return that
+   setting.
 
 The third step is a linear program, because a curve is straight between its corners::
 
@@ -15,9 +17,9 @@ The third step is a linear program, because a curve is straight between its corn
     subject to  sum over places  pools * size  <=  budget     for each task manager
                 least <= size <= enough,  size whole
 
-``scipy.optimize.linprog`` solves it exactly: with whole sizes for the plan, and without for the multipliers.
-The multiplier of a task manager is what one more buffer in it saves. By the conditions of Karush, Kuhn and
-Tucker it is 0 where the budget is not used up.
+``scipy.optimize.linprog`` solves it exactly: with whole sizes for the plan, and without that constraint for
+the multipliers. The multiplier of a task manager is the delay that one more buffer in it would save. By the
+Karush-Kuhn-Tucker conditions it is 0 if the budget is not used up.
 """
 
 from __future__ import annotations
@@ -53,34 +55,35 @@ from .job_size import size_job
 
 PLAN, NOW, ONE_SETTING = "the plan", "now, memory unlimited", "one setting for all"
 IN_BUDGET, IN_AS_LITTLE = "now, in the budget", "now, in as little as the plan"
-"""Names of trials. NOW and the last two have the options as they are, in different memory."""
+"""Names of trials. `NOW` and the last two keep the present options in different amounts of memory."""
 
 _STEPS = 6
-"""Largest number of sizes of a place that are emulated, not counting those tried to make all places fit."""
+"""Maximum number of emulated sizes of a place, not counting those tried to make all places fit."""
 _SAME_DELAY, _SAME_DELAY_MS = 0.01, 1.0
-"""Differences of a delay below this share of it, or below this many milliseconds, count as noise."""
+"""Delays count as equal if they differ by less than this share, or by less than this many milliseconds."""
 _TINY = 1e-6
-"""Relative difference below which numbers of the solver are equal."""
+"""Relative difference, below which two numbers of the solver are equal."""
 
 Curve = dict[int, float]
-"""Cost by size at the corners of a convex, falling curve, from its least size to the one that is enough."""
+"""Corners (size, cost) of a convex, falling curve, from the smallest size to the one that is enough."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Measurements of one setting: means over seeds, and over the checkpoints completed in their windows."""
+    """Measurements of one setting: means over seeds and over the completed checkpoints of their windows."""
 
     delay_ms: float
     """Barrier delay: the time that barriers take from vertex to vertex, summed over all vertices."""
     checkpoint_ms: float
     records_per_s: float
-    """Sum over all sources."""
+    """Records per second, summed over all sources."""
 
 
 class PlannedPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """All gates, or all partitions, of an exchange. Sizes are in buffers of one of them.
+    """All gates, or all partitions, of an exchange.
 
-    `parts` are channels of a gate over the network, or subpartitions of a partition; for the subtask that has
-    the most. `least` buffers keep the present throughput; more than `enough` do not shorten the delay.
+    Sizes are in buffers, for one gate or partition. `parts` is the number of remote channels of a gate, or of
+    subpartitions of a partition, in the subtask that has the most. With `least` buffers the present
+    throughput is kept. More than `enough` buffers do not shorten the delay.
     """
 
     parts: int
@@ -100,7 +103,7 @@ class PlannedExchange(msgspec.Struct, frozen=True):
 
 
 class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Network memory of each task manager in a group with the same places; sizes as in `PlannedPlace`."""
+    """Network memory of each task manager in a group with the same places. Sizes are as in `PlannedPlace`."""
 
     task_managers: list[str]
     least_bytes: int
@@ -115,13 +118,13 @@ class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of the job under one split of memory."""
+    """Figures of the job with one split of memory."""
 
     name: str
     memory_bytes: int | None
-    """Network memory of the task manager that has most; None: as much as its pools can use."""
+    """Network memory of the task manager with the most; None: as much as its pools can use."""
     figures: Figures | None
-    """None: the job does not start, or completes no checkpoint."""
+    """Measurements; None: the job does not start, or completes no checkpoint."""
 
 
 class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,11 +136,11 @@ class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True):
     exchanges: list[PlannedExchange]
     task_managers: list[PlannedMemory]
     trials: list[Trial]
-    """The plan, the job as it is now, and the settings emulated at the caller's request."""
+    """The plan, the job as it is now, and settings emulated at the caller's request."""
 
 
 def convex(points: Mapping[int, float]) -> Curve:
-    """Return the lower convex hull of costs by size, up to the least cost; there is at least one."""
+    """Return the lower convex hull of costs by size, up to the lowest cost. `costs` must not be empty."""
     corners: list[tuple[int, float]] = []
     for size, cost in sorted(points.items()):
         if not corners or cost < corners[-1][1]:
@@ -153,10 +156,11 @@ def convex(points: Mapping[int, float]) -> Curve:
 def split(
     curves: Sequence[Curve], pools: NDArray[np.int64], budget: int
 ) -> tuple[list[int], list[tuple[float, list[int]]]]:
-    """Return the sizes of least cost with which no task manager needs more buffers than the budget.
+    """Return the sizes of lowest cost with which no task manager exceeds the budget.
 
     `pools` has a row for each task manager: its number of pools of each place. The smallest sizes must fit.
-    Also return, for each task manager, its multiplier and the places that would get one more buffer.
+    The result also contains, for each task manager, its multiplier and the places that one more buffer would
+    go to.
     """
     from scipy.optimize import linprog
 
@@ -164,14 +168,15 @@ def split(
     lengths = np.concatenate([np.diff(list(curve)) for curve in curves])
     if not len(lengths):
         return sizes.tolist(), [(0.0, []) for _ in pools]
-    # A size is its least plus what is taken of each straight piece of its curve.
+    # A size is its minimum plus the amount taken from each straight piece of its curve.
     costs = np.concatenate([np.diff(list(curve.values())) for curve in curves]) / lengths
     place_of = np.repeat(np.arange(len(curves)), [len(curve) - 1 for curve in curves])
     bounds = [(0, length) for length in lengths]
     needs, room = pools[:, place_of], budget - pools @ sizes
     whole = linprog(costs, needs, room, bounds=bounds, integrality=1, options={"mip_rel_gap": 0.0})
     sizes += np.bincount(place_of, np.rint(whole.x), len(curves)).astype(int)
-    # The multiplier jumps at a corner of a curve. Half a buffer more gives its value for more memory.
+    # The multiplier is not unique at a corner of a curve. With half a buffer more it has the value for more
+    # memory.
     relaxed = linprog(costs, needs, room + 0.5, bounds=bounds)
     least = _TINY * -min(costs)
     gaining = set(place_of[(relaxed.x < lengths - _TINY) & (relaxed.lower.marginals <= least)].tolist())
@@ -186,8 +191,8 @@ def split(
 class Place:
     """All gates, or all partitions, of an exchange.
 
-    `pools` counts them in each task manager. `base` is their size while others change. `steps` are sizes that
-    may be emulated, from the smallest, and `points` has the figures of those that were.
+    `pools` is their number in each task manager. `base` is their size while other places change. `steps` are
+    the sizes that may be emulated, from the smallest. `points` has the figures of the emulated sizes.
     """
 
     name: str
@@ -198,7 +203,10 @@ class Place:
     points: dict[int, Figures | None] = field(default_factory=dict)
 
     def curve(self, asked_per_s: float) -> Curve:
-        """Return the delay by size, where the sources emit at least `asked_per_s`; noise is flattened."""
+        """Return the delay by size, for sizes with which the sources emit at least `asked_per_s`.
+
+        Noise is flattened.
+        """
         good = {
             size: each.delay_ms
             for size, each in self.points.items()
@@ -209,28 +217,31 @@ class Place:
         return convex({size: best if delay <= same else delay for size, delay in good.items()})
 
     def next_sizes(self, asked_per_s: float) -> list[int]:
-        """Return the steps below the best size, or the one above it if the best is the largest so far."""
+        """Return the steps below the best size; if the best is the largest so far, the next step above it."""
         best = max(self.curve(asked_per_s))
         new = [step for step in self.steps if step not in self.points]
         return [step for step in new if step < best] or [step for step in new if best == max(self.points)][:1]
 
     def next_below(self, asked_per_s: float) -> list[int]:
-        """Return the size halfway between the smallest sufficient one and the next smaller one."""
+        """Return the size halfway between the smallest that is fast enough and the next smaller emulated one.
+
+        Return nothing if no size lies between.
+        """
         least = min(self.curve(asked_per_s))
         below = max((size for size in self.points if size < least), default=least)
         return [(below + least) // 2] if below < least - 1 else []
 
 
 def chance_ms(delay_ms: float) -> float:
-    """Return the difference of delays that counts as noise."""
+    """Return the maximum difference of delays that counts as noise."""
     return max(_SAME_DELAY_MS, _SAME_DELAY * delay_ms)
 
 
 def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
     """Return the partitions and the gates of each edge, given the rate of the edge's busiest consumer.
 
-    The smallest size of a gate is what the link needs: bandwidth times round trip. A gate that reads within
-    its task manager only needs no memory; Flink gives it one floating buffer.
+    The smallest size of a gate is what the link needs: bandwidth times round trip. A gate that only reads
+    within its task manager needs no memory; Flink gives it one floating buffer.
     """
     config, places = scenario.config, list[Place]()
     for edge, rate in zip(scenario.edges, bytes_per_s, strict=True):
@@ -260,15 +271,16 @@ def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
 
 
 def _steps(least: int, most: int, number: int) -> list[int]:
-    """Return at most `number` sizes, each greater than the one before by about the same factor."""
+    """Return at most `number` sizes, growing by about the same factor."""
     return sorted(set(np.geomspace(least, most, number).round().astype(int).tolist()))
 
 
 def with_sizes(scenario: Scenario, places: Sequence[Place], sizes: Sequence[int]) -> Scenario:
     """Return the job with these sizes of its pools.
 
-    As many buffers of a gate as possible are exclusive: the sender has credit for them before it has data,
-    and gets floating ones only for a backlog. A subpartition may hold what others with one buffer each leave.
+    As many buffers of a gate as possible are exclusive, because the sender has credit for these before it has
+    data. It gets floating buffers only for a backlog. A subpartition may hold all buffers of its partition,
+    except one for each other subpartition.
     """
     edges, most = [], scenario.config.max_buffers_per_channel
     for number, edge in enumerate(scenario.edges):
@@ -284,8 +296,9 @@ def with_sizes(scenario: Scenario, places: Sequence[Place], sizes: Sequence[int]
 class Planner:
     """Emulated settings of a job, and the search for the one with the shortest barrier delay.
 
-    All have the same checkpoint interval, and no faults. `job` is the scenario with its present options.
-    `pools` has the number of pools of each place, in a row for each group of `managers` that are alike.
+    All settings have the same checkpoint interval, and no faults. `job` is the scenario with its present
+    options. `managers` are groups of equal task managers. `pools` has a row for each group, with the number
+    of pools of each place.
     """
 
     def __init__(self, job: Scenario, budget_bytes: int, record_bytes: int | None, seeds: int, done: Done):
@@ -304,11 +317,10 @@ class Planner:
         self.pools, self.managers = np.array(list(managers)), list(managers.values())
 
     def curves(self) -> list[Curve]:
-        """Emulate sizes until each place needs no more and the smallest sufficient ones fit.
+        """Emulate sizes until each place has a size that is enough, and the smallest sufficient sizes fit.
 
-        Return the curves.
-
-        The sources have to emit as much as now or as with the base sizes, whichever is less, up to noise.
+        Return the curves. The sources have to emit as much as now or as with the base sizes, whichever is
+        less, up to noise.
         """
         wanted = [[place.base, place.steps[0]] for place in self.places]
         while any(wanted):
@@ -339,7 +351,7 @@ class Planner:
         return curves
 
     def best(self, plan: list[int]) -> tuple[list[int], Figures | None]:
-        """Emulate a plan; return it, or an emulated setting that fits and is better by more than noise."""
+        """Emulate a plan. Return it, or an emulated setting that fits and is better by more than noise."""
 
         def merit(setting: tuple[list[int], Figures | None]) -> tuple[float, float]:
             sizes, figures = setting
@@ -363,7 +375,7 @@ class Planner:
         return [size if each is place else each.base for each in self.places]
 
     def figures(self, settings: Sequence[Scenario]) -> list[Figures | None]:
-        """Return the figures of settings that differ only in edges and options; emulate each once."""
+        """Return the figures of settings that differ only in edges and options. Each is emulated once."""
         new = {(each.edges, each.config): each for each in settings}
         new = {key: each for key, each in new.items() if key not in self._known}
         self._known.update(zip(new, map(figures_of, self._emulate(new.values())), strict=True))
@@ -401,7 +413,7 @@ def figures_of(results: Sequence[Result]) -> Figures | None:
 
 
 def read_per_s(scenario: Scenario, result: Result) -> list[float]:
-    """Return the greatest rate, in bytes per second, at which one consumer of each edge reads from it."""
+    """Return, for each edge, the maximum rate in bytes per second at which one consumer reads from it."""
     vertices = {vertex.name: vertex for vertex in result.steady[-1].vertices}
     rates = []
     for edge in scenario.edges:
@@ -421,7 +433,7 @@ def plan_budget(
     check: bool = False,
     done: Done = lambda count: None,
 ) -> BudgetPlan:
-    """Return the split of `budget_bytes` of network memory in each task manager with the shortest delay.
+    """Return the split of `budget_bytes` of network memory per task manager with the shortest delay.
 
     `check` also emulates other settings in that memory. `done` is called with the number of ended runs.
 
@@ -487,7 +499,7 @@ def plan_budget(
 
 
 def one_setting(planned: Sequence[EdgeBuffers]) -> EdgeBuffers:
-    """Return the greatest numbers of a plan for all exchanges, as options of Flink 1.x can set them."""
+    """Return the largest numbers of a plan, for all exchanges, as options of Flink 1.x can set them."""
     names = ("exclusive", "floating", "max_per_channel")
     return EdgeBuffers(**{name: max(getattr(each, name) for each in planned) for name in names})
 
@@ -499,5 +511,5 @@ def planned_scenario(scenario: Scenario, plan: BudgetPlan) -> Scenario:
 
 
 def most_runs(scenario: Scenario, seeds: int, *, check: bool) -> int:
-    """Return the greatest number of runs that a plan takes."""
+    """Return the maximum number of runs for a plan."""
     return seeds * (4 + 2 * len(scenario.edges) * (_STEPS - 1) + 3 * check)

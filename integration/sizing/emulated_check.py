@@ -1,11 +1,11 @@
-"""Emulated figures to compare with the computed ones, and the times that such runs need.
+"""Emulated figures for comparison with the computed ones, and the durations of these runs.
 
 For the check a job is emulated twice with each seed. The first run is the job as it is, with aligned
-checkpoints so rare that all queues are full again before the next one. A barrier's time from the vertex
-before to this one is then the time to drain what waits. The second run has a debloat target that cannot be
-met, for the least drain time. Two more runs test the memory to start: so many buffers, and one less.
-
-A plan of memory (`budget.py`) has more runs, so `filled` gives each no more time than it needs.
+checkpoints so rare that all queues are full again before the next one. The time of a barrier between two
+vertices is then the time to drain the queued data. The second run has a debloat target that cannot be met,
+and so shows the minimum drain time. Two more runs test the memory needed to start: once with the computed
+number of buffers, and once with one less. A plan of memory (`budget.py`) has more runs, so `filled` gives
+each run no more time than it needs.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from ..seed_runs import reads_paths, run_seeds
 from .job_size import JobSize, share_of_slowest, size_job
 
 CHECKPOINTS = 8
-"""Checkpoints of each run; the result is the median of their times."""
+"""Number of checkpoints in each run. The result is the median of their times."""
 
 RUNS = 2
-"""Emulations with each seed."""
+"""Number of emulations with each seed."""
 
 LEAST_TARGET_S = 0.001
 
 _SETTLES_S = 15.0
-"""Time until debloated sizes have settled, with the default 20 samples of 200 ms."""
+"""Time in seconds until debloated sizes have settled, with the default of 20 samples at 200 ms."""
 
 _SETTLES_SMALL_S = 5.0
-"""Time until they have settled at the least size, which is close to the size at the start."""
+"""Time in seconds until sizes near the minimum have settled. The starting size is close to the minimum."""
 
 _OFF_BEAT_S = 0.37
-"""Offset that keeps checkpoints from coinciding with the samples, which are taken once a second."""
+"""Offset in seconds that keeps checkpoints from coinciding with samples, which are one second apart."""
 
 
 _WINDOW_S, _LEAST_CHECKPOINTS = 20.0, 2
-"""Least length of a measured window in seconds, and least number of checkpoints that fit into it."""
+"""Minimum length of a measured window in seconds, and minimum number of checkpoints in it."""
 _MOST_PERIOD_S = 60.0
-"""Longest period of the load of which a window contains whole periods."""
+"""Maximum period of the load, in seconds, for a window to contain whole periods."""
 
 
 class ConsumerCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,11 +56,14 @@ class ConsumerCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     bytes_per_s: Spread | None
-    """Rate into a subtask."""
+    """Rate into one subtask."""
     queued_buffers: Spread | None
-    """The most buffers and events that a subtask's gates held."""
+    """Maximum number of buffers and events in one subtask's gates."""
     in_flight_bytes: Spread | None
-    """Bytes for one subtask, at both ends and between; None if subtasks or vertices share them unevenly."""
+    """Bytes in flight to one subtask, at both ends and between.
+
+    None if subtasks or vertices share them unevenly.
+    """
     drain_ms: Spread | None
     debloated_bytes: Spread | None
     least_drain_ms: Spread | None
@@ -79,10 +82,10 @@ class JobCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     seeds: list[int]
     emulated_seconds: float
-    """Duration of each run of the job as it is."""
+    """Emulated seconds of each run of the job with its own options."""
     consumers: list[ConsumerCheck]
     memory: MemoryCheck | None
-    """None: not tried, since the sources read files."""
+    """Check of the memory to start; None: not tried, since the sources read files."""
 
 
 def check_job(
@@ -93,7 +96,7 @@ def check_job(
     `done` is called with the number of runs that have ended.
 
     Raises:
-        ScenarioError: it cannot be run.
+        ScenarioError: the job cannot be run.
         InsufficientBuffers: the configured network memory does not suffice.
         SourceError, WorkerError: as `run_seeds`.
     """
@@ -112,7 +115,7 @@ def check_job(
 
 
 def _timed(scenario: Scenario, drains_ms: Sequence[float | None], settles_s: float) -> Scenario:
-    """Return a run of `CHECKPOINTS` aligned checkpoints, with time to fill the queues again before each."""
+    """Return a run with `CHECKPOINTS` aligned checkpoints, and time to fill the queues again before each."""
     drain_s = sum(known(drains_ms)) / 1000
     interval = round(max(1.0, 3 * drain_s), 2) + _OFF_BEAT_S
     warmup = round(settles_s + 1.0 + 2 * drain_s, 2)
@@ -126,7 +129,7 @@ def _timed(scenario: Scenario, drains_ms: Sequence[float | None], settles_s: flo
 
 
 def undisturbed(scenario: Scenario, **options: Any) -> Scenario:
-    """Return a job with these options, without faults, requests and stored checkpoints, with one window."""
+    """Return a job with these options and one window, without faults, requests and stored checkpoints."""
     config = replace(scenario.config, checkpoint_dir=None, checkpoint_storage=None, **options)
     return replace(scenario, config=config, phases=(), manual_checkpoints_s=(), faults=())
 
@@ -140,7 +143,7 @@ def periods_s(scenario: Scenario) -> list[float]:
 
 
 def calm_interval_s(scenario: Scenario, record_bytes: int | None) -> float:
-    """Return a checkpoint interval in which all queues fill again, or the job's own if that is shorter."""
+    """Return a checkpoint interval in which all queues fill again, or the job's own one if shorter."""
     window_s = scenario.duration_s - scenario.warmup_s
     calm_s = window_s / 16 if _changes(scenario) else 1.2 * _to_drain_s(scenario, record_bytes) + _OFF_BEAT_S
     return round(min(calm_s, scenario.config.checkpoint_interval_s or math.inf), 2)
@@ -149,7 +152,7 @@ def calm_interval_s(scenario: Scenario, record_bytes: int | None) -> float:
 def filled(scenario: Scenario, record_bytes: int | None) -> Scenario:
     """Return a scenario with a warm-up that fills its queues, and a window of whole periods of its load.
 
-    If the cost of a record changes over time, both stay as they are.
+    If the cost of a record changes over time, warm-up and window stay as they are.
     """
     if _changes(scenario):
         return scenario
@@ -157,7 +160,7 @@ def filled(scenario: Scenario, record_bytes: int | None) -> Scenario:
     period_s = max(scenario.config.checkpoint_interval_s or 0.0, 1.2 * drain_s)
     warmup = 1.0 + 1.2 * drain_s + _SETTLES_S * scenario.config.debloat_enabled
     window = max(_WINDOW_S, _LEAST_CHECKPOINTS * period_s)
-    for period in sorted(periods_s(scenario)):  # the longest last, as not all can be whole
+    for period in sorted(periods_s(scenario)):  # the longest comes last, because not all periods can be whole
         if period <= _MOST_PERIOD_S:
             warmup, window = (math.ceil(length / period) * period for length in (warmup, window))
     return replace(scenario, warmup_s=round(warmup, 2), duration_s=round(warmup + window, 2))
@@ -169,7 +172,7 @@ def _changes(scenario: Scenario) -> bool:
 
 
 def _to_drain_s(scenario: Scenario, record_bytes: int | None) -> float:
-    """Return the computed time, at least a second, in which a barrier passes all queues if they are full."""
+    """Return the time, at least one second, in which a barrier passes all queues if they are full."""
     full = [each for each in size_job(scenario, record_bytes).consumers if each.is_held_back]
     return max(1.0, sum(each.debloated_drain_ms or each.expected_drain_ms or 0.0 for each in full) / 1000)
 
@@ -200,7 +203,7 @@ def _drain_ms(scenario: Scenario, steady: Steady, name: str) -> float | None:
 
 
 def _in_flight(scenario: Scenario, steady: Steady, name: str) -> float | None:
-    """Return the data in flight to one subtask; None if senders have other consumers or subtasks differ."""
+    """Return the in-flight data to one subtask. None if senders have other consumers, or subtasks differ."""
     vertex = scenario.vertex(name)
     senders = [edge.source for edge in scenario.inputs(vertex)]
     shared = any(len(scenario.outputs(scenario.vertex(sender))) > 1 for sender in senders)

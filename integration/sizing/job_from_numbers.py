@@ -1,6 +1,6 @@
 """A job from a few numbers: a source that writes as fast as it can, and a consumer of a given throughput.
 
-Mistakes are `UsageError`, with a line for each, which begins with the name of the parameter.
+Mistakes raise a `UsageError` with a line for each, which begins with the name of the parameter.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Numbers(NamedTuple):
     record_bytes: int = 1000
     ship: str = "rebalance"
     round_trip: str | None = None
-    """Round-trip time between task managers, such as "1 ms"; None: the default of links."""
+    """Round-trip time between task managers, such as "1 ms"; None: the link's default."""
     preset: str = DEFAULT_PRESET
     options: Sequence[str] = ()
     """Flink options, each as OPTION=VALUE."""
@@ -65,7 +65,7 @@ def scenario_of_numbers(numbers: Numbers) -> Scenario:
     """
     problems: list[str] = []
     producers, consumers = _read(_ends, numbers.parallelism, "parallelism", (1, 1), problems)
-    wire = max(0, numbers.record_bytes) + LENGTH_BYTES  # a wrong size is refused below
+    wire = max(0, numbers.record_bytes) + LENGTH_BYTES  # a wrong size is rejected below
     per_s = _read(lambda text: records_per_s(text, wire), numbers.throughput, "throughput", 1.0, problems)
     if numbers.ship not in SHIPS:
         problems.append(f"ship: {numbers.ship!r} is unknown; {did_you_mean(numbers.ship, SHIPS)}")
@@ -82,7 +82,7 @@ def scenario_of_numbers(numbers: Numbers) -> Scenario:
         preset=numbers.preset,
         config=PRESETS[numbers.preset],
     )
-    # What the machine takes for a record is part of its cost.
+    # The machine's cost of a record is part of the record's cost.
     costs = bare.costs
     of_machine = costs.consumer_record_s + wire / bare.config.segment_bytes * costs.consumer_buffer_s
     source_vertex, consumer = bare.vertices
@@ -97,7 +97,7 @@ def with_settings(
     """Return the scenario with these Flink options, each as OPTION=VALUE, and this round-trip time of links.
 
     Raises:
-        UsageError: an option is invalid, alone or in this scenario; `problems` come first.
+        UsageError: an option is invalid, alone or in this scenario. The message lists `problems` first.
     """
     problems, values = list(problems), dict[str, object]()
     for text in options:

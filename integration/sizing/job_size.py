@@ -1,21 +1,21 @@
-"""Size a job by arithmetic: throughput, buffers at each place, memory, data that waits, and needs of links.
+"""Size a job by arithmetic: throughput, buffers at each place, memory, queued data, and credit for links.
 
-Every record goes on along every edge, to all consumers of a broadcast. A vertex takes as much as its
-slowest subtask, times its parallelism, because exchanges that deal out evenly tie all subtasks to the
-slowest. With adaptive partition selection each subtask takes what it can (`capacity_by_load`), and the same
-number of buffers waits for each. Sources whose rates are too high are slowed down by one factor. Then those
-without a rate grow together, all subtasks alike, until a vertex is full: the sources before it stop, and the
-others go on growing.
+Every record leaves a vertex along every edge, and reaches all consumers of a broadcast. The throughput of a
+vertex is that of its slowest subtask times its parallelism, because exchanges that distribute evenly slow all
+subtasks down to the slowest. With adaptive partition selection each subtask reads at its own speed
+(`capacity_by_load`), and the same number of buffers waits for each. If the rates of sources are too high, one
+factor reduces all of them. Then the rates of sources without a given rate grow together, equally for all
+subtasks, until a vertex is saturated. The sources before that vertex stop growing, and the others continue.
 
-Once a consumer is full, its gate holds all its buffers except the one being read. Each sender holds what
-its pool has, except for the open buffer of each subpartition, which is half full on average::
+Once a consumer is saturated, its gate holds all its buffers except the one being read. Each sender holds all
+buffers of its pool, but the open buffer of each subpartition is only half full on average::
 
     sender -> consumer   min(quota - 1, (pool - subpartitions) / subpartitions to the slowest) + 1/2
     gate                 channels * exclusive + floating - 1
 
 The quota is max-buffers-per-channel. A buffer whose credit travels to the sender is empty. Times are bytes
-over the rate at which the subtask reads. Debloating makes no buffer smaller than its first record, and if
-buffers become smaller than rate * round trip / credit, the sender waits for credit.
+over the rate at which the subtask reads. Debloating makes no buffer smaller than its first record. If buffers
+become smaller than rate * round trip / credit, the sender waits for credit.
 
 Figures are in the order of the printed page. Counts are of buffers, times in milliseconds, and rates of one
 subtask in bytes/s. None: unknown.
@@ -52,14 +52,14 @@ LENGTH_BYTES = 4
 _MS = 1000.0
 
 _FULL = 1 - 1e-9
-"""Share of its capacity above which a vertex counts as saturated."""
+"""Minimum share of its capacity for a vertex to count as saturated."""
 
 _OPEN = 0.5
-"""Filled share of a buffer that is still being written, on average."""
+"""Average filled share of a buffer that is still being written."""
 
 
 class ExchangeSize(msgspec.Struct, frozen=True, kw_only=True):
-    """Buffers at both ends of an exchange, for the subtasks that have the most channels."""
+    """Buffers at both ends of an exchange, for the subtasks with the most channels."""
 
     source: str
     target: str
@@ -67,13 +67,13 @@ class ExchangeSize(msgspec.Struct, frozen=True, kw_only=True):
     producers: int
     consumers: int
     is_local: bool
-    """Whether both ends are in one task manager; then the receiver needs no buffers."""
+    """Whether both ends are in one task manager. The receiver then needs no buffers."""
     subpartitions: int
     """Subpartitions of one producer."""
     channels: int
     """Channels of one consumer."""
     partition_required: int
-    """Buffers without which a producer does not start."""
+    """Minimum number of buffers for a producer to start."""
     partition_most: int
     overdraft: int
     """Buffers that a producer may take beyond its pool to finish a record."""
@@ -84,7 +84,7 @@ class ExchangeSize(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def receiving(self) -> int:
-        """Most buffers that a consumer can have."""
+        """Maximum number of buffers of a consumer."""
         return 0 if self.is_local else self.exclusive + self.floating_most
 
 
@@ -93,13 +93,13 @@ class MemorySize(msgspec.Struct, frozen=True, kw_only=True):
 
     task_manager: str
     required_buffers: int
-    """Number of buffers without which its subtasks do not start."""
+    """Minimum number of buffers for its subtasks to start."""
     most_buffers: int
-    """Number that all its pools can use, overdraft included."""
+    """Maximum number of buffers that all its pools can use, overdraft included."""
     required_bytes: int
     most_bytes: int
     given_bytes: int | None
-    """taskmanager.memory.network.max; None: not given."""
+    """Value of taskmanager.memory.network.max; None: not given."""
 
 
 class LinkSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,45 +107,45 @@ class LinkSize(msgspec.Struct, frozen=True, kw_only=True):
 
     round_trip_ms: float
     needed_buffers: int
-    """Throughput times round trip over the size of a segment, rounded up."""
+    """Buffers needed: throughput times round trip over the size of a segment, rounded up."""
     credit_buffers: int
-    """Number that the consumer can have: exclusive and floating."""
+    """Buffers that the consumer can have: exclusive and floating."""
     most_bytes_per_s: float | None
-    """The throughput that the credit allows; None: there is no round trip."""
+    """Maximum throughput that the credit allows; None: there is no round trip."""
     least_target_ms: float
-    """The debloat target below which buffers are too small for the round trip."""
+    """Debloat target, below which buffers are too small for the round trip."""
 
 
 class ConsumerSize(msgspec.Struct, frozen=True, kw_only=True):
-    """Data that waits for the slowest subtask of a vertex, over all its inputs."""
+    """Queued data for the slowest subtask of a vertex, over all its inputs."""
 
     name: str
     parallelism: int
     by_load: bool = False
-    """Whether faster subtasks read more, by adaptive partition selection; else all read the same."""
+    """Whether faster subtasks read more, by adaptive partition selection. Otherwise all read the same."""
     records_per_s: float
     bytes_per_s: float
     is_held_back: bool
-    """Whether data queues up before it, because it or a vertex behind it is saturated."""
+    """Whether data queues up before the vertex, because it or a downstream vertex is saturated."""
     expected_buffers: float
-    """Number of buffers that wait once it is saturated; an open buffer counts as half full."""
+    """Buffers that wait once the vertex is saturated; an open buffer counts as half full."""
     expected_bytes: int
     expected_drain_ms: float | None
     worst_buffers: int
-    """Number of buffers that wait if all senders hold as many for this subtask as they are allowed to."""
+    """Buffers that wait if all senders hold as many for this subtask as they are allowed to."""
     worst_bytes: int
     worst_drain_ms: float | None
     least_buffer_bytes: int
-    """The smallest useful buffer size for debloating: one record, and enough for the round trip."""
+    """Minimum useful buffer size for debloating: one record, and enough for the round trip."""
     least_drain_ms: float | None
-    """The shortest drain time that debloating can reach without a loss of throughput."""
+    """Minimum drain time that debloating can reach without a loss of throughput."""
     target_ms: float | None
-    """The debloat target; None, as are the next two fields: debloating is off."""
+    """The debloat target. This and the next two fields are None if debloating is off."""
     debloated_bytes: int | None
     """The buffer size that debloating sets."""
     debloated_drain_ms: float | None
     link: LinkSize | None
-    """None: all its channels are local."""
+    """Need of the link; None: all channels are local."""
 
 
 class JobSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +161,7 @@ class JobSize(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def size_job(scenario: Scenario, record_bytes: int | None = None) -> JobSize:
-    """Return all figures of a job; `record_bytes` is the size of records that are read from files.
+    """Return all figures of a job. `record_bytes` is the size of records that are read from files.
 
     Raises:
         UsageError: a source reads files, and `record_bytes` is None.
@@ -257,7 +257,7 @@ def _consumer(
     segment, rate = config.segment_bytes, share * flow.bytes_per_s
     credit = sum(exchange.receiving for _, exchange in inputs)
     expected, worst = 0.0, 0
-    # Each sender holds `held` buffers for the slowest subtask, and at worst a whole quota.
+    # Each sender holds `held` buffers for the slowest subtask, and at worst its whole quota.
     for edge, exchange in inputs:
         parts, pool, quota = exchange.subpartitions, exchange.partition_most, edge.buffers.quota(config)
         slowest = parts if by_load else max(1, min(parts, math.ceil(parts * share_of_slowest(vertex))))
@@ -305,17 +305,17 @@ def _drain_ms(size: float, rate: float) -> float | None:
 
 
 class Flow(NamedTuple):
-    """Rates into a vertex, or out of a source, of all its subtasks."""
+    """Rates into a vertex, or out of a source, over all its subtasks."""
 
     records_per_s: float
     bytes_per_s: float
-    """Bytes of records with their lengths."""
+    """Bytes of records, including their length fields."""
     is_full: bool
-    """Whether it is saturated, and so back-pressures all vertices before it."""
+    """Whether the vertex is saturated, and so back-pressures all vertices before it."""
 
     @property
     def record_bytes(self) -> float:
-        """Mean bytes of a record with its length."""
+        """Mean bytes of a record, including its length field."""
         return self.bytes_per_s / self.records_per_s if self.records_per_s else 0.0
 
 
@@ -353,7 +353,7 @@ def wire_bytes(vertex: Vertex, record_bytes: int | None = None) -> int:
 
 
 def held_back(scenario: Scenario, flow_of: Mapping[str, Flow]) -> set[str]:
-    """Return the vertices before which data queues up: those that are saturated, or precede one that is."""
+    """Return the vertices before which data queues up: saturated ones, and all upstream of these."""
     names: set[str] = set()
     for vertex in scenario.vertices:
         if vertex.source is None and flow_of[vertex.name].is_full:
@@ -402,7 +402,7 @@ def _emitted(
 
 
 def _totals(emitted: Mapping[str, float], reach: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
-    """Return the records/s of each vertex for these rates of the sources."""
+    """Return the records/s of each vertex, given the rates of the sources."""
     total: dict[str, float] = {}
     for source, flow in emitted.items():
         for name, times in reach[source].items():
@@ -434,7 +434,7 @@ def _goes_by_load(scenario: Scenario, vertex: Vertex) -> bool:
 
 
 def _rates_of_subtasks(scenario: Scenario, vertex: Vertex, record_bytes: float) -> list[float]:
-    """Return the records/s that each subtask can read, at its greatest cost of a record over time."""
+    """Return the records/s that each subtask can read, at its maximum cost of a record over time."""
     costs = scenario.costs
     added = costs.consumer_record_s + record_bytes / scenario.config.segment_bytes * costs.consumer_buffer_s
     each = (max(cost for _, cost in vertex.service_steps(number)) for number in range(vertex.parallelism))

@@ -1,17 +1,16 @@
 """Archive of Spark's Java classes, with which a Java process starts in half the time.
 
-A Java process of Spark finds, reads and verifies some twenty thousand classes before its first task is done.
-Java can map them from a file instead (class data sharing) if their class path is the same, string by string.
-So all Java processes that use an archive share one Spark home, in a folder that lasts::
+A Java process of Spark finds, reads and verifies some twenty thousand classes before its first task ends.
+Instead, Java can map them from a file (class data sharing), if the class path is exactly the same text. So
+all Java processes that use an archive share one Spark home, in a permanent folder::
 
     home/{bin,jars,python}    links into the PySpark package; no folder `conf`, which no archive allows
     1f0c....jsa               named after everything it depends on
     failure.txt               why it could not be made
 
-Sessions on this machine use an archive in the user's cache folder, one for each environment. A separate
-process makes it when the first session that would have used it has ended: it starts a session, uses it a
-little and ends it. While there is no archive, or where it does not fit, Java starts as usual and prints
-nothing about it.
+Sessions on this machine use an archive in the user's cache folder, one for each Python environment. When the
+first session without an archive has ended, a separate process makes one: it starts a session, uses it briefly
+and ends it. Without a fitting archive, Java starts as usual and prints nothing about it.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java options for a process that lives for seconds, which gains nothing from the second compiler."""
+"""Java options for a process that lives for seconds, and gains nothing from the second compiler."""
 
 SILENT = "-Xshare:auto -Xlog:disable"
-"""Java options with which Java starts normally and silently if no archive fits."""
+"""Java options that make Java start normally and silently if no archive fits."""
 
 CHOICES = ("SPARK_HOME", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_CONF_DIR")
-"""Spark's environment variables; if the user has set one, Java starts without an archive."""
+"""Spark's environment variables. If the user has set one of them, Java starts without an archive."""
 
 CLUSTER_CLASSES = (
     "org.apache.spark.deploy.master.Master",
@@ -51,7 +50,7 @@ CLUSTER_CLASSES = (
     "org.apache.spark.executor.CoarseGrainedExecutorBackend",
     "org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend",
 )
-"""Classes that clusters load in addition to those of a local session."""
+"""Classes that sessions on clusters load in addition to those of a local session."""
 
 _MAKER = (
     f"import sys; from {__package__}.session import spark_session; from {__name__} import main; "
@@ -84,8 +83,8 @@ class ClassArchive:
     def variables(self, *, small: bool = True) -> dict[str, str]:
         """Return environment variables with which a driver starts from the archive.
 
-        With `small`, Java is optimised for a driver that leaves the work to other processes. Java's own
-        variables would have the same effect, but Java prints on stderr that it has found them.
+        With `small`, Java is optimised for a driver that leaves the work to other processes. Java has
+        variables with the same effect, but prints on stderr that it has found them.
         """
         options = f'{SMALL_JAVA if small else ""} {SILENT} "-XX:SharedArchiveFile={self.file}"'
         return {
@@ -96,7 +95,7 @@ class ClassArchive:
 
 
 class Maker:
-    """Process that makes an archive, if there is none yet; it ends with `stop`, or with this process."""
+    """Process that makes an archive if none exists. It ends with `stop`, or with this process."""
 
     def __init__(self, archive: ClassArchive) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -110,7 +109,7 @@ class Maker:
 
 
 def of_this_user() -> ClassArchive | None:
-    """Return the archive of sessions on this machine; None if there can be none, or the user opted out."""
+    """Return the archive for sessions on this machine; None if none is possible, or if the user opted out."""
     if any(name in os.environ for name in CHOICES) or (_pyspark() / "conf").exists():
         return None
     folder = cache_folder("spark", environment_name())
@@ -125,7 +124,7 @@ def environment_name() -> str:
 
 
 def make_at_exit(archive: ClassArchive) -> None:
-    """Start making an archive when this process ends, unless there is one or an attempt has failed."""
+    """Start making an archive when this process ends, unless an archive exists or an attempt has failed."""
     if not archive.file.exists() and not archive.failure.exists():
         _ = atexit.register(_start_maker, archive, subprocess.DEVNULL)
 
@@ -149,7 +148,7 @@ def _pyspark() -> Path:
 
 
 def _fingerprint(jars: Path) -> str:
-    """Return a digest that changes with Java, PySpark, or the options that an archive depends on."""
+    """Return a digest that changes with Java, PySpark, or the options on which an archive depends."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else Path(shutil.which("java") or "java")
     facts = [SMALL_JAVA]
@@ -164,8 +163,8 @@ def _fingerprint(jars: Path) -> str:
 def main(start: Callable[[str], SparkSession], folder: str, *options: str) -> None:
     """Make the archive of a folder with a session that `start` starts for a master.
 
-    With the option "with-stdin" the process ends when its standard input does. Otherwise the process runs at
-    the lowest priority, since no other one waits for it.
+    With the option "with-stdin", the process ends when its standard input ends. Otherwise the process runs at
+    the lowest priority, because no other process waits for it.
     """
     if options:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
@@ -176,7 +175,7 @@ def main(start: Callable[[str], SparkSession], folder: str, *options: str) -> No
         make(archive, start)
     except Exception:
         archive.failure.write_text(traceback.format_exc())
-        os.killpg(0, signal.SIGKILL)  # or it would wait for Java's end, and Java for its
+        os.killpg(0, signal.SIGKILL)  # or this process and Java would wait for each other to end
 
 
 def _end_with_stdin() -> None:
@@ -187,9 +186,9 @@ def _end_with_stdin() -> None:
 def make(archive: ClassArchive, start: Callable[[str], SparkSession]) -> None:
     """Start Spark, load the classes that most sessions need, and have Java write the archive at its end.
 
-    If another process is making it, nothing is done.
+    If another process is making the archive, do nothing.
     """
-    from filelock import FileLock, Timeout  # here, since a worker of Spark may lack it
+    from filelock import FileLock, Timeout  # imported here, because a Spark worker may lack it
 
     with suppress(Timeout), FileLock(archive.folder / "lock", blocking=False):
         for other in (archive.failure, *archive.folder.glob("*.jsa*")):
@@ -203,11 +202,11 @@ def make(archive: ClassArchive, start: Callable[[str], SparkSession]) -> None:
         gateway = session.sparkContext._gateway
         assert gateway is not None
         for name in CLUSTER_CLASSES:
-            with suppress(Exception):  # of another version of Spark
+            with suppress(Exception):  # the archive belongs to another version of Spark
                 gateway.jvm.java.lang.Class.forName(name)
         session.stop()
         java = gateway.proc
         java.stdin.close()
         java.wait()
-        with suppress(FileNotFoundError):  # this Java makes none
+        with suppress(FileNotFoundError):  # this Java cannot make archives
             part.replace(archive.file)

@@ -1,7 +1,8 @@
-"""Files that Spark reads and writes: where they are, their format, their columns.
+"""Files that Spark reads and writes: their location, format and columns.
 
-A wrong column is reported without starting Spark. Parquet has the names in each file's footer, CSV in the
-first line. For JSON, for files on other machines, and for CSV with further options only Spark knows them.
+A wrong column is reported without starting Spark. Parquet files have the column names in their footer, CSV
+files in the first line. Only Spark knows the columns of JSON, of files on other machines, and of CSV with
+further options.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ FORMATS = {
 """Spark's formats by extension."""
 
 COMPRESSED = frozenset({".gz", ".bz2", ".zst"})
-"""Further extensions of compressed files, which Spark decompresses itself."""
+"""Further extensions of compressed files. Spark decompresses these itself."""
 
 OPTIONS = {"csv": {"header": "true", "inferSchema": "true"}}
 """Options of Spark's reader that differ from its defaults, by format."""
@@ -45,7 +46,7 @@ _CORRUPT = "_corrupt_record"
 _GLOB = re.compile(r"([\\\[\]{}*?])")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _HARMLESS = frozenset({"nullValue"})
-"""Options of Spark's reader that leave the names of columns as they are."""
+"""Options of Spark's reader that do not change the names of columns."""
 
 
 def read_files(
@@ -79,7 +80,8 @@ def file_format(path: str | Path) -> str:
     """Return Spark's format for a file, or for the files in a folder, by extension.
 
     Raises:
-        SourceError: There is no such file, or its format is unknown, or a folder holds several or none.
+        SourceError: There is no such file, or its format is unknown, or a folder holds files of several
+            formats, or no files.
     """
     files = data_files(path)
     if not files:
@@ -124,7 +126,7 @@ def write_files(frame: DataFrame, path: str | Path) -> None:
     """Write a DataFrame to a new folder, by one Spark job: Parquet, or CSV or JSON by its extension.
 
     Raises:
-        SourceError: It exists already.
+        SourceError: The folder exists already.
     """
     require_new_path(path)
     place = str(path) if has_scheme(path) else f"file://{Path(path).expanduser().absolute()}"
@@ -133,7 +135,7 @@ def write_files(frame: DataFrame, path: str | Path) -> None:
 
 
 def data_files(path: str | Path) -> list[Path]:
-    """Return the files that Spark reads for a local path: itself, or those of a folder, relative to it.
+    """Return the files that Spark reads for a local path: the path itself, or the files of a folder.
 
     Raises:
         SourceError: There is no such path.
@@ -180,7 +182,7 @@ def require_columns(
         as_spark: Whether names are looked up as Spark does: ignoring case, and with dots into structs.
 
     Raises:
-        SourceError: No file has a column of one name; or there is no such file, or its format is unknown.
+        SourceError: A column is missing, the file does not exist, or its format is unknown.
     """
     if as_spark:
         names = [name for name in names if not any(mark in name for mark in ".`")]
@@ -198,7 +200,7 @@ def require_columns(
             if not missing:
                 return
     except (_UnknownError, OSError, UnicodeDecodeError, csv.Error, pa.ArrowException):
-        return  # Spark reports what is wrong with a file
+        return  # Spark reports the problem of such a file
     if known:
         raise SourceError(
             f"{path}: there is no key column {missing[0]!r}; the columns are: {', '.join(known)}"
@@ -217,12 +219,12 @@ def count_rows(path: str | Path, format: str | None = None) -> int | None:
     try:
         counts = [int(parquet.read_metadata(root / file).num_rows) for file in data_files(root)]
     except (OSError, pa.ArrowException):
-        return None  # Spark reports what is wrong with a file
+        return None  # Spark reports the problem of such a file
     return sum(counts)
 
 
 def _columns(path: Path, kind: str) -> Iterator[list[str]]:
-    """Yield the names of each file's columns, and those in folder names such as ``day=1``."""
+    """Yield the column names of each file, and those in folder names such as ``day=1``."""
     for file in data_files(path):
         yield [part.partition("=")[0] for part in file.parts[:-1] if "=" in part]
         whole = path / file if path.is_dir() else file
@@ -239,5 +241,5 @@ def _header(file: Path) -> list[str]:
         text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
         names = next((row for row in csv.reader(text) if row), [])
     if not all(names) or len({name.lower() for name in names}) < len(names):
-        raise _UnknownError  # Spark renames columns without a name of their own
+        raise _UnknownError  # Spark renames columns that have no name
     return names

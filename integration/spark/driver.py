@@ -1,9 +1,9 @@
-"""The driver's calls to Spark: where its tasks run, how many run at once, and what an interrupt does.
+"""The driver's calls to Spark: location of tasks, number of slots, and handling of interrupts.
 
-The handler of a signal, such as that of Ctrl-C, may raise at any point of the main thread. During a call to
-Java it makes Py4J print a traceback, or leaves half an answer on the connection. Between the creation of a
-folder and the registration of its deletion it leaves the folder behind. So signals are held during a short
-call, and a long call runs in a thread of its own, where it is cancelled.
+The handler of a signal, such as Ctrl-C, may raise an exception at any point of the main thread. During a call
+to Java, the exception makes Py4J print a traceback, or leaves half an answer on the connection. If it is
+raised after the creation of a folder, but before the registration of its deletion, the folder is left behind.
+So signals are delayed during a short call. A long call runs in its own thread, and is cancelled there.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 
 PROBE_S = 3.0
-"""Seconds that a master has to accept a connection; Spark itself would try for a minute."""
+"""Seconds for a master to accept a connection. Spark itself would try for a minute."""
 
 CANCEL_PERIOD_S = 0.2
 """Seconds between two attempts to cancel the jobs of interrupted work."""
 
 MEANWHILE_S = 0.5
-"""Seconds between two calls of `meanwhile` while work on Spark lasts."""
+"""Seconds between two calls of `meanwhile` while work on Spark is running."""
 
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:, *\d+)?\])?")
 _STANDALONE = "spark://"
@@ -51,7 +51,7 @@ _T = TypeVar("_T")
 
 
 def local_slots(master: str) -> int | None:
-    """Return how many tasks run at once under a local master; None for another master."""
+    """Return the number of slots of a local master; None for another master."""
     parts = _LOCAL.fullmatch(master)
     if parts is None:
         return None
@@ -59,12 +59,12 @@ def local_slots(master: str) -> int | None:
 
 
 def is_on_this_machine(master: str) -> bool:
-    """Return whether all executors under a master are on this machine, in the driver or beside it."""
+    """Return whether all executors under a master run on this machine, in the driver or beside it."""
     return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
 def require_master(master: str) -> None:
-    """Check that a standalone master (``spark://``) accepts connections; other masters are not checked.
+    """Check that a standalone master (``spark://``) accepts connections. Other masters are not checked.
 
     Raises:
         SourceError: No address accepts a connection within `PROBE_S`.
@@ -75,7 +75,7 @@ def require_master(master: str) -> None:
     for address in master.removeprefix(_STANDALONE).split(","):
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
-            return  # Spark reports what is wrong with it
+            return  # Spark reports the problem
         addresses.append((host.strip("[]"), int(port)))
     if not ctrl_c_to_trio(trio.run)(_any_answers, addresses):
         raise SourceError(f"Spark does not start: nothing answers at {master} within {PROBE_S:g} s")
@@ -107,7 +107,7 @@ def is_local(session: SparkSession) -> bool:
 
 
 def allows_barriers(session: SparkSession) -> bool:
-    """Return whether Spark runs barrier stages at all; with dynamic allocation it does not."""
+    """Return whether Spark can run barrier stages. With dynamic allocation it cannot."""
     spark: Any = session.sparkContext._jvm
     conf = _context(session).conf()
     return not spark.org.apache.spark.util.Utils.isDynamicAllocationEnabled(conf)
@@ -117,10 +117,9 @@ def count_slots(session: SparkSession, wanted: int = 1) -> int:
     """Return how many tasks Spark can run at once: the cores of all executors over ``spark.task.cpus``.
 
     Spark rejects a barrier stage that does not fit only when a job reaches it, after checking every fifteen
-    seconds for ten minutes. So callers check first.
-
-    The executors of a new application may not have registered yet: if there are fewer slots than `wanted`,
-    this waits for them until the application is ``spark.scheduler.maxRegisteredResourcesWaitingTime`` old.
+    seconds for ten minutes. So callers check first. The executors of a new application may not have
+    registered yet. If there are fewer slots than `wanted`, this function waits for executors until the
+    application is ``spark.scheduler.maxRegisteredResourcesWaitingTime`` old.
     """
     context = _context(session)
     profile = context.resourceProfileManager().defaultResourceProfile()
@@ -133,7 +132,7 @@ def count_slots(session: SparkSession, wanted: int = 1) -> int:
 
 
 def no_executor(session: SparkSession) -> str:
-    """Return the message for a cluster that has given Spark no slot at all."""
+    """Return the message for a cluster that has given Spark no slot."""
     wait_s = _registration_ms(_context(session)) / 1000
     return (
         f"no executor of Spark has registered within {wait_s:g} s; check on the master's page whether "
@@ -157,7 +156,7 @@ def _context(session: SparkSession) -> Any:
 def held_interrupts() -> Iterator[None]:
     """Delay signals that Python handles until the end of the block, which has to be short.
 
-    In other threads than the main one, which are never interrupted, it does nothing.
+    In threads other than the main one, which are never interrupted, this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -178,7 +177,7 @@ def held_interrupts() -> Iterator[None]:
 def run_cancellable(
     session: SparkSession, work: Callable[[], _T], meanwhile: Callable[[], None] | None = None
 ) -> _T:
-    """Run work on Spark in a thread of its own, and cancel its jobs if Ctrl-C interrupts the wait.
+    """Run work on Spark in its own thread, and cancel its jobs if Ctrl-C interrupts the wait.
 
     Waiting in this thread for Spark's answer would leave half an answer on the connection. `meanwhile` is
     called in this thread every `MEANWHILE_S`.
@@ -188,10 +187,10 @@ def run_cancellable(
     """
     from pyspark import InheritableThread
 
-    context = session.sparkContext  # the session's own tags do not find its jobs
+    context = session.sparkContext  # the session's own tags do not select its jobs
     tag = f"netstack-{uuid.uuid4().hex}"
     outcome: list[Any] = [None, None]
-    done = threading.Event()  # after an interrupted Thread.join the thread would count as ended
+    done = threading.Event()  # an interrupted Thread.join marks a running thread as ended
 
     def run() -> None:
         try:
@@ -210,7 +209,7 @@ def run_cancellable(
             if meanwhile is not None:
                 meanwhile()
     except BaseException:
-        while True:  # one job may follow another
+        while True:  # another job may follow
             with held_interrupts():
                 context.cancelJobsWithTag(tag)
             if done.wait(CANCEL_PERIOD_S):

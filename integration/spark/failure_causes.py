@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MAX_MESSAGE = 300
-"""Longest part of Spark's own message that is repeated, in characters."""
+"""Maximum number of characters of Spark's own message that are repeated."""
 
 BEGUN_AGAIN = "Spark has restarted the stage without the tasks that had finished"
-"""Part of a task's error if Spark may have restarted its stage after another failure."""
+"""Part of a task's error if Spark may have restarted its stage because of another failure."""
 
 WORKER_DIED = "a Python worker of Spark has died"
-"""Explanation of `first_cause` for a process that was killed or has crashed."""
+"""Text of `first_cause` for a process that was killed or crashed."""
 
 ROW_FACTOR = 10
-"""Memory that Java needs for a large row, as a multiple of the size of the row."""
+"""Memory that Java needs for a large row, as a multiple of the row's size."""
 
 _CALL = re.compile(r"^An error occurred while calling \S+\n: ")
 _JAVA_CLASS = re.compile(r"^(?:[a-zA-Z_]\w*\.)+[A-Z][\w$]*: ")
@@ -47,12 +47,12 @@ _BLOCKS_LOST = (
 _WORKER = "thrown from the Python worker"
 _WORKER_DIED = "Python worker exited unexpectedly"
 _QUERY_LOG = "DataFrameQueryContextLogger"
-"""PySpark's logger that prints errors of queries, with their whole stack, before they are raised."""
+"""PySpark's logger that prints errors of queries with their whole stack, before they are raised."""
 
 _ABORTED_STAGE = re.compile(r"Job aborted due to stage failure: ShuffleMapStage (\d+) ")
 
 _JAVA_END_S = 10.0
-"""Seconds that Java may take to end after it has closed its connections."""
+"""Maximum seconds for Java to end after it has closed its connections."""
 
 _OUT_OF_MEMORY_STATUS = 52
 """Exit status of Spark's Java processes after an OutOfMemoryError (SparkExitCode.OOM)."""
@@ -64,16 +64,16 @@ _THROWN = re.compile(r"java\.(?:io|nio\.file)\.(\w+): ([^\n]+)((?:\n\s+at [^\n]+
 _OWN_CODE = re.compile(r"\s+at org\.apache\.spark\.(?:storage|shuffle|io|broadcast|util\.collection)\.")
 _SPARKS = "at org.apache.spark."
 _HELPER = re.compile(r"\s+at org\.apache\.spark\.util\.(?!collection\.)")
-"""Code that copies files for a caller; the caller follows it in the trace."""
+"""Code that copies files for a caller. In the trace, the caller follows it."""
 _REASONS = {"NoSuchFileException": "no such file or folder", "AccessDeniedException": "may not be written"}
-"""Reasons for exceptions of Java whose message is only a path."""
+"""Reasons for Java exceptions whose message is only a path."""
 _NOT_MADE = re.compile(r"Failed to create directory (\S+)/blockmgr-\S+")
 _NONE_MADE = "Failed to create any local dir"
 
 
 def one_line(error: BaseException) -> str:
     """Return the message of a Spark error on one line, without class names and stack traces."""
-    if _NO_ROLLBACK in str(error):  # says what Spark cannot do, and not why it would have to
+    if _NO_ROLLBACK in str(error):  # the rest explains limits of Spark, and is no help
         return _BLOCKS_LOST
     text = _JAVA_CLASS.sub("", _CALL.sub("", str(error)))
     text = _JAVA_CLASS.sub("", _AWAITED.sub("", text))  # toArrow() and toPandas() wait for their rows
@@ -87,7 +87,7 @@ def one_line(error: BaseException) -> str:
 
 
 def first_cause(error: BaseException) -> str:
-    """Return on one line why a stage has failed: the error of its first failed task."""
+    """Return in one line why a stage failed: the error of its first failed task."""
     text = str(error)
     if _WORKER_DIED in text:
         return WORKER_DIED
@@ -96,7 +96,7 @@ def first_cause(error: BaseException) -> str:
 
 
 def was_raised_in_task(error: BaseException) -> bool:
-    """Return whether Python code of a task has raised an error; if not, Spark has lost the task."""
+    """Return whether Python code of a task raised an error. If not, Spark lost the task."""
     return _TRACEBACK.search(str(error)) is not None
 
 
@@ -110,7 +110,7 @@ def is_from_spark(error: BaseException) -> bool:
 
 @contextmanager
 def spark_errors(problem: str) -> Iterator[None]:
-    """Turn Spark's error about a query into a `ShuffleError` that begins with `problem`; nothing is logged.
+    """Turn Spark's error about a query into a `ShuffleError` that begins with `problem`. Log nothing.
 
     Raises:
         ShuffleError: The block has raised an error of Spark's.
@@ -130,10 +130,11 @@ def spark_errors(problem: str) -> Iterator[None]:
 
 
 def failure_cause(error: BaseException, session: SparkSession) -> str:
-    """Return on one line why an action on a DataFrame has failed: the first cause, without Spark's traces.
+    """Return in one line why an action on a DataFrame failed: the first cause, without Spark's traces.
 
-    If several tasks of a stage failed, it is the error of the first, such as the address of a lost peer. If
-    Spark's own files do not fit, it is the full folder; if Java ended, its lack of memory.
+    If several tasks of a stage failed, the cause is the error of the first, such as the address of a lost
+    peer. If a folder of Spark's own files is full, the cause names the folder. If Java ended, the cause is
+    its lack of memory.
 
     Args:
         error: The error that the action has raised.
@@ -144,7 +145,7 @@ def failure_cause(error: BaseException, session: SparkSession) -> str:
 
 
 def resource_problem(error: BaseException, session: SparkSession) -> str | None:
-    """Return on one line that Spark's Java or its folders had no room, and the option to set; else None."""
+    """Return in one line that Spark's Java or its folders had no room, and the option to set; else None."""
     error = _readable(error)
     return _memory_problem(error, session) or own_files_problem(_before_begun_again(error, session), session)
 
@@ -163,7 +164,7 @@ def _readable(error: BaseException) -> BaseException:
 
 @contextmanager
 def _without_logs() -> Iterator[None]:
-    """Log nothing in the block: py4j logs a stack trace where Java does not answer any more."""
+    """Log nothing in the block, because py4j logs a stack trace if Java does not answer any more."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -173,10 +174,10 @@ def _without_logs() -> Iterator[None]:
 
 
 def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
-    """Return on one line that Spark's Java ran out of memory, and the option to set; None if it did not.
+    """Return in one line that Spark's Java ran out of memory, and the option to set; None if it did not.
 
-    The Java process then ends; in a local session this is the driver's. `error` may only state a lost
-    connection.
+    The Java process then ends. In a local session, this is the driver's process. `error` may only state a
+    lost connection.
     """
     from py4j.protocol import Py4JNetworkError
 
@@ -187,7 +188,7 @@ def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
         try:
             with _without_logs():
                 setting = "spark.driver.memory" if is_local(session) else "spark.executor.memory"
-        except (ConnectionError, Py4JNetworkError):  # the driver's Java has ended meanwhile
+        except (ConnectionError, Py4JNetworkError):  # the driver's Java has ended since
             setting = "spark.driver.memory"
     else:
         setting = None
@@ -200,7 +201,7 @@ def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
 
 
 def java_exit_status(wait_s: float) -> int | None:
-    """Return the exit status of Spark's Java if it ends within `wait_s` seconds or has ended; else None."""
+    """Return the exit status of Spark's Java, if it has ended or ends within `wait_s` seconds; else None."""
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)
@@ -211,9 +212,10 @@ def java_exit_status(wait_s: float) -> int | None:
 
 
 def _before_begun_again(error: BaseException, session: SparkSession) -> BaseException:
-    """Return the failure after which Spark has restarted a stage with some of its tasks, or `error` itself.
+    """Return the failure after which Spark restarted some tasks of a stage, or `error` itself.
 
-    Spark raises the last failure of a stage, and these tasks only report that some are missing.
+    Spark raises the last failure of a stage, in which the restarted tasks only report that other tasks are
+    missing.
     """
     from py4j.protocol import Py4JError
 
@@ -222,14 +224,14 @@ def _before_begun_again(error: BaseException, session: SparkSession) -> BaseExce
         return error
     try:
         reasons = _failures_of(int(stage[1]), session)
-    except (ConnectionError, Py4JError):  # Spark has ended meanwhile
+    except (ConnectionError, Py4JError):  # Spark has ended since
         return error
     before = next((reason for reason in reasons if BEGUN_AGAIN not in reason), None)
     return error if before is None else RuntimeError(before)
 
 
 def _failures_of(stage: int, session: SparkSession) -> list[str]:
-    """Return the failures of a stage's tasks, by attempt, without tasks that ended because of others."""
+    """Return the failures of a stage's tasks by attempt, without tasks that ended because of others."""
     jvm, gateway = session._jvm, session.sparkContext._gateway
     assert jvm is not None
     assert gateway is not None
@@ -248,7 +250,7 @@ def _failures_of(stage: int, session: SparkSession) -> list[str]:
 
 
 def own_files_problem(error: BaseException, session: SparkSession) -> str | None:
-    """Return on one line that Spark could not write or find its own files, and where; None for other errors.
+    """Return in one line that Spark could not write or find its own files, and where; None for other errors.
 
     Args:
         error: The error that an action of the session has raised.
@@ -259,7 +261,7 @@ def own_files_problem(error: BaseException, session: SparkSession) -> str | None
         if not sparks or not _OWN_CODE.match(sparks[0]):
             continue
         reason = f"{message}: {_REASONS[kind]}" if kind in _REASONS else message.strip()
-        folders = f"{_FOLDERS} of an executor"  # which knows the folders of its machine
+        folders = f"{_FOLDERS} of an executor"  # the executor, which knows the folders of its machine
         if is_local(session):
             assert session._jvm is not None
             conf = session.sparkContext._jsc.sc().conf()
@@ -272,8 +274,8 @@ def own_files_problem(error: BaseException, session: SparkSession) -> str | None
 
 
 def own_folder_problem(log: str) -> str | None:
-    """Return on one line that, by its log, Spark could not create its folders; else None."""
+    """Return in one line that, by its log, Spark could not create its folders; else None."""
     if _NONE_MADE not in log:
         return None
-    folders = ", ".join(dict.fromkeys(_NOT_MADE.findall(log)))  # Spark tries each several times
+    folders = ", ".join(dict.fromkeys(_NOT_MADE.findall(log)))  # Spark tries each folder several times
     return f"no folder can be created in {folders}; set {_FOLDERS} to a folder that can be written"

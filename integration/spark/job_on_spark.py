@@ -8,8 +8,8 @@ exchange brings the rows of sources to the tasks that host them::
                                       v
     the task that hosts the source: a file in a private directory for each piece -> readers, over and over
 
-A subtask reads one partition, in its order: pieces are numbered, since the exchange keeps no order. A source
-is read again after a restart, and where it repeats, so the pieces are kept until the task ends.
+A subtask reads one partition, in its order. Pieces are numbered, because the exchange does not keep their
+order. A source is read again after a restart, and if it repeats. So the pieces are kept until the task ends.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Progress = Callable[[float | None], None]
-"""Callback with the seconds that a job has run; None: unknown, as before it begins."""
+"""Callback with the seconds for which a job has run; None: unknown, as before its start."""
 
 LEAST_SLOTS = 2
 """Minimum number of slots of a session that is started for a job."""
@@ -108,7 +108,7 @@ def run_on_spark(
         storage: Checkpoint storage, which all tasks have to reach; by default the directory that the
             scenario names, else a temporary one on this machine.
         from_checkpoint: The checkpoint to start from, whose storage all tasks have to reach.
-        progress: Called a few times a second with the seconds that the job has run; None where tasks run on
+        progress: Called a few times a second with the seconds for which the job has run; None if tasks run on
             other machines.
 
     Raises:
@@ -147,7 +147,7 @@ def run_on_spark(
 
 
 def _check_before_start(scenario: Scenario, master: str, tasks: int) -> None:
-    """Find mistakes before Spark is started, which takes seconds.
+    """Find mistakes before Spark is started, because starting takes seconds.
 
     Raises:
         SourceError: Spark could not run the job with this master, or a source cannot be read.
@@ -169,10 +169,10 @@ def _check_before_start(scenario: Scenario, master: str, tasks: int) -> None:
 
 
 def _require_shared_checkpoints(scenario: Scenario) -> None:
-    """Check that a job on a cluster has a checkpoint directory, which all its tasks can reach.
+    """Check that a job on a cluster has a checkpoint directory that all its tasks can reach.
 
     Raises:
-        SourceError: The scenario names none.
+        SourceError: The scenario names no such directory.
     """
     if scenario.stores_state and not scenario.config.stores_checkpoints_in_files:
         raise SourceError(
@@ -197,7 +197,7 @@ def _as_tasks_name(directory: str) -> str:
 
 
 def _read_sources(scenario: Scenario, session: SparkSession) -> tuple[Scenario, dict[int, DataFrame]]:
-    """Return the scenario with its paths opened, and the DataFrame of each by the vertex's number."""
+    """Return the scenario with its sources opened, and the DataFrame of each source by vertex number."""
     frames: dict[int, DataFrame] = {}
     vertices = list(scenario.vertices)
 
@@ -233,7 +233,7 @@ def _checkpoints(scenario: Scenario, session: SparkSession) -> Iterator[str]:
         return
     if not is_local(session):
         _require_shared_checkpoints(scenario)
-    # In a directory that Spark deletes when it stops, since a cancelled task may write there once more.
+    # Use a directory that Spark deletes when it stops, because a cancelled task may write once more.
     with tempfile.TemporaryDirectory(prefix="netstack-", dir=SparkFiles.getRootDirectory()) as root:
         yield root
 
@@ -242,7 +242,7 @@ def _checkpoints(scenario: Scenario, session: SparkSession) -> Iterator[str]:
 
 
 def require_slots(session: SparkSession, tasks: int) -> None:
-    """Check that Spark can run so many tasks at once; Spark itself would report it minutes later.
+    """Check that Spark can run this many tasks at once. Spark itself would report a shortage minutes later.
 
     Raises:
         SourceError: It cannot; the message names the setting.
@@ -277,7 +277,7 @@ class Job:
     initial: str | None
     """The root of the storage with the checkpoint to start from; None: the job starts empty."""
     secret: Secret
-    """Known to the tasks and the driver only."""
+    """Secret that only the tasks and the driver know."""
     loopback: bool
     """Whether all tasks run on one machine."""
 
@@ -285,7 +285,7 @@ class Job:
 class BarrierStage:
     """Runs attempts of a job as barrier stages, one after the other.
 
-    Rows that may be needed again, after a restart, stay on Spark's disks until `close`.
+    Rows stay on Spark's disks until `close`, because a restart needs them again.
 
     Args:
         session: The session.
@@ -326,7 +326,7 @@ class BarrierStage:
             self._rows = self._rows.persist(StorageLevel.DISK_ONLY)
 
     def launch(self, assignment: Assignment) -> list[Report]:
-        """Run one attempt, and return what its tasks report.
+        """Run one attempt, and return the reports of its tasks.
 
         Raises:
             LaunchError: A task failed; the message is the first task's error.
@@ -376,14 +376,14 @@ def _all_pieces(scenario: Scenario, frames: Mapping[int, DataFrame]) -> DataFram
 
 
 def run_task(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
-    """Run a task of a job; the rows of `batches` are the pieces of the sources hosted here."""
+    """Run a task of a job. The rows of `batches` are the pieces of the sources hosted here."""
     from pyspark import BarrierTaskContext, SparkFiles
 
     context = BarrierTaskContext.get()
     task = context.partitionId()
     assignment = job.assignment
     name = task_managers(assignment.scenario)[task]
-    # In a directory that Spark deletes at its end, even if this process is killed.
+    # Use a directory that Spark deletes at its end, even if this process is killed.
     with tempfile.TemporaryDirectory(prefix="netstack-", dir=SparkFiles.getRootDirectory()) as directory:
         keep_pieces(batches, task, directory)
         fed = replace(assignment, scenario=with_pieces_from(directory, assignment.scenario, name))
@@ -427,7 +427,8 @@ async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
 class FedSource:
     """A source whose pieces are files in `directory`; None if they are in another process.
 
-    `vertex` is its number in the scenario, `partitions` the number of Spark's, one for each subtask.
+    `vertex` is its number in the scenario. `partitions` is the number of Spark's partitions, one for each
+    subtask.
     """
 
     vertex: int
@@ -439,7 +440,7 @@ class FedSource:
 
     @property
     def parallelism_hint(self) -> int:
-        """The number of subtasks: one for each partition."""
+        """Number of subtasks, which is that of the partitions."""
         return self.partitions
 
     def open(self, subtask: int, parallelism: int) -> SparkReader:
@@ -463,7 +464,7 @@ class FedSource:
         return self.open(subtask, parallelism)
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
-        """Return Java's hash code of each record's key, or 0 where there is no key."""
+        """Return Java's hash code of each record's key, or 0 without a key."""
         return key_hash(block)
 
 
@@ -474,7 +475,7 @@ def fed_source(frame: DataFrame, vertex: int, spec: PathSpec) -> FedSource:
         SourceError: A column is missing or of an unsupported type.
     """
     schema = arrow_schema(frame)
-    RowCodec(schema, spec.key)  # raises now on unsupported columns
+    RowCodec(schema, spec.key)  # reports unsupported columns now
     partitions = frame.rdd.getNumPartitions()
     return FedSource(vertex=vertex, partitions=partitions, schema=schema, key=spec.key, repeat=spec.repeat)
 
@@ -482,7 +483,7 @@ def fed_source(frame: DataFrame, vertex: int, spec: PathSpec) -> FedSource:
 def in_pieces(frame: DataFrame, source: FedSource, task: int, first: int) -> DataFrame:
     """Return the rows of `frame` as pieces for the task that hosts `source`.
 
-    `first`: number of its first partition in the stage, so that subtask = partition - first.
+    `first` is the number of its first partition in the stage, so that subtask = partition - first.
     """
     cutter = _cutter(source.vertex, source.partitions, frame.columns, task, first)
     return by_place(frame).mapInArrow(cutter, PIECES)
@@ -491,7 +492,10 @@ def in_pieces(frame: DataFrame, source: FedSource, task: int, first: int) -> Dat
 def _cutter(
     vertex: int, partitions: int, names: list[str], task: int, first: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that makes pieces of one partition; nested, so it needs pyarrow only."""
+    """Return the function that makes the pieces of one partition.
+
+    It is nested, so that it only needs pyarrow.
+    """
 
     def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -520,7 +524,7 @@ def _cutter(
 
 
 def keep_pieces(batches: Iterable[pa.RecordBatch], task: int, directory: str) -> None:
-    """Write the pieces that have arrived at `task` into its directory; other rows are skipped.
+    """Write the pieces that have arrived at `task` into its directory. Other rows are skipped.
 
     Raises:
         SourceError: A piece has arrived at the wrong task.
@@ -536,7 +540,7 @@ def keep_pieces(batches: Iterable[pa.RecordBatch], task: int, directory: str) ->
 
 
 def with_pieces_from(directory: str, scenario: Scenario, task_manager: str) -> Scenario:
-    """Return the scenario with the sources of a task manager reading their pieces from `directory`."""
+    """Return the scenario with the sources of one task manager reading their pieces from `directory`."""
 
     def fed(vertex: Vertex) -> Vertex:
         spec = vertex.source

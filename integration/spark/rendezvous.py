@@ -1,4 +1,4 @@
-"""Rendezvous of the tasks of a barrier stage: each reports its address and receives those of all.
+"""Rendezvous of the tasks of a barrier stage: each task reports its address and receives those of all.
 
 ::
 
@@ -9,17 +9,17 @@
     task 1    ask({host, port, token}) --> task 0 at an agreed port, the same answer but sooner
     task 2    ask({host, port, token}) -->
 
-Spark checks only once a second whether an `allGather` is complete, so the tasks exchange their greetings
-themselves meanwhile: task 0 collects them at a port that all can compute, on the host that Spark reports. The
-answers are the same. If that port cannot be reached, or the tasks compute different ones, a second is lost
-and nothing else.
+Spark checks only once a second whether an `allGather` is complete, so meanwhile the tasks exchange their
+greetings themselves. Task 0 collects them at a port that all tasks can compute, on the host that Spark
+reports. The answers are the same. If the port cannot be reached, or the tasks compute different ports, only a
+second is lost.
 
-The driver makes a secret for each shuffle and sends it with the function that the tasks run. The values for
-an attempt of the stage are derived from it: the port and the signature of questions from the number of the
-attempt's first task, and the secret of the connections from all greetings, each of which contains a random
-token. So no connection of an earlier attempt is accepted. The secret can be read in Spark's RPC, so on an
-untrusted network ``spark.network.crypto.enabled`` or ``spark.ssl.rpc.enabled`` has to be on, as for Spark
-itself.
+The driver makes a secret for each shuffle and sends it with the function that the tasks run. All values for
+an attempt of the stage are derived from the secret. The port and the signature of questions also depend on
+the number of the attempt's first task. The secret of the connections also depends on all greetings, each of
+which contains a random token. So no connection of an earlier attempt is accepted. The secret can be read in
+Spark's RPC, so on an untrusted network ``spark.network.crypto.enabled`` or ``spark.ssl.rpc.enabled`` has to
+be on, as for Spark itself.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ if TYPE_CHECKING:
 _TOKEN_BYTES = 16
 _NAME_DIGITS = 16
 _MAX_GREETING_BYTES = 512
-"""Largest greeting; the host has at most 253 characters."""
+"""Maximum size of a greeting. The host has at most 253 characters."""
 
 _PORTS = range(20_000, 32_000)
-"""Ports for task 0; below the ephemeral ports of operating systems."""
+"""Ports for task 0, below the ephemeral ports of operating systems."""
 _PORT_TRIES = 3
 _GRACE_S = 0.2
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
 
 _FIRST_REPORTS_S = 1.0
-"""Seconds for task 0 to report the missing tasks first."""
+"""Seconds for which other tasks wait, so that task 0 reports the missing tasks first."""
 
 LONG_S = 60.0
-"""Seconds until the log names the tasks that a task waits for."""
+"""Seconds until the log names the tasks for which a task waits."""
 
 _log = logging.getLogger("netstack.spark")
 
@@ -71,7 +71,7 @@ class Meeting(msgspec.Struct, frozen=True):
     """Outcome of a rendezvous, the same for all tasks of an attempt."""
 
     addresses: list[tuple[str, int]]
-    """Address of each task, by its index."""
+    """Addresses of all tasks, by index."""
     secret: Secret
     attempt: str
     """Name of this attempt of the stage."""
@@ -88,7 +88,7 @@ class _Greeting(msgspec.Struct, frozen=True):
 
 
 class Rendezvous:
-    """Connects one task of a barrier stage with its peers; used once.
+    """Connects one task of a barrier stage with its peers. Each instance is used once.
 
     Args:
         context: Spark's context of the task.
@@ -99,7 +99,7 @@ class Rendezvous:
     def __init__(self, context: BarrierTaskContext, secret: Secret, *, loopback: bool) -> None:
         self._context = context
         self._index = context.partitionId()
-        # An address of Spark may have a port and brackets.
+        # An address from Spark may have a port and brackets.
         hosts = [
             info.address.rpartition(":")[0].strip("[]") or info.address for info in context.getTaskInfos()
         ]
@@ -118,11 +118,11 @@ class Rendezvous:
 
     @property
     def host(self) -> str:
-        """Address at which this task has to listen, where Spark reaches its executor."""
+        """Address at which this task has to listen: the one at which Spark reaches its executor."""
         return self._hosts[self._index]
 
     async def meet(self, port: int) -> Meeting:
-        """Report to the other tasks of the stage that this one listens at `port`, and wait for all of them.
+        """Report to the other tasks of the stage that this task listens at `port`, and wait for all of them.
 
         Spark waits for ``spark.barrier.sync.timeout``, a year by default.
 
@@ -145,7 +145,7 @@ class Rendezvous:
     def finish(self) -> None:
         """Wait for Spark's answer if this process could end before it arrives.
 
-        A worker that Spark reuses lives on, and receives it within a second.
+        A worker that Spark reuses does not end, and receives the answer within a second.
         """
         if self._thread is not None and not os.environ.get("SPARK_REUSE_WORKER"):
             self._thread.join()
@@ -171,9 +171,9 @@ class Rendezvous:
                 texts = self._context.allGather(message.decode())
                 answer = [msgspec.json.decode(text, type=_Greeting) for text in texts]
             except BaseException as error:
-                # Its frames refer to a socket of PySpark's, which a cycle with this frame would keep open.
+                # Its frames refer to a socket of PySpark, which a cycle with this frame would keep open.
                 answer = error.with_traceback(None)
-            with suppress(trio.RunFinishedError):  # the other answer arrived before
+            with suppress(trio.RunFinishedError):  # the other answer arrived first
                 answer_soon(self._take_answer, answer)
 
         # A call to Spark cannot be interrupted: if the stage fails, this thread ends with the process.
@@ -185,21 +185,21 @@ class Rendezvous:
         self._answered_by_spark.set()
 
     async def _wait_for_spark(self) -> None:
-        """Use Spark's answer if the tasks' own exchange has none a moment later.
+        """Use Spark's answer if the tasks' own exchange gives none a moment later.
 
-        Spark sometimes answers one task first, which then has to answer the others.
+        Spark sometimes answers one task first, and that task then has to answer the others.
         """
         await self._answered_by_spark.wait()
         if not isinstance(self._by_spark, BaseException):
             await trio.sleep(_GRACE_S)
             self._answer(self._by_spark)
             return
-        ended = isinstance(self._by_spark, EOFError)  # PySpark drops Spark's own message
+        ended = isinstance(self._by_spark, EOFError)  # PySpark drops Spark's message
         self._failure = await self._missing_tasks() if ended else self._by_spark
         self._answered.set()
 
     async def _missing_tasks(self) -> MeetingError:
-        """Return the error that names the missing tasks: task 0 knows all and reports first."""
+        """Return the error that names the missing tasks. Task 0 knows all of them and reports first."""
         if self._index:
             await trio.sleep(_FIRST_REPORTS_S)
         absent = self._absent()
@@ -209,13 +209,13 @@ class Rendezvous:
         )
 
     def _absent(self) -> str:
-        """Return the missing tasks as text, as far as this task knows them: task 0 knows all."""
+        """Return the missing tasks as text, as far as this task knows them. Task 0 knows all."""
         known = range(self._size if self._index == 0 else 1)
         absent = [index for index in known if index not in self._collected]
         return f"task{'s' * (len(absent) > 1)} {', '.join(map(str, absent))}" if absent else ""
 
     async def _log_missing(self) -> None:
-        """Log the missing tasks after a while: Spark also waits for tasks that it will never start."""
+        """Log the missing tasks after a while, as Spark also waits for tasks that it will never start."""
         await trio.sleep(LONG_S)
         _log.warning(
             "task %d of stage %d waits for %s; if some of its rows are cached and others were lost, as "
@@ -256,7 +256,7 @@ class Rendezvous:
         return [self._collected[index] for index in range(self._size)]
 
     async def _ask_first(self, greeting: _Greeting) -> None:
-        """Ask task 0 for all greetings, at all ports at which it may listen."""
+        """Ask task 0 for all greetings, at each port at which it may listen."""
         async with trio.open_nursery() as nursery:
             for port in self.agreed_ports():
                 nursery.start_soon(self._ask_at, (self._hosts[0], port), msgspec.json.encode(greeting))
@@ -273,7 +273,7 @@ class Rendezvous:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def agreed_ports(self) -> list[int]:
-        """Return the ports at which task 0 may listen; all tasks compute the same."""
+        """Return the ports at which task 0 may listen. All tasks compute the same ports."""
         signed = self._attempt_secret.sign(b"ports")
         numbers = struct.unpack_from(f">{_PORT_TRIES}I", signed)
         return list(dict.fromkeys(_PORTS[number % len(_PORTS)] for number in numbers))
@@ -282,8 +282,8 @@ class Rendezvous:
 def _attempt_secret(context: BarrierTaskContext, secret: Secret) -> Secret:
     """Return the secret that only the tasks of this attempt can derive.
 
-    Spark numbers all tasks of an application consecutively. Those of a barrier stage are launched together
-    and usually in order, so all can compute the number of the first one.
+    Spark numbers all tasks of an application consecutively. Tasks of a barrier stage are launched together
+    and usually in order, so each can compute the number of the first one.
     """
     first = context.taskAttemptId() - context.partitionId()
     return Secret(secret.sign(_ATTEMPT_LABEL + struct.pack(">qq", context.stageId(), first)))

@@ -7,8 +7,8 @@ One row is one payload::
     | int32, big-endian    | in the order of the schema                        |
     +----------------------+---------------------------------------------------+
 
-The hash is Java's ``hashCode`` of the key column (several columns: combined), 0 where there is no key, so a
-hash exchange reads four bytes and never decodes a row. The schema is not in the record: both ends know it.
+The hash is Java's ``hashCode`` of the key column, or of several columns combined; 0 without a key. So a hash
+exchange reads four bytes and never decodes a row. Both ends know the schema, so records do not contain it.
 
 | column                                | MessagePack                                                       |
 |---------------------------------------|-------------------------------------------------------------------|
@@ -51,15 +51,15 @@ _BIG_ENDIAN_INT = np.dtype(">i4")
 _typed_dict: Any = TypedDict  # called with fields that are only known at run time
 
 MICROS_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
-"""Microseconds in one unit of a timestamp; nanoseconds are divided instead."""
+"""Microseconds in one unit of a timestamp. Nanoseconds are divided instead."""
 
 
 class RowCodec:
     """Encodes Arrow batches of one schema as blocks of records, and decodes them.
 
     Args:
-        schema: The columns; their names may repeat, unless the key is among those that do.
-        key: The column, or columns, whose hash begins each record; None for none.
+        schema: The columns. Their names may repeat, except for those of the key.
+        key: The column, or columns, whose hash begins each record; None: no key.
 
     Raises:
         UnsupportedColumnError: A column cannot be sent, or cannot be a key.
@@ -112,7 +112,7 @@ class RowCodec:
                 pa.array(values, type=wire).cast(field.type)
                 for values, wire, field in zip(columns, self._wire, self.schema, strict=True)
             ]
-        except (pa.ArrowException, OverflowError) as error:  # a number that is too large for its column
+        except (pa.ArrowException, OverflowError) as error:  # a number is too large for its column
             raise msgspec.DecodeError(str(error)) from None
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -130,7 +130,7 @@ class RowCodec:
 
 
 def key_hash(block: RecordBlock) -> NDArray[np.int32]:
-    """Return the Java hash code of each record's key, from the first four bytes of its payload."""
+    """Return the Java hash code of each record's key: the first four bytes of its payload."""
     return leading_bytes(block, HASH_BYTES).view(_BIG_ENDIAN_INT).ravel().astype(np.int32)
 
 
@@ -178,7 +178,7 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
         "timezone": session.get("spark.sql.session.timeZone"),
         "prefers_large_types": session.get("spark.sql.execution.arrow.useLargeVarTypes", "false") == "true",
     }
-    # Not all versions know all options. Where a batch has another schema, that of the batch counts.
+    # Not all versions have all options. If a batch has another schema, the schema of the batch counts.
     options = {name: options[name] for name in options.keys() & signature(to_arrow_schema).parameters.keys()}
     fields: list[pa.Field] = []
     for field in frame.schema:
@@ -217,7 +217,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def wire_type(column: str, kind: pa.DataType) -> pa.DataType:
-    """Return the type to which a column is cast before its values become Python's, and then MessagePack.
+    """Return the type to which a column is cast before its values become Python values, and then MessagePack.
 
     The cast and its inverse lose nothing.
 
@@ -244,7 +244,7 @@ def wire_type(column: str, kind: pa.DataType) -> pa.DataType:
 
 
 def python_type(wire: pa.DataType) -> Any:
-    """Return the Python type of the values of a wire type, by which a decoder checks them."""
+    """Return the Python type of the values of a wire type, for the type checks of a decoder."""
     if types.is_null(wire):
         return None
     if types.is_boolean(wire):
@@ -271,7 +271,7 @@ def python_type(wire: pa.DataType) -> Any:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of rows in a shuffle: the same, except for dictionaries and views.
+    """Return the schema of rows in a shuffle: the same, without dictionaries and views.
 
     Raises:
         UnsupportedColumnError: A column cannot be sent.
@@ -410,7 +410,7 @@ def _fixed_width(column: pa.Array) -> NDArray[np.uint8]:
 
 
 def _bytes_and_offsets(column: pa.Array, layout: pa.DataType) -> tuple[bytes, NDArray[np.int64]]:
-    """Return the bytes of all values back to back, and where each begins; a null has none."""
+    """Return the bytes of all values back to back, and the start of each. A null value has no bytes."""
     if column.type != layout:
         column = column.cast(layout)
     if column.null_count:

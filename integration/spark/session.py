@@ -1,8 +1,8 @@
 """A quiet Spark session, the active one or a new one, and the Java process behind it.
 
-PySpark starts Java too, but does not expose the process until it is ready: an interrupt while a caller waits
-leaves a process behind that nothing ends. So it is started here, in the same way, and passed to PySpark as
-``spark-submit`` passes its own::
+PySpark could start Java, but does not expose the process until Java is ready. An interrupt while a caller
+waits would leave a process behind that nothing ends. So this module starts Java in the same way, and passes
+it to PySpark as ``spark-submit`` does::
 
     spark-submit ... pyspark-shell  -->  a file with port and secret  -->  PYSPARK_GATEWAY_PORT, ..._SECRET
 """
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MIN_FILE_PARTITIONS = 4
-"""Partitions into which Spark cuts a file, if it is large enough.
+"""Minimum number of partitions into which Spark cuts a file, if the file is large enough.
 
-Spark's default depends on the number of cores; a constant gives the same partitions on every machine.
+Spark's default depends on the number of cores. A constant gives the same partitions on every machine.
 """
 
 SETTINGS = {
@@ -77,16 +77,16 @@ def spark_session(
 
     Args:
         master: Spark's master URL for a session that has to be started, by default ``local[*]``; an active
-            session is returned as it is.
+            session is returned unchanged.
         options: Spark's own options for such a session, such as ``{"spark.executor.memory": "2g"}``.
-        small: Start Java for a session of seconds, whose work is done by its Python workers.
+        small: Start Java for a session of a few seconds, with work only in its Python workers.
 
     Raises:
         SourceError: There is no Java, the master does not answer, or Spark does not start.
 
     The session's Python workers run this interpreter, or the one that ``PYSPARK_PYTHON`` names if they run on
-    other machines. A local session has its addresses on the loopback interface. Ctrl-C stays with the caller:
-    Spark's handler does not replace Python's. The caller that started the session has to stop it.
+    other machines. A local session has its addresses on the loopback interface. Spark's handler of Ctrl-C
+    does not replace Python's. The caller that started the session has to stop it.
     """
     from pyspark.sql import SparkSession
 
@@ -101,16 +101,16 @@ def spark_session(
 
 
 def is_running() -> bool:
-    """Return whether this process has a Spark application already."""
+    """Return whether this process already has a Spark application."""
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is not None
 
 
 def starts_spark() -> bool:
-    """Return whether `spark_session` would start Spark, with the master passed to it.
+    """Return whether `spark_session` would start Spark, with a master that it gets as argument.
 
-    It would not if this process has a Spark application, or was itself started by ``spark-submit``.
+    Spark is not started if this process has a Spark application, or was itself started by ``spark-submit``.
     """
     return not is_running() and "PYSPARK_GATEWAY_PORT" not in os.environ
 
@@ -125,7 +125,7 @@ def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
         raise SourceError(f"JAVA_HOME is {home}, where there is no bin/java. {_JAVA_HINT}")
     if not home and shutil.which("java") is None:
         raise SourceError(f"There is no java on the PATH. {_JAVA_HINT}")
-    # The exception contains what they would print.
+    # The exception contains the text that they would print.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -135,11 +135,11 @@ def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         settings |= LOCAL_SETTINGS
         if local_slots(master) is not None:
-            # Workers begin with imports done. Our packages come last, behind those the user has put first.
+            # Workers begin with imports done. Our packages come after those that the user puts first.
             path = filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2])])
             workers = {_DAEMON_MODULE: f"{__package__}.worker_daemon", _WORKERS_PATH: os.pathsep.join(path)}
             archive = of_this_user()
-    else:  # its machines may have another path to Python
+    else:  # other machines may have Python at another path
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setMaster(master).setAll(list({**settings, **options}.items()))
     with tempfile.TemporaryFile() as log:
@@ -165,20 +165,20 @@ def _start_session(conf: SparkConf, java: JavaProcess, workers: Mapping[str, str
     def start() -> None:
         if reached is not None:
             java.connect(reached)
-        given = SparkConf(_jvm=SparkContext._jvm)  # spark-defaults.conf and PYSPARK_SUBMIT_ARGS included
+        given = SparkConf(_jvm=SparkContext._jvm)  # includes spark-defaults.conf and PYSPARK_SUBMIT_ARGS
         if not any(given.contains(name) for name in workers):
             conf.setAll(list(workers.items()))
         SparkContext(conf=conf)
         SparkSession.builder.getOrCreate()
 
-    # In a thread, since an interrupt of this one would leave half an answer on its connection. And Spark
+    # A thread, because an interrupt of this one would leave half an answer on its connection. Also, Spark
     # replaces Python's handler of Ctrl-C in the main thread only.
     outcome = Future[None]()
     threading.Thread(target=_fulfil, args=(outcome, start), name="netstack-spark", daemon=True).start()
     try:
         outcome.result()
     finally:
-        if not java.started:  # Java ran before and runs on, so there is nothing that could be ended
+        if not java.started:  # Java ran before and continues, so there is nothing to end
             wait([outcome])
 
 
@@ -195,7 +195,7 @@ def _reason(error: Exception, log: IO[bytes]) -> str:
     logged = log.read().decode("utf-8", "replace")
     lines = logged.split("\n")
     no_folder = own_folder_problem(logged)
-    if no_folder is not None:  # the error itself only says that Java has ended
+    if no_folder is not None:  # the error only says that Java has ended
         return no_folder
     if any("UnsupportedClassVersionError" in line for line in lines):
         return f"this Java is too old. {_JAVA_HINT}"
@@ -209,7 +209,7 @@ def _reason(error: Exception, log: IO[bytes]) -> str:
 
 
 class JavaProcess:
-    """The Java process of Spark's driver; there is none before `start`.
+    """The Java process of Spark's driver, which runs from `start` on.
 
     Args:
         conf: Spark's settings.
@@ -230,7 +230,7 @@ class JavaProcess:
         return self._process is not None
 
     def start(self) -> bytes:
-        """Start the process and return its connection data, for `connect`; after an error, call `end`.
+        """Start the process and return its connection data, for `connect`. After an error, call `end`.
 
         Raises:
             JavaError: The process ends at once.
@@ -242,7 +242,8 @@ class JavaProcess:
             reached = Path(self._folder.name, "connection")
             options = [text for name, value in self._conf.getAll() for text in ("--conf", f"{name}={value}")]
             options += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-            # It ends when its standard input does. In a group of its own it gets no Ctrl-C from the terminal.
+            # It ends when its standard input ends. In its own process group it gets no Ctrl-C from the
+            # terminal.
             process = self._process = subprocess.Popen(
                 [str(Path(_find_spark_home(), "bin", "spark-submit")), *options],
                 stdin=subprocess.PIPE,
@@ -264,7 +265,7 @@ class JavaProcess:
         return content
 
     def connect(self, reached: bytes) -> None:
-        """Make PySpark use the process, in place of one that it would start."""
+        """Make PySpark use the process, in place of starting one."""
         from pyspark import SparkContext
         from pyspark.java_gateway import launch_gateway
 
@@ -279,7 +280,7 @@ class JavaProcess:
         SparkContext._ensure_initialized(gateway=gateway)
 
     def end(self) -> None:
-        """End the process, if any, without waiting for it; make PySpark forget it without a log entry."""
+        """End the process, if any, without waiting. Make PySpark forget it without a log entry."""
         from pyspark import SparkContext
 
         process = self._process
@@ -287,7 +288,7 @@ class JavaProcess:
             self._folder.cleanup()
         if process is None:
             return
-        # Py4J would log that its process is gone, some of it by the root logger.
+        # Py4J would log that its process has ended, partly by the root logger.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         logging.getLogger().addFilter(_is_not_py4j)
         with suppress(ProcessLookupError):

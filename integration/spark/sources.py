@@ -6,9 +6,9 @@
         ...                     # pass it to a job; the files exist until the block ends
 
 One Spark job writes each partition of the DataFrame to an Arrow file of its own, in a private directory: the
-spool. Afterwards the emulation needs neither Spark nor memory for the data: a subtask maps its files and
-reads them as records, batch by batch. There may be more partitions than Spark has slots, since a task that
-has written its file makes room for the next.
+spool. Afterwards the emulation needs neither Spark nor memory for the data. A subtask maps its files into
+memory and reads them as records, batch by batch. There may be more partitions than Spark has slots, because a
+task that has written its file frees its slot.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class SparkSource:
 
     Args:
         data: A Parquet, CSV (with a header) or JSON file, a folder of them, or a DataFrame.
-        key: The column, or columns, by which a hash exchange partitions; None for none.
-        parallelism: Number of subtasks, by repartitioning; None for one for each partition that Spark makes.
+        key: The column, or columns, by which a hash exchange partitions; None: no key.
+        parallelism: Number of subtasks, by repartitioning; None: one for each of Spark's partitions.
         repeat: Whether a subtask starts again at the end of its rows, so that its input never ends.
         format: "parquet", "csv" or "json"; None: by the extension.
         options: Options of Spark's reader, such as ``{"nullValue": "NA"}``.
@@ -90,7 +90,7 @@ class SparkSource:
 
     @property
     def parallelism_hint(self) -> int:
-        """Number of subtasks: the one passed, else that of Spark's partitions, at least 1.
+        """Number of subtasks: the given one, else that of Spark's partitions, at least 1.
 
         Raises:
             SourceError: The data cannot be read.
@@ -109,7 +109,7 @@ class SparkSource:
         return self._spooled[1]
 
     def prepare(self) -> Spool:
-        """Spool the data, unless that has been done; this is the slow step.
+        """Spool the data unless this has been done. This is the slow step.
 
         Raises:
             SourceError: The data cannot be read: no such file or column, an unknown format, an unsupported
@@ -140,11 +140,11 @@ class SparkSource:
         return self.open(subtask, parallelism)
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
-        """Return Java's hash code of each record's key column, or 0 where there is no key."""
+        """Return Java's hash code of each record's key column, or 0 without a key."""
         return key_hash(block)
 
     def close(self) -> None:
-        """Delete the files; no reader may need them any more. A second call does nothing."""
+        """Delete the files. No reader may need them any more. A second call does nothing."""
         if self._spooled is not None:
             self._spooled[0].close()
             self._spooled = None
@@ -174,7 +174,7 @@ class SparkSource:
                 frame = read_files(session, data, self._format, self._options)
             else:
                 frame = data
-            codec = RowCodec(arrow_schema(frame), self._key)  # raises before the job on unsupported columns
+            codec = RowCodec(arrow_schema(frame), self._key)  # reports unsupported columns before the job
             spool.fill(frame.repartition(self._parallelism) if self._parallelism else frame)
             return codec_of([file for file in spool.files if file is not None], codec.schema, self._key)
 
@@ -190,8 +190,8 @@ class SparkSource:
 class Spool:
     """A private directory (mode 0700) with an Arrow file for each partition that has rows.
 
-    It is deleted by `close`, and at the latest when the interpreter ends, Ctrl-C included. A file that is
-    still mapped stays readable until it is closed.
+    The directory is deleted by `close`, and at the latest when the interpreter ends, also after Ctrl-C. A
+    file that is still mapped stays readable until it is closed.
     """
 
     __slots__ = ("__weakref__", "_delete", "directory", "files", "partitions", "rows")
@@ -208,7 +208,7 @@ class Spool:
         """One file per partition, in Spark's order; None for a partition without rows."""
 
     def fill(self, frame: DataFrame) -> None:
-        """Write every partition of ``frame``; one Spark job.
+        """Write every partition of ``frame`` by one Spark job.
 
         Raises:
             SourceError: The job's tasks write to another file system than this one.
@@ -232,7 +232,7 @@ class Spool:
 
 
 def _delete_tree(directory: Path) -> None:
-    # A cancelled task may add a file meanwhile.
+    # A cancelled task may still add a file.
     for _ in range(3):
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -240,7 +240,7 @@ def _delete_tree(directory: Path) -> None:
 def by_place(frame: DataFrame) -> DataFrame:
     """Return a DataFrame with its columns named by their positions.
 
-    Spark looks some columns up by name, which fails for names that have dots or repeat.
+    Spark looks up some columns by name, which fails for names that contain dots or repeat.
     """
     return frame.toDF(*(f"column{place}" for place in range(len(frame.columns))))
 
@@ -250,7 +250,7 @@ def _partition_writer(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that writes one partition, with these names of columns, in a worker of Spark.
 
-    It is nested, so it is pickled by value: a worker needs pyarrow, but not this package.
+    The function is nested, so it is pickled by value. A worker needs pyarrow, but not this package.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -364,7 +364,7 @@ class SparkReader:
         return self._block[start : self._position]
 
     def seek(self, position: int) -> None:
-        """Go to a row without reading those before it. Where the input repeats, its rows count again.
+        """Go to a row without reading those before it. If the input repeats, its rows count again.
 
         Raises:
             ValueError: ``position`` is negative.
@@ -386,7 +386,7 @@ class SparkReader:
             self._position = place.row % READ_ROWS
 
     def _place_of(self, position: int, counts: list[list[int]]) -> _Place:
-        """Return the position of a record in the files; behind the last file for the end of the input."""
+        """Return the position of a record in the files; for the end of the input, after the last file."""
         rows = sum(map(sum, counts))
         left = position % rows if self._repeat and rows else position
         for number, batches in enumerate(counts):
@@ -402,7 +402,7 @@ class SparkReader:
         self._block = None
 
     def _next_block(self) -> bool:
-        """Encode the next rows; False at the end."""
+        """Encode the next rows. Return False at the end."""
         batch = next(self._slices, None)
         if batch is not None:
             self._block = self._codec.encode(batch)
@@ -414,7 +414,10 @@ class SparkReader:
         return True
 
     def _read_files(self, start: _Place) -> Generator[pa.RecordBatch, None, None]:
-        """Yield all slices from `start`, again and again if the input repeats and has more than one."""
+        """Yield all slices from `start`.
+
+        If the input repeats and has more than one slice, continue without end.
+        """
         slices = yield from self._read_once(start)
         while self._repeat and (slices > 1 or start != _START):
             start = _START

@@ -1,4 +1,4 @@
-"""Keyed state of a checkpoint or savepoint as a DataFrame: each task reads that of one subtask."""
+"""Keyed state of a checkpoint or savepoint as a DataFrame, read by one task for each subtask."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def read_state(spark: SparkSession, path: str, vertex: str, state: str) -> DataFrame:
-    """Return a keyed state of a vertex: a row for each entry, of map state for each entry of a map.
+    """Return a keyed state of a vertex: a row for each entry; for map state, for each entry of a map.
 
     Columns are ``vertex, subtask, state, kind, key_group, key, key_in_map, value, bytes``; keys and values
     are JSON, for `pyspark.sql.functions.from_json` or a cast. Files are read when an action needs them, by a
@@ -28,14 +28,14 @@ def read_state(spark: SparkSession, path: str, vertex: str, state: str) -> DataF
 
     Args:
         spark: The session.
-        path: A chk-N, a savepoint, or a directory of checkpoints, whose latest is read.
+        path: A chk-N, a savepoint, or a directory of checkpoints, of which the latest is read.
         vertex: The name of the vertex.
         state: The name of the state.
 
     Raises:
         StorageError: There is no such checkpoint, or it is damaged.
         StateError: Its state cannot be read here.
-        ScenarioError: It has no such vertex or state, which names those that are there.
+        ScenarioError: It has no such vertex or state. The message lists the existing ones.
     """
     require("pandas", "read_state")
     checkpoint = find_checkpoint(path)
@@ -55,7 +55,7 @@ _DDL = (
 def _read(
     batches: Iterable[pa.RecordBatch], checkpoint: InitialCheckpoint, vertex: str, state: str
 ) -> Iterator[pa.RecordBatch]:
-    """Read the state of the subtasks whose numbers are the rows."""
+    """Read the state of the subtasks. The rows contain their numbers."""
     metadata, read = checkpoint.metadata, HandleReader(checkpoint.storage)
     with scratch_stores() as tables:
         for batch in batches:

@@ -1,12 +1,10 @@
 """The process from which Spark forks a local session's Python workers, with all modules imported.
 
-Each worker would spend a second of its core on imports. `session` makes Spark run this module by name
-(``spark.python.daemon.module``) in place of its own.
-
-A fork copies only the thread that forks. Of the threads that these imports start, the background thread of
-Arrow's allocator (jemalloc) is restarted by that library in a child, and the linear algebra of NumPy, which
-would start more, is limited to one. NumPy's random numbers, which pandas has seeded, are seeded again in each
-worker, or all workers would draw the same ones.
+Otherwise each worker would spend a second of processor time on imports. `session` makes Spark run this module
+by name (``spark.python.daemon.module``) in place of Spark's own. A fork copies only the thread that forks.
+These imports start other threads: Arrow's allocator (jemalloc) restarts its background thread in a child, and
+NumPy's linear algebra is limited to one thread. Each worker seeds NumPy's random numbers again, because
+pandas has seeded them, and all workers would draw the same numbers.
 """
 
 import os
@@ -20,7 +18,7 @@ import pyarrow  # noqa: F401
 
 from . import workers  # noqa: F401 - and netstack with it
 
-with suppress(ImportError):  # an extra
+with suppress(ImportError):  # an optional library
     import pandas  # type: ignore[import-untyped]  # noqa: F401 - PySpark's workers import it where it is
 
 

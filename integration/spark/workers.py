@@ -1,21 +1,22 @@
 """Spark's Python workers: distributing our code to them, running it, and their reports.
 
-A task imports our packages, which are plain Python, so Spark can distribute them as they are, in one file::
+A task imports our packages. They are plain Python, so Spark can distribute them in one file::
 
     spark-submit --py-files netstack.zip job.py
 
-The libraries that our packages import, beyond those that Spark itself needs for Arrow (NumPy, pandas,
-PyArrow), are small, but one of them is compiled, and nothing compiled can be imported from a zip file. With
-`libraries` the file contains them too. Spark then unpacks it on each executor, whose path has to include it::
+Our packages import further libraries, besides those that Spark itself needs for Arrow (NumPy, pandas,
+PyArrow). These are small, but one of them is compiled, and compiled modules cannot be imported from a zip
+file. With `libraries` the file contains them too. Spark then unpacks the file on each executor, whose path
+has to include it::
 
     spark-submit --archives netstack.zip#files --conf spark.executorEnv.PYTHONPATH=files job.py
 
 The function that Spark sends to a worker refers to ours by name only. Before the call, the packages of the
 worker are compared with those of the driver.
 
-Spark itself reports on a task when it is over. Where all tasks run on the driver's machine they can report
-one number while they run: the driver makes a folder, whose name reaches the tasks as a local property of
-Spark's jobs, and each task keeps a file of one number in it::
+Spark only reports on a task that has ended. If all tasks run on the driver's machine, each can report one
+number while it runs. The driver makes a folder, and passes its name to the tasks as a local property of
+Spark's jobs. Each task keeps a file with one number in that folder::
 
     driver: netstack-notes-x1/  <- 3-0, 3-1, ...: stage and partition, 8 bytes each
 """
@@ -63,7 +64,7 @@ MapFunction = Callable[[Iterable[Any]], Iterator[Any]]
 _V = TypeVar("_V")
 
 _sending = threading.Lock()
-"""Held while packages are sent to a context, so that two threads do not both send them."""
+"""Lock during the sending of packages to a context, so that two threads do not both send them."""
 
 _REMEDY = (
     "let PYSPARK_PYTHON name a Python that has netstack, on each machine, or send its packages with "
@@ -74,8 +75,8 @@ _REMEDY = (
 def write_package(path: Path, *, libraries: bool = False) -> int:
     """Write our packages to a new zip file and return the number of files in it.
 
-    With `libraries` the file also contains those, as installed here: for this version of Python, on this kind
-    of machine, and to be unpacked.
+    With `libraries` the file also contains `LIBRARIES` as installed here. It then is for this version of
+    Python and this kind of machine, and must be unpacked.
 
     Raises:
         OSError: The file exists already, or cannot be written.
@@ -84,7 +85,7 @@ def write_package(path: Path, *, libraries: bool = False) -> int:
     entries = [entry for package in PACKAGES for entry in _files_of_package(package)]
     if libraries:
         entries += [entry for library in LIBRARIES for entry in _files_of_library(library)]
-    # Not strict: some installers write dates before 1980, the earliest of a zip file.
+    # Not strict, because some installers write dates before 1980, the earliest date of a zip file.
     if path.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     with (
@@ -100,8 +101,8 @@ def send_packages(session: SparkSession) -> None:
     """Send our packages to all executors of a session, as ``--py-files`` does at the start.
 
     Stages that begin from now on can import them. The executors need `LIBRARIES` installed. A Spark context
-    receives them once: further calls do nothing, nor does the first one if the user has sent a file of this
-    name. In a local session, where the driver runs all tasks, nothing is sent.
+    receives the packages once: further calls do nothing. If the user has sent a file of this name, no call
+    does anything. In a local session the driver runs all tasks, so nothing is sent.
     """
     if is_local(session):
         return
@@ -121,7 +122,7 @@ def _files_of_package(package: str) -> Iterator[tuple[Path, str]]:
     """Yield the files of one of our packages, and their names in the archive."""
     (folder,) = importlib.import_module(package).__path__
     for file in sorted(Path(folder).rglob("*")):
-        # Compiled modules cannot be loaded from a zip file, and are for this machine's Python.
+        # Compiled modules cannot be imported from a zip file, and only fit this machine's Python.
         if file.is_file() and _CACHE not in file.parts and not file.name.endswith(EXTENSION_SUFFIXES[0]):
             yield file, str(Path(package, file.relative_to(folder)))
 
@@ -165,14 +166,14 @@ def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, Traversable]
 def driver_accumulator(
     context: SparkContext, value: _V, take: Callable[[_V, list[Any]], object]
 ) -> Accumulator[Any]:
-    """Return an accumulator to which workers add lists; in the driver `take` adds each to `value`.
+    """Return an accumulator to which workers add lists. In the driver, `take` adds each list to `value`.
 
-    The lists of a task arrive when it has succeeded.
+    The lists of a task arrive once the task has succeeded.
     """
     from pyspark.accumulators import AccumulatorParam, AddingAccumulatorParam
 
     class AtDriver(AccumulatorParam[Any]):
-        """Takes lists in the driver; it is pickled as a class of Spark's own."""
+        """Takes lists in the driver. It is pickled as a class of Spark's own."""
 
         def __reduce__(self) -> tuple[type, tuple[list[object]]]:
             return AddingAccumulatorParam, ([],)
@@ -190,8 +191,8 @@ def driver_accumulator(
 def worker_function(work: Callable[..., Any], *arguments: object, on_one_machine: bool) -> MapFunction:
     """Return a function that calls `work`, of one of our modules, in a worker: with a partition, `arguments`.
 
-    It is pickled by value and checks our packages before it imports them. So a worker that lacks them, or
-    has another version, can report that.
+    The returned function is pickled by value, and checks our packages before it imports them. So a worker
+    that lacks them, or has another version, can report that.
     """
     from pyspark import cloudpickle
 
@@ -232,7 +233,7 @@ class TaskNotes:
     """The driver's side of the numbers that tasks report while they run.
 
     Args:
-        folder: Folder of their files; None: they cannot report, since some run on other machines.
+        folder: Folder of the files of tasks; None: tasks cannot report, because some run on other machines.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -258,7 +259,7 @@ class TaskNotes:
 
 @contextmanager
 def task_notes(session: SparkSession) -> Iterator[TaskNotes]:
-    """Yield notes for the jobs of the block; their folder is deleted afterwards."""
+    """Yield notes for the jobs of the block. Their folder is deleted afterwards."""
     with held_interrupts():
         local = is_local(session)
     if not local:
@@ -270,7 +271,7 @@ def task_notes(session: SparkSession) -> Iterator[TaskNotes]:
 
 
 class Noting:
-    """A task's side of `TaskNotes`; reports nothing unless the driver has requested it."""
+    """A task's side of `TaskNotes`. It reports nothing unless the driver has requested it."""
 
     def __init__(self, context: TaskContext) -> None:
         folder = context.getLocalProperty(PROPERTY)
@@ -279,11 +280,11 @@ class Noting:
         self._due = 0.0
 
     def note(self, number: float, *, last: bool = False) -> None:
-        """Report a number, unless another was reported just before and this is not the last."""
+        """Report a number. Skip it if another was reported shortly before, unless this is the last."""
         if self._file is None or (time.monotonic() < self._due and not last):
             return
         self._due = time.monotonic() + NOTE_EVERY_S
         partial = self._file.with_name(self._file.name + _PARTIAL)
-        with suppress(OSError):  # the driver has ended, or deleted the folder
+        with suppress(OSError):  # the driver has ended, or has deleted the folder
             partial.write_bytes(_NUMBER.pack(number))
             os.replace(partial, self._file)

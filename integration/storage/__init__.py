@@ -1,6 +1,6 @@
 """Checkpoints, savepoints, sink output and keyed state on disk.
 
-The public names are in `__all__`; each is imported when first used, as some need Arrow::
+The public names are in `__all__`. Each is imported when first used, because some need Arrow::
 
     with table_stores(scenario) as tables:
         result = netstack.emulate(scenario, tables=tables, storage=DirectoryStorage("/data/checkpoints"))

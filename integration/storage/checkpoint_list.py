@@ -30,7 +30,7 @@ from .directory import DirectoryStorage, storage_at
 
 
 class Status(StrEnum):
-    """Whether a job could start from a checkpoint."""
+    """Whether a checkpoint is complete, so that a job can start from it."""
 
     COMPLETE = "complete"
     INCOMPLETE = "incomplete"
@@ -38,7 +38,7 @@ class Status(StrEnum):
 
 
 class Wrong(StrEnum):
-    """Kinds of damage to a file."""
+    """Kinds of problems with a file."""
 
     MISSING = "missing"
     CORRUPT = "corrupt"
@@ -46,7 +46,7 @@ class Wrong(StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A missing, damaged or superfluous file; ``why`` is a sentence about it."""
+    """A missing, damaged or superfluous file. ``why`` is a sentence about the problem."""
 
     wrong: Wrong
     path: str
@@ -56,8 +56,8 @@ class Problem(msgspec.Struct, frozen=True):
 class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint, or a savepoint beside them; sizes in bytes, times in seconds of the run.
 
-    If it is incomplete or broken, ``size`` and ``files`` are those of its folder. If it is complete, ``size``
-    is that of its state, and ``files`` counts all files that it needs, in any folder.
+    If the checkpoint is incomplete or broken, ``size`` and ``files`` are those of its folder. If it is
+    complete, ``size`` is the size of its state, and ``files`` counts all files that it needs, in any folder.
     """
 
     checkpoint_id: int
@@ -73,7 +73,7 @@ class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
-    """The checkpoints and problems of a storage; ``verified`` if every file has been read."""
+    """The checkpoints and problems of a storage. ``verified``: every file has been read."""
 
     schema: str = "netstack.checkpoints/1"
     root: str
@@ -83,7 +83,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_inventory(storage: FileLayout, root: str, *, verify: bool) -> Inventory:
-    """Return the inventory of a storage; with ``verify`` read every file and list the problems.
+    """Return the inventory of a storage. With ``verify``, read every file and list the problems.
 
     Raises:
         StorageError: The storage cannot be read.
@@ -153,7 +153,7 @@ class _Checks:
         return msgspec.structs.replace(_complete(metadata), savepoint=folder.folder)
 
     def find_left_over_shared_files(self) -> None:
-        # A checkpoint with broken metadata may need any file.
+        # A checkpoint with broken metadata may need any of the files.
         if self._all_known:
             unknown = self._storage.shared_files().keys() - self._shared
             self._left_over(sorted(unknown), "no complete checkpoint uses this file")
@@ -185,7 +185,7 @@ def _why(path: str, error: DamagedFileError) -> str:
 
 
 def _inconsistencies(metadata: CheckpointMetadata) -> Iterator[str]:
-    """Yield contradictions in the handles, which no checksum finds."""
+    """Yield contradictions between handles, which no checksum finds."""
     for snapshot in metadata.subtasks:
         for handle in snapshot.handles:
             there = len(handle.inline or b"") if handle.file is None else handle.file.size - handle.offset
@@ -208,7 +208,7 @@ def _complete(metadata: CheckpointMetadata) -> CheckpointEntry:
         checkpoint_id=metadata.checkpoint_id,
         status=Status.COMPLETE,
         size=metadata.size,
-        files=len(metadata.files) + 1,  # the metadata itself
+        files=len(metadata.files) + 1,  # the metadata file itself
         job=metadata.job,
         checkpoint_type=metadata.checkpoint_type,
         triggered_at=metadata.triggered_at,
@@ -253,7 +253,7 @@ def _savepoint_at(given: str) -> InitialCheckpoint | None:
         return None
     try:
         storage = storage_at(full)
-    except StorageError:  # reported by the search for a checkpoint
+    except StorageError:  # the search for a checkpoint reports this
         return None
     if not isinstance(storage, SavepointFolder):
         return None
@@ -296,9 +296,10 @@ def _latest(storage: DirectoryStorage, given: str) -> CheckpointMetadata:
         try:
             return storage.load(number)
         except MissingFileError:
-            continue  # the run ended before its completion
+            continue  # the run ended before the checkpoint was complete
         except DamagedFileError as error:
-            # Sinks may have committed its records, so the user has to decide about an older one.
+            # Sinks may have committed the records of this checkpoint, so the user has to decide about an
+            # older one.
             older = f"; to continue from an older checkpoint, name it: {_listed(present, number)}"
             raise StorageError(f"{given}/{folder_of(number)} is damaged: {error}{older}") from error
     raise StorageError(f"{given}: none of the checkpoints there is complete")

@@ -1,11 +1,11 @@
 """Checkpoints in a directory, of this machine or of another file system that Arrow can reach.
 
 A root is a path or a URI: ``/data/checkpoints``, ``file:///data/checkpoints``, ``s3://bucket/checkpoints``,
-``hdfs://namenode:8020/checkpoints``. `CHECKPOINT_LAYOUT.md` says what lies in it.
+``hdfs://namenode:8020/checkpoints``. `CHECKPOINT_LAYOUT.md` describes its contents.
 
-One run at a time owns a directory. It holds a lock of the operating system on the file `_lock` in it, which
-ends with the process. The file names the owner for others. It is never deleted, since two runs could then
-lock two files of one name.
+One run at a time owns a directory. The run holds a lock of the operating system on the file `_lock` in the
+directory, which ends with the process. For other runs, the file contains the owner's description. The file is
+never deleted, because two runs could then lock two files of the same name.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ PARTIAL = ".partial"
 """Suffix of metadata while it is being written."""
 
 LONGEST_REASON = 200
-"""Longest part of Arrow's message that is repeated, in characters."""
+"""Maximum number of characters of Arrow's message that are repeated."""
 
 PIECE_BYTES = 1 << 20
-"""Bytes read at once from a file that is not kept in memory as a whole."""
+"""Number of bytes to read at once from a file that is not kept in memory."""
 
 _T = TypeVar("_T")
 
@@ -52,11 +52,11 @@ LOCK_NAME = "_lock"
 """The file in a checkpoint directory that its owner locks."""
 
 LONGEST_OWNER = 1 << 10
-"""Most bytes that are read of an owner's description."""
+"""Maximum number of bytes that are read of an owner's description."""
 
 
 class DirectoryStorage(FileLayout):
-    """Storage of checkpoints below a directory, which is created with the first of them.
+    """Storage of checkpoints below a directory, which is created with the first checkpoint.
 
     Metadata is written under another name and then renamed, so it appears completely or not at all. A machine
     that loses power may lose the last bytes, which checksums detect.
@@ -99,7 +99,7 @@ class DirectoryStorage(FileLayout):
     def exclusive(self) -> AbstractContextManager[None]:
         """Return a context in which this run owns the directory, which is created; contexts may be nested.
 
-        S3 and HDFS have no locks, so other runs are not kept out there.
+        S3 and HDFS have no locks, so there other runs can also use the directory.
 
         Raises:
             StorageError: Another run owns it, or locking fails; on entry.
@@ -110,7 +110,7 @@ class DirectoryStorage(FileLayout):
         """Whether a run, of this process or another, owns the directory.
 
         Raises:
-            StorageError: That cannot be found out.
+            StorageError: The state of the lock cannot be determined.
         """
         return self._ownership is not None and self._ownership.is_taken()
 
@@ -129,7 +129,7 @@ class DirectoryStorage(FileLayout):
         """Whether the root exists and is a directory.
 
         Raises:
-            StorageError: That cannot be found out.
+            StorageError: The file system gives no answer.
         """
         kind: object = self._info("").type
         return bool(kind == fs.FileType.Directory)
@@ -167,7 +167,7 @@ class DirectoryStorage(FileLayout):
         return True
 
     def _create_folder(self, folder: str) -> bool:
-        if not self.is_local:  # object stores know no folders, so nothing can be reserved there
+        if not self.is_local:  # object stores have no folders, so no name can be reserved there
             return super()._create_folder(folder)
         full = self._at(folder)
         try:
@@ -204,7 +204,7 @@ class DirectoryStorage(FileLayout):
         return b"".join(self._pieces(path, at_most))
 
     def _pieces(self, path: str, at_most: int) -> Iterator[bytes]:
-        """Yield the bytes of a regular file; other kinds could be endless or block."""
+        """Yield the bytes of a regular file. Other kinds of files could be endless or block."""
         full = self._at(path)
         info = self._info(path)
         if info.type == fs.FileType.NotFound:
@@ -230,7 +230,7 @@ class DirectoryStorage(FileLayout):
         self._unless_missing(folder, self._filesystem.delete_dir)
 
     def _unless_missing(self, path: str, delete: Callable[[str], None]) -> None:
-        """Delete something if it exists; the errors of object stores for missing files differ."""
+        """Delete something if it exists. The errors of object stores for missing files differ."""
         if self._info(path).type != fs.FileType.NotFound:
             _naming(self._at(path), lambda: delete(self._at(path)))
 
@@ -266,7 +266,7 @@ class SavepointsInDirectories(MemoryStorage):
 
 
 def storage_at(root: str) -> DirectoryStorage | SavepointFolder:
-    """Return the storage at a path or URI: of a savepoint if there is one, else of checkpoints.
+    """Return the storage at a path or URI: of a savepoint if the path holds one, else of checkpoints.
 
     Raises:
         StorageError: The path or URI cannot be used.
@@ -280,14 +280,14 @@ def _name(info: Any) -> str:
 
 
 def _naming(path: str, action: Callable[[], _T]) -> _T:
-    """Run an action on a file; raise its errors as StorageError with the path, on one line."""
+    """Run an action on a file. Raise its errors as a StorageError of one line, with the path."""
     try:
         return action()
     except FileNotFoundError as error:
         raise MissingFileError(f"{path} is not there") from error
     except (OSError, pa.ArrowException) as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-        # HDFS lists all places that it searched for a library.
+        # HDFS lists all places where it searched for a library.
         raise StorageError(f"{path}: {shorten(reason, LONGEST_REASON, placeholder=' ...')}") from error
 
 
@@ -301,7 +301,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class DirectoryOwnership:
-    """The lock of one directory; holding it again within the same object has no effect."""
+    """The lock of one directory. Acquiring it again through the same object has no effect."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -314,14 +314,15 @@ class DirectoryOwnership:
         )
 
     def __reduce__(self) -> tuple[type[DirectoryOwnership], tuple[Path]]:
-        return type(self), (self._directory,)  # a copy in another process holds no lock
+        return type(self), (self._directory,)  # a copy in another process does not hold the lock
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the lock; create the directory if necessary.
 
         Raises:
-            StorageError: Another run holds it, which the message names, or no lock can be held there.
+            StorageError: Another run, which the message names, holds the lock, or the directory cannot be
+                locked.
         """
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -342,7 +343,7 @@ class DirectoryOwnership:
         """Whether a run holds the lock.
 
         Raises:
-            StorageError: That cannot be found out.
+            StorageError: The state of the lock cannot be determined.
         """
         if self._lock.is_locked:
             return True

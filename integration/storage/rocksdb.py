@@ -1,9 +1,9 @@
-"""Table stores in RocksDB, in which flushes and compactions happen only on request.
+"""Table stores in RocksDB whose flushes and compactions run only on request.
 
-RocksDB's own compaction is off except while `compact` runs and waits for it. So RocksDB decides which files
-are merged, but not when. RocksDB's file numbers differ between runs, so files get numbers of their own here,
-and a link keeps each file until its last user releases it. There is no write-ahead log: a failed run restores
-its state from a checkpoint.
+RocksDB's own compaction is off, except while `compact` runs and waits for it. So RocksDB decides which files
+are merged, but not when. RocksDB's file numbers differ between runs, so this module assigns its own numbers.
+A link keeps each file until its last user releases the file. There is no write-ahead log: a failed run
+restores its state from a checkpoint.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rocksdict import Options, Rdict
 
 TIMER_FAMILIES = ("_timer_state/event_user-timers", "_timer_state/processing_user-timers")
-"""Families that Flink opens for the timers of any keyed operator; empty in this store."""
+"""Families that Flink opens for the timers of any keyed operator. They are empty in this store."""
 
 ENTRY_BYTES = 22
 """Memory of an entry besides its key and value, in bytes: a list node, and a sequence number."""
@@ -49,7 +49,7 @@ class RocksTable(NamedTuple):
     path: Path
 
     def read(self) -> bytes:
-        """Return its bytes, which do not depend on the place and time of writing."""
+        """Return the bytes of the file, which do not depend on the place and time of writing."""
         return normalised(self.path.read_bytes())
 
 
@@ -62,7 +62,7 @@ class RocksFamily:
         """Bytes written since the last flush."""
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key, None if there is none."""
+        """Return the value of a key; None if the key is absent."""
         value: bytes | None = self.rocks.get(key)
         return value
 
@@ -77,7 +77,7 @@ class RocksFamily:
         self.unflushed += len(key) + ENTRY_BYTES
 
     def items(self, first: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries from ``first`` to before ``stop``, ascending, without concurrent writes."""
+        """Yield the entries from ``first`` to before ``stop``, ascending. No writes may run concurrently."""
         for key, value in self.rocks.items(from_key=first):
             assert isinstance(key, bytes)
             if stop is not None and key >= stop:
@@ -103,7 +103,7 @@ class RocksView:
 
 
 class Links:
-    """Reference counts of files; the link of a file is removed after its last user."""
+    """Reference counts of files. The link of a file is removed after its last user."""
 
     def __init__(self) -> None:
         self._holders: dict[Path, int] = {}
@@ -123,7 +123,7 @@ class Links:
 
 
 class RocksCompaction:
-    """A finished compaction, which views do not show before `install`."""
+    """A finished compaction. Views do not show it before `install`."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class RocksCompaction:
 
 
 class RocksStore:
-    """A RocksDB database in a folder of its own, which `close` deletes; a `TableStore`.
+    """A RocksDB database in its own folder, which `close` deletes. It is a `TableStore`.
 
     `folder` must not exist.
     """
@@ -163,7 +163,7 @@ class RocksStore:
         self._open(TIMER_FAMILIES)
 
     def _open(self, families: Iterable[str], there: Iterable[str] = ()) -> None:
-        """Open the database with the families ``there``, and create the others, in this order."""
+        """Open the database with the families ``there``, and create the other families, in this order."""
         from rocksdict import Rdict
 
         options = rocks_options(self._options)
@@ -188,7 +188,7 @@ class RocksStore:
         return self._rocks
 
     def family(self, name: str) -> RocksFamily:
-        """Return a column family; create it if there is none of that name."""
+        """Return a column family; create it if it does not exist."""
         if name not in self._families:
             self._opened.create_column_family(name, rocks_options(self._options))
             self._families[name] = RocksFamily(self._family(name))
@@ -199,7 +199,7 @@ class RocksStore:
         return sum(family.unflushed for family in self._families.values())
 
     def flush(self) -> int:
-        """Write a file of level 0 for each family with new writes; return their bytes."""
+        """Write a file of level 0 for each family with new writes. Return the bytes written."""
         for family in self._families.values():
             if family.unflushed:
                 family.rocks.flush(True)
@@ -209,7 +209,7 @@ class RocksStore:
         return sum(file.size for file in new.values())
 
     def _discover(self) -> dict[str, RocksTable]:
-        """Number the new files, in an order that depends on their contents only."""
+        """Number the new files in an order that depends only on their contents."""
         found = []
         for file in self._opened.live_files():
             if file["name"] not in self._seen:
@@ -248,7 +248,7 @@ class RocksStore:
             while self._wanting() or self._compacting():
                 time.sleep(_POLL_S)
             _switch(wanting, automatic=False)
-            while self._compacting():  # one that began between two looks
+            while self._compacting():  # a compaction may have begun between two checks
                 time.sleep(_POLL_S)
         levels = {file["name"]: file["level"] for file in self._opened.live_files()}
         merged, moved = {}, {}
@@ -265,7 +265,7 @@ class RocksStore:
     def replace(self, merged: Mapping[str, RocksTable], now: Mapping[str, RocksTable]) -> None:
         """Show the files that a compaction wrote or moved in place of those that it merged.
 
-        They are replaced together, since a moved file may overlap a merged one at its new level.
+        All are replaced together, because a moved file may overlap a merged one at its new level.
         """
         if self._rocks is not None:
             for name in merged:
@@ -274,7 +274,7 @@ class RocksStore:
             self._links.let_go(merged.values())
 
     def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
-        """Load files at their levels into the empty store; return the numbers that they get here.
+        """Load files at their levels into the empty store. Return the store's numbers of the files.
 
         Raises:
             StateError: They are not table files, or do not fit these levels.
@@ -305,7 +305,7 @@ class RocksStore:
         return [table.number for table in self._tables.values()]
 
     def _repair(self, levels: Sequence[int]) -> list[str]:
-        """Create a database from the files in the folder, each at its level; return the column families."""
+        """Create a database from the files in the folder, each at its level. Return the column families."""
         from rocksdict import Rdict
 
         path, options = str(self._database), rocks_options(self._options)
@@ -342,7 +342,7 @@ def rocks_options(options: TableOptions) -> Options:
     rocks.set_disable_auto_compactions(True)
     rocks.set_level_compaction_dynamic_level_bytes(False)
     rocks.set_compression_type(DBCompressionType.snappy())
-    rocks.set_write_buffer_size(max(_MEMORY_LIMIT, 4 * options.write_buffer_bytes))  # never full
+    rocks.set_write_buffer_size(max(_MEMORY_LIMIT, 4 * options.write_buffer_bytes))  # effectively unlimited
     rocks.set_level_zero_file_num_compaction_trigger(options.level0_files)
     rocks.set_target_file_size_base(options.target_file_bytes)
     rocks.set_max_bytes_for_level_base(options.level_base_bytes)

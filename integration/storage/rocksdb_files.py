@@ -1,21 +1,22 @@
 """RocksDB's table files and manifests as bytes: normalised tables, and manifests with changed levels.
 
-A table file of the block-based layout ends with a footer, which points to the index of meta blocks, and that
-to the block of properties::
+A table file of the block-based layout ends with a footer. The footer points to the index of meta blocks, and
+this index to the properties::
 
     blocks of entries | index | properties | index of meta blocks | footer
 
-Two files with the same entries differ in the properties only: each names the database, the session and the
-host that wrote it, when, and under which number. `normalised` writes constants in their place, whatever their
-length, and rebuilds the end of the file. It needs files of `FORMAT_VERSION` without checksums of blocks; a
-checkpoint stores a checksum of the whole file.
+Two files with the same entries differ only in their properties: database, session and host of the writer,
+time, and file number. `normalised` replaces these by constants, whatever their length, and rebuilds the end
+of the file. It needs files of `FORMAT_VERSION` without checksums of blocks; a checkpoint stores a checksum of
+the whole file.
 
 A repaired database has all of its files in level 0, where a newer file hides an older one. That is wrong for
-a file that a compaction wrote: for some keys it has newer entries than a file of level 0 that the compaction
-left alone, for others older ones. So `with_levels` writes the former level of each file into the manifest.
+a file that a compaction wrote. Compared with a file of level 0 that was not part of the compaction, it has
+newer entries for some keys and older ones for others. So `with_levels` writes the former level of each file
+into the manifest.
 
 A manifest is a log of records, cut into fragments at the ends of blocks of 32 KiB. A fragment begins with a
-checksum, its length, and its part of the record. A record is a series of fields, each behind its number.
+checksum, its length, and its part of the record. A record is a series of fields, each preceded by its number.
 Levels are below 128, so each is one byte and can be changed in place.
 """
 
@@ -29,7 +30,7 @@ from typing import NamedTuple
 from netstack import StateError
 
 FORMAT_VERSION = 5
-"""Version of the table format; from 6 on, the checksum of a block has a random part."""
+"""Version of the table format. From version 6 on, the checksum of a block has a random part."""
 
 _FOOTER = 53
 """Bytes of the footer: kind of checksum, two block locations (padded to 40), format version, magic number."""
@@ -37,7 +38,7 @@ _MAGIC = bytes.fromhex("f7cff485b741e288")
 _PROPERTIES = b"rocksdb.properties"
 _FAMILY = b"rocksdb.column.family.name"
 _ZERO = b"\x80\x80\x80\x80\x00"
-"""0 as a varint of five bytes, the length of a time in seconds."""
+"""0 as a varint of five bytes, which is the length of a time in seconds."""
 _CONSTANTS = {
     b"rocksdb.creating.db.identity": b"0" * 36,
     b"rocksdb.creating.session.identity": b"0" * 20,
@@ -46,18 +47,18 @@ _CONSTANTS = {
     b"rocksdb.file.creation.time": _ZERO,
     b"rocksdb.newest.key.time": _ZERO,
     b"rocksdb.oldest.key.time": _ZERO,
-    # Of varying length, and how many files there were before depends on RocksDB's threads.
+    # These have varying lengths. The number of earlier files depends on RocksDB's threads.
     b"rocksdb.original.file.number": _ZERO,
 }
 """Constants that replace the values of properties."""
 
 _TRAILER = 5
-"""Bytes after each block: its kind of compression and its checksum."""
+"""Bytes after each block: its compression type and its checksum."""
 _PLACES = 40
 """Bytes in the footer for the locations of two blocks."""
 
 _MOST_BITS = 63
-"""Bits of a varint before its last byte."""
+"""Number of bits of a varint before its last byte."""
 
 _BLOCK = 32 << 10
 _HEADER = struct.Struct("<IHB")
@@ -71,7 +72,7 @@ _NUMBER_FIELDS = frozenset((2, 3, 4, 9, 10, 200, 203))
 _BYTES_FIELDS = frozenset((1, 201))
 """Names of the comparator and of a column family."""
 _MAY_BE_SKIPPED = 1 << 13
-"""Bit of those fields, all byte strings, that a reader may skip if it does not know them."""
+"""Bit of fields that a reader may skip if it does not know them. All are byte strings."""
 _END_OF_FILE = 1
 """Tag that ends the details of a new file."""
 
@@ -82,7 +83,7 @@ _Bytes = bytes | bytearray | mmap
 
 
 def family_of(table: _Bytes) -> str:
-    """Return the name of the column family whose entries a table file has.
+    """Return the name of the column family to which a table file belongs.
 
     Raises:
         StateError: It is not a table file.
@@ -117,7 +118,7 @@ def normalised_size(table: _Bytes) -> int:
 
 
 def _new_end(table: _Bytes) -> tuple[int, bytes]:
-    """Return the start of the properties, and the rest of the file from there, with constants."""
+    """Return the start of the properties, and the rest of the file from there, with constants in place."""
     blocks = _blocks(table)
     properties, places = blocks.properties, blocks.places
     ends = [properties.start - _TRAILER, places.start - _TRAILER, len(table) - _FOOTER - _TRAILER]
@@ -205,7 +206,7 @@ def _with_values(table: _Bytes, block: range, values: Mapping[bytes, bytes]) -> 
 def _entries(table: _Bytes, block: range) -> Iterator[tuple[bytes, int, int]]:
     """Yield the key of each entry of a block, with the start and length of its value.
 
-    A key omits the first bytes that it shares with the key before. The entries are followed by the offsets of
+    A key omits the first bytes that it shares with the previous key. After the entries come the offsets of
     keys that omit nothing.
     """
     if block.stop > len(table) or len(block) < 4:
@@ -254,7 +255,7 @@ def _varint(number: int) -> bytes:
 
 
 def with_levels(manifest: bytes, levels: Mapping[int, int]) -> bytes:
-    """Return a manifest with the level of each new file replaced; `levels` are by file number.
+    """Return a manifest with the level of each new file replaced. `levels` maps file numbers to levels.
 
     Raises:
         StateError: It is not a manifest, has unknown fields, or has a file without a level.
@@ -310,7 +311,7 @@ def _new_files(record: bytes) -> Iterator[tuple[int, int]]:
 
 def _behind_file(record: bytes, at: int) -> int:
     """Return the offset after the entry of a new file; `at` is the offset after its number."""
-    _, at = read_varint(record, at)  # its size
+    _, at = read_varint(record, at)  # its size, first and last key, and least and greatest sequence number
     at = _behind_bytes(record, _behind_bytes(record, at))  # its first and last key
     for _ in range(2):  # its least and greatest sequence number
         _, at = read_varint(record, at)

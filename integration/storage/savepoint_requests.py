@@ -1,7 +1,7 @@
 """Requests for a savepoint of a running job, from other processes, and the answers.
 
 A run that accepts requests has a folder in the directory of the job's checkpoints. Each request is a file in
-it with a unique name, and so is the answer::
+that folder with a unique name, and so is each answer::
 
     _savepoint-requests/5f3a.json            {"directory":null,"format":"canonical","stop":null}
     _savepoint-requests/5f3a.answer.json     {"location":"/data/checkpoints/savepoint-12","problem":null}
@@ -63,7 +63,7 @@ class RequestFolder:
     def opened(self) -> Iterator[Callable[[], list[SavepointRequest]]]:
         """Accept requests while the block runs; yield a function that returns the new ones.
 
-        Requests that come too late get an answer, and the caller that reads the last answer deletes the
+        Requests that come too late get an error as answer. The caller that reads the last answer deletes the
         folder. Files of an earlier run are deleted.
 
         Raises:
@@ -110,9 +110,9 @@ class RequestFolder:
     def _answer(self, name: str, end: SavepointEnd) -> None:
         location = end.location
         if location is not None:
-            location = os.path.join(self._root, location)  # an absolute one stays as it is
+            location = os.path.join(self._root, location)  # an absolute path stays as it is
         data = msgspec.json.encode(_Answer(location, end.problem))
-        with suppress(OSError):  # the savepoint does not depend on its answer
+        with suppress(OSError):  # the savepoint must not fail with its answer
             _put(self._folder / f"{name}{_ANSWER}", data)
 
     def ask(self, request: SavepointRequest, tell: Callable[[str], None] = lambda doing: None) -> str:

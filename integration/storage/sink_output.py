@@ -1,8 +1,8 @@
 """Committed transactions of sinks, each a file that survives a killed run.
 
 A transaction is written under another name and renamed, so it appears completely or not at all. A run that
-resumes from a checkpoint commits that checkpoint's transactions again; an existing file must then have the
-same bytes. So the directory finally has the content of an undisturbed run.
+resumes from a checkpoint commits that checkpoint's transactions again. An existing file must then have the
+same bytes. So in the end the directory has the content of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class TransactionDirectory:
         """Make a transaction visible and durable; a second call changes nothing.
 
         Raises:
-            StorageError: it cannot be written, or there is a different one of the same vertex, subtask and
-                checkpoint.
+            StorageError: it cannot be written, or there is a different transaction of the same vertex,
+                subtask and checkpoint.
         """
         name = file_name("-".join(map(str, transaction[:3]))) + SUFFIX
         data = msgspec.msgpack.encode(transaction)
@@ -69,7 +69,7 @@ class TransactionDirectory:
         """All transactions, by checkpoint, vertex and subtask.
 
         Raises:
-            StorageError: one cannot be read.
+            StorageError: a transaction cannot be read.
         """
         try:
             read = [msgspec.msgpack.decode(file.read_bytes(), type=Transaction) for file in self._files()]
@@ -79,7 +79,7 @@ class TransactionDirectory:
 
     @property
     def records(self) -> list[bytes]:
-        """The records of all transactions; raises what `transactions` raises."""
+        """The records of all transactions. Raises the same errors as `transactions`."""
         return [record for transaction in self.transactions for record in transaction.records]
 
     def _files(self) -> Iterable[Path]:

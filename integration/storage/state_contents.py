@@ -46,11 +46,11 @@ SCHEMA = pa.schema(
         ("bytes", pa.int64()),
     ]
 )
-"""Keys and values are JSON; `key_in_map` is null but for map state."""
+"""Keys and values are JSON. `key_in_map` is null except for map state."""
 
 
 class LargeKey(msgspec.Struct, frozen=True):
-    """A key, as JSON shows it, with its entries (values in a list, entries of a map) and bytes."""
+    """A key as JSON, with the number of its entries (values in a list, entries of a map) and its bytes."""
 
     key: str
     key_group: int
@@ -61,8 +61,7 @@ class LargeKey(msgspec.Struct, frozen=True):
 class KeyedContents(msgspec.Struct, frozen=True, kw_only=True):
     """A keyed state of a vertex: its `size` in bytes, in total, by key group and by subtask.
 
-    `entries` counts keys, or for map state the entries of all maps. `largest` are the keys that take the
-    most.
+    `entries` counts keys; for map state, the entries of all maps. `largest` are the keys with the most bytes.
     """
 
     vertex: str
@@ -145,8 +144,8 @@ def entries_of(
 
     Raises:
         StorageError: A file could not be read.
-        StateError: The bytes are not those of such state, or need rocksdict, which is not installed.
-        UsageError: There is no such vertex or state in it; the message names those that exist.
+        StateError: The bytes are not keyed state, or rocksdict is needed and not installed.
+        UsageError: The checkpoint has no such vertex or state; the message names those that exist.
     """
     require_state(checkpoint, vertex, None)
     metadata, read, found = checkpoint.metadata, HandleReader(checkpoint.storage), state is None
@@ -161,7 +160,7 @@ def entries_of(
 
 
 def require_state(checkpoint: InitialCheckpoint, vertex: str | None, state: str | None) -> None:
-    """Raise UsageError, one line, if a checkpoint has no such vertex, or no such keyed state."""
+    """Raise a UsageError, one line, if a checkpoint lacks a vertex or its keyed state."""
     names = list(checkpoint.metadata.parallelism)
     if vertex is not None and vertex not in names:
         raise UsageError(
@@ -212,7 +211,7 @@ def shown(encoded: bytes) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON; bytes become text if they are UTF-8, else base64, and tuples become arrays."""
+    """Return a value as JSON. Tuples become arrays. Bytes become text if they are UTF-8, else base64."""
     return msgspec.json.encode(_plain(value)).decode()
 
 

@@ -3,9 +3,9 @@
 1. Every setting runs with one seed, the longer debloat targets first. A target that costs clearly more
    throughput than it may is the last: a shorter one has smaller buffers, and cannot cost less.
 2. Settings that depend on these runs follow: a longer interval, and the combination of the best two.
-3. Each further seed is run for the present setting, the chosen one and those that may still win, until each
-   seed alone chooses the same setting, or one that is as good. The present and the chosen setting get more
-   seeds until their figures are precise.
+3. Further seeds are run for the present setting, the chosen one and those that may still win. This ends when
+   each seed alone chooses the same setting, or an equally good one. Then the present and the chosen setting
+   get more seeds until their figures are precise.
 4. The chosen setting is run with a step of the load, if it debloats.
 """
 
@@ -36,22 +36,25 @@ from .settings import (
 )
 
 MOST_SEEDS = 8
-"""Default of the most seeds that a setting gets."""
+"""Default maximum number of seeds for a setting."""
 CLEARLY = 0.02
-"""Difference of throughput by which a single run shows that a setting loses too much."""
+"""Minimum loss of throughput, as a share, for one run to show that a setting loses too much."""
 
 _LONG_TARGET_S = 0.3
-"""Targets from here on run first."""
+"""Minimum debloat target, in seconds, of the settings that run first."""
 _LUCK = 0.10
-"""Share by which the times of a single run may be too long by chance; it falls with the root of the runs."""
+"""Share by which the times of one run may be too long by chance; over n runs, divided by the root of n."""
 _LUCK_OF_THROUGHPUT = 0.01
 
 RunPoints = Callable[[Sequence[Point], str], list[PointRow]]
-"""Function that runs points and returns their rows in the same order; the text is shown meanwhile."""
+"""Function that runs points and returns their rows in the same order.
+
+Its second argument is a text to show meanwhile.
+"""
 
 
 class Question(NamedTuple):
-    """What to compare, and by which limits."""
+    """The settings to compare, and the limits that they must meet."""
 
     constraints: Constraints = Constraints()
     targets_s: Sequence[float] = DEFAULT_TARGETS_S
@@ -59,7 +62,7 @@ class Question(NamedTuple):
     """Debloat policies to try beside that of the job."""
     only: Collection[Mechanism] = tuple(Mechanism)
     version: str | None = None
-    """Flink version that the user may upgrade to; None: that of the scenario."""
+    """Flink version to which the user may upgrade; None: no upgrade."""
 
 
 USUAL = Question()
@@ -110,13 +113,13 @@ def advise(
 
 
 _Wave = tuple[str, list[Point]]
-"""Points to run together, and why."""
+"""Points to run together, and the text to show while they run."""
 
 
 def _contest(
     race: Race, question: Question, most_seeds: int
 ) -> Generator[_Wave, Sequence[PointRow], Recommendation]:
-    """Yield the points to run, wave by wave; return the recommendation once it is known."""
+    """Yield the points to run, wave by wave. Return the recommendation at the end."""
     scenario = race.scenario
     table = _valid(
         scenario,
@@ -183,7 +186,10 @@ def _valid(scenario: Scenario, settings: Sequence[Setting]) -> list[Setting]:
 
 
 def _points(race: Race, settings: Sequence[Setting], seed: int) -> list[Point]:
-    """Return the points of some settings with a seed that have not run, the shortest target first."""
+    """Return the points of some settings with one seed, without those that have run.
+
+    The shortest target comes first.
+    """
     return [
         point_of(setting.apply(race.scenario), {**race.conditions, SETTING: setting.name}, seed)
         for setting in sorted(settings, key=lambda each: each.target_s)
@@ -192,7 +198,7 @@ def _points(race: Race, settings: Sequence[Setting], seed: int) -> list[Point]:
 
 
 def _is_beyond(setting: Setting, race: Race) -> bool:
-    """Whether a target is shorter than one of the same policy that clearly costs too much throughput."""
+    """Whether a longer target of the same policy already costs clearly too much throughput."""
     least = race.constraints.min_throughput - CLEARLY
     longer = {
         each.name
@@ -206,9 +212,9 @@ def _is_beyond(setting: Setting, race: Race) -> bool:
 
 
 def _best_of_each(race: Race) -> list[Setting]:
-    """Return the best setting, and the fastest one of each other mechanism that gains something.
+    """Return the best setting, and the fastest one of each other mechanism that improves a figure.
 
-    Better mechanisms come first; other policies take no part.
+    Better mechanisms come first. Settings with other policies are left out.
     """
     outcomes = race.outcomes(among=race.finalists())
     best: list[Setting] = []
@@ -222,9 +228,9 @@ def _best_of_each(race: Race) -> list[Setting]:
 
 
 def _contenders(race: Race, runs: int) -> set[str]:
-    """Return the settings that may win, given luck: the present and the chosen one, and close ones.
+    """Return the settings that may still win by chance: the present one, the chosen one, and close ones.
 
-    Where the choice is known, and only figures are to be more precise, these are the first two.
+    Once the choice is known, return only the present and the chosen one, to make their figures more precise.
     """
     choice = race.choice()
     names = {NOW, *known([choice.chosen])}
@@ -243,7 +249,7 @@ def _contenders(race: Race, runs: int) -> set[str]:
 
 
 def _lucky(outcome: Outcome, luck: float) -> Outcome:
-    """Return an outcome as better runs might show it."""
+    """Return the best figures that a setting may have if its runs were slow by chance."""
 
     def shorter(time: float | None) -> float | None:
         return None if time is None else time * (1 - luck * _LUCK)

@@ -1,6 +1,6 @@
 """Axes of a sweep: the settings of a scenario that vary, and their values.
 
-An axis is written as a user types it, with commas between values. Where a value goes::
+An axis is written as a user types it, with commas between values. Values of an axis change::
 
     target        the job; turns debloating on
     OPTION=       the job, any option of Flink's by its name
@@ -51,7 +51,7 @@ FLINK = NetworkConfig().debloat_policy
 
 @dataclass(frozen=True, slots=True)
 class AxisValue:
-    """One value of an axis: its text, in one form however it was typed, and the change that it makes."""
+    """One value of an axis: its normalised text, and the change that it makes."""
 
     text: str
     change: Change
@@ -59,7 +59,7 @@ class AxisValue:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A varied quantity: its name in the points, and its values in order."""
+    """A varied quantity: its name, as in the labels of points, and its values in order."""
 
     name: str
     values: tuple[AxisValue, ...]
@@ -137,10 +137,11 @@ def _axes_of(all_given: Sequence[_Given], *, targets_vary: bool) -> tuple[Axis, 
         if given.text is None:
             continue
         if any(axis.name == given.name for axis in axes):
-            problems.append(f"{given.name}: is given twice; put all its values behind one")
+            problems.append(f"{given.name}: is given twice; give the option once, with all values")
         if targets_vary and given.name in _OF_TARGET:
             problems.append(
-                f"{given.name}: is what the axis target sets; give targets there, or leave this out"
+                f"{given.name}: conflicts with the axis target, which sets this option too; "
+                "use only one of the two"
             )
         axes.append(Axis(given.name, tuple(_values(given.name, given.text, given.read, problems))))
     if problems:
@@ -153,7 +154,10 @@ _OF_TARGET = {
     for field in ("debloat_enabled", "debloat_target_s")
     for name in (OPTIONS[field].name, *OPTIONS[field].former)
 }
-"""Options that a target sets: an axis for one of them would undo it, and make the labels false."""
+"""Options that a target sets.
+
+An axis for one of them would override the target, and its labels would be wrong.
+"""
 
 
 class _Given(NamedTuple):
@@ -167,7 +171,7 @@ class _Given(NamedTuple):
 def _values(
     name: str, text: str, read: Callable[[str], AxisValue], problems: list[str]
 ) -> Iterator[AxisValue]:
-    """Return the values between commas, each once; add mistakes to `problems`."""
+    """Split a text at commas, and return each different value once. Add mistakes to `problems`."""
     seen = set()
     for part in text.split(","):
         try:

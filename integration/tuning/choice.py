@@ -1,17 +1,17 @@
-"""Which of several settings to take, given the figures of their runs.
+"""Choice of the best setting, given the figures of the runs of each.
 
-A setting has two figures that it may improve, the time of a checkpoint and the delay of records, and two
-prices: lost throughput, and the data in flight that each checkpoint stores. Among the settings that keep to
-the user's limits, the one is chosen whose distances from the best value of each figure have the least sum:
-the knee of their front. For this, each figure is scaled to its range over these settings:
+A setting may improve two figures: the checkpoint duration and the delay of records. It may cost two:
+throughput, and the in-flight data that each checkpoint stores. Each figure has a distance from its best value
+over all settings within the user's limits. The setting with the least sum of distances is chosen: the knee of
+the Pareto front. For this, each figure is scaled to its range over these settings:
 
-- Times count by their ratio, down to a tenth of the present one: what is shorter gains nothing more.
-- All the throughput that a setting may lose counts 1.
-- Stored bytes count as a share of the most that a setting stores.
+- Times count by their ratio, down to a tenth of the present time. A shorter time gains nothing more.
+- The whole throughput that the limits allow to lose counts 1.
+- Stored bytes count as a share of the maximum over all settings.
 
-Of settings that are nearly as near, within `TIE`, it is the one with the fewest mechanisms, which stores
-nothing, and has the longest debloat target: it changes the job least. The present setting stays where no
-other one is better by a fifth or by 50 ms, or where it is clearly nearer itself.
+Settings whose sums differ by less than `TIE` are ties. Among them, the one that changes the job least is
+chosen: the fewest mechanisms, then no stored in-flight data, then the longest debloat target. The present
+setting stays if no other setting is better by a fifth or by 50 ms, or if its own sum is clearly smaller.
 """
 
 from __future__ import annotations
@@ -30,48 +30,51 @@ SAME_SHARE, SAME_MS = 0.05, 15.0
 SAME_THROUGHPUT = 0.005
 """Difference of two shares of throughput below which they count as equal."""
 WORTH_SHARE, WORTH_MS = 0.20, 50.0
-"""Gain of time that is worth a change: one of the two, and more than the differences above."""
+"""Minimum gain of time, as a share or in ms, that is worth a change.
+
+It must also exceed the differences above.
+"""
 WORTH_THROUGHPUT = 0.05
-"""Gain of throughput that is worth a change."""
+"""Minimum gain of throughput, as a share, that is worth a change."""
 TIE = 0.1
-"""Difference of distances within which settings count as equally near."""
+"""Difference between two sums of distances, below which settings count as ties."""
 MOST_EXPIRED = 0.05
-"""Share of the checkpoints that may expire."""
+"""Maximum share of checkpoints that may expire."""
 
 _WORTHLESS_SHARE = 0.1
-"""Share of the present time below which a shorter one gains nothing."""
+"""Share of the present time below which a shorter time gains nothing more."""
 
 
 class Constraints(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a setting; None: no limit."""
 
     min_throughput: float = 0.95
-    """Least throughput, as a share of that of the present setting with the same seed."""
+    """Minimum throughput, as a share of the present setting's with the same seed."""
     max_checkpoint_ms: float | None = None
-    """Limit for 95 % of the checkpoints, from trigger to completion."""
+    """Limit for the 95th percentile of checkpoint durations, from trigger to completion."""
     max_delay_ms: float | None = None
-    """Limit for 95 % of the records, from emission to processing."""
+    """Limit for the 95th percentile of record delays, from emission to processing."""
     max_stored_bytes: float | None = None
     """Limit for the data in flight that a checkpoint stores."""
 
 
 class Outcome(NamedTuple):
-    """The figures of a setting that a choice is made by; None: not measured."""
+    """The figures by which settings are compared; None: not measured."""
 
     name: str
     mechanisms: int
-    """Number of mechanisms that it changes."""
+    """Number of mechanisms that the setting changes."""
     target_s: float
-    """The debloat target that it sets; infinite where it sets none."""
+    """The debloat target that the setting sets, in seconds; infinite if it sets none."""
     checkpoint_ms: float | None
     checkpoint_p95_ms: float | None
     throughput: float | None
-    """As a share of that of the present setting."""
+    """Throughput as a share of the present setting's."""
     delay_ms: float | None
     delay_p95_ms: float | None
     stored_bytes: float | None
     expired: float | None = None
-    """Share of the ended checkpoints that expired; None: none ended."""
+    """Share of expired checkpoints among those that ended; None: none ended."""
     failed: int = 0
     """Number of failed runs."""
 
@@ -82,13 +85,13 @@ class Choice(NamedTuple):
     chosen: str | None
     """None: no setting keeps to the limits."""
     alternatives: tuple[tuple[str, str], ...] = ()
-    """At most two, each with what it has that the chosen one lacks."""
+    """At most two settings, each with its advantage over the chosen one."""
     close: frozenset[str] = frozenset()
-    """Settings that lie hardly farther from the best values than the chosen one, which is among them."""
+    """Settings whose sum of distances is hardly larger than that of the chosen one, which is included."""
 
 
 def broken_limits(outcome: Outcome, limits: Constraints, *, takes_checkpoints: bool) -> list[str]:
-    """Return a sentence for each limit that a setting does not keep to; unmeasured figures keep to none."""
+    """Return a sentence for each limit that a setting violates. An unmeasured figure violates its limit."""
     broken = []
     if outcome.failed:
         broken.append(f"{outcome.failed} of its runs failed")
@@ -115,7 +118,7 @@ def broken_limits(outcome: Outcome, limits: Constraints, *, takes_checkpoints: b
 
 
 def choose(outcomes: Sequence[Outcome], now: str, limits: Constraints, *, takes_checkpoints: bool) -> Choice:
-    """Return the setting to take; `now` is the name of the present one, which may be chosen, too."""
+    """Return the setting to take; `now` is the name of the present one, which may be chosen too."""
     fitting = [
         each for each in outcomes if not broken_limits(each, limits, takes_checkpoints=takes_checkpoints)
     ]
@@ -139,7 +142,7 @@ def choose(outcomes: Sequence[Outcome], now: str, limits: Constraints, *, takes_
 
 
 def is_worth(outcome: Outcome, now: Outcome) -> bool:
-    """Return whether a setting has a figure that is so much better than now that a change is worth it."""
+    """Return whether any figure of a setting is better than now by enough to be worth a change."""
     times = ((outcome.checkpoint_ms, now.checkpoint_ms), (outcome.delay_ms, now.delay_ms))
     faster = any(
         after is not None
@@ -152,7 +155,7 @@ def is_worth(outcome: Outcome, now: Outcome) -> bool:
 
 
 def is_same(one: Outcome, other: Outcome) -> bool:
-    """Return whether two settings differ by less than a user would notice."""
+    """Return whether a user would notice no difference between two settings."""
     times = ((one.checkpoint_ms, other.checkpoint_ms), (one.delay_ms, other.delay_ms))
     return all(
         first is not None and second is not None and not _is_shorter(min(first, second), max(first, second))
@@ -166,7 +169,7 @@ def is_same(one: Outcome, other: Outcome) -> bool:
 
 
 def is_matched(outcome: Outcome, others: Sequence[Outcome]) -> bool:
-    """Return whether another setting is as good in every figure, within what a user would notice."""
+    """Return whether no figure of the other setting is noticeably worse."""
 
     def as_fast(other: float | None, time: float | None) -> bool:
         return time is None or (other is not None and not _is_shorter(time, other))
@@ -184,7 +187,7 @@ def _is_shorter(after: float, before: float) -> bool:
 
 
 def _alternatives(chosen: Outcome, gaining: Sequence[Outcome], scale: _Scale) -> list[tuple[str, str]]:
-    """Return settings that keep what the chosen one gives up, and the fastest; two at most."""
+    """Return at most two settings: ones without a cost that the chosen one has, and the fastest one."""
     others = [each for each in gaining if each is not chosen]
     stored = chosen.stored_bytes or 0.0
     kinds: Mapping[str, list[Outcome]] = {
@@ -249,12 +252,12 @@ class _LogRange:
         present = [max(least, time) for time in times if time is not None]
         self._least = least
         self._low = log(min(present, default=least))
-        # Times that hardly differ count little: the range is at least a factor of two.
+        # Range of at least a factor of two, so that times that hardly differ count little.
         self._extent = max(log(2.0), log(max(present, default=least)) - self._low)
         self._is_known = bool(present)
 
     def place(self, time: float | None) -> float:
-        """Return where a time lies; an unknown one is as bad as the worst."""
+        """Return the position of a time in the range. An unknown time counts as the worst."""
         if not self._is_known:
             return 0.0
         return 1.0 if time is None else (log(max(self._least, time)) - self._low) / self._extent

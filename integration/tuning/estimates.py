@@ -1,4 +1,4 @@
-"""A figure over several runs of one setting: its mean, and Student's confidence interval."""
+"""Mean of a figure over several runs of one setting, with Student's confidence interval."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ CONFIDENCE = 0.95
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A figure over several runs of one setting."""
+    """Mean of a figure over several runs of one setting, with its interval."""
 
     mean: float
     low: float | None
     """The ends of the interval; None for a single run, whose spread is unknown."""
     high: float | None
     runs: int
-    """Runs that have the figure."""
+    """Number of runs that have the figure."""
     of: int
-    """Runs that should have the figure, failed ones included."""
+    """Number of all runs, including failed ones."""
 
     @property
     def least(self) -> float:
-        """The lower end of the interval, or the mean where there is none."""
+        """Lower end of the interval, or the mean if there is no interval."""
         return self.mean if self.low is None else self.low
 
     @property
     def greatest(self) -> float:
-        """The upper end of the interval, or the mean where there is none."""
+        """Upper end of the interval, or the mean if there is no interval."""
         return self.mean if self.high is None else self.high
 
 
@@ -54,9 +54,9 @@ def estimate(values: Iterable[float | None], decimals: int = 2) -> Estimate | No
 
 
 def _interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    from scipy.special import stdtrit  # takes a while to import, and `scipy.stats` a second
+    from scipy.special import stdtrit  # slow to import; `scipy.stats` takes a second
 
     quantile = float(stdtrit(len(values) - 1, (1.0 + CONFIDENCE) / 2.0))
     mean, reach = float(values.mean()), quantile * float(values.std(ddof=1)) / sqrt(len(values))
-    least = 0.0 if values.min() >= 0.0 else -inf  # an amount is not less than none
+    least = 0.0 if values.min() >= 0.0 else -inf  # amounts are not negative
     return max(least, mean - reach), mean + reach

@@ -1,10 +1,10 @@
 """Figures of one run, for comparing targets.
 
-A job has one figure of each kind. Where its vertices differ it is that of the worst one, since a checkpoint
-waits for the last barrier and a record for the slowest path. All figures are of the last window of `steady`.
+A job has one figure of each kind. If its vertices differ, the worst one counts, because a checkpoint waits
+for the last barrier and a record for the slowest path. All figures are for the last window of `steady`.
 
-The delay of records is derived from the samples of a run. Records leave a queue in the order in which
-they entered it, so two curves over time show how long they were in it: the number that producers had
+The delay of records is derived from the samples of a run. Records leave a queue in the order of their
+arrival. So two curves over time show how long they were queued: the number of records that producers had
 emitted, and the number that consumers had read.
 
     records |        emitted  .'      .' read
@@ -14,8 +14,8 @@ emitted, and the number that consumers had read.
             |         .'      .'   | <- vertically: how many are in flight
             +-------------------------- time
 
-Where a vertex has several inputs or subtasks the curves are sums, and the delay is the mean over them in the
-sense of Little's law: one slow channel among many is seen in the alignment, not here.
+For a vertex with several inputs or subtasks, the curves are sums, and the delay is their mean in the sense of
+Little's law. A single slow channel shows in the alignment, not in this delay.
 """
 
 from __future__ import annotations
@@ -42,47 +42,47 @@ EXPIRED = "CHECKPOINT_EXPIRED"
 Figures = NDArray[np.float64]
 
 SETTLED_SHARE = 0.25
-"""Share of its final value within which a drain time counts as settled."""
+"""Maximum deviation from its final value, as a share, for a drain time to count as settled."""
 
 _SETTLED_PART = 1 / 3
-"""Last part of the time after a step, from which the settled drain time is taken."""
+"""Share of the time after a step, at its end, that determines the settled drain time."""
 
 _LATEST_PART = 0.75
-"""Part of the time after a step within which the drain time has to settle."""
+"""Share of the time after a step within which the drain time has to settle."""
 
 
 class Measures(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one run; times in ms, sizes in bytes. None: not measured."""
 
     throughput_per_s: float | None = None
-    """Records per second into the last vertices, over all their subtasks."""
+    """Records per second that all subtasks of the last vertices read."""
     start_delay_ms: float | None = None
     """Start delay of the subtask that acknowledged last; mean (`comparison.checkpoint_times`)."""
     start_delay_max_ms: float | None = None
-    """Start delay of the slowest subtask, in the vertex where it is longest; median over checkpoints."""
+    """Start delay of the slowest subtask of the slowest vertex; median over checkpoints."""
     alignment_ms: float | None = None
-    """Time from the first barrier to the last, at that subtask; mean over checkpoints."""
+    """Time from the first barrier to the last, at that same subtask; mean over checkpoints."""
     state_ms: float | None = None
-    """Time of its snapshot after the alignment; mean over checkpoints."""
+    """Time of that subtask's snapshot after the alignment; mean over checkpoints."""
     end_to_end_ms: float | None = None
     """Time from trigger to completion: the three above and the acknowledgement; mean over checkpoints."""
     end_to_end_p95_ms: float | None = None
     """Time from trigger to completion; 95th percentile over checkpoints."""
     pending_ms: float | None = None
-    """Age, at the end of the run, of the oldest checkpoint of the window that has not ended."""
+    """Age, at the end of the run, of the oldest checkpoint of the window that is still in progress."""
     in_flight_bytes: float | None = None
     """Bytes in all queues, of inputs and outputs; median over samples."""
     record_delay_ms: float | None = None
-    """Time from emission by a source to processing by a last vertex, by the slowest way; median."""
+    """Time from emission by a source to processing by a last vertex, along the slowest path; median."""
     record_delay_p95_ms: float | None = None
     persisted_bytes: float | None = None
-    """Stored in-flight data of a checkpoint, median; 0 if all were aligned."""
+    """Size of the in-flight data that a checkpoint stored, median; 0 if all checkpoints were aligned."""
     adaptation_ms: float | None = None
-    """Time from a step of the load until the drain time has settled; only of a probe with a step."""
+    """Time from a step of the load until the drain time has settled; only for points of the probe "step"."""
     debloated_buffer_bytes: float | None = None
-    """Median over all subtasks with input; None where debloating is off."""
+    """Size of debloated buffers, median over all subtasks with input; None if debloating is off."""
     debloated_buffer_min_bytes: float | None = None
-    """Size at the subtask where it is smallest."""
+    """Size of debloated buffers at the subtask with the smallest ones."""
     checkpoints_completed: int = 0
     checkpoints_failed: int = 0
     checkpoints_expired: int = 0
@@ -92,8 +92,8 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
 def measure(result: Result, *, step_at_s: float | None = None) -> Measures:
     """Return the figures of a run's last window.
 
-    `step_at_s`: when the load stepped, in seconds since opening; None: it did not. Without its series a
-    result has no record delay, no bytes in flight and no adaptation time.
+    `step_at_s` is the time of a step of the load, in seconds since opening; None: no step. Without its series
+    a result has no record delay, no bytes in flight and no adaptation time.
     """
     if not result.steady:
         return Measures()
@@ -149,9 +149,10 @@ def _percentile(values: Sequence[float], percent: float) -> float | None:
 def record_delays_ms(result: Result) -> list[float]:
     """Return the delay of the records that are read at each sample of the last window, in ms.
 
-    A delay lasts from emission by a source to reading by a last vertex, by the longest path. Times between
-    two samples are interpolated. Empty where the job restarted (records are read twice) or there are no
-    samples. No delay is longer than the run so far, so delays are too low while queues are still filling.
+    A delay lasts from emission by a source until a last vertex reads the record, along the longest path.
+    Times between two samples are interpolated. The result is empty if the job restarted (records are then
+    read twice) or if there are no samples. No delay exceeds the elapsed time of the run, so delays are too
+    low while queues are still filling.
     """
     flow = _flow(result)
     if flow is None:
@@ -168,9 +169,9 @@ def adaptation_ms(result: Result, step_at_s: float) -> float | None:
 
     The drain time is the data in flight to the vertex whose service time steps, divided by its rate after the
     step. It has settled when all later samples are within `SETTLED_SHARE` and one buffer's time of the median
-    over the last third. The resolution is that of the samples, a second. The level is the one that debloating
-    reaches, not its target, which it misses during aligned checkpoints. None: debloating is off, nothing
-    steps then, or it does not settle.
+    over the last third. The resolution is one second, as samples are a second apart. The settled drain time
+    may differ from the debloat target, which debloating misses during aligned checkpoints. Return None if
+    debloating is off, nothing steps at that time, or the drain time does not settle.
     """
     flow = _flow(result)
     if flow is None:
@@ -182,7 +183,7 @@ def adaptation_ms(result: Result, step_at_s: float) -> float | None:
 
 
 class _Flow:
-    """Curves of a run: records that each vertex had read, and that had been sent to it, at each sample."""
+    """Curves of a run over its samples: records that each vertex had read, and records sent to it."""
 
     def __init__(self, result: Result) -> None:
         edges = result.scenario.edges
@@ -197,15 +198,15 @@ class _Flow:
         self.read = {name: _summed(series[name].numRecordsIn) for name in parallelism}
         self.sent: dict[str, Figures] = {}
         for edge in edges:
-            # A record that goes out on several edges is counted on each; one that is broadcast, only once.
+            # A record sent on several edges counts on each edge. A broadcast record counts once.
             copies = parallelism[edge.target] if edge.strategy.copies else 1
             curve = _summed(series[edge.source].numRecordsOut) / outputs[edge.source] * copies
             self.sent[edge.target] = self.sent.get(edge.target, 0.0) + curve
 
     def emitted_at(self, vertex: str, times: Figures) -> Figures:
-        """Return when a source emitted the records that a vertex reads at `times`, by the longest path."""
+        """Return when a source emitted the records that a vertex reads at `times`, along the longest path."""
         read_at = {vertex: times}
-        """Time at which each vertex had read the records; the earliest over its outputs."""
+        """Times at which each vertex had read the records; the earliest over its outputs."""
         emitted: list[Figures] = []
         for name in self.consumers_first:
             if name not in read_at:
@@ -234,7 +235,7 @@ def _summed(counters: Sequence[Sequence[int]]) -> Figures:
 
 
 def _reached(times: Figures, curve: Figures, values: Figures) -> Figures:
-    """Return the times at which a rising curve first reached each value; its last time if it did not."""
+    """Return the time at which a rising curve first reached each value, or its last time if it never did."""
     after = np.clip(np.searchsorted(curve, values, side="left"), 1, len(curve) - 1)
     before = after - 1
     rise = curve[after] - curve[before]
@@ -244,7 +245,7 @@ def _reached(times: Figures, curve: Figures, values: Figures) -> Figures:
 
 
 def _stepping(result: Result, step_at_s: float) -> list[str]:
-    """Return the vertices whose service time has a step at that time."""
+    """Return the vertices whose service time has a step at a time."""
     return [
         vertex.name
         for vertex in result.scenario.vertices

@@ -21,18 +21,18 @@ from .settings import SETTING
 
 
 class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
-    """A way in which debloating fails for this job: a rule's finding, over all points that show it."""
+    """A documented failure of debloating that this job shows: the finding of a rule, over all points."""
 
     name: str
     vertex: str
     """Vertex or exchange that shows it."""
     what: str
     evidence: str
-    """A sentence with figures, from the point where the pitfall is worst."""
+    """A sentence with figures, from the point with the worst effect."""
     settings: list[str]
     """Labels of all settings of the sweep that show it."""
     point: str
-    """The setting that the evidence comes from."""
+    """Setting of the point with the worst effect."""
     seed: int
     remedy: str
     shown_by: str
@@ -48,16 +48,17 @@ class ObservedPoint(NamedTuple):
 
 
 def find_pitfalls(rows: Sequence[PointRow]) -> list[Pitfall]:
-    """Return the pitfalls that the points of a sweep show, each once for a vertex.
+    """Return the pitfalls that the points of a sweep show, each once per vertex.
 
-    Points with debloating are examined; failed points, probes and points without a result are skipped.
+    Only points with debloating are examined. Failed points, points of the probe "step" and points without a
+    result are skipped.
     """
     varying = _varying_axes(rows)
     return pitfalls_of(known(_point_of(row, varying) for row in rows if row.probe == "main"))
 
 
 def pitfalls_of(points: Iterable[ObservedPoint]) -> list[Pitfall]:
-    """Return the pitfalls that points show, in the order of the rules, each once for a vertex."""
+    """Return the pitfalls that points show, in the order of the rules. Each is listed once per vertex."""
     seen = list(points)
     shown: dict[tuple[str, str], list[tuple[Finding, ObservedPoint]]] = {}
     for rule in rules_of("tune"):
@@ -73,7 +74,7 @@ def observed_point(result: Result, label: str = "") -> ObservedPoint:
 
 
 def _varying_axes(rows: Iterable[PointRow]) -> list[str]:
-    """Return the setting and the axes with several values: these distinguish the points of a sweep."""
+    """Return the setting and the axes with several values, which distinguish the points of a sweep."""
     values: dict[str, set[str]] = {SETTING: set()}
     for row in rows:
         for name, value in row.labels.items():

@@ -1,10 +1,10 @@
-"""Results of the points of a sweep, one row each: object, Arrow table, Spark row, and file in a folder.
+"""Results of the points of a sweep, one row each, as objects, Arrow tables, Spark rows and files.
 
 The measures of a row are columns of their own in a table, so that a user can compute with them.
 
 In the folder each finished point has a Parquet file, named by its key. Together they are a table that Spark,
-pandas or DuckDB reads. A file appears whole or not at all, so that a sweep can be stopped at any time and
-several may share a folder.
+pandas or DuckDB reads. Files are written atomically. So a sweep can be stopped at any time, and several
+sweeps can share a folder.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class PointRow(msgspec.Struct, frozen=True, kw_only=True):
     wall_seconds: float
     """Seconds of real time of the emulation."""
     emulated_seconds: float | None = None
-    """Emulated length of the run, which ends when its figures have settled; None without a result."""
+    """Emulated length of the run, which ends once its figures have settled; None without a result."""
     versions: dict[str, str]
     """Versions of the software that ran the point; empty if it did not run."""
     measures: Measures | None = None
     """None if the point failed."""
     result: str | None = None
-    """The result as JSON, also of a job that failed permanently; without its series unless requested."""
+    """The result as JSON, also for a job that failed permanently; without its series unless requested."""
 
     def labelled(self, point: Point) -> PointRow:
-        """Return the row with the labels of another point that has the same key."""
+        """Return the row with the labels of a point that has the same key."""
         return msgspec.structs.replace(self, labels=point.labels)
 
 
@@ -99,7 +99,7 @@ def _measured(kind: object) -> pa.DataType:
 _MEASURES = {field.name: _measured(field.type) for field in msgspec.structs.fields(Measures)}
 
 ROW_SCHEMA = pa.schema({**_OWN, **_MEASURES})
-"""The columns of rows; all may be null."""
+"""The columns of rows; all are nullable."""
 
 
 def spark_schema() -> str:
@@ -116,7 +116,7 @@ def from_table(table: pa.Table) -> list[PointRow]:
     """Return the rows of a table.
 
     Raises:
-        ValueError: its columns differ, as in a table of another version.
+        ValueError: its columns differ from ours, as in a table of another version.
     """
     if set(table.schema.names) != set(ROW_SCHEMA.names):
         raise ValueError("the columns are not those of this version's rows")
@@ -139,7 +139,7 @@ class PointStore:
     """Rows of points in a folder of the user's, which is created if missing.
 
     Raises:
-        OSError: it cannot be created.
+        OSError: the folder cannot be created.
     """
 
     def __init__(self, out: Path) -> None:
@@ -147,7 +147,10 @@ class PointStore:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def read(self, keys: Iterable[str]) -> dict[str, PointRow]:
-        """Return the stored rows of finished points by key; failed ones are left out, to run again."""
+        """Return the stored rows of finished points by key.
+
+        Failed points are left out, so that they run again.
+        """
         rows = (self._read(key) for key in dict.fromkeys(keys))
         return {row.key: row for row in rows if row is not None and row.status == "finished"}
 
@@ -157,7 +160,7 @@ class PointStore:
         Raises:
             OSError: it cannot be written.
         """
-        # Readers of a folder skip names that begin with a dot, such as unfinished files.
+        # Readers of a folder skip names that begin with a dot. Unfinished files have such names.
         with written_whole(self._path(row.key)) as partial:
             pq.write_table(to_table([row]), partial)
 
@@ -169,7 +172,7 @@ class PointStore:
             (row,) = from_table(pq.ParquetFile(path).read())
             if row.result is not None:
                 from_json(row.result)
-        except (ValueError, OSError, pa.ArrowException):  # not ours, or damaged: it is run again
+        except (ValueError, OSError, pa.ArrowException):  # damaged, or no row of a point: it runs again
             return None
         return row
 

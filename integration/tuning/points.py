@@ -1,8 +1,9 @@
 """Points of a sweep: every combination of the values of its axes, with several seeds.
 
-A point is one emulation. It travels as the document of its scenario, and its key identifies repeated points:
-the same scenario, probe and code give the same result. A point of the probe "step" asks how fast a setting
-follows the load: a service time doubles in the middle of the run, without checkpoints and faults.
+A point is one emulation. It is sent to workers as the document of its scenario. Its key identifies repeated
+points, because the same scenario, probe and code give the same result. A point of the probe "step" measures
+how fast a setting follows the load. A service time doubles in the middle of its run, which has no checkpoints
+and no faults.
 """
 
 from __future__ import annotations
@@ -31,21 +32,24 @@ from .axes import Axis, AxisValue, apply, problems_after
 from .vertex_axes import PARALLELISM, SKEW
 
 Probe = Literal["main", "step"]
-"""Question that a point answers: how does a setting perform, or how fast does it follow the load?"""
+"""Purpose of a point: to measure the performance of a setting, or how fast it follows the load."""
 
 STEP_FACTOR = 2.0
 """Factor by which the service time of the bottleneck increases."""
 LEAST_STEP_RUN_S = 60.0
-"""Least length of a probe with a step: debloating halves a size in about 2 s, and has to settle."""
+"""Minimum run in seconds with a step of the load.
+
+Debloating, which halves a size in about 2 s, must settle.
+"""
 
 
 def with_step(scenario: Scenario) -> Scenario | None:
     """Return the scenario with a step of the load at `step_at_s`.
 
-    None: debloating is off, or no vertex has a service time.
+    Return None if debloating is off, or no vertex has a service time.
 
-    The bottleneck's service time doubles, and later steps of the scenario are left out. There are no
-    checkpoints, each of which empties the queues for a while, and no faults. The measured window is the
+    The bottleneck's service time doubles, and later steps of the scenario are left out. The run has no
+    faults, and no checkpoints, because each would empty the queues for a while. The measured window is the
     second half of the time after the step.
     """
     slowest = bottleneck(scenario)
@@ -67,14 +71,15 @@ def with_step(scenario: Scenario) -> Scenario | None:
 
 
 def step_at_s(scenario: Scenario) -> float:
-    """Return when the load of a probe with a step changes, in seconds since opening: in the middle."""
+    """Return the time of the load step, in seconds since opening: half the run."""
     return round(scenario.duration_s / 2, 3)
 
 
 def bottleneck(scenario: Scenario) -> Vertex | None:
     """Return the vertex that can process the fewest records per second; None where none has a service time.
 
-    It is judged by its slowest subtask at the middle of the run, as if all subtasks got equal shares.
+    The slowest subtask at half of the run determines the rate of a vertex, as if all subtasks got equal
+    shares.
     """
     at = step_at_s(scenario)
     slow = [vertex for vertex in scenario.vertices if vertex.source is None and _cost(vertex, at) > 0]
@@ -82,7 +87,7 @@ def bottleneck(scenario: Scenario) -> Vertex | None:
 
 
 def _cost(vertex: Vertex, at: float) -> float:
-    """Return the seconds per record of the slowest subtask at a time."""
+    """Return the seconds per record of the slowest subtask at `time`."""
     return max(_cost_at(vertex.service_steps(subtask), at) for subtask in range(max(1, vertex.parallelism)))
 
 
@@ -146,7 +151,10 @@ def point_of(
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Every combination of the values of some axes, each with the seed of the scenario and the next ones."""
+    """Every combination of the values of some axes, with `seeds` consecutive seeds each.
+
+    The first seed is the scenario's.
+    """
 
     axes: tuple[Axis, ...] = ()
     seeds: int = SEEDS
@@ -155,7 +163,7 @@ class Grid:
         """Return the points without duplicates, in the order of the combinations.
 
         Raises:
-            UsageError: a value or a combination is invalid for the scenario; a line each.
+            UsageError: a value or a combination is invalid for the scenario; one line for each.
         """
         points = [
             point_of(varied, labels, scenario.seed + number)
@@ -168,7 +176,7 @@ class Grid:
         """Return the scenario with each combination of values, and the text of each value by its axis.
 
         Raises:
-            UsageError: a value or a combination is invalid for the scenario; a line each.
+            UsageError: a value or a combination is invalid for the scenario; one line for each.
         """
         self._check(scenario)
         names = [axis.name for axis in self.axes]
@@ -203,7 +211,7 @@ _NO_OBJECTS = "is a Python object, which no document can hold; sweep over a scen
 
 
 def _objects_in(scenario: Scenario) -> Iterator[str]:
-    """Yield the Python objects of a scenario, which its document can only name."""
+    """Yield the Python objects in a scenario, of which a document could hold only the names."""
     for vertex in scenario.vertices:
         if isinstance(vertex.source, SourceObject) and vertex.source.spec is None:
             yield vertex_key(vertex.name, "source")

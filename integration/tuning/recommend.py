@@ -1,4 +1,4 @@
-"""Recommendation of a setting, from the points of all settings of one job."""
+"""Recommendation of a setting for a job, from the points of all its settings."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ SCHEMA = "netstack.tuning/3"
 """Name and version of the document's schema."""
 
 COUNTS = ("checkpoints_completed", "checkpoints_failed", "checkpoints_expired")
-"""Fields of `Measures` that are summed over seeds."""
+"""Fields of `Measures` whose values are summed over seeds."""
 FIGURES = [each.name for each in msgspec.structs.fields(Measures) if each.name not in COUNTS]
-"""Fields of `Measures` of which a setting has the mean over seeds."""
+"""Fields of `Measures` whose values are averaged over seeds."""
 
 
 class SettingSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,27 +52,27 @@ class SettingSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     action: str
-    """What to do to get it, as a clause."""
+    """Action that applies the setting, as a clause."""
     configuration: list[str]
-    """Lines for Flink's configuration; empty for the present setting, and where Flink lacks the policy."""
+    """Lines for Flink's configuration. Empty for the present setting, and if Flink lacks the policy."""
     target_ms: float | None = None
-    """The debloat target, if the setting is one of the same job's targets; None: it is something else."""
+    """The debloat target, if the setting changes only this; None otherwise."""
     policy: str | None = None
-    """The debloat policy that it sets in place of the job's own."""
+    """The debloat policy that replaces the job's own one; None: the job's own."""
     seeds: list[int]
-    """Seeds whose run ended without failure."""
+    """Seeds whose run did not fail."""
     failed: int = 0
     """Number of seeds whose run failed."""
     figures: dict[str, Estimate]
-    """The known figures by the fields of `Measures`."""
+    """The known figures, by field of `Measures`."""
     throughput_share: Estimate | None = None
-    """Throughput as a share of that of the present setting, with the same seeds."""
+    """Throughput as a share of the present setting's with the same seeds."""
     checkpoints_completed: int = 0
-    """Sum over all seeds, as are the next two."""
+    """Sum over all seeds, like the next two fields."""
     checkpoints_failed: int = 0
     checkpoints_expired: int = 0
     broken: list[str] = []
-    """A sentence for each limit that it does not keep to."""
+    """A sentence for each limit that the setting violates."""
 
     def mean(self, name: str) -> float | None:
         """Return the mean of a figure over seeds; None: not measured."""
@@ -84,7 +84,7 @@ class Alternative(msgspec.Struct, frozen=True, kw_only=True):
     """A setting that a user may prefer to the recommended one."""
 
     kind: str
-    """What it has that the recommended one lacks, such as "no loss of throughput"."""
+    """Its advantage over the recommended one, such as "no loss of throughput"."""
     name: str
     """Name of the setting."""
 
@@ -92,8 +92,7 @@ class Alternative(msgspec.Struct, frozen=True, kw_only=True):
 class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     """Recommended setting of a job, and its basis.
 
-    `to_pandas` and `to_arrow` have the table "settings", `plot` has the pictures "trade-off" and
-    "times-by-target".
+    `to_pandas` and `to_arrow` return the table "settings". `plot` draws "trade-off" and "times-by-target".
     """
 
     schema: str = SCHEMA
@@ -103,29 +102,29 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     """Values of the axes under which the recommendation holds."""
     constraints: Constraints
     seeds: list[int]
-    """All seeds; a setting that needed fewer lists its own."""
+    """All seeds. A setting that needed fewer seeds lists its own."""
     clock: str = "virtual"
     versions: dict[str, str] = {}
     present: str
-    """What is set now: "debloating off", or the target."""
+    """The present value: "debloating off", or the target."""
     settings: list[SettingSummary]
-    """The present one first, then the debloat targets, the shortest first, and then the others."""
+    """The present setting, then the debloat targets from the shortest, then all others."""
     verdict: Literal["set", "keep", "none"]
-    """Advice: "set" the chosen setting, or "keep" the present one; "none" keeps to the limits."""
+    """Advice: "set" the chosen setting, "keep" the present one, or "none" if no setting meets the limits."""
     chosen: str
-    """Name of the recommended setting; where nothing changes, of the present one."""
+    """Name of the recommended setting; the present one's if nothing changes."""
     alternatives: list[Alternative] = []
-    """At most two."""
+    """At most two alternatives."""
     undecided: list[str] = []
-    """Settings that some seeds alone would choose, and that differ clearly from the chosen one."""
+    """Settings that some seeds alone would choose, although over all seeds they are clearly worse."""
     configuration: list[str] = []
     """Lines for Flink's configuration; empty if nothing changes."""
     left_out: list[str] = []
-    """Targets that were not run, as a longer one already costs too much throughput; shortest first."""
+    """Targets that were not run because a longer one already costs too much throughput; shortest first."""
     failures: list[str] = []
-    """Points that failed, a line each."""
+    """A line for each failed point."""
     words: list[str]
-    """The recommendation in sentences: the verdict, and then its details."""
+    """The recommendation in sentences: first the verdict, then its details."""
 
     @property
     def now(self) -> SettingSummary:
@@ -138,7 +137,7 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
         return self.at(self.chosen)
 
     def at(self, name: str) -> SettingSummary:
-        """Return a setting by its name."""
+        """Return the setting of this name."""
         return next(setting for setting in self.settings if setting.name == name)
 
     def __repr__(self) -> str:
@@ -148,7 +147,7 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
 
 
 OWN = (None, FLINK)
-"""The policies of settings without that of another job: the job's own, and Flink's."""
+"""Policies that the recommendation may choose: the job's own (None), and Flink's."""
 
 
 @dataclass(slots=True)
@@ -160,9 +159,9 @@ class Race:
     conditions: Mapping[str, str]
     settings: dict[str, Setting] = field(default_factory=dict)
     runs: dict[str, dict[int, Measures]] = field(default_factory=dict)
-    """Figures by the names of settings and by seed."""
+    """Figures by setting and seed."""
     steps: dict[str, list[Measures | None]] = field(default_factory=dict)
-    """Figures of runs with a step of the load, by the names of settings."""
+    """Figures of runs with a step of the load, by setting."""
     rows: list[PointRow] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
@@ -183,20 +182,20 @@ class Race:
             self.rows.append(row)
 
     def choose(self, outcomes: Sequence[Outcome], now: str = NOW) -> Choice:
-        """Return the choice among some outcomes; `now` is the one that the others have to be better than."""
+        """Return the choice among some outcomes. The others have to be better than `now`."""
         return choose(outcomes, now, self.constraints, takes_checkpoints=self.scenario.takes_checkpoints)
 
     def seeds_of(self, name: str) -> set[int]:
-        """Return the seeds that a setting has been run with, with or without success."""
+        """Return the seeds of all runs of a setting, including failed runs."""
         rows = (row for row in self.rows if row.probe == "main")
         return {row.seed for row in rows if row.labels.get(SETTING, NOW) == name}
 
     def failed(self, name: str) -> int:
-        """Return the number of runs of a setting that have no figures."""
+        """Return the number of failed runs of a setting."""
         return len(self.seeds_of(name)) - len(self.runs.get(name, ()))
 
     def outcomes(self, seed: int | None = None, among: Iterable[Setting] | None = None) -> list[Outcome]:
-        """Return the outcome of each setting that has run, over all its seeds or with one of them."""
+        """Return the outcome of each setting that has run, over all seeds or for one seed."""
         settings = self.settings.values() if among is None else among
         found = (self._outcome(setting, seed) for setting in settings)
         return known(found)
@@ -245,14 +244,15 @@ class Race:
     def choice(self, seed: int | None = None) -> Choice:
         """Return the choice among the finalists of the job's own policy and of Flink's.
 
-        By the means over all seeds, or by the runs with one of them.
+        It uses the means over all seeds, or the runs with one seed.
         """
         return self.choose(self.outcomes(seed, self.finalists()))
 
     def finalists(self, policies: Collection[str | None] = OWN) -> list[Setting]:
         """Return the settings with some policies that have run with every seed; None is the job's own policy.
 
-        Other settings could not win any more, and figures of other seeds do not compare.
+        Other settings were dropped because they could not win. Their figures, from fewer seeds, are not
+        comparable.
         """
         seeds = self.seeds_of(NOW)
         return [
@@ -262,12 +262,12 @@ class Race:
         ]
 
     def votes(self) -> set[str]:
-        """Return the settings that the runs of single seeds choose, each seed alone."""
+        """Return the setting that each seed alone would choose."""
         seeds = self.seeds_of(NOW)
         return set(known(self.choice(seed).chosen for seed in sorted(seeds)))
 
     def undecided(self) -> list[str]:
-        """Return settings that a single seed would choose, and that over all seeds are clearly less good."""
+        """Return settings that some seeds alone would choose, but that are clearly worse over all seeds."""
         choice = self.choice()
         means = {each.name: each for each in self.outcomes()}
         return sorted(
@@ -277,7 +277,7 @@ class Race:
         )
 
     def is_decided(self) -> bool:
-        """Return whether further seeds would hardly change the choice, or the figures of its setting."""
+        """Return whether more seeds would hardly change the choice or the chosen setting's figures."""
         name = self.choice().chosen or NOW
         runs = self.runs.get(name, {})
         shares = known(self._shares(runs))
@@ -331,7 +331,7 @@ def recommend(race: Race) -> Recommendation:
 
 
 def present_text(scenario: Scenario) -> str:
-    """Return what is set now: "debloating off", or the target."""
+    """Return the present value as text: "debloating off", or the target."""
     config = scenario.config
     aligned = ", unaligned" if config.takes_unaligned_checkpoints else ""
     if not config.debloat_enabled:
@@ -382,7 +382,7 @@ def _failure(row: PointRow) -> str:
 
 
 def _words(race: Race, settings: Mapping[str, SettingSummary], choice: Choice) -> list[str]:
-    """Return the recommendation in sentences: the verdict, alternatives, and what the runs leave open."""
+    """Return the recommendation in sentences: the verdict, the alternatives, and the open questions."""
     now = settings[NOW]
     if choice.chosen is None:
         return [_nothing_fits(settings, race)]
@@ -428,7 +428,7 @@ def _compared(what: str, after: float | None, before: float | None, than: str) -
 
 
 def throughput_text(setting: SettingSummary, now: SettingSummary) -> str:
-    """Return the throughput of a setting against that of another one, in words."""
+    """Return the throughput of a setting relative to another one, in words."""
     shares = (setting.throughput_share, now.throughput_share)
     if shares[0] is None or shares[1] is None or not shares[1].mean:
         return "throughput unknown"
@@ -464,14 +464,14 @@ def _keep(settings: Mapping[str, SettingSummary], race: Race) -> str:
 
 
 def time_of(setting: SettingSummary) -> float:
-    """Return the time of a checkpoint, or without checkpoints of a record; infinite if unknown."""
+    """Return the mean checkpoint duration, or without checkpoints the record delay; infinite if unknown."""
     time = setting.mean("end_to_end_ms")
     time = setting.mean("record_delay_ms") if time is None else time
     return float("inf") if time is None else time
 
 
 def _nothing_fits(settings: Mapping[str, SettingSummary], race: Race) -> str:
-    """Return that no setting keeps to the limits, and how far the one is that breaks the fewest."""
+    """Return a sentence that no setting meets the limits, with the setting that violates the fewest."""
     if not settings[NOW].seeds:
         return "No advice: no run of the present setting ended well, so there is nothing to compare with."
     nearest = min(settings.values(), key=lambda each: (len(each.broken), time_of(each)))
@@ -496,9 +496,10 @@ def _few_checkpoints(now: SettingSummary, chosen: SettingSummary) -> list[str]:
 def _about_policies(
     race: Race, settings: Mapping[str, SettingSummary], own: str
 ) -> tuple[str | None, list[str]]:
-    """Compare the settings of each other policy with the setting chosen for the job's own one.
+    """Compare the settings of each other policy with the setting chosen for the job's own policy.
 
-    Return the setting that is better than all of its own, if any, and a sentence for each policy.
+    Return the best setting of another policy, if it is better than the chosen one, and a sentence for each
+    policy.
     """
     policies = dict.fromkeys(each.policy for each in race.settings.values() if each.policy not in OWN)
     best_now, said = own, []

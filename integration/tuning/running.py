@@ -1,6 +1,6 @@
-"""Runs a point, in this process or in one of Spark's Python workers; a failure becomes a row too.
+"""Runs a point, in this process or in a Python worker of Spark. A failed run gives a row with its error.
 
-Points whose sources read files run here: what Spark has read for them is on this machine.
+Points whose sources read files run in this process, because Spark collects the file contents on this machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Arrived = Callable[[list[bytes]], None]
 
 
 def sweep_function(arrivals: Accumulator[list[bytes]], on_one_machine: bool) -> MapFunction:
-    """Return the function that Spark runs over points, each as MessagePack; it yields their rows likewise.
+    """Return the function that Spark runs over points; its points and rows are MessagePack.
 
     `arrivals` gets each row when its task ends.
     """
@@ -61,7 +61,7 @@ def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda sce
         return _finished(point, result, None)
     except JobFailedError as error:
         return _failed_for_good(point, error.result)
-    except Exception as error:  # whatever it is, the other points have nothing to do with it
+    except Exception as error:  # any error: the other points must still run
         text = " ".join(str(error).split())
         return failed_row(point, text or type(error).__name__, perf_counter() - started)
 

@@ -32,18 +32,18 @@ from ..diagnosis.observation import NO_PAUSE, may_overtake, share_of_interval
 from .axes import FLINK, Axis, AxisValue, shown_value
 
 SETTING = "setting"
-"""Name of the label that names a point's setting."""
+"""Name of the label that holds a point's setting."""
 
 NOW = "now"
 """Name of the present setting."""
 
 DEFAULT_TARGETS_S = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0)
-"""Default debloat targets: shorter ones cost throughput, and longer ones gain nothing."""
+"""Default debloat targets. Shorter ones cost throughput, and longer ones gain nothing."""
 
 _TIMEOUT_S = 1.0
-"""Timeout of alignment where the user sets no limit to the time of a checkpoint."""
+"""Alignment timeout if the user gives no limit for checkpoint durations."""
 _PAUSE_FACTOR = 2.0
-"""The longer interval, as a multiple of the time that a checkpoint takes now."""
+"""The longer checkpoint interval, as a multiple of the present checkpoint duration."""
 _FEW_BUFFERS = {"exclusive_buffers_per_channel": 1, "floating_buffers_per_gate": 4}
 
 
@@ -59,25 +59,25 @@ class Mechanism(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Options to change together; without any it is the present setting."""
+    """Options to change together. The present setting changes none."""
 
     name: str
     action: str
-    """What to do, as a clause: "set the debloat target to 1 s"."""
+    """Action that applies the setting, as a clause: "set the debloat target to 1 s"."""
     mechanisms: tuple[Mechanism, ...] = ()
     changes: tuple[tuple[str, object], ...] = ()
     """Fields of `NetworkConfig` with their new values."""
 
     @property
     def target_s(self) -> float:
-        """The debloat target that it sets; infinite where it sets none, or turns debloating off."""
+        """The debloat target that the setting sets; infinite if it sets none or turns debloating off."""
         values = dict(self.changes)
         target = values.get("debloat_target_s", math.inf)
         return float(target) if isinstance(target, float) else math.inf
 
     @property
     def policy(self) -> str | None:
-        """The debloat policy that it sets; None: that of the job."""
+        """The debloat policy that the setting sets; None: the job's own."""
         policy = dict(self.changes).get("debloat_policy")
         return None if policy is None else str(policy)
 
@@ -90,7 +90,7 @@ class Setting:
         return replace(scenario, config=with_options(config, values) if values else config)
 
     def lines(self, config: NetworkConfig) -> list[str]:
-        """Return the lines to paste into Flink's configuration; none where Flink lacks its policy."""
+        """Return the lines to paste into Flink's configuration; empty if Flink lacks the policy."""
         if (self.policy or config.debloat_policy) != FLINK and Mechanism.DEBLOATING in self.mechanisms:
             return []
         return [
@@ -122,7 +122,7 @@ def first_settings(
         policies: Debloat policies to try beside that of the job.
         only: The mechanisms to try.
         version: Flink version that the user may upgrade to; by default that of the scenario's preset.
-        max_checkpoint_ms: The user's limit for the time of a checkpoint.
+        max_checkpoint_ms: The user's limit for checkpoint durations.
     """
     made = [
         Setting(NOW, "keep the present setting"),
@@ -142,8 +142,8 @@ def later_settings(
 ) -> list[Setting]:
     """Return the settings that depend on first runs.
 
-    `checkpoint_ms` is the time of a checkpoint now, `best` the settings that first runs show to be the best,
-    the best one first.
+    `checkpoint_ms` is the present checkpoint duration. `best` are the best settings of the first runs, in
+    order.
     """
     longer = _longer_interval(scenario, checkpoint_ms) if Mechanism.INTERVAL in only else ()
     return [*longer, *_combined(best)]

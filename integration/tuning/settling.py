@@ -1,21 +1,21 @@
-"""End of a point's run: once its figures have settled and there are enough of them.
+"""Decision when a run ends: once its figures have settled and its window has enough checkpoints.
 
-A run is as long as its scenario asks, with two exceptions.
+A run has the duration of its scenario, with two exceptions.
 
-- **It ends sooner** where its figures have settled: at least five checkpoints have completed in its window,
-  the mean of their times and that of the throughput lie within 2 % with a confidence of 95 %, and neither
-  differs by more than 2 % between the two halves of the window. This holds only for a job that does not
-  change with time: no faults or requests, no step of a service time in the window, no files.
-- **It goes on** where its window holds fewer than ten completed checkpoints, as when each takes six seconds
-  at an interval of two, until there are ten, or their times have settled as above. It gives up where none has
-  completed for twice the window that was asked for, and after 20 minutes.
+- **It ends sooner** once its figures have settled: at least five checkpoints have completed in its window;
+  their mean time and the mean throughput are precise to 2 % with a confidence of 95 %; and neither differs by
+  more than 2 % between the halves of the window. This holds only for a job that does not change with time: no
+  faults or requests, no step of a service time in the window, no files.
+- **It goes on** while its window holds fewer than ten completed checkpoints, unless their times have settled
+  as above. Checkpoints of six seconds at an interval of two are an example. It stops if no checkpoint has
+  completed within twice the requested window, and after 20 minutes at the latest.
 
-The more checkpoints differ, the more of them that takes: five settle only if they spread by no more than
-1.6 %, twenty by 4 %. Where a checkpoint takes ten seconds, as in a job of 100x100, that halves the run.
+The more checkpoints differ, the more of them are needed: five settle only if they spread by at most 1.6 %,
+twenty if by at most 4 %. If a checkpoint takes ten seconds, as in a job of 100x100, this halves the run.
 
-So each setting gets the window that it needs, not that of the slowest. Most of what is compared are rates and
-means, which no window changes but by chance; a 95th percentile of few values is a little low, which in times
-that have settled is less than they may be off.
+So each setting gets the window that it needs, not the window of the slowest setting. Most compared figures
+are rates and means, which the length of a window changes only by chance. A 95th percentile of few values is a
+little low. Once times have settled, this error is smaller than their uncertainty.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from netstack import GeneratorSpec, Recorder, Scenario
 from ..sizing.emulated_check import periods_s
 
 LEAST_CHECKPOINTS = 10
-"""Completed checkpoints that a window should have, unless fewer have settled."""
+"""Minimum number of completed checkpoints in a window, unless fewer have settled."""
 SETTLED_CHECKPOINTS = 5
-"""Completed checkpoints from which on their times may count as settled."""
+"""Minimum number of completed checkpoints for their times to count as settled."""
 SETTLED_SHARE = 0.02
-"""Greatest relative error of a mean that counts as settled."""
+"""Maximum relative error of a mean that counts as settled."""
 MOST_WINDOW_S = 1200.0
-"""Windows do not grow beyond this; one with too few checkpoints is then reported as such."""
+"""Maximum length of a window, in seconds. A window with too few checkpoints is then reported as such."""
 
 _SAMPLE_S = 1.0
-"""Emulated seconds from one sample to the next."""
+"""Emulated seconds between two samples."""
 _BATCHES = 10
-"""Parts of the window whose throughput is compared."""
+"""Number of parts of the window whose throughputs are compared."""
 _LEAST_WINDOW_S = 20.0
-"""A shorter window has too few samples for a rate or a delay."""
+"""Minimum length of a window, in seconds. A shorter one has too few samples for a rate or a delay."""
 _LEAST_PERIODS = 5
-"""Periods of a repeating load, such as the firings of a window, that a measured window holds."""
+"""Minimum number of periods of a repeating load, such as the firings of a window, in a measured window."""
 _QUANTILES = {SETTLED_CHECKPOINTS: 2.776, 6: 2.571, 8: 2.365, _BATCHES: 2.262, 15: 2.145, 20: 2.093}
-"""Quantiles of Student's t for a confidence of 95 %, by the least number of values."""
+"""Quantiles of Student's t for a confidence of 95 %, by minimum number of values."""
 
 
 class EndOnceSettled:
@@ -72,10 +72,10 @@ class EndOnceSettled:
             return now + _SAMPLE_S if settled else asked
         if self._says_enough(recorder, now):
             return asked if now < asked else now + _SAMPLE_S
-        return now + 2 * _SAMPLE_S  # it is asked again before that
+        return now + 2 * _SAMPLE_S  # the run asks again before that
 
     def _says_enough(self, recorder: Recorder, now: float) -> bool:
-        """Whether the window holds enough checkpoints, or cannot get them by growing."""
+        """Whether the window holds enough checkpoints, or a longer window would not hold more."""
         scenario = self._scenario
         _, end = scenario.windows[-1]
         may_grow = scenario.config.checkpoint_interval_s is not None and end == scenario.duration_s
@@ -123,7 +123,7 @@ def _have_settled(completed: Sequence[tuple[float, float]]) -> bool:
 def settled(values: NDArray[np.float64]) -> bool:
     """Return whether the mean of values, in order of time, is precise to `SETTLED_SHARE` and does not drift.
 
-    With fewer than `SETTLED_CHECKPOINTS` values it is not.
+    Return False for fewer than `SETTLED_CHECKPOINTS` values.
     """
     if len(values) < SETTLED_CHECKPOINTS:
         return False

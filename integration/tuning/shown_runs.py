@@ -1,4 +1,4 @@
-"""The two runs that a report of a tuning draws over time: the present setting and the recommended one."""
+"""Runs for the time charts of a tuning report: one of the present and one of the recommended setting."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .settings import NOW, SETTING
 
 
 def settings_to_show(recommendation: Recommendation) -> dict[str, str]:
-    """Return the names of two settings by what they are called in a chart; the present one comes first.
+    """Return the names of two settings, by their titles in a chart. The present one comes first.
 
-    Where nothing changes, the other one is that with the fastest checkpoints.
+    If nothing changes, the second one is the setting with the fastest checkpoints.
     """
     shown = {f"now ({recommendation.present})": NOW}
     others = [each for each in recommendation.settings if each.name != NOW]
@@ -32,9 +32,9 @@ def settings_to_show(recommendation: Recommendation) -> dict[str, str]:
 def runs_to_show(
     recommendation: Recommendation, rows: Sequence[PointRow], scenario: Scenario
 ) -> dict[str, Result]:
-    """Return the runs of `settings_to_show` with their series, of the first seed; each is made again.
+    """Return the runs of `settings_to_show` with their series, for the first seed.
 
-    `scenario` is the tuned one.
+    Each run is repeated, because stored results have no series. `scenario` is the tuned one.
     """
     made: dict[str, Result] = {}
     for shown, name in settings_to_show(recommendation).items():
@@ -47,7 +47,10 @@ def runs_to_show(
 
 
 def _made_again(result: str, policy: str) -> Result:
-    """Run the scenario of a result with a policy, which may be code, and which no stored file must choose."""
+    """Run the scenario of a result again with `policy`.
+
+    The caller gives the policy, because a policy may be code, and a stored file must not choose code to run.
+    """
     scenario = from_json(result).scenario
     scenario = dataclasses.replace(
         scenario, config=dataclasses.replace(scenario.config, debloat_policy=policy)

@@ -1,11 +1,11 @@
-"""Runs the points of a sweep in processes of this machine or over Spark, and keeps what is finished.
+"""Runs the points of a sweep in local processes or over Spark, and stores finished points.
 
-Over Spark all points are one RDD, a partition each, and one job of Spark's, so that a core that is free takes
-the next. An accumulator brings each row to the driver as soon as its task ends.
+Over Spark all points are one RDD with a partition for each, and one Spark job. So each free core takes the
+next point. An accumulator brings each row to the driver as soon as its task ends.
 
-A point returns a row even if its emulation fails. If a process is killed, or Spark aborts the job, as when
-memory is short, the points without a row are run again one by one, so that the one that caused it fails
-alone. Points that read files run in this process: what Spark has read for them lies on this machine.
+A point returns a row even if its emulation fails. If a process is killed or Spark aborts the job, for example
+for lack of memory, the points without a row run again one by one. So only the point that caused the failure
+fails. Points that read files run in this process, because Spark collects the file contents on this machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Done = Callable[[int], None]
 """Callback with the number of finished points."""
 
 _RAISED = "Traceback (most recent call last)"
-"""Text in Spark's error if a task's Python code has raised an exception."""
+"""Text in Spark's error if a Python task raised an exception."""
 
 
 def sweep(
@@ -126,7 +126,7 @@ def run_points(
 
 
 class LocalProcesses:
-    """Processes of this machine that run points; they start with the first point and end with the block."""
+    """Runs points in local processes, which start with the first point and end with the `with` block."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -140,7 +140,7 @@ class LocalProcesses:
         return self._stack.__exit__(*raised)
 
     def run(self, points: Sequence[Point]) -> Iterator[PointRow]:
-        """Yield the rows of points as they are finished; a point whose process is killed is a failed one."""
+        """Yield the rows of points as they finish. A point whose process is killed gives a failed row."""
         if self._pool is None and points:
             self._pool = self._stack.enter_context(worker_pool(self._count))
         waiting = {}
@@ -168,7 +168,7 @@ def _run_alone(point: Point) -> PointRow:
 
 
 class _Ledger:
-    """Collected rows by key; safe to use from any thread."""
+    """Collected rows by key; thread-safe."""
 
     def __init__(self, points: Sequence[Point], store: PointStore | None, progress: Done) -> None:
         self._points = points
@@ -185,7 +185,7 @@ class _Ledger:
             return list({point.key: point for point in self._points if point.key not in self._rows}.values())
 
     def add(self, row: PointRow) -> None:
-        """Add and store a row, and report the number of finished points; a repeated key changes nothing."""
+        """Add and store a row, and report the number of finished points; ignore a repeated key."""
         with self._lock:
             if row.key in self._rows:
                 return
@@ -238,12 +238,12 @@ def _prepared(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]
 def _run_job(
     points: Sequence[Point], session: SparkSession, arrivals: Accumulator[Any], ledger: _Ledger
 ) -> None:
-    """Run points as one job; a task for each."""
+    """Run points as one Spark job with a task for each."""
 
     documents = [msgspec.msgpack.encode(point) for point in points]
 
     def run() -> list[bytes]:
-        # A slice for each point. Not a DataFrame: Spark's SQL takes seconds to begin.
+        # One slice per point. An RDD, because Spark SQL takes seconds to start.
         slices = session.sparkContext.parallelize(documents, len(documents))
         return slices.mapPartitions(sweep_function(arrivals, is_local(session))).collect()
 
@@ -275,7 +275,7 @@ def _costs_one_point(error: Exception, session: SparkSession) -> bool:
 
 def _arrivals(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]]:
     """Return the accumulator that adds rows to the ledger when a task succeeds."""
-    reference = weakref.ref(ledger)  # PySpark keeps an accumulator for good
+    reference = weakref.ref(ledger)  # PySpark never releases an accumulator
 
     def add(value: object, rows: list[bytes]) -> None:
         if (listening := reference()) is not None:

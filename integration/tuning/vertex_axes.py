@@ -1,7 +1,7 @@
 """Values of sweeps for vertices: the cost of a record, its skew over subtasks, and the number of subtasks.
 
-Each is written ``VALUE`` or ``VERTEX:VALUE``; without a name it applies to the vertices that `axes` lists for
-its axis.
+A value is written ``VALUE`` or ``VERTEX:VALUE``. Without a vertex it applies to the vertices that `axes`
+lists for its axis.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class VertexValue:
 
     @property
     def text(self) -> str:
-        """The value as text, in one form however it was typed."""
+        """The value as normalised text."""
         shown = _SHOWN[self.axis](self.number)
         return shown if self.vertex is None else f"{self.vertex}:{shown}"
 
@@ -69,7 +69,7 @@ def change_vertices(scenario: Scenario, value: VertexValue) -> Scenario:
     """Return the scenario with a value applied to its vertices.
 
     Raises:
-        UsageError: there is no such vertex, or it is a source, which does no work on records.
+        UsageError: there is no such vertex, or it is a source, which does not process records.
     """
     names = _names(scenario, value)
     vertices = tuple(
@@ -79,9 +79,9 @@ def change_vertices(scenario: Scenario, value: VertexValue) -> Scenario:
 
 
 def surplus_factors(before: Scenario, changed: Scenario) -> list[str]:
-    """Return a line for each vertex with more factors than subtasks, as the surplus changes nothing.
+    """Return a line for each vertex with more factors than subtasks, because surplus factors have no effect.
 
-    Fewer factors are valid: they repeat.
+    Fewer factors are valid, because they repeat.
     """
     had = {vertex.name: vertex.service_skew for vertex in before.vertices}
     return [
@@ -120,9 +120,9 @@ def _changed(vertex: Vertex, value: VertexValue) -> Vertex:
 
 
 def _scaled(vertex: Vertex, parallelism: int) -> Vertex:
-    """Return a vertex with other subtasks; a source emits as much as before, spread over the new number."""
+    """Return a vertex with another number of subtasks. A source keeps its total rate."""
     source = vertex.source
-    if source is not None and source.rates and all(source.rates):  # not where 0 is as fast as possible
+    if source is not None and source.rates and all(source.rates):  # 0 means as fast as possible
         total = math.fsum(vertex.rate(subtask) for subtask in range(vertex.parallelism))
         after = dataclasses.replace(vertex, parallelism=parallelism)
         unscaled = math.fsum(after.rate(subtask) for subtask in range(parallelism))
@@ -136,8 +136,9 @@ def _factors(text: str) -> tuple[float, ...]:
         factors = tuple(float(factor) for factor in text.split(":"))
     except ValueError:
         raise QuantityError(f"{text!r} has a factor that is no number", _FACTORS_HINT) from None
-    if not any(factors):  # nothing would hold the records up, and nothing would be found out
-        raise QuantityError(f"{text!r} makes all work free", _FACTORS_HINT)
+    if not any(factors):  # records without cost would show nothing
+        message = f"all factors in {text!r} are 0, so records would cost no time; give at least one above 0"
+        raise QuantityError(message, _FACTORS_HINT)
     return factors
 
 

@@ -6,7 +6,7 @@
         ->  one more column, if Spark has to compute where rows go
         ->  mapInArrow(task, barrier=True): n tasks, each reads a partition and yields one
 
-With fewer slots than partitions, n is the number of tasks, and Spark brings their output to partitions::
+With fewer slots than partitions, n is the number of tasks, and Spark brings their output to the partitions::
 
         ->  mapInArrow(task, barrier=True): each of n tasks yields blocks of several partitions
         ->  repartitionById(num_partitions, partition): in Spark's own files
@@ -94,26 +94,26 @@ EFFECTIVE = frozenset(
         "starting_segment_bytes",
     }
 )
-"""Fields of `NetworkConfig` that a shuffle applies; the others concern jobs and their checkpoints."""
+"""Fields of `NetworkConfig` that a shuffle applies. The other fields concern jobs and their checkpoints."""
 
 VERY_LARGE_SEGMENT_BYTES, LARGE_SEGMENT_BYTES = 512 << 10, 128 << 10
-"""Sizes of segments for few tasks: a buffer costs the same at any size, and latency does not matter.
+"""Sizes of segments for few tasks, because a buffer costs the same at any size, and latency does not matter.
 
-A task has some six segments for each other task, so with more tasks, or less memory, they are smaller.
+A task has some six segments for each other task. So with more tasks, or less memory, segments are smaller.
 """
 
 _VERY_FEW_TASKS, _FEW_TASKS = 8, 32
 _SEGMENTS_PER_TASK = 8
-"""Number of very large segments that have to fit into the network memory for each task."""
+"""Number of very large segments per task that must fit into the network memory."""
 
 DEFAULT_MAX_MEMORY, LEAST_MAX_MEMORY = 128 << 20, 1 << 20
-"""Default and minimum of the bytes of rows that a task may hold for several partitions."""
+"""Default and minimum of the bytes of rows that a task holds for several partitions."""
 
 Ship = Literal["hash", "rebalance", "broadcast", "range"]
 Partitioner = Literal["flink", "spark"]
 
 MAX_PARTITIONS = 1 << 15
-"""The most key groups that Flink has (its upper bound of the maximum parallelism)."""
+"""Maximum number of key groups in Flink (its upper bound of the maximum parallelism)."""
 
 NO_SLOT = "Spark has no slot for a task; lower spark.task.cpus to at most the cores of the master"
 
@@ -138,17 +138,18 @@ def shuffle(
     The tasks of one barrier stage, which all run at the same time, send the rows directly to each other over
     TCP, in bounded memory, without a sort and without files. Schema and nullability do not change.
 
-    If Spark has fewer slots than there are partitions, there is a task for each slot. Each receives several
-    partitions, holds their rows up to `max_memory`, and passes them to Spark as blocks, which stay in Spark's
-    own shuffle files until the tasks of the partitions read them.
+    If Spark has fewer slots than there are partitions, there is a task for each slot. Each task receives
+    several partitions, holds their rows up to `max_memory`, and passes them to Spark as blocks. These stay in
+    Spark's own shuffle files until the tasks of the partitions read them.
 
     Args:
         df: A DataFrame of a classic session (not of Spark Connect) that is not streaming; for one that is,
             see ``foreachBatch``.
         keys: Columns, by name or as a `Column`, for `ship` "hash" and "range".
-        num_partitions: Number of partitions, up to 32,768. By default as many as `df` has, if that is known
-            without running anything and Spark has the slots; else ``spark.sql.shuffle.partitions``, or the
-            number of slots if that is less. For "range" it is one more than there are bounds.
+        num_partitions: Number of partitions, up to 32,768. By default the number of partitions of `df`, if it
+            is known without running anything and Spark has that many slots; else
+            ``spark.sql.shuffle.partitions``, or the number of slots if that is less. For "range" it is one
+            more than there are bounds.
         ship: How rows are distributed. "hash": rows of equal keys go to one partition; "rebalance": in turns;
             "broadcast": each row to every partition; "range": by the ranges that `bounds` separate.
         config: Options of Flink's network layer by name, such as ``{"heartbeat.timeout": "10 s"}``, after
@@ -156,14 +157,14 @@ def shuffle(
         partitioner: For "hash". "flink": rows go where Flink's key groups put them, to which 0.0 and -0.0 are
             two keys; "spark": exactly where ``df.repartition(num_partitions, *keys)`` puts them.
         bounds: For "range": the greatest key of each partition but the last, rising; tuples for several keys.
-        max_memory: Maximum of bytes of rows that a task holds for its partitions if it has several, as a
-            number or a text in Flink's syntax such as "256 mb"; 128 MiB by default. Its process takes some
-            300 MiB more: Python with its libraries, network memory, and rows that are being sorted.
+        max_memory: Maximum bytes of rows that a task with several partitions holds: a number, or a text in
+            Flink's syntax such as "256 mb"; 128 MiB by default. Its process takes some 300 MiB more: Python
+            with its libraries, network memory, and rows that are being sorted.
         compression: "lz4" or "zstd" sends columns compressed, by Arrow's rules; see docs/PERFORMANCE.md.
 
     Raises:
-        ShuffleError: It cannot be run: no slot, dynamic allocation, no such column, a type that cannot be a
-            key, an invalid option, bounds that do not rise. No job has been run.
+        ShuffleError: The shuffle cannot be run: no slot, dynamic allocation, no such column, a type that
+            cannot be a key, an invalid option, bounds that do not rise. No job has been run.
 
     Warns:
         ShuffleWarning: The input has another number of partitions, or cannot be read by a barrier stage, and
@@ -271,7 +272,7 @@ def check_movement(max_memory: int | str | None, compression: object) -> None:
     """Check the arguments of `shuffle` for memory and compression, with the Arrow that is installed.
 
     Raises:
-        ShuffleError: One is invalid, or this Arrow does not support it.
+        ShuffleError: An argument is invalid, or this Arrow does not support it.
     """
     max_memory_bytes(max_memory)
     if compression is None:
@@ -309,7 +310,10 @@ def _count_of(bounds: Sequence[object] | None, num_partitions: int | None) -> in
 
 
 def _layout(df: DataFrame, source: StageInput, count: int | None) -> Layout:
-    """Return the layout; tasks are the minimum of partitions, slots and partitions of the input."""
+    """Return the layout.
+
+    The number of tasks is the minimum of partitions, slots and partitions of the input.
+    """
     count = count or _default_count(df, source)
     tasks = require_slots(df.sparkSession, count)
     if tasks < count and source.partitions:
@@ -341,7 +345,7 @@ def _placed(
 
 
 def _named_apart(frame: DataFrame) -> DataFrame:
-    """Rename columns by position if Spark cannot find one by its name, which is repeated or has dots."""
+    """Rename columns by position if Spark cannot find one by its name, which is repeated or contains dots."""
     names = [name.lower() for name in frame.columns]
     if len(set(names)) == len(names) and not any(mark in name for name in names for mark in ".`"):
         return frame
@@ -349,7 +353,7 @@ def _named_apart(frame: DataFrame) -> DataFrame:
 
 
 def _arrow_schema(frame: DataFrame, names: Sequence[str], placement: PlacementSpec, count: int) -> pa.Schema:
-    """Return the columns that the workers receive, after a check; `names` are the user's."""
+    """Return the columns that the workers receive, after a check. `names` are the user's column names."""
     try:
         schema = arrow_schema(frame)
     except UnsupportedColumnError as error:
@@ -408,9 +412,9 @@ def _in_partitions(blocks: DataFrame, schema: StructType, spec: StageSpec) -> Da
 def transport_config(config: Config, count: int) -> TransportConfig:
     """Return the settings of each of the `count` processes of a shuffle.
 
-    They are Flink's, except for the size of segments: 512 KiB instead of 32 up to 8 tasks, and 128 KiB up to
-    32, or if ``taskmanager.memory.network.max`` has no room for larger ones. They are Flink's too if
-    ``taskmanager.memory.segment-size`` is set, or for a `NetworkConfig`.
+    The settings are Flink's, except for the size of segments. It is 512 KiB instead of 32 KiB for up to 8
+    tasks, and 128 KiB for up to 32 tasks, or if ``taskmanager.memory.network.max`` has no room for larger
+    segments. The size is unchanged if ``taskmanager.memory.segment-size`` is set, or for a `NetworkConfig`.
 
     A silent peer counts as failed after ``heartbeat.timeout`` (50 s), unless a `TransportConfig` sets
     something else. A `ShuffleWarning` names options that change nothing in a shuffle.
@@ -436,7 +440,7 @@ def max_memory_bytes(value: int | str | None) -> int:
     """Return a ``max_memory`` in bytes: a number, or a size with a unit; None: 128 MiB.
 
     Raises:
-        ShuffleError: It is neither, or less than `LEAST_MAX_MEMORY`.
+        ShuffleError: The value is neither, or less than `LEAST_MAX_MEMORY`.
     """
     if value is None:
         return DEFAULT_MAX_MEMORY
@@ -450,9 +454,9 @@ def max_memory_bytes(value: int | str | None) -> int:
 
 
 def early_bytes(config: TransportConfig) -> int:
-    """Return the maximum of bytes that a task may hold before it is connected to its peers.
+    """Return the maximum bytes that a task may hold before it is connected to its peers.
 
-    It is ``taskmanager.memory.network.min`` (64 MiB), or ``.max`` if that is less.
+    The maximum is ``taskmanager.memory.network.min`` (64 MiB), or ``.max`` if that is less.
     """
     least, most = config.network.network_memory_min_bytes, config.network.network_memory_max_bytes
     return least if most is None else min(least, most)
@@ -479,7 +483,7 @@ def _parsed(config: object, count: int) -> NetworkConfig:
 
 
 def _with_very_large_segments(network: NetworkConfig, count: int) -> NetworkConfig:
-    """Return the options with very large segments, if there are very few tasks and enough memory."""
+    """Return the options with very large segments if there are very few tasks and enough memory."""
     most = network.network_memory_max_bytes
     wanted = VERY_LARGE_SEGMENT_BYTES * _SEGMENTS_PER_TASK * count
     if count > _VERY_FEW_TASKS or (most is not None and most < wanted):

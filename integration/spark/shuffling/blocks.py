@@ -1,17 +1,17 @@
 """Blocks: the rows of one partition as a value of a Spark row, for tasks with several partitions.
 
-A stage has as many partitions as tasks, so tasks of the network exchange cannot return more partitions
-than there are slots. If more are needed, each returns blocks instead, and Spark brings those, not rows, to
+A stage has as many partitions as tasks, so tasks of the network exchange cannot return more partitions than
+there are slots. If more are needed, each task returns blocks instead of rows, and Spark brings the blocks to
 the partitions, in its own shuffle files::
 
     pieces ==> PartitionBlocks ==> (partition, block) ==> Spark's exchange ==> read_blocks ==> rows
                holds up to max_memory                     by the number of the partition
 
-So the blocks are where Spark keeps all data between two stages: an executor on another machine can fetch
-them, a second action can read them again, and Spark deletes them when they are unreachable, or when it ends,
-in whatever way. Files of our own could guarantee none of that.
+So Spark keeps the blocks like all data between two stages. An executor on another machine can fetch them, and
+a second action can read them again. Spark deletes them when they are unreachable, or when it ends, in
+whatever way. Files of our own could guarantee none of this.
 
-A block is a piece: a message of Arrow's IPC format. Rows stay in memory until they reach the limit; then all
+A block is a piece: a message of Arrow's IPC format. Rows stay in memory until they reach the limit. Then all
 of them are yielded, partition by partition, and their memory is freed. With more memory there are fewer and
 larger blocks.
 """
@@ -33,7 +33,7 @@ BLOCK_COLUMNS = "partition int, block binary"
 """`BLOCK_SCHEMA` as Spark DDL."""
 
 BLOCK_BYTES = 4 << 20
-"""Approximate maximum of bytes of a block, and of a batch of blocks, unless a single row is larger."""
+"""Approximate maximum bytes of a block, and of a batch of blocks, unless a single row is larger."""
 
 _BLOCK_ROWS = 1 << 18
 
@@ -44,9 +44,9 @@ class PartitionBlocks:
     Args:
         schema: The columns of the pieces.
         partitions: The partitions of the task, in rising order; at least one.
-        max_bytes: Maximum of bytes of rows that are held before they are yielded, without the last piece.
+        max_bytes: Maximum bytes of rows that are held before they are yielded, not counting the last piece.
             Yielding them takes up to three times `BLOCK_BYTES` more.
-        to_all: Whether every row is for each of the partitions; pieces then have no ends.
+        to_all: Whether every row is for each of the partitions. Pieces then have no ends.
         compression: Compression of the blocks.
 
     Invariant: each row is in one block of its partition, or in one of each if `to_all`; the rows of a sender
@@ -64,9 +64,9 @@ class PartitionBlocks:
     ) -> None:
         self.schema = schema
         self.rows = 0
-        """Rows that have arrived so far; a row for all partitions counts once for each."""
+        """Number of rows that have arrived so far. A row for all partitions counts once for each."""
         self.peak_bytes = 0
-        """Maximum of bytes of rows that were held."""
+        """Maximum bytes of rows that were held."""
         self._sections = [list(partitions)] if to_all else [[partition] for partition in partitions]
         self._to_all = to_all
         self._max_bytes = max_bytes
@@ -76,7 +76,7 @@ class PartitionBlocks:
         self._is_empty = True
 
     def add(self, piece: bytes | memoryview) -> Iterator[pa.RecordBatch]:
-        """Add a piece, whose bytes must not change any more; if too many rows are held, yield them all.
+        """Add a piece, whose bytes must not change any more. If too many rows are held, yield them all.
 
         The iterator has to be exhausted before the next call.
 
@@ -94,7 +94,7 @@ class PartitionBlocks:
             yield from self._yield_held()
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Yield all remaining rows; if none has arrived at all, a row without a block."""
+        """Yield all remaining rows; if no row has arrived at all, a row without a block."""
         yield from self._yield_held()
         if self._is_empty:
             self._is_empty = False
@@ -178,7 +178,7 @@ def _binary(values: Sequence[memoryview]) -> pa.Array:
 
 
 def empty_block(partition: int) -> pa.RecordBatch:
-    """Return a row without a block, since Spark drops partitions of an exchange that have no rows."""
+    """Return a row without a block, because Spark drops partitions of an exchange that have no rows."""
     return pa.RecordBatch.from_arrays(
         [pa.array([partition], pa.int32()), pa.nulls(1, pa.binary())], schema=BLOCK_SCHEMA
     )

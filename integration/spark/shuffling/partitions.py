@@ -1,8 +1,8 @@
-"""Number of partitions of a DataFrame when each is read by a task of a shuffle, derived from its plan.
+"""Number of partitions of a DataFrame that tasks of a shuffle would read, derived from its plan.
 
 Spark runs a barrier stage only if every RDD in it, back to the last exchange, has as many partitions as the
-stage has tasks. It is found without running anything: from the root of the physical plan down through nodes
-that keep partitions as they are, to the node that creates the partitions::
+stage has tasks. The number is found without running anything. The search goes from the root of the physical
+plan down through nodes that keep partitions, to the node that creates them::
 
     Project, Filter, ...        keeps partitions
       BroadcastHashJoin         those of its streamed side
@@ -10,9 +10,9 @@ that keep partitions as they are, to the node that creates the partitions::
         FileScan, Range, ...    those of its RDD, which is created and not run
         InMemoryTableScan       those of the cached rows, also of those that are not cached yet
 
-With anything else, such as a union or a coalesce, the number is unknown: the rows are repartitioned first.
-Under adaptive execution only a repartition into a given number is sure to keep it, unless it is by range.
-Files can be read in as many partitions as they are shuffled into, so that no exchange has to come before.
+With any other node, such as a union or a coalesce, the number is unknown, and the rows are repartitioned
+first. Under adaptive execution only a repartition into a given number surely keeps that number, unless it is
+by range. Files can be read in as many partitions as the shuffle has, so that no exchange has to precede it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _KEEPING = frozenset(
         "WindowGroupLimitExec",
     }
 )
-"""Nodes with one child whose RDD has one partition for each of the child's, and no other input."""
+"""Nodes with one child and no other input, whose RDD has one partition for each of the child's partitions."""
 
 _LEAVES = frozenset(
     {
@@ -73,7 +73,7 @@ _LEAVES = frozenset(
 """Nodes without a child whose RDD can be created without a job."""
 
 _EVEN = ("HashPartitioning", "RoundRobinPartitioning", "SinglePartition$")
-"""Partitionings with as many partitions as planned; by range there may be fewer."""
+"""Partitionings with as many partitions as planned. A partitioning by range may have fewer."""
 
 _SPLIT = "spark.sql.files.maxPartitionBytes"
 _AS_SPLIT = {
@@ -91,9 +91,9 @@ class StageInput(NamedTuple):
     """The partitions of a DataFrame that a stage would read."""
 
     partitions: int | None
-    """Their number; None: unknown before the query runs, or not readable by a barrier stage."""
+    """Number of partitions; None: unknown before the query runs, or not readable by a barrier stage."""
     reason: str = ""
-    """Why the number is None, as the end of the message "it cannot be read as it is: ..."."""
+    """Reason why the number is None, as the end of the message "it cannot be read as it is: ..."."""
 
 
 class _UnknownError(Exception):
@@ -101,8 +101,8 @@ class _UnknownError(Exception):
 
 
 def inspect_input(frame: DataFrame) -> StageInput:
-    """Return the partitions of a DataFrame as far as they are known; runs no Spark job."""
-    # A new query, since an old one does not see data that has been cached since.
+    """Return the partitions of a DataFrame as far as they are known, without running a Spark job."""
+    # A new query, because an old one does not see data that has been cached since.
     plan = frame.select("*")._jdf.queryExecution().executedPlan()
     try:
         return StageInput(_partitions(plan, False))
@@ -178,8 +178,8 @@ def class_name(instance: Any) -> str:
 def read_in_partitions(session: SparkSession, path: str, count: int, format: str | None = None) -> DataFrame:
     """Return the DataFrame of a file or folder, in `count` partitions if possible.
 
-    There are fewer if the files are too small or cannot be split. The DataFrame has a session of its own,
-    with settings for this file; `session` does not change.
+    There are fewer if the files are too small or cannot be split. The DataFrame has its own session, with
+    settings for this file. `session` does not change.
 
     Raises:
         SourceError: As `read_files`.

@@ -3,28 +3,29 @@
     batches ==> gathered ==> target of each row ==> rows in the order of the targets ==> slices ==> pieces
                               2 0 1 0 2 2             0 0 | 1 | 2 2 2
 
-Batches are gathered first, because each piece costs some microseconds at both ends, however few rows it has:
-the more targets, the more rows it takes until each has a piece of useful size. Rows are sorted by target,
-once and stably, so rows for one target keep their order. Then the rows of each target are contiguous, and
-targets without rows cost nothing. What arrives is gathered too, to batches of a useful size.
+Batches are gathered first, because each piece costs some microseconds at both ends, however few rows it has.
+The more targets there are, the more rows are needed for a piece of useful size for each. Rows are sorted by
+target, once and stably, so rows for one target keep their order. Then the rows of each target are contiguous,
+and targets without rows cost nothing. Arriving rows are gathered too, into batches of useful size.
 
-A piece is one record batch message of Arrow's IPC format, without the schema, which both ends know. Writing
-it copies its rows and nothing else, whatever part of a larger batch they are. Reading it copies nothing,
-unless it is compressed.
+A piece is one record batch message of Arrow's IPC format, without the schema, which both ends know. Writing a
+piece copies only its rows, even if they are part of a larger batch. Reading a piece copies nothing, unless it
+is compressed.
 
-With a slot for every partition each task receives one. With fewer slots than partitions each receives several
-adjacent ones, as Flink's operators receive ranges of key groups::
+With a slot for every partition, each task receives one partition. With fewer slots, each task receives
+several adjacent partitions, as Flink's operators receive ranges of key groups::
 
     10 partitions, 4 tasks    0 1 2 | 3 4 | 5 6 7 | 8 9
 
-Rows are then sorted by partition, a piece has the rows for one task, and after the message it has the end of
-each partition of the task: a 4-byte number, least significant byte first, so the last one counts the rows::
+Rows are then sorted by partition, and a piece has the rows for one task. After the message, the piece has the
+end of each partition of the task, as a 4-byte number with the least significant byte first. So the last
+number is the number of rows::
 
     5 partitions, 2 tasks    0 0 | 1 2 2 || 3 3 | 4     task 0: message, 2 3 5    task 1: message, 2 3
 
 Columns are sent in Arrow's plain layouts. Dictionaries would have to be sent before the rows, and views can
-neither be reordered nor cut, so columns of such types are sent, and arrive, as the values that they refer to.
-Spark has neither.
+neither be reordered nor cut. So columns of such types are sent, and arrive, as plain values. Spark itself
+uses neither.
 """
 
 from __future__ import annotations
@@ -44,19 +45,19 @@ from ..rows import plain_schema
 from .placement import Placement, Targets
 
 Pieces = list[tuple[int, memoryview]]
-"""Pieces with their targets, in the order in which they have to be sent."""
+"""Pieces with their targets, in the order in which they must be sent."""
 
 PIECE_BYTES = 1 << 20
-"""Maximum of bytes of a piece with more than one row, without its header."""
+"""Maximum bytes of a piece with more than one row, without its header."""
 
-# A sort takes some twenty bytes more for each row, so rows are limited as well as bytes.
+# A sort takes some twenty bytes more per row, so rows are limited as well as bytes.
 _ROWS_PER_TARGET, _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17, 1 << 18
 _BYTES_PER_TARGET, _LEAST_BYTES, _MOST_BYTES = 32 << 10, 4 << 20, 16 << 20
 _RETAINED_BYTES = 4 << 20
 """Size of the array that `Cutter` allocates and frees at the beginning (see there)."""
 
 _LARGE_PART = 32
-"""A batch is passed on without a copy if it has at least this fraction (1 / 32) of a full one."""
+"""A batch with at least this fraction (1 / 32) of a full batch is passed on without a copy."""
 
 Compression = Literal["lz4", "zstd"]
 """Compression of each column of a piece, by Arrow's IPC format."""
@@ -68,7 +69,7 @@ _SMALL, _LARGE = np.dtype("<i4"), np.dtype("<i8")
 
 
 class Layout(NamedTuple):
-    """Numbers of partitions and tasks: at least one of each, and no more tasks than partitions."""
+    """Numbers of partitions and tasks: at least one each, and no more tasks than partitions."""
 
     partitions: int
     tasks: int
@@ -95,7 +96,7 @@ def with_ends(piece: memoryview, ends: NDArray[np.int64]) -> memoryview:
 
 
 def without_ends(data: memoryview, partitions: int) -> tuple[memoryview, list[int]]:
-    """Split bytes of `with_ends` for this number of partitions into the piece and the ends.
+    """Split the bytes of `with_ends`, for this number of partitions, into the piece and the ends.
 
     Raises:
         ValueError: There are too few bytes, or the ends do not rise.
@@ -114,10 +115,10 @@ class Cutter:
 
     Args:
         schema: The columns of the batches.
-        placement: Where rows go.
-        gather_bytes: Maximum of bytes of gathered rows, unless a single row is larger. Cutting them takes up
-            to four times as much: they are held, joined, sorted and encoded.
-        piece_bytes: Maximum of bytes of a piece with more than one row, without its header and before
+        placement: Targets of rows.
+        gather_bytes: Maximum bytes of gathered rows, unless a single row is larger. Cutting takes up to four
+            times as much, because rows are held, joined, sorted and encoded.
+        piece_bytes: Maximum bytes of a piece with more than one row, without its header and before
             compression.
         tasks: Number of tasks that receive the targets, by default one for each target. If there are fewer,
             the targets are partitions, and pieces are for tasks and have ends: see `Layout`.
@@ -152,12 +153,12 @@ class Cutter:
         self._encoder = PieceEncoder(self.schema, compression)
         layout = Layout(placement.count, tasks or placement.count)
         self._bounds = layout.bounds() if layout.several else None
-        # glibc returns the memory of each large array to the system, and new pages take longer than
-        # sorting, until an array of at least that size has been freed. Then it keeps up to twice that size.
+        # glibc returns the memory of each large array to the system, and using new pages takes longer than
+        # sorting. Once an array of at least that size has been freed, glibc keeps up to twice that size.
         np.empty(_RETAINED_BYTES, dtype=np.uint8)
 
     def add(self, batch: pa.RecordBatch) -> Iterator[Pieces]:
-        """Gather a batch; if it does not fit with what is gathered, first yield the pieces of earlier rows.
+        """Gather a batch. If it does not fit beside the gathered rows, first yield the pieces of these.
 
         The iterator has to be exhausted before the next call.
 
@@ -204,7 +205,7 @@ class Cutter:
         return [(target, piece) for _, piece in self._encoded(run, row_bytes)]
 
     def _encoded(self, run: pa.RecordBatch, row_bytes: float) -> Iterator[tuple[pa.RecordBatch, memoryview]]:
-        """Encode the rows of one target, without measuring them first, which would take longer."""
+        """Encode the rows of one target, without measuring them first, because that would take longer."""
         if run.num_rows * row_bytes <= self._piece_bytes:
             piece = self._encoder.encode(run)
             if len(piece) <= self._piece_bytes:
@@ -235,8 +236,8 @@ class Merger:
 
     Args:
         schema: The columns of the pieces: `Cutter.schema`.
-        max_rows: Maximum of rows of a batch, unless a single piece has more.
-        max_bytes: Maximum of encoded bytes of a batch, unless a single piece has more; less than 2 GiB.
+        max_rows: Maximum rows of a batch, unless a single piece has more.
+        max_bytes: Maximum encoded bytes of a batch, unless a single piece has more; less than 2 GiB.
     """
 
     def __init__(self, schema: pa.Schema, *, max_rows: int = 1 << 16, max_bytes: int = 4 << 20) -> None:
@@ -274,7 +275,7 @@ class Merger:
 
 
 def split(batch: pa.RecordBatch, max_bytes: int, max_rows: int | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield even parts of a batch within both limits; a single row may be larger."""
+    """Yield parts of a batch of equal size within both limits. A single row may exceed the limits."""
     rows = batch.num_rows
     parts = -(-batch.nbytes // max_bytes)
     if max_rows is not None:
@@ -283,7 +284,7 @@ def split(batch: pa.RecordBatch, max_bytes: int, max_rows: int | None = None) ->
     if parts <= 1:
         yield batch
         return
-    middle = rows * (parts // 2) // parts  # all the bytes may lie on one side
+    middle = rows * (parts // 2) // parts  # all the bytes may lie in one half
     yield from split(batch.slice(0, middle), max_bytes, max_rows)
     yield from split(batch.slice(middle), max_bytes, max_rows)
 
@@ -318,8 +319,8 @@ class Gathered:
     """Collects batches of one schema until together they have a useful size.
 
     Args:
-        max_rows: Maximum of rows held, unless a single batch has more.
-        max_bytes: Maximum of bytes held, unless a single batch has more; less than 2 GiB.
+        max_rows: Maximum rows held, unless a single batch has more.
+        max_bytes: Maximum bytes held, unless a single batch has more; less than 2 GiB.
     """
 
     __slots__ = ("_batches", "_bytes", "_max_bytes", "_max_rows", "_rows")
@@ -331,7 +332,7 @@ class Gathered:
         self._rows = self._bytes = 0
 
     def fits(self, batch: pa.RecordBatch, size: int) -> bool:
-        """Return whether a batch of ``size`` bytes can be held too; the first one always can."""
+        """Return whether a batch of ``size`` bytes fits beside the held ones. The first batch always fits."""
         rows = self._rows + batch.num_rows
         return not self._batches or (rows <= self._max_rows and self._bytes + size <= self._max_bytes)
 
@@ -349,12 +350,12 @@ class Gathered:
 
 
 def gathered_bytes(targets: int) -> int:
-    """Return the default of gathered bytes: 32 KiB for each target, within 4 to 16 MiB."""
+    """Return the default for gathered bytes: 32 KiB for each target, but within 4 to 16 MiB."""
     return min(max(targets * _BYTES_PER_TARGET, _LEAST_BYTES), _MOST_BYTES)
 
 
 def gathered_rows(targets: int) -> int:
-    """Return the maximum of gathered rows: 1024 for each target, within 2^17 to 2^18."""
+    """Return the maximum for gathered rows: 1024 for each target, but within 2^17 to 2^18."""
     return min(max(targets * _ROWS_PER_TARGET, _LEAST_ROWS), _MOST_ROWS)
 
 
@@ -374,7 +375,7 @@ class PieceEncoder:
 
     Args:
         schema: Their columns: see `plain_schema`.
-        compression: Compression of the columns; None for none.
+        compression: Compression of the columns; None: no compression.
     """
 
     def __init__(self, schema: pa.Schema, compression: Compression | None = None) -> None:
@@ -419,8 +420,9 @@ def require_rising_offsets(column: pa.Array) -> None:
     """Check that each value of a column, and of its parts, does not end before it begins.
 
     Arrow's quick check of a batch reads only the first and last offset of a column of texts or lists. With a
-    wrong one in between, joining or cutting the rows would read other memory. Checking all offsets takes a
-    hundredth of the time of encoding; Arrow's full check, which also reads the text, several times that.
+    wrong offset in between, joining or cutting the rows would read other memory. Checking all offsets takes a
+    hundredth of the time of encoding. Arrow's full check, which also reads the text, takes several times
+    longer.
 
     Raises:
         pa.ArrowInvalid: A value ends before it begins.
@@ -450,7 +452,7 @@ def require_rising_offsets(column: pa.Array) -> None:
 
 
 def _width_of_offsets(kind: pa.DataType) -> np.dtype[np.signedinteger] | None:
-    """Return the type of a column's offsets; None if it has none."""
+    """Return the type of a column's offsets; None if the column has no offsets."""
     if types.is_string(kind) or types.is_binary(kind) or types.is_list(kind) or types.is_map(kind):
         return _SMALL
     large = types.is_large_string(kind) or types.is_large_binary(kind) or types.is_large_list(kind)

@@ -7,14 +7,14 @@
 | broadcast | all of them                                                                          |
 | column    | the number in an int32 column, which is computed elsewhere and is not sent           |
 
-A key that is a column of the DataFrame is read where it is. An expression, or a target by a rule of Spark's
-own, is computed by Spark first, as one more column, which the workers use and drop::
+A key that is a column of the DataFrame is read directly. Spark first computes an expression, or a target by
+one of its own rules, as an additional column. The workers use this column and drop it::
 
     id, name                       shuffle(df, "id")
     id, name, helper: struct       shuffle(df, col("id") % 10)
     id, name, helper: int          shuffle(df, "id", partitioner="spark"); ship="range"
 
-Ranges are Spark's own, as in its RangePartitioner: a bound is the greatest key of the partition before it::
+Ranges are those of Spark's RangePartitioner: a bound is the greatest key of the partition before it::
 
     partition 0        partition 1        partition 2
     ... <= bound 0  <  ... <= bound 1  <  ...
@@ -22,8 +22,9 @@ Ranges are Spark's own, as in its RangePartitioner: a bound is the greatest key 
 Null comes first and NaN last. Spark itself computes the partition of each row by binary search: for 200
 partitions it compares a key 8 times.
 
-A placement returns targets in the smallest unsigned type that holds them: NumPy sorts one and two bytes by
-radix, and the next step is a sort. One target for all rows of a batch is a plain int and needs no sort.
+A placement returns targets in the smallest unsigned type that holds them, because the next step is a sort,
+and NumPy sorts one and two bytes by radix. A single target for all rows of a batch is a plain int, and needs
+no sort.
 """
 
 from __future__ import annotations
@@ -49,16 +50,19 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 ALL = -1
-"""The target of rows that go to every target."""
+"""Target of rows that go to every target."""
 
 Targets = NDArray[np.unsignedinteger[Any]]
-"""One target for each row."""
+"""Targets of rows, one each."""
 
 _ROWS_AT_ONCE = 1 << 15
-"""Rows that are hashed at once: hashing reads their bytes some thirty times, so they should fit the cache."""
+"""Number of rows that are hashed at once.
+
+Hashing reads the bytes of rows some thirty times, so they should fit the cache.
+"""
 
 Kind = Literal["hash", "computed keys", "computed target", "rebalance", "broadcast"]
-"""Name of a placement; "computed" stands for a column that Spark computes for it."""
+"""Name of a placement. "computed" is a placement by a column that Spark computes."""
 
 HELPER = "__netstack_helper"
 """Name of the column that Spark computes."""
@@ -83,7 +87,7 @@ class Placement(Protocol):
 
     @property
     def dropped(self) -> int | None:
-        """Index of a column that is not sent; None: all are."""
+        """Index of a column that is not sent; None: all columns are sent."""
         ...
 
     @property
@@ -92,7 +96,7 @@ class Placement(Protocol):
         ...
 
     def place(self, batch: pa.RecordBatch) -> Targets | int:
-        """Return the target of each row of a batch, or an int for all its rows."""
+        """Return the target of each row of a batch, or one int for all its rows."""
         ...
 
 
@@ -103,7 +107,8 @@ class HashPlacement:
         schema: The columns of the batches.
         keys: Names of the key columns, in the order in which their hash codes are combined.
         count: Number of targets.
-        max_parallelism: Number of key groups; by default what Flink derives from the number of targets.
+        max_parallelism: Number of key groups; by default the number that Flink derives from the number of
+            targets.
 
     Raises:
         SourceError: There is no such key column, or more than one, or no key.
@@ -177,7 +182,7 @@ class BroadcastPlacement:
 
 
 class ColumnPlacement:
-    """Sends each row to the target that one of its columns contains; that column is dropped.
+    """Sends each row to the target in one of its columns. That column is dropped.
 
     Args:
         schema: The columns of the batches, including that of the targets.
@@ -207,7 +212,7 @@ class ColumnPlacement:
         if column.null_count:
             raise TargetError(f"column {self._name!r}: a row has null as its target partition")
         values = column.to_numpy()
-        wrong = values.view(np.uint32) >= self.count  # a negative one is at least 2^31
+        wrong = values.view(np.uint32) >= self.count  # a negative number is at least 2^31 here
         if wrong.any():
             value = values[wrong.argmax()]
             raise TargetError(
@@ -217,7 +222,7 @@ class ColumnPlacement:
 
 
 class ComputedKeyPlacement:
-    """Sends rows to the target of the key group of their key: the fields of a struct, which is dropped.
+    """Sends rows to the target of their key's group. The key is the fields of a struct, which is dropped.
 
     Args:
         schema: The columns of the batches.
@@ -246,7 +251,7 @@ class PlacementSpec(NamedTuple):
 
     kind: Kind
     places: tuple[int, ...] = ()
-    """Indices of the columns that it reads: the keys, or a computed column."""
+    """Indices of the columns that the placement reads: the keys, or a computed column."""
 
     @property
     def dropped(self) -> int | None:
@@ -287,7 +292,7 @@ class Columns(NamedTuple):
 
 
 def with_a_column(frame: DataFrame) -> DataFrame:
-    """Return a DataFrame without columns with one added, since Arrow's batches lose rows without columns."""
+    """Add a column to a DataFrame without columns, because Arrow's batches lose rows without columns."""
     from pyspark.sql import functions as sf
 
     return frame.select(sf.lit(True).alias(ROW))
@@ -332,7 +337,7 @@ def by_spark_hash(frame: DataFrame, keys: list[Column], count: int) -> Columns:
     """Place rows as Spark's own ``repartition(count, *keys)`` does (HashPartitioning: Murmur3, seed 42).
 
     Raises:
-        ShuffleError: Spark does not hash a key, or it has a collation.
+        ShuffleError: Spark cannot hash a key, or a key has a collation.
     """
     from pyspark.sql import functions as sf
 
@@ -372,7 +377,7 @@ def _refuse_collations(frame: DataFrame, keys: list[Column]) -> None:
 
 
 def _collation(kind: DataType) -> str | None:
-    """Return a collation that does not compare bytes, if a type has one anywhere; else None."""
+    """Return a collation that does not compare bytes, if a type contains one; else None."""
     from pyspark.sql.types import ArrayType, StringType, StructType
 
     if isinstance(kind, StringType):
@@ -390,7 +395,7 @@ def range_target(frame: DataFrame, keys: Sequence[Column], bounds: Sequence[Boun
     """Return an expression for the partition of a row of `frame`, from 0 to the number of bounds.
 
     Raises:
-        ShuffleError: The bounds do not rise, or one is not a value of the key's type. No job is run.
+        ShuffleError: The bounds do not rise, or a bound is not a value of the key's type. No job is run.
     """
     kinds = [field.dataType for field in frame.select(*keys).schema]
     rows = [_as_row(bound, len(keys), place) for place, bound in enumerate(bounds)]
@@ -412,13 +417,13 @@ def _as_row(bound: Bound, width: int, place: int) -> _Row:
 
 
 def _limit(frame: DataFrame, place: int, row: _Row, kinds: list[DataType]) -> list[Column]:
-    """Return a bound as values of the key's types; the cast must be exact."""
+    """Return a bound as values of the key's types. The cast must be exact."""
     wanted = ", ".join(kind.simpleString() for kind in kinds)
     problem = f"bounds[{place}] is {_shown(row)}, which is not a value of type {wanted}"
     with spark_errors(problem):
         try:
             given = [_literal(value) for value in row]
-        except (OverflowError, ValueError):  # a moment too far away for Python
+        except (OverflowError, ValueError):  # outside of Python's range of times
             raise ShuffleError(problem) from None
         limit = [value.cast(kind) for value, kind in zip(given, kinds, strict=True)]
         same = [cast.eqNullSafe(value) for cast, value in zip(limit, given, strict=True)]
@@ -431,7 +436,7 @@ def _limit(frame: DataFrame, place: int, row: _Row, kinds: list[DataType]) -> li
 def _literal(value: Any) -> Column:
     """Return a value as a column; dates and timestamps are converted from their numbers.
 
-    ``lit`` converts those by Java's old calendar, which fails before 1000 and is days off until 1582.
+    ``lit`` would convert them by Java's old calendar, which fails before 1000 and is days off until 1582.
     """
     from pyspark.sql import functions as sf
     from pyspark.sql.types import DateType, TimestampType
@@ -464,18 +469,21 @@ def _as_one_column(columns: Sequence[Column]) -> Column:
 
 
 def _tree(key: Column, limits: list[Column], first: int, last: int) -> Column:
-    """Return the partition of a key between `first` and `last`, as a binary search."""
+    """Return the partition of a key between `first` and `last`, by binary search."""
     from pyspark.sql import functions as sf
 
     if first == last:
         return sf.lit(first)
     middle = (first + last) // 2
     above, below = _tree(key, limits, middle + 1, last), _tree(key, limits, first, middle)
-    return sf.when(key > limits[middle], above).otherwise(below)  # null is not above anything
+    return sf.when(key > limits[middle], above).otherwise(below)  # null is not greater than anything
 
 
 def _evaluate(frame: DataFrame, columns: list[Column]) -> list[Any]:
-    """Return constants computed by Spark; over a row within the query, it computes them during planning."""
+    """Evaluate constant expressions with Spark.
+
+    The query selects from one literal row, so Spark computes them during planning and runs no job.
+    """
     (row,) = frame.sparkSession.sql("values (1)").select(*columns).collect()
     return list(row)
 

@@ -28,7 +28,7 @@ NAME = "netstack_shuffle_"
 """Prefix of the names of shuffles."""
 
 MAX_REPORTS = 10_000
-"""Largest number of task reports kept for each Spark context; the oldest are dropped."""
+"""Maximum number of task reports kept for each Spark context. The oldest are dropped."""
 
 _lock = threading.Lock()
 _ledgers: weakref.WeakKeyDictionary[SparkContext, Accumulator[Any]] = weakref.WeakKeyDictionary()
@@ -76,12 +76,13 @@ def _keep(latest: deque[TaskReport], arrived: list[TaskReport]) -> None:
 def shuffle_statistics(df: DataFrame) -> DataFrame:
     """Return the statistics of the shuffles in a DataFrame's plan: a row for each task and run.
 
-    The DataFrame may be the shuffled one or one derived from it, as long as the shuffle is in its plan; it is
-    not after a checkpoint, nor after it was written and read again. A run is an execution of the shuffle's
-    stage, numbered from 0: each action is one, unless Spark still has the output of the stage, and each
-    retry. Failed tasks do not appear. Before the first run there are no rows. The latest `MAX_REPORTS`
-    reports of a Spark context are kept. ``explain()`` shows the names of shuffles. If tasks have several
-    partitions, "partition" is the number of the task, and "peak_held_bytes" the most bytes that it held.
+    The DataFrame may be the shuffled one or one derived from it, as long as the shuffle is in its plan. A
+    checkpoint, or writing and reading again, removes the shuffle from the plan. A run is an execution of the
+    shuffle's stage, numbered from 0. Each action is a run, unless Spark still has the output of the stage,
+    and so is each retry. Failed tasks do not appear. Before the first run there are no rows. The latest
+    `MAX_REPORTS` reports of a Spark context are kept. ``explain()`` shows the names of shuffles. If tasks
+    have several partitions, "partition" is the number of the task, and "peak_held_bytes" the most bytes that
+    it held.
 
     Raises:
         ShuffleError: There is no shuffle in the plan.

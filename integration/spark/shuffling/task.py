@@ -1,13 +1,14 @@
 """Tasks of a shuffle: the specification from the driver, and the work of each in a Python worker.
 
-A task has three threads. One reads the rows of its partition from Spark, cuts them and writes the pieces; the
-second runs the network; Spark's own reads what arrives and yields it. During the first second of a stage a
-fourth waits for Spark to report the addresses of the peers::
+A task has three threads. The first reads the rows of its partition from Spark, cuts them and writes the
+pieces. The second runs the network. The third, Spark's own, reads arriving rows and yields them. During the
+first second of a stage, a fourth thread waits for Spark to report the addresses of the peers::
 
     input  -> SourceThread: Cutter -> Transport.write  ==> peers
     output <- ShuffleTask:  Merger <- Transport.read   <== peers
 
-The first failure fails all tasks: a task that fails reports the cause to its peers before it does to Spark.
+The first failure fails all tasks. A task that fails reports the cause to its peers before it reports to
+Spark.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 ECHO_PAUSE_S = 1.0
 """Seconds before a task reports a peer's failure to Spark, so that the failed task reports first.
 
-The peers know already, and Spark ends all tasks of the stage with the first report.
+By then the peers know the cause. Spark ends all tasks of the stage after the first report.
 """
 
 Report = Callable[[list[TaskReport]], None]
@@ -65,9 +66,9 @@ class StageSpec:
     secret: Secret
     """Secret of the tasks and the driver: see `rendezvous`."""
     early_bytes: int
-    """Maximum of bytes of rows that a task holds before it is connected to its peers."""
+    """Maximum bytes of rows that a task holds before it is connected to its peers."""
     max_memory_bytes: int
-    """Maximum of bytes of rows that a task with several partitions holds."""
+    """Maximum bytes of rows that a task with several partitions holds."""
     compression: Compression | None
     loopback: bool
     """Whether all tasks run on one machine."""
@@ -76,7 +77,7 @@ class StageSpec:
 def stage_function(spec: StageSpec, reports: Accumulator[Any]) -> MapFunction:
     """Return the function that each task of the stage runs; `reports` takes lists of reports.
 
-    Its name is that of the shuffle, so that the plan contains it.
+    The function has the shuffle's name, so that the plan contains this name.
     """
     run = worker_function(run_task, spec, reports.add, on_one_machine=spec.loopback)
     run.__name__ = spec.name
@@ -84,7 +85,7 @@ def stage_function(spec: StageSpec, reports: Accumulator[Any]) -> MapFunction:
 
 
 def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report) -> Iterator[pa.RecordBatch]:
-    """Return the rows of this partition after the shuffle, or blocks of those of several partitions.
+    """Return the rows of this partition after the shuffle, or the blocks of several partitions.
 
     Args:
         batches: The rows of this partition before the shuffle.
@@ -100,8 +101,8 @@ def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report)
     context = BarrierTaskContext.get()
     tasks = len(context.getTaskInfos())
     if tasks != spec.layout.tasks:
-        # Also without rows: Spark keeps the output of tasks that end while it aborts their stage, and runs
-        # only the others again, which would miss rows.
+        # Also without rows: Spark keeps the output of tasks that end while it aborts their stage, and only
+        # runs the other tasks again, which would then miss rows.
         raise ShuffleTaskError(
             f"the stage has {tasks} task{'s' * (tasks > 1)}, but {spec.layout.tasks} were planned when "
             "shuffle() was called: either the input or the session's settings have changed since, so "
@@ -111,7 +112,7 @@ def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report)
 
 
 class ShuffleTask:
-    """Task of a shuffle; run once."""
+    """Task of a shuffle. Each instance runs once."""
 
     def __init__(
         self, spec: StageSpec, context: BarrierTaskContext, batches: Iterator[pa.RecordBatch], report: Report
@@ -210,14 +211,14 @@ def _cause_for_spark(cause: BaseException) -> BaseException:
 class SourceThread:
     """Sends the rows of batches over a transport; to be started once.
 
-    It begins before the peers are connected, which may take a second. Until then it holds the pieces, up to a
-    number of bytes.
+    The thread begins before the peers are connected, which may take a second. Until then it holds the pieces,
+    up to a number of bytes.
 
     Args:
         batches: The input, which has no other reader.
         cutter: Cuts the input into pieces.
         transport: The transport; it listens, and `connected` says when it is connected.
-        early_bytes: Maximum of bytes held until then, unless a single list of pieces has more.
+        early_bytes: Maximum bytes held until then, unless a single list of pieces has more.
     """
 
     def __init__(
@@ -234,7 +235,7 @@ class SourceThread:
         self._early_bytes = early_bytes
         self._connected = threading.Event()
         self._stopped = False
-        # A read from Spark cannot be interrupted: such a thread ends with the process.
+        # A read from Spark cannot be interrupted. Such a thread ends with the process.
         self._thread = threading.Thread(target=self._run, name="netstack-shuffle-source", daemon=True)
 
     def start(self) -> None:
@@ -246,11 +247,11 @@ class SourceThread:
         self._connected.set()
 
     def join(self) -> None:
-        """Wait until all has been written."""
+        """Wait until everything has been written."""
         self._thread.join()
 
     def stop(self) -> None:
-        """Stop, once the transport is closed; wait briefly for the thread to notice."""
+        """Stop, once the transport is closed. Wait briefly for the thread to notice."""
         self._stopped = True
         self._connected.set()
         if self._thread.ident is not None:
@@ -267,16 +268,13 @@ class SourceThread:
             if not self._stopped:
                 self._transport.finish_writing()
         except TransportError:
-            pass  # the reader of the transport gets it as well
+            pass  # the reader of the transport also gets this error
         except BaseException as error:
             self.error = error
             self._transport.close(error)
 
     def _rows_of_spark(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows;
-
-        Spark may end within a batch, if the rows are not needed or other tasks have failed.
-        """
+        """Yield the rows. Spark may end within a batch if rows are not needed or other tasks have failed."""
         try:
             yield from self._batches
         except (OSError, EOFError) as error:

@@ -225,7 +225,7 @@ def test_a_running_job_is_tuned_as_a_file_is(capsys: pytest.CaptureFixture[str])
         ),
         (["FILE", "--max-delay", "250"], "--max-delay: '250' has no unit; it must be a time such as"),
         (["FILE", "--max-checkpoint", "0s"], "netstack tune: --max-checkpoint is 0s; it must be more than 0"),
-        (["FILE", "--set", f"{TARGET}=1s"], f"{TARGET}: is what the axis target sets"),
+        (["FILE", "--set", f"{TARGET}=1s"], f"{TARGET}: conflicts with the axis target"),
         (
             ["FILE", "--max-stored", "512"],
             "netstack tune: --max-stored: '512' has no unit; it must be a size",

@@ -461,7 +461,8 @@ class TestFewRecordsWhileWatched:
         assert vertices["map"].emit_every_s == 60.0
         assert vertices["map"].selectivity == pytest.approx(0.1)
         for name in ("source", "map"):
-            note = f"{name}: its windows hardly fired; assuming their mean since the start of the job"
+            fired = f"{name}: its windows hardly fired while watched"
+            note = f"{fired}; using its mean output per record since the start of the job"
             assert f"{note}. Set watch_s to a longer time." in self.notes
 
     def test_where_no_time_passed_all_is_of_the_whole_time(self):

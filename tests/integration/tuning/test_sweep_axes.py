@@ -124,7 +124,7 @@ def test_a_source_that_emits_as_fast_as_it_can_goes_on_to() -> None:
 
 def test_a_skew_that_makes_all_work_free_is_a_mistake() -> None:
     (line,) = mistakes(skew="0:0")
-    assert line.startswith("skew: '0:0' makes all work free")
+    assert line.startswith("skew: all factors in '0:0' are 0")
     assert shown(only(skew="0:1")) == ["0:1"]
 
 
@@ -156,7 +156,7 @@ def test_mistakes_in_options_name_the_option_and_what_was_meant() -> None:
 
 def test_an_axis_that_is_given_twice_is_a_mistake() -> None:
     assert mistakes(options=[f"{PREFIX}.samples=1", f"{PREFIX}.samples=2"]) == [
-        f"{PREFIX}.samples: is given twice; put all its values behind one"
+        f"{PREFIX}.samples: is given twice; give the option once, with all values"
     ]
 
 
@@ -192,7 +192,7 @@ def test_the_form_of_a_value_reads_as_the_same_value(milliseconds: int, factors:
 @pytest.mark.parametrize("option", ["enabled=false", "target=1s"])
 def test_an_option_that_undoes_the_target_is_refused_beside_it(option: str) -> None:
     name = f"{PREFIX}.{option.partition('=')[0]}"
-    wrong = f"{name}: is what the axis target sets; give targets there, or leave this out"
+    wrong = f"{name}: conflicts with the axis target, which sets this option too; use only one of the two"
     assert mistakes(target="50ms", options=[f"{PREFIX}.{option}"]) == [wrong]
     assert only(options=[f"{PREFIX}.{option}"]).name == name
 
