@@ -383,7 +383,7 @@ class ResultPartition:
         return complete
 
     def _write_parts(self, channel: int, parts: Sequence[Payload], begun: bool) -> bool:
-        """Write a record, or the rest of a record that was `begun`; returns False if it is not complete then."""
+        """Write a record, or the rest of one that was `begun`; returns False if segments ran out."""
         for place, part in enumerate(parts):
             if begun or place:
                 builder = self._open.get(channel)
