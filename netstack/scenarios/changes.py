@@ -142,7 +142,7 @@ class ScheduledSavepoint:
     )
     format: SavepointFormat = key(_FORMAT, SavepointFormat.CANONICAL, "Format of its keyed state.")
     action: PostCheckpointAction = key(
-        _STOP, PostCheckpointAction.NONE, "How the job stops with it; None: the job continues.", name="stop"
+        _STOP, PostCheckpointAction.NONE, "How the job stops afterwards; None: it continues.", name="stop"
     )
 
 

@@ -138,7 +138,7 @@ class NetworkConfig:
         "taskmanager.network.memory.read-buffer.required-per-gate.max",
         COUNT,
         None,
-        "Most buffers that a gate may require; None: no limit, as in a streaming job.",
+        "Maximum number of buffers that a gate may require; None: no limit, as in a streaming job.",
     )
     request_backoff_initial_s: float = option(
         "taskmanager.network.request-backoff.initial", DURATION, 0.1, inert=True
@@ -201,7 +201,7 @@ class NetworkConfig:
         "execution.checkpointing.aligned-checkpoint-timeout",
         DURATION,
         0.0,
-        "Time for which an unaligned checkpoint stays aligned; 0: unaligned at once.",
+        "Time after which barriers of an unaligned checkpoint overtake data; 0: at once.",
     )
     max_subtasks_per_channel_state_file: int = option(
         "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file", WHOLE, 5, inert=True
@@ -293,7 +293,7 @@ class NetworkConfig:
         "execution.checkpointing.incremental",
         BOOLEAN,
         False,
-        "Whether a checkpoint stores only files that no earlier one has; hashmap ignores it.",
+        "Whether a checkpoint stores only files that no earlier checkpoint has; hashmap ignores this.",
         former=("state.backend.incremental",),
     )
     rocksdb_write_buffer_bytes: int = option("state.backend.rocksdb.writebuffer.size", SIZE, 64 << 20)
@@ -308,7 +308,7 @@ class NetworkConfig:
         "state.backend.rocksdb.localdir",
         TEXT,
         None,
-        "Folder of its files while a job runs; None: a temporary folder.",
+        "Folder of RocksDB's files while a job runs; None: a temporary folder.",
     )
     restart_strategy: RestartStrategy | None = option(
         "restart-strategy.type",
@@ -330,7 +330,7 @@ class NetworkConfig:
         "restart-strategy.exponential-delay.reset-backoff-threshold",
         DURATION,
         3600.0,
-        "Time that a job must run before its next failure counts as the first.",
+        "Time that a job must run without a failure until the restart delay returns to its initial value.",
     )
     restart_jitter_factor: float = option("restart-strategy.exponential-delay.jitter-factor", NUMBER, 0.1)
     restart_attempts_before_reset: int | None = option(
@@ -347,7 +347,7 @@ class NetworkConfig:
         "jobmanager.execution.failover-strategy",
         _FAILOVER,
         FailoverStrategy.REGION,
-        "Tasks that restart with a failed task: those of its pipelined region, or all.",
+        "Tasks that restart with a failed task: the tasks of its pipelined region, or all tasks.",
     )
     heartbeat_timeout_s: float = option(
         "heartbeat.timeout",
@@ -453,7 +453,7 @@ class CostModel:
     oversleep_s: float = key(
         TIME,
         70e-6,
-        "Excess of a sleep, times 0.5 to 1.5; it is credited to the next sleep.",
+        "Excess of a sleep, times a random factor of 0.5 to 1.5; subtracted from the next sleep.",
         written=True,
     )
     subtask_factor: Range = key(

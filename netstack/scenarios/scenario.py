@@ -144,9 +144,9 @@ class Keys(HoldsTuples):
     """
 
     number: int = field(metadata=needed(INTEGER, "1000", 1, "Number of keys."))
-    zipf: float = key(REAL, 0.0, "Exponent of the Zipf distribution; 0: all keys alike.")
+    zipf: float = key(REAL, 0.0, "Exponent of the Zipf distribution; 0: equally frequent keys.")
     most_frequent: tuple[float, ...] = key(
-        _REALS, (), "Shares of all records that the first keys have; others have the rest."
+        _REALS, (), "Fractions of all records for the first keys; the other keys share the rest."
     )
 
 
@@ -160,9 +160,7 @@ _RATES = needed(
     doc="Records per second of each subtask, cyclic; 0: as fast as possible.",
     name="rate",
 )
-_OUT_OF_ORDERNESS = needed(
-    TIME, doc="Time by which its watermarks stay behind its records; None: it sends none."
-)
+_OUT_OF_ORDERNESS = needed(TIME, doc="Lag of the watermarks behind the records; None: no watermarks.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,23 +180,21 @@ class GeneratorSpec(HoldsTuples):
     keys: Keys | None = key(
         TableOf(Keys),
         None,
-        "Number of keys, and how often each occurs; None: random 64-bit numbers, which hardly repeat.",
+        "Number of keys and their frequencies; None: random 64-bit numbers, which hardly repeat.",
     )
     burst_s: float | None = key(
-        TIME, None, "The records of each such period come at once, at its beginning; None: one by one."
+        TIME, None, "Period of bursts: all records of a period come at its start; None: no bursts."
     )
-    batch: int = key(
-        INTEGER, 1, "Records of one call, as of a flat map in the source's chain; they are written whole."
-    )
+    batch: int = key(INTEGER, 1, "Number of records of a call, as of a flat map in the source's chain.")
     legacy: bool = key(
         FLAG, False, "Whether it is a SourceFunction, which emits even if no output is available."
     )
-    cost_s: float | None = key(TIME, None, "Time to emit a record; None: as the cost model says.")
+    cost_s: float | None = key(TIME, None, "Time to emit a record; None: the time in the cost model.")
     catch_up_s: float = key(
-        TIME, CATCH_UP_S, "Delay, from a lack of buffers, that an evenly paced source makes up for."
+        TIME, CATCH_UP_S, "Maximum delay, from a lack of buffers, that a source with an even rate makes up."
     )
     wave_s: float | None = key(
-        TIME, None, "Period of a sine wave that the rate follows, from 0 to twice the rate; None: it is even."
+        TIME, None, "Period of a sine wave of the rate, between 0 and twice the rate; None: an even rate."
     )
 
 
@@ -309,7 +305,7 @@ class Vertex(HoldsTuples):
     service_spread: float = key(
         REAL,
         0.0,
-        "Standard error of the cost, as a share of it; seed 1 has the given cost, other seeds vary it.",
+        "Relative standard error of the cost: seed 1 uses the given cost, other seeds vary it.",
     )
     service_mode: str = key(
         _MODE,
@@ -320,10 +316,10 @@ class Vertex(HoldsTuples):
     emission: str = key(
         one_of(EMISSIONS),
         "regular",
-        "If the selectivity is no whole number: which records give one record more.",
+        "If the selectivity is not an integer: choice of the records that emit one more.",
     )
     record_bytes: int | None = key(
-        INTEGER, None, "Bytes of an emitted record, without its length field; None: as the records read."
+        INTEGER, None, "Bytes of an emitted record, without its length field; None: those of the record read."
     )
     emit_every_s: float | None = key(
         TIME, None, "Output is held back until multiples of this time, as in a window; None: at once."
@@ -332,7 +328,7 @@ class Vertex(HoldsTuples):
     behind_s: tuple[float, ...] = key(
         one_or_more(TIME),
         (0.0,),
-        "Time of earlier work that each subtask finishes before it reads anything, cyclic.",
+        "Duration of earlier work that each subtask finishes before it reads, cyclic.",
     )
     operator: Callable[[int], OperatorOfRecords] | None = key(
         _OBJECT,
@@ -426,9 +422,9 @@ class EdgeBuffers:
     partition: int | None = key(
         INTEGER,
         None,
-        "Most buffers of a producer's pool, without overdraft; None: from the two above.",
+        "Maximum number of buffers of a producer's pool, without overdraft; None: from the two above.",
     )
-    max_per_channel: int | None = key(INTEGER, None, "Most buffers of the pool that a subpartition holds.")
+    max_per_channel: int | None = key(INTEGER, None, "Maximum number of buffers of a subpartition.")
 
     def per_channel(self, config: NetworkConfig) -> int:
         """Return the exclusive buffers of a channel."""
@@ -485,20 +481,20 @@ class Edge(HoldsTuples):
     shares: tuple[float, ...] = key(
         list_of(REAL),
         (),
-        "With hash: how many records go to each consumer, in any unit; empty: the key decides.",
+        "With hash: share of the records for each consumer, in any unit; empty: the key decides.",
     )
-    fraction: float = key(REAL, 1.0, "Share of the producer's records on this exchange, as of a side output.")
-    input: int = key(
-        INTEGER, 0, "Input of the consumer; edges of one input are a union, and inputs take turns."
-    )
+    fraction: float = key(REAL, 1.0, "Fraction of the producer's records sent here, as to a side output.")
+    input: int = key(INTEGER, 0, "Number of the consumer's input: edges with one number form a union.")
     selectivity: float | None = key(
-        REAL, None, "Records that the consumer emits for each record of this edge; None: as its vertex says."
+        REAL,
+        None,
+        "Records that the consumer emits for each record of this edge; None: the consumer's selectivity.",
     )
     service: tuple[Step, ...] | None = key(
-        _SERVICE, None, "Cost at the consumer of a record of this edge; None: as its vertex says."
+        _SERVICE, None, "Cost at the consumer of a record of this edge; None: the consumer's service."
     )
     buffers: EdgeBuffers = key(
-        TableOf(EdgeBuffers), AS_OPTIONS_SAY, "Network buffers of this edge; None: as the options say."
+        TableOf(EdgeBuffers), AS_OPTIONS_SAY, "Network buffers of this edge; None: the values of the options."
     )
 
     @property
@@ -560,7 +556,7 @@ class Scenario(HoldsTuples):
     edges: tuple[Edge, ...] = key(
         TablesOf(Edge, label), (), "The exchanges between the operators.", written=True
     )
-    warmup_s: float = key(TIME, 0.0, "Time at the beginning that the figures leave out.", written=True)
+    warmup_s: float = key(TIME, 0.0, "Time at the beginning that is not part of the figures.", written=True)
     seed: int = key(INTEGER, 1, "Seed of random numbers; the same seed gives the same result.", written=True)
     preset: str = key(_PRESET, DEFAULT_PRESET, "Version of Flink that sets the defaults.", written=True)
     phases: tuple[tuple[float, float], ...] = key(
