@@ -16,7 +16,7 @@ to the next entry.
 A million messages may be in transit on one wire. They arrive in order, so they form a `Line`, of which only
 the first entry is on the heap. So the heap has only as many entries as there are wires and tasks. Entries of
 a line that are due before the next entry of the heap run directly, without passing through the heap. The same
-holds for the callbacks of `beat`, with which periodic work checks whether its routine has work to do.
+holds for callbacks added with `at_increasing`.
 
 Entries that may be cancelled are added with `cancellable_at` or `cancellable_after`, which return a `Timer`.
 A cancelled timer stays on the heap and does nothing when it is due, so the order of all other entries is

@@ -64,7 +64,7 @@ class RestartStrategy(StrEnum):
 
 
 class FailoverStrategy(StrEnum):
-    """The tasks that restart with a failed one: those connected with it, or the whole job."""
+    """The tasks that restart with a failed task: all tasks connected with it, or the whole job."""
 
     REGION = "region"
     FULL = "full"
@@ -404,10 +404,10 @@ PRESETS: Mapping[str, NetworkConfig] = {
 
 
 def preset_for(version: str) -> str:
-    """Return the preset with the defaults of a version of Flink such as 2.1.0, or with the nearest ones.
+    """Return the preset with the defaults of a version of Flink such as 2.1.0, or the nearest preset.
 
-    Versions between two presets have the defaults of the older one; before the first of a major version, of
-    that one. A version without numbers counts as the newest.
+    A version between two presets gets the older one. A version older than the first preset of its major
+    version gets that first preset. A version without numbers counts as the newest.
     """
     wanted = _numbers(version) or _numbers(DEFAULT_PRESET)
     of_major = [name for name in PRESETS if _numbers(name)[0] == wanted[0]]
@@ -565,7 +565,7 @@ class LinkConditions:
 
 
 def with_options(base: NetworkConfig, values: Mapping[str, object]) -> NetworkConfig:
-    """Return `base` with the given fields replaced; they then count as given."""
+    """Return `base` with the given fields replaced and added to `given`."""
     return dataclasses.replace(base, **values, given=base.given | values.keys())  # type: ignore[arg-type]
 
 
@@ -602,7 +602,7 @@ def split_assignment(text: str) -> tuple[str, str] | None:
 
 
 def _meant(name: str) -> str:
-    """Suggest an option for an unknown name: one with this ending, or a similar one."""
+    """Suggest an option for an unknown name: an option that ends with this name, or has a similar name."""
     ends = [option for option in _FIELDS if option.endswith(f".{name}")]
     if ends:
         return f"did you mean {' or '.join(map(repr, ends))}?"

@@ -65,7 +65,7 @@ SHIPS = tuple(ship.value for ship in ShipStrategy)
 """Names of ship strategies."""
 
 EMISSIONS = ("regular", "random")
-"""Choices of the records that emit one more than others, if the selectivity is not an integer."""
+"""Ways to choose the records that emit one record more than others, if the selectivity is not an integer."""
 
 EMITS_BY = ("processing_time", "event_time")
 """Clocks by which a vertex emits held-back records: the wall clock, or the watermarks that it reads."""
@@ -139,8 +139,8 @@ _MODE = one_of(SERVICE_MODES)
 class Keys(HoldsTuples):
     """Keys of generated records: 0 to `number` - 1, key k with the weight ``1 / (k + 1) ** zipf``.
 
-    `most_frequent`: fractions of all records for keys 0, 1, ..., which override that rule; the remaining keys
-    share the rest by it.
+    `most_frequent`: fractions of all records for keys 0, 1, ..., which override these weights. The remaining
+    keys share the remaining records by their weights.
     """
 
     number: int = field(metadata=needed(INTEGER, "1000", 1, "Number of keys."))
@@ -151,7 +151,9 @@ class Keys(HoldsTuples):
 
 
 CATCH_UP_S = 1.0
-"""Time of missed records that a paced source makes up for, as in Flink's generators (Guava's RateLimiter)."""
+"""Maximum delay in seconds that a source with an even rate makes up, as in Flink's generators (Guava's
+RateLimiter).
+"""
 
 
 _RATES = needed(
@@ -280,7 +282,7 @@ SLOT_SHARING_GROUP = Key(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vertex(HoldsTuples):
-    """One operator of the job, in `parallelism` subtasks; a source where `source` is given."""
+    """One operator of the job, in `parallelism` subtasks; a source if `source` is given."""
 
     name: str = field(metadata=needed(STRING, '"source"', "", "Name of the vertex in edges and results."))
     parallelism: int = key(
@@ -346,18 +348,18 @@ class Vertex(HoldsTuples):
 
     @property
     def managers(self) -> tuple[str, ...]:
-        """The task managers in which it runs, in the order of its subtasks, each once."""
+        """The task managers in which the vertex runs, in the order of its subtasks, without duplicates."""
         every = (self.manager_of(subtask) for subtask in range(max(1, self.parallelism)))
         return tuple(dict.fromkeys(every))
 
     @property
     def emits_by_event_time(self) -> bool:
-        """Whether it emits held-back records by watermarks."""
+        """Whether the vertex emits held-back records by watermarks."""
         return self.emit_by == "event_time"
 
     @property
     def burns(self) -> bool:
-        """Whether its work on records occupies a core instead of only waiting."""
+        """Whether the vertex's work on records occupies a core instead of only waiting."""
         return self.service_mode == "burn"
 
     def rate(self, subtask: int) -> float:
@@ -367,11 +369,13 @@ class Vertex(HoldsTuples):
         return self.source.rates[subtask % len(self.source.rates)]
 
     def service_steps(self, subtask: int) -> tuple[Step, ...]:
-        """Return the (time, cost) steps of a subtask, with its factor; at least one."""
+        """Return the (time, cost) steps of a subtask, multiplied by its factor; there is at least one."""
         return self.steps_of(self.service, subtask)
 
     def steps_of(self, service: Sequence[Step], subtask: int) -> tuple[Step, ...]:
-        """Return the (time, cost) steps of `service` for a subtask, with its factor; at least one."""
+        """Return the (time, cost) steps of `service` for a subtask, multiplied by its factor; there is at
+        least one.
+        """
         factor = self.service_skew[subtask % len(self.service_skew)] if self.service_skew else 1.0
         return tuple((at, cost * factor) for at, cost in service) or ((0.0, 0.0),)
 
@@ -379,17 +383,15 @@ class Vertex(HoldsTuples):
 def in_slots(
     vertices: Sequence[Vertex], slots: int | None, groups: Sequence[str] | None = None
 ) -> tuple[Vertex, ...]:
-    """Assign subtasks to the slots of task managers, `slots` each, by slot sharing; returns the vertices.
+    """Assign subtasks to task managers with `slots` slots each, by slot sharing; returns the vertices.
 
     Subtask i of every vertex of a slot sharing group shares slot i of the group. The slots of the groups are
     numbered one group after the other, and fill one task manager after the other: "tm-1", "tm-2" and so on.
-    `groups` holds the group of each vertex; by default all are in one. A vertex that names its task manager
-    stays there. The vertices are returned unchanged if `slots` is None or less than 1, or if one has more
-    subtasks than a job may have: a rule refuses it later, and the names of its task managers would fill the
-    memory.
-
-    The algorithm is Flink's LocalInputPreferredSlotSharingStrategy, for vertices whose inputs are all of one
-    kind.
+    `groups` holds the group of each vertex; by default all vertices are in one group. A vertex that names its
+    task manager stays there. The vertices are returned unchanged if `slots` is None or less than 1, or if a
+    vertex has more subtasks than allowed. A rule refuses such a vertex later, and the names of its task
+    managers would fill the memory. The algorithm is Flink's LocalInputPreferredSlotSharingStrategy, for
+    vertices whose inputs are all of one kind.
     """
     huge = any(vertex.parallelism > MAX_PARALLELISM for vertex in vertices)
     if slots is None or slots < 1 or huge:
@@ -415,7 +417,7 @@ def _managers(first: int, count: int, slots: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeBuffers:
-    """Buffers of an edge's gates and partitions; None: the value of the option."""
+    """Numbers of buffers of an edge's gates and partitions; None: the value of the option."""
 
     exclusive: int | None = key(INTEGER, None, "Exclusive buffers of each channel.")
     floating: int | None = key(INTEGER, None, "Floating buffers of each gate.")
@@ -499,7 +501,7 @@ class Edge(HoldsTuples):
 
     @property
     def strategy(self) -> ShipStrategy:
-        """The ship strategy; an unknown name counts as rebalance until the rules report it."""
+        """The ship strategy. An unknown name counts as rebalance; the rules report it."""
         return ShipStrategy.of(self.ship)
 
 
@@ -606,7 +608,7 @@ class Scenario(HoldsTuples):
 
     @property
     def takes_checkpoints(self) -> bool:
-        """Whether any checkpoint is taken, by the interval or by a user."""
+        """Whether any checkpoint is taken, periodically or at a user's request."""
         return self.config.checkpoint_interval_s is not None or bool(self.manual_checkpoints_s)
 
     @property
@@ -626,14 +628,16 @@ class Scenario(HoldsTuples):
 
     @property
     def windows(self) -> tuple[tuple[float, float], ...]:
-        """The phases; without any, one window from the warm-up to the end."""
+        """The windows that results summarise: the phases, or without phases one window from the warm-up to
+        the end.
+        """
         return self.phases or ((self.warmup_s, self.duration_s),)
 
     def ending_at(self, duration_s: float) -> Scenario:
         """Return the scenario of a run that ends at `duration_s`, before or after the planned end.
 
-        Windows, requests and faults after that time are removed. A window up to the planned end now lasts up
-        to the new end.
+        Windows, requests and faults after that time are removed. A window that ended at the planned end now
+        ends at the new end.
         """
         if duration_s == self.duration_s:
             return self
@@ -669,7 +673,7 @@ class Scenario(HoldsTuples):
         """Return the vertex with this name.
 
         Raises:
-            KeyError: if there is none.
+            KeyError: if there is no such vertex.
         """
         return self._by_name[name]
 
@@ -705,7 +709,10 @@ class Scenario(HoldsTuples):
         return any(source != target for source, target in self.channel_ends(edge))
 
     def topological_order(self) -> tuple[Vertex, ...]:
-        """Return the vertices in topological order, otherwise in their own order, without those of cycles."""
+        """Return the vertices in topological order, and otherwise in their given order.
+
+        Vertices of cycles are omitted.
+        """
         return self._topological_order
 
     @cached_property
@@ -727,7 +734,7 @@ class Scenario(HoldsTuples):
         return tuple(placed)
 
     def key_of(self, vertex: Vertex) -> KeyOf | None:
-        """Return the function that returns a record's key, if an operator has keyed state; else None."""
+        """Return the function that computes a record's key, if the operator has keyed state; else None."""
         operator = None if vertex.operator is None else vertex.operator(0)
         return operator.key_of if operator is not None and operator.keyed else None
 
@@ -753,7 +760,7 @@ def _edges_by(end: Callable[[Edge], str], edges: Iterable[Edge]) -> dict[str, tu
 
 
 def changed(scenario: Scenario, change: ScheduledChange) -> Scenario:
-    """Return the scenario after a change, for those of its parts that the change names."""
+    """Return the scenario after a change."""
     config = with_options(scenario.config, dict(change.settings)) if change.settings else scenario.config
     vertices = tuple(
         _changed_vertex(vertex, change) if vertex.name == change.vertex else vertex
