@@ -206,7 +206,7 @@ def key(
         doc: Meaning of the key.
         name: Name of the key, if it is not the name of the field without its unit.
         written: Whether a document contains the key even if it has its default.
-        hidden: Whether messages and the reference omit it.
+        hidden: Whether messages and the reference omit the key.
         beside: Keys of the same table without a field of their own.
     """
     declared = Key(name=name, kind=kind, default=default, doc=doc, written=written, hidden=hidden)
