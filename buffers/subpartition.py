@@ -6,8 +6,8 @@ flushed::
     add ->  [open] [finished] [finished] -> poll      backlog 2: the open one does not count,
                                                       unless flushed, finished or behind an event
 
-A barrier that blocks upstream stops the queue when the reader takes it. Until the reader resumes, no item is
-handed out and the backlog is 0. Priority events are an exception if `passes_priority` is set.
+A blocking barrier stops the queue when the reader takes it. Until the reader resumes, `poll` returns no item
+and the backlog is 0. Priority events are an exception if `passes_priority` is set.
 
 An unaligned barrier goes into a *priority part* in front of all data. Its writer gets copies of the data
 behind it, which become part of the checkpoint::
@@ -83,8 +83,8 @@ class PipelinedSubpartition:
 
     `on_data` notifies the reader that it can poll again; None while there is no reader. `on_priority` is
     called instead for a priority event, if set. `on_acknowledged` is called when the reader's task has
-    processed all records; `acknowledged` is then True. `passes_priority`: whether priority events are handed
-    out while the queue is blocked, as in Flink from 2.3 on; checkpoints during recovery need it.
+    processed all records; `acknowledged` is then True. `passes_priority`: whether `poll` returns priority
+    events while the queue is blocked, as in Flink from 2.3 on. Checkpoints during recovery need this.
     Invariants: all queued buffers except the last are finished. `data_buffers` is the number of queued
     buffers that hold data. The first `in_front` items are the priority part, all of them events. At most one
     queued barrier may still time out, since unaligned checkpoints do not overlap.
@@ -396,7 +396,7 @@ class PipelinedSubpartition:
             self.on_data()
 
     def _notify_priority(self) -> None:
-        """Notify the reader of the first priority event; it finds later ones when it polls."""
+        """Notify the reader of the first priority event. The reader finds later ones when it polls."""
         if self.in_front == 1 and self.has_priority:
             tell = self._notify if self.on_priority is None else self.on_priority
             tell()

@@ -98,9 +98,8 @@ class SubtaskRecovery:
 
 
 class Rescaling(NamedTuple):
-    """A job with another parallelism than the checkpoint, or with all in-flight data restored at consumers.
-
-    See `StateAssignment` for the fields.
+    """A job whose parallelism differs from the checkpoint's, or whose in-flight data is all restored at
+    consumers. See `StateAssignment` for the fields.
     """
 
     job: JobShape

@@ -78,9 +78,9 @@ class StateAssignment:
     """The state of a checkpoint, redistributed to the subtasks of a job with another parallelism.
 
     `hashes` maps the number of an exchange to the hash of its records' keys, for exchanges by key.
-    `at_least_once` is the guarantee of the job; savepoints do not record it. `output_at_consumers`: the
-    in-flight data of outputs becomes data of input channels even if the parallelism is unchanged. State is
-    read on demand.
+    `at_least_once`: whether this is the guarantee of the job, which savepoints do not record.
+    `output_at_consumers`: whether the in-flight data of outputs becomes data of input channels even if the
+    parallelism is unchanged. State is read on demand.
     """
 
     def __init__(
@@ -514,7 +514,7 @@ class ChannelAssignment:
                     yield _Stream(producer, consumer, _records(data, where))
 
     def _in_flight_to(self, number: int, consumer: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the producer of each channel of a former reader of an exchange, and the in-flight data."""
+        """Yield, for each channel of a former reader of an exchange, the producer and the in-flight data."""
         source, target, ship = self._job.exchanges[number]
         if number not in self._producers:
             consumers = self._before[target]

@@ -186,8 +186,8 @@ class InputChannel:
     def restore(self, data: bytes, *, marks_end: bool = True) -> None:
         """Queue in-flight data of a checkpoint, before the partition is requested.
 
-        The data needs neither credit nor segments, and may be empty. With `marks_end` an event marks its end,
-        and the partition is requested when all channels of the gate have reached it.
+        The data needs neither credit nor segments, and may be empty. With `marks_end`, an event marks the end
+        of the data, and the partition is requested when all channels of the gate have reached this end.
         """
         for buffer in recovered_buffers(data, self.gate.segment_bytes):
             self._queue_recovered(buffer)

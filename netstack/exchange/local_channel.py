@@ -98,9 +98,9 @@ class LocalInputChannel(InputChannel):
         )
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
-        """Begin to persist a checkpoint; only recovered data can be in flight on this side.
+        """Begin to persist a checkpoint. Recovered data is the only in-flight data on this side.
 
-        It is all in front of the barrier, also of one that has overtaken it.
+        All of it is in front of the barrier, even if the barrier has overtaken it.
         """
         if not self.barrier.start(checkpoint_id):
             return []

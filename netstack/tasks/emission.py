@@ -40,7 +40,7 @@ _ROUNDING = 1e-9
 
 
 class HeldBack:
-    """Records from all inputs that are held back and then emitted together, such as the records of a window."""
+    """Records from all inputs that are held back and then emitted together, such as those of a window."""
 
     def __init__(self) -> None:
         self._blocks: list[RecordBlock] = []

@@ -162,7 +162,7 @@ class MultipleInputSubtask(OperatorSubtask):
         task_input.serving.begin(channel, task_input.parts[0][0], self._cost_of_buffer())
 
     async def _serve(self, task_input: TaskInput) -> bool:
-        """Process the next record or watermark of an input's buffer; returns False if the buffer is finished."""
+        """Process the next record or watermark of an input's buffer; returns False if none is left in it."""
         serving, channel, buffer = task_input.serving, task_input.channel, task_input.buffer
         if serving is None or channel is None or buffer is None:
             return False

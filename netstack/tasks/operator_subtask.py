@@ -347,7 +347,7 @@ class OperatorSubtask(Subtask):
         super()._checkpoint_completed(checkpoint_id)
 
     def recover(self, recovery: SubtaskRecovery) -> None:
-        """Restore the state of a checkpoint; its in-flight data is read first.
+        """Restore the state of a checkpoint. The task processes the recovered in-flight data first.
 
         New data and checkpoints wait until then, unless checkpoints are taken during recovery.
         """

@@ -86,7 +86,7 @@ class Serving(Protocol):
         ...
 
     def stall(self, duration: float) -> bool:
-        """Delay the planned finish times of records by `duration` seconds; returns False if none are planned."""
+        """Delay the planned finish times of records by `duration` seconds; returns False if none exist."""
         ...
 
     def catch_up(self) -> None:
@@ -158,7 +158,7 @@ class WholeBuffers:
         self._pauses = None
 
     def _show(self, records: int) -> None:
-        """Pass the records of the block up to number `records` to the operator, except those passed before."""
+        """Pass the records of the block up to number `records` to the operator, unless passed before."""
         seen, block = self._seen, self._block
         if records > seen:
             self._operator.process(block[seen:records] if seen or records < len(block) else block)

@@ -40,7 +40,7 @@ class Pauses(NamedTuple):
         return self.counts[passed - 1] if passed else 0
 
     def end_within(self, now: float) -> float | None:
-        """Return the end of the current sleep; None during the last sleep, which ends with the last record."""
+        """Return the end of the current sleep; None in the last sleep, which ends with the last record."""
         place = bisect_left(self.ends, now)
         return self.ends[place] if place < len(self.ends) - 1 else None
 

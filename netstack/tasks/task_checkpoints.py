@@ -187,7 +187,7 @@ class TaskCheckpoints:
             self._persist_data()
 
     def handle(self, channel: InputChannel, event: Event) -> Begun | None:
-        """Pass an event to the barrier handler, and carry out the handler's actions up to the first snapshot."""
+        """Pass an event to the barrier handler, and carry out the handler's actions up to a snapshot."""
         number, now, task = self._number(channel), self._environment.agenda.now, self._task
         handler = self.handler
         match event:
