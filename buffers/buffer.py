@@ -1,7 +1,7 @@
 """Buffers: segments that a writer fills while a reader already reads from them.
 
-A `BufferBuilder` appends, its `BufferConsumer` cuts what was appended since the last `build` into
-`BufferSlice`s, and each slice travels as a network buffer of its own::
+A `BufferBuilder` appends bytes. Each `build` of its `BufferConsumer` returns the bytes appended since the
+last one as a `BufferSlice`, which is sent as a network buffer of its own::
 
     segment   |aaaaaaaa|bbbbb|cc.............|
                slice 1  s. 2  ^ position      ^ capacity
@@ -11,9 +11,9 @@ segment: an `EventConsumer` yields one `EventBuffer`. The rules are those of Fli
 BufferConsumer.
 
 A producer that distributes blank records of equal length round robin writes to another buffer for each
-record. With a thousand subpartitions, that is a thousand buffers before it returns to the first. As long as
-every open buffer has room, no reader can see the difference if `BufferTurns` only counts the records. The
-contents of each buffer follow from the count::
+record. With a thousand subpartitions, it writes to a thousand buffers before it returns to the first. While
+every open buffer has room, `BufferTurns` only counts the records, which makes no difference for readers. The
+contents of each buffer are computed from the count::
 
     first 2, written 6 subpartition   0   1   2   3
                        records        1   1   2   2
@@ -48,11 +48,12 @@ class Recycler(Protocol):
 class BufferBuilder:
     """The writing half of a buffer, which owns the segment.
 
-    A complete record is only noted, by its index in a block. Noted records are copied together when a reader
-    needs the bytes. While a buffer holds blank records only, just their number of bytes is noted;
-    `blank_stride` is then their length, otherwise 0. While its `turns` go on, `position` may lag behind; it
-    and the buffer's `share` of the turns are updated when the reading half needs them. Invariant: ``0 <=
-    position <= capacity <= segment.size``; `position` includes noted records and never decreases.
+    Of a complete record only its index in a block is noted at first. Noted records are copied together when a
+    reader needs the bytes. While a buffer holds only blank records, just their number of bytes is noted.
+    `blank_stride` is then the length of each record, otherwise 0. While the buffer takes part in `turns`,
+    `position` may lag behind. `position` and the buffer's `share` of the turns are updated when the reading
+    half needs them. Invariant: ``0 <= position <= capacity <= segment.size``; `position` includes noted
+    records and never decreases.
     """
 
     __slots__ = (
@@ -94,7 +95,7 @@ class BufferBuilder:
         return self.capacity - self.position
 
     def append(self, data: Payload) -> int:
-        """Copy as much of `data` as fits; returns how many bytes did."""
+        """Copy as much of `data` as fits; returns the number of bytes copied."""
         if isinstance(data, BlankBytes):
             return self._append_blank(data)
         if self.blank_stride:
@@ -180,14 +181,14 @@ class BufferBuilder:
         return self._blank(start, end) if self.blank_stride else self.segment.memory[start:end]
 
     def release(self) -> None:
-        """Drop one reference; without any left, the segment is recycled."""
+        """Drop one reference. When none is left, the segment is recycled."""
         self._references -= 1
         if self._references == 0:
             self._recycler.recycle(self.segment, self.subpartition)
 
 
 _FEW = 10
-"""Up to this number, copying records one by one is faster than numpy."""
+"""Maximum number of records for which copying one by one is faster than numpy."""
 
 
 def _copy_records(block: RecordBlock, indices: list[int], segment: MemorySegment, start: int) -> None:
@@ -242,8 +243,8 @@ class BufferSlice:
 class BufferConsumer:
     """The reading half of a buffer.
 
-    `finished` is the reader's view: a buffer that was finished after the last `build` still counts as
-    unfinished, as in Flink, and does not yet cause a notification.
+    `finished` is updated by `build`. As in Flink, a buffer that was finished after the last `build` still
+    counts as unfinished, and causes no notification yet.
     """
 
     __slots__ = ("_builder", "_read", "finished")
@@ -275,7 +276,7 @@ class BufferConsumer:
         return piece
 
     def copy_unread(self) -> Content:
-        """Return a copy of the bytes that the next `build` will return; they stay unread."""
+        """Return a copy of the bytes that the next `build` will return. These bytes stay unread."""
         builder = self._builder
         if builder.turns is not None:
             builder.turns.settle(builder)
@@ -288,7 +289,7 @@ class BufferConsumer:
 
 
 class EventBuffer:
-    """The bytes of an event; not in pooled memory, as in Flink."""
+    """The bytes of an event. As in Flink, they are not in pooled memory."""
 
     __slots__ = ("data_type", "payload", "size")
 
@@ -341,7 +342,7 @@ class ReceivedBuffer:
         self.size = size
 
     def fill(self, payload: bytes | memoryview | DescribedBytes) -> None:
-        """Store all `size` bytes; blank ones are not written to the segment."""
+        """Store all `size` bytes. Blank bytes are not written to the segment."""
         if isinstance(payload, BlankBytes):
             self._blank = payload
         else:
@@ -361,8 +362,8 @@ class ReceivedBuffer:
 class BufferTurns:
     """Round-robin distribution of records of `stride` bytes to `builders`, starting at `first`.
 
-    `left`: how many more records may be written. `written`: records so far; the positions of the buffers
-    may not include all of them yet.
+    `left`: number of records that may still be written. `written`: number of records written; the positions
+    of the buffers may not include all of them yet.
     """
 
     __slots__ = ("_builders", "_first", "_stride", "left", "written")
@@ -384,7 +385,9 @@ class BufferTurns:
         return (self._first + self.written) % len(self._builders)
 
     def take(self, count: int, channel: int, stride: int) -> bool:
-        """Write `count` records of `stride` bytes, the first to `channel`; False if that is impossible."""
+        """Write `count` records of `stride` bytes, the first to `channel`; returns False, and writes none, if
+        this is impossible.
+        """
         if count > self.left or stride != self._stride or channel != self.next_channel:
             return False
         self.left -= count
@@ -411,7 +414,7 @@ def room_in_turns(builders: Sequence[BufferBuilder | None], first: int, stride: 
     """Return how many blank records of `stride` bytes fit if distributed round robin from `first` on.
 
     The record that fills a buffer does not count, because the buffer is then closed. The second value is
-    False if a record does not fit within the first round; the count then covers the records before it.
+    False if a record of the first round does not fit. The count then covers the records before this record.
     """
     count = len(builders)
     least = -1

@@ -15,10 +15,11 @@ import msgspec
 
 
 class GateBuffersSpec(msgspec.Struct, frozen=True):
-    """The segments of an input gate; the floating ones form a pool of required to total segments.
+    """The numbers of segments of an input gate.
 
-    Invariant: ``1 <= required_floating <= total_floating``, and
-    ``channels * exclusive_per_channel + total_floating == target_total``.
+    The floating ones form a pool of `required_floating` to `total_floating` segments. Invariant: ``1 <=
+    required_floating <= total_floating``, and ``channels * exclusive_per_channel + total_floating ==
+    target_total``.
     """
 
     exclusive_per_channel: int
@@ -57,8 +58,8 @@ def gate_buffers(
 def partition_buffers(subpartitions: int, per_channel: int, floating: int) -> tuple[int, int]:
     """The minimum and maximum of the pool of a bounded pipelined partition (Flink's NettyShuffleUtils).
 
-    `per_channel` and `floating` are the same options as for a gate. Flink 2 also has an expected size of a
-    pool, its weight when memory is scarce; for a partition it equals the minimum.
+    `per_channel` and `floating` are the same options as for a gate. In Flink 2 a pool also has an expected
+    size, its weight when memory is scarce. For a partition, the expected size equals the minimum.
 
     Raises:
         ValueError: if `subpartitions` is below 1, or another number below 0.

@@ -1,7 +1,7 @@
-"""The buffers of one receiving channel: its exclusive ones and borrowed floating ones.
+"""The buffers of one receiving channel: exclusive buffers, and borrowed floating buffers.
 
 The sender reports its backlog with every buffer. The channel then *requires* backlog + exclusive buffers. It
-borrows from the gate's floating pool until it has them, or waits in the pool's queue::
+borrows floating buffers from the gate's pool until it has the required number, or waits in the pool's queue::
 
     floating pool [f f f] --- borrow ---> channel: floating [f f]  exclusive [e]
           ^                                  | arriving data takes a floating one first
@@ -34,7 +34,7 @@ class ChannelBuffers:
     """Exclusive and floating buffers of one channel, and the credit for them.
 
     `owner` is notified when unannounced credit rises from 0. Exclusive segments are taken from the network
-    pool when first needed; `reserved` of them have not been taken yet. Invariant: each segment is in
+    pool when first needed; `reserved` segments have not been taken yet. Invariant: each segment is in
     `_exclusive` or `_floating`, or holds data. While `waiting`, the channel is in the pool's queue exactly
     once.
     """
@@ -90,12 +90,12 @@ class ChannelBuffers:
 
     @property
     def announced_backlog(self) -> int:
-        """Number of buffers that the sender is known to hold for this channel beyond the exclusive ones."""
+        """Number of data buffers that still wait at the sender, as far as it has reported them."""
         return max(0, self.required - self.exclusive_total)
 
     def take(self) -> tuple[MemorySegment, ChannelBuffers | LocalBufferPool] | None:
         """Return a free buffer for arriving data, floating ones first, with the object that recycles it; None
-        if there is none.
+        if no buffer is free.
         """
         if self.required > 0:
             self.required -= 1
@@ -132,7 +132,10 @@ class ChannelBuffers:
             self._floating.append(segment)
 
     def recycle(self, segment: MemorySegment, subpartition: int = -1) -> None:
-        """Take back an exclusive segment; a surplus floating one is returned to the pool in exchange."""
+        """Take back an exclusive segment.
+
+        If the channel then has a surplus, a floating segment is returned to the pool.
+        """
         if self.released:
             self.pool.network_pool.recycle_unpooled([segment])
             return
@@ -146,7 +149,7 @@ class ChannelBuffers:
             self._gain(1)
 
     def buffer_available(self, segment: MemorySegment) -> bool:
-        """Take `segment` from the floating pool if it is still needed; returns whether it was taken."""
+        """Take `segment` from the floating pool if the channel still needs it; returns whether it did."""
         self.waiting = False
         if self.released or self.available >= self.required:
             return False
@@ -155,13 +158,13 @@ class ChannelBuffers:
         return True
 
     def block(self) -> None:
-        """Handle a blocking event: without exclusive buffers, return the floating ones."""
+        """Handle a blocking event: a channel without exclusive buffers returns its floating buffers."""
         if self.exclusive_total == 0:
             self.required = 0
             self._return_floating()
 
     def release(self) -> None:
-        """Return all free buffers; buffers that hold data return when they are recycled."""
+        """Return all free buffers. Buffers that hold data are returned when they are recycled."""
         self.released = True
         self._return_floating()
         if self._exclusive or self.reserved:

@@ -5,11 +5,11 @@
     poll <- [announcement, unaligned barrier] [data, data, event, data] <- add
                                                          ^ the place of the latest barrier
 
-A barrier that has overtaken data upstream goes to the front. A barrier that may time out keeps its place, and
-an announcement of it goes to the front; `prioritize` later moves the barrier itself there. In both cases the
-channel's `ChannelBarrier` remembers the last item before the barrier: data up to this item is *in flight* and
-part of the checkpoint. So data needs no sequence numbers here, and their overflow is no problem. The rules
-are those of Flink's RemoteInputChannel.
+A barrier that has overtaken data upstream goes to the front. A barrier with a timeout keeps its place, and an
+announcement of it goes to the front. `prioritize` later moves the barrier itself to the front. In both cases
+the channel's `ChannelBarrier` remembers the last item before the barrier: data up to this item is *in flight*
+and part of the checkpoint. So no sequence numbers of data are compared here, and their overflow is no
+problem. The rules are those of Flink's RemoteInputChannel.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RecoveredBuffer:
 
 
 def recovered_buffers(data: bytes, segment_bytes: int) -> Iterator[RecoveredBuffer]:
-    """Split recovered data into buffers of at most `segment_bytes` bytes; yields none for empty data."""
+    """Split recovered data into buffers of at most `segment_bytes` bytes. Empty data yields no buffer."""
     view = memoryview(data)
     for start in range(0, len(view), segment_bytes):
         yield RecoveredBuffer(view[start : start + segment_bytes])
@@ -90,17 +90,17 @@ class ChannelQueue:
         return bool(self._priority)
 
     def add_priority(self, event: EventBuffer) -> bool:
-        """Append `event` to the priority part; returns whether it is the only one."""
+        """Append `event` to the priority part; returns whether it is the only event there."""
         self._priority = (*self._priority, event)
         return len(self._priority) == 1
 
     @property
     def last(self) -> Queued | None:
-        """The last item behind the priority part, or None."""
+        """The last item after the priority part, or None."""
         return self._items[-1] if self._items else None
 
     def in_flight(self, barrier: ChannelBarrier[Queued]) -> list[ReceivedBuffer | RecoveredBuffer]:
-        """Return the queued data in front of the barrier; all data if the barrier has not arrived."""
+        """Return the queued data in front of the barrier, or all queued data if it has not arrived."""
         data: list[ReceivedBuffer | RecoveredBuffer] = []
         for item in self._items:
             if not isinstance(item, EventBuffer):
@@ -110,10 +110,10 @@ class ChannelQueue:
         return [] if barrier.arrived else data
 
     def prioritize(self, barrier: ChannelBarrier[Queued], sequence_number: int) -> bool:
-        """Move an announced barrier to the priority part and drop its announcement if that is still queued.
+        """Move an announced barrier to the priority part, and drop its announcement if it is still queued.
 
-        Only the type of the buffer changes, to a priority event. Returns whether the barrier was still queued
-        behind data.
+        The type of the barrier's buffer becomes that of a priority event. Returns whether the barrier was
+        still queued behind data.
         """
         announced = barrier.take_announced(sequence_number)
         if announced is None or announced[0] not in self._items:

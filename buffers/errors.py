@@ -4,11 +4,11 @@
 
 
 class PoolDestroyed(RuntimeError):
-    """The pool has been destroyed: the task is being cancelled (CancelTaskException)."""
+    """The pool has been destroyed, because the task is being cancelled (CancelTaskException)."""
 
 
 class InsufficientBuffers(OSError):
-    """The network memory has too few segments for a request (an IOException in Flink); no segment was taken.
+    """The network memory has too few segments for a request. No segment was taken. (Flink: an IOException.)
 
     `required` and `available` count the segments of this request, `total` those of the pool; `segment_size`
     is in bytes. `task_manager` is the owner of the memory, if known.

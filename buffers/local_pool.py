@@ -28,14 +28,17 @@ if TYPE_CHECKING:
     from .network_pool import NetworkBufferPool
 
 UNBOUNDED = 2**31 - 1
-"""Maximum of a pool without a limit, and a quota that is never reached (Java's largest int)."""
+"""Java's largest int: the maximum of a pool without a limit, and a quota that is never reached."""
 
 
 class BufferListener(Protocol):
     """A channel that waits in a pool's queue."""
 
     def buffer_available(self, segment: MemorySegment) -> bool:
-        """Take `segment` and return True, or refuse it; in both cases the listener leaves the queue."""
+        """Take `segment` and return True, or refuse it and return False.
+
+        In both cases the listener leaves the queue.
+        """
         ...
 
 
@@ -43,12 +46,12 @@ class LocalBufferPool:
     """Provides segments up to a size that the network pool may change at any time.
 
     `on_available` is called each time `available` turns from False to True, as the last step of an operation,
-    but not for a pool that starts available. `network_pool` creates pools; a pool created directly has no
-    guaranteed minimum.
+    but not for a pool that is available from the start. Pools are created by `network_pool`; a pool created
+    directly has no guaranteed minimum.
 
     Invariants: the pool is `available` exactly while a segment is free and no subpartition holds its quota.
-    No segment is free while ``requested > size``, and no listener waits while one is free. If no segment is
-    free and more may be requested, the pool has registered a callback with the network pool.
+    No segment is free while ``requested > size``, and no listener waits while a segment is free. If no
+    segment is free and more may be requested, the pool has registered a callback with the network pool.
     """
 
     __slots__ = (
@@ -119,7 +122,7 @@ class LocalBufferPool:
 
     @property
     def used(self) -> int:
-        """Segments in use, the basis of outPoolUsage; exceeds `size` during overdraft."""
+        """Number of segments in use, from which outPoolUsage is computed; exceeds `size` during overdraft."""
         return max(0, self.requested - len(self._free))
 
     @property
@@ -128,7 +131,8 @@ class LocalBufferPool:
         return len(self._free)
 
     def request(self, subpartition: int = -1) -> MemorySegment | None:
-        """Return a segment for a subpartition (-1: for no particular one), or None if there is none.
+        """Return a segment for a subpartition (-1: for no particular subpartition), or None if no segment is
+        left.
 
         Raises:
             PoolDestroyed: if the pool was destroyed.
@@ -205,7 +209,9 @@ class LocalBufferPool:
         return True
 
     def set_size(self, size: int) -> None:
-        """Set the size to `size` segments, at most the maximum; surplus segments return when recycled.
+        """Set the size to `size` segments, but at most the maximum.
+
+        Surplus segments in use are returned when recycled.
 
         Raises:
             ValueError: if `size` is below the minimum.
@@ -244,7 +250,7 @@ class LocalBufferPool:
             self._update()
 
     def lazy_destroy(self) -> None:
-        """Destroy the pool: free segments return now, those in use when they are recycled."""
+        """Destroy the pool. Free segments are returned now, segments in use when they are recycled."""
         if self.destroyed:
             return
         self.destroyed = True

@@ -28,9 +28,9 @@ DEFAULT_SEGMENT_SIZE = 32768
 class NetworkBufferPool:
     """All segments of a task manager: `segments` of `segment_size` bytes each.
 
-    `available`: whether a segment is free. Invariants: a segment is free, reserved, or taken as a pooled or
-    unpooled one; ``guaranteed <= total``; the sizes of the local pools plus the unpooled and the reserved
-    segments do not exceed `total`.
+    `available`: whether a segment is free. Invariants: each segment is free, reserved, or taken as a pooled
+    or unpooled segment; ``guaranteed <= total``; the sizes of the local pools plus the unpooled and the
+    reserved segments do not exceed `total`.
     """
 
     def __init__(self, segments: int, segment_size: int = DEFAULT_SEGMENT_SIZE) -> None:
@@ -118,14 +118,14 @@ class NetworkBufferPool:
     def reserve_unpooled(self, count: int, *, owed: bool = False) -> None:
         """Reserve `count` exclusive segments, which `take_reserved` takes when they are first needed.
 
-        If other users still hold the memory, Flink waits for it; this method raises InsufficientBuffers.
-        With `owed=True` it reserves the segments nevertheless. Until they have been returned, no pool gets
-        a segment, and the caller must not call `take_reserved` (see the property `owed`).
+        If other users still hold the memory, Flink waits, but this method raises InsufficientBuffers. With
+        `owed=True` it reserves the segments nevertheless. Until the other users have returned them, no pool
+        gets a segment, and the caller must not call `take_reserved` (see the property `owed`).
 
         Raises:
             ValueError: if `count` is negative.
-            InsufficientBuffers: if there are too few segments, or with `owed` if there always will be; none
-                was reserved.
+            InsufficientBuffers: if there are too few segments; with `owed`, if there will never be enough. No
+                segment was reserved.
         """
         if count < 0:
             raise ValueError(f"the number of segments must not be negative, got {count}")
@@ -208,7 +208,9 @@ class NetworkBufferPool:
         return pool
 
     def destroy_pool(self, pool: LocalBufferPool) -> None:
-        """Destroy a local pool and divide its share among the others; without effect if already destroyed."""
+        """Destroy a local pool and divide its share among the other pools; does nothing if it was already
+        destroyed.
+        """
         if pool not in self._pools:
             return
         del self._pools[pool]
@@ -223,9 +225,10 @@ class NetworkBufferPool:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Defer resizing while many pools are created or destroyed; they are resized once, at the end.
+        """Defer resizing while many pools are created or destroyed.
 
-        This only matters if memory is scarce: otherwise a new pool does not change the others.
+        All pools are resized once, at the end. This only matters if memory is scarce; otherwise a new pool
+        does not change the other pools.
         """
         if self._deferred is not None:
             yield
@@ -246,7 +249,7 @@ class NetworkBufferPool:
             pool.set_size(size)
 
     def _redistribute(self, created: LocalBufferPool | None = None) -> None:
-        """Resize all pools, or only `created` if it is known that no other size would change."""
+        """Resize all pools, or only the new pool `created` if no other size would change."""
         if self._deferred is not None:
             self._deferred = True
             self._all_at_maximum = False

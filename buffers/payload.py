@@ -1,4 +1,4 @@
-"""Contents of buffers: bytes, or a description of blank bytes by three numbers.
+"""Contents of buffers: bytes, or blank bytes that are described by three numbers.
 
 In an emulation, operators do not read the contents of most buffers. Only the number of bytes and the starts
 of records matter. If all records have the same length, three numbers describe the bytes::
@@ -19,7 +19,8 @@ _HEADER_BYTES = 4
 
 
 class BlankBytes:
-    """Description of `size` bytes from a sequence of encoded records of `stride` bytes each, header included.
+    """Blank bytes: `size` bytes of a sequence of encoded blank records of `stride` bytes each, header
+    included.
 
     The first byte is at offset `phase` of its record. Invariant: ``0 <= phase < stride``.
     """
@@ -49,7 +50,7 @@ class BlankBytes:
         return (record * count)[self.phase : self.phase + self.size]
 
     def followed_by(self, other: BlankBytes) -> bool:
-        """Whether `other` continues exactly where these bytes end."""
+        """Whether `other` continues the sequence of records exactly where these bytes end."""
         return self.stride == other.stride and (self.phase + self.size) % self.stride == other.phase
 
 
@@ -66,9 +67,10 @@ def content_of(payload: Payload) -> Content:
 
 
 class Pieces:
-    """Bytes in pieces, where blank pieces stay blank; `len` is the total number of bytes.
+    """Bytes in pieces.
 
-    Adjacent blank pieces are merged if the second continues the first, so most channels have a single piece.
+    Blank pieces are kept as `BlankBytes`; `len` is the total number of bytes. Adjacent blank pieces are
+    merged if the second continues the first, so the data of most channels is a single piece.
     """
 
     __slots__ = ("_pieces", "_size")
@@ -92,7 +94,7 @@ class Pieces:
 
     @property
     def description(self) -> bytes:
-        """Description that is equal for two objects only if their bytes are equal."""
+        """Short form of the content: equal for two objects only if their bytes are equal."""
         return b"".join(
             [
                 b"%d blank in %d from %d;" % (piece.size, piece.stride, piece.phase)

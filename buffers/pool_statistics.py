@@ -16,10 +16,10 @@ class LocalPoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     requested: int
     """Segments taken from the network pool, in use or free."""
     free: int
-    """Held but not in use."""
+    """Segments held but not in use."""
     used: int
     overdraft: int
-    """Segments requested beyond `size`: overdraft, or not yet returned after the pool shrank."""
+    """Segments requested beyond `size`: overdraft, or segments not returned yet after the pool shrank."""
     listeners: int
     """Listeners that wait in the queue."""
     full_subpartitions: int
@@ -34,7 +34,7 @@ class NetworkPoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     free: int
     used: int
-    """Segments taken by local pools (in use there or not) and as exclusive segments."""
+    """Segments taken by local pools, in use or free there, and exclusive segments."""
     guaranteed: int
     """Minima of all local pools, plus exclusive segments."""
     requested: int

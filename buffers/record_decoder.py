@@ -22,10 +22,12 @@ from .records import HEADER_BYTES, WATERMARK_BYTES, WATERMARK_LENGTH, Offsets, R
 from .segment import Bytes
 
 DEFAULT_MAX_RECORD_BYTES = 256 * 1024 * 1024
-"""Limit of a record; a larger length is treated as corrupt."""
+"""Maximum length of a record in bytes. A larger length is treated as corrupt."""
 
 _LONG_BYTES = 64 * 1024
-"""A record of at least this length is collected in one array instead of joined from parts at the end."""
+"""Minimum length in bytes for an incomplete record to be collected in one array, instead of joined from parts
+at the end.
+"""
 
 _SLACK_BYTES = 64 * 1024  # for the bytes that follow the end of such a record
 
@@ -38,8 +40,7 @@ class RecordDecoder:
     """Decodes the bytes of one channel, in portions of any size, into blocks of records.
 
     An incomplete record is kept between calls. Invariant: bytes fed = bytes of all blocks + `pending_bytes`.
-    After an error, the decoder is as it was before the call. With `watermarks`, the blocks contain watermarks
-    too.
+    An error leaves the decoder unchanged. With `watermarks`, the blocks contain watermarks too.
     """
 
     __slots__ = (
@@ -75,7 +76,7 @@ class RecordDecoder:
     def feed(self, data: Bytes | memoryview | bytes | BlankBytes) -> RecordBlock:
         """Decode the next bytes, 1-D and contiguous; returns copies of all records that are now complete.
 
-        For blank bytes, the block is blank too.
+        The block for blank bytes is blank too.
 
         Raises:
             CorruptRecord: if a length is negative or over the limit.
@@ -210,7 +211,7 @@ def _follow(stream: memoryview | bytes, size: int, position: int) -> list[int]:
 
 
 def _follow_with_watermarks(stream: memoryview | bytes, size: int, position: int) -> list[int]:
-    """Do the same as `_follow` if some elements may be watermarks."""
+    """Variant of `_follow` for data that may contain watermarks."""
     ends: list[int] = []
     read = _read_length
     while position <= size - HEADER_BYTES:

@@ -44,9 +44,9 @@ class RecordBlock:
     """An immutable sequence of encoded records that lie back to back.
 
     `memory`: begins with the records; other bytes may follow. `nbytes`: bytes of all records. `stride`: the
-    length of each record in bytes if all are known to be equal, otherwise (and for an empty block) 0. All
-    lengths, sizes and positions include the headers. A `blank` block has no memory until a caller reads its
-    bytes.
+    length of each record in bytes if all records are known to have the same length, otherwise (and for an
+    empty block) 0. All lengths, sizes and positions include the headers. A `blank` block has no memory until
+    a caller reads its bytes.
     """
 
     __slots__ = ("_bounds", "_count", "_data", "_memory", "_offsets", "nbytes", "stride")
@@ -83,7 +83,7 @@ class RecordBlock:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the block has records whose bytes no caller has read, so that they do not exist yet."""
+        """Whether the block has records whose bytes do not exist yet, because no caller has read them."""
         return self._memory is None and self._count > 0
 
     @property
@@ -115,7 +115,7 @@ class RecordBlock:
         """Encode one record for each row of a 2-D uint8 array.
 
         Raises:
-            ValueError: if it is not such an array.
+            ValueError: if the array has another shape or type.
         """
         if payloads.ndim != 2 or payloads.dtype != np.uint8:
             raise ValueError(f"payloads must be a 2-D uint8 array, not {payloads.ndim}-D {payloads.dtype}")
@@ -193,7 +193,7 @@ class RecordBlock:
 
     @property
     def content(self) -> Content:
-        """A copy of the encoded records; for a blank block, their description."""
+        """A copy of the encoded records; `BlankBytes` for a blank block."""
         return BlankBytes(0, self.nbytes, self.stride) if self.is_blank else self.data.tobytes()
 
     @property
@@ -239,8 +239,9 @@ class RecordBlock:
         return self.memory[start:end]
 
     def unread(self, index: int) -> Payload:
-        """Return record `index` with its header, for readers that do not read its bytes: blank if `stride` is
-        set.
+        """Return record `index` with its header, for callers that do not read its bytes.
+
+        It is blank if `stride` is set.
         """
         return BlankBytes(0, self.stride, self.stride) if self.stride else self.encoded(index)
 

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 
 class Resizable(Protocol):
-    """A pool with the numbers that the division needs, in segments."""
+    """A pool, with the numbers of segments from which sizes are computed."""
 
     @property
     def minimum(self) -> int:
@@ -33,11 +33,11 @@ Pool = TypeVar("Pool", bound=Resizable)
 
 
 def plan_sizes(pools: Iterable[Pool], available: int) -> list[tuple[Pool, int]]:
-    """Divide `available` segments, those beyond all minima, among the `pools` that may grow.
+    """Divide the `available` segments beyond all minima among the `pools` that may grow.
 
     Returns the size of each pool that may grow, between its minimum and its maximum. The sum of the sizes is
-    `available` plus their minima, or less if all are at their maximum. Shares are proportional to the
-    expected sizes; among equal pools, the earlier ones get the odd segments.
+    `available` plus the minima of these pools, or less if all are at their maximum. Shares are proportional
+    to the expected sizes. Among equal pools, the earlier pools get the remaining segments.
     """
     growing = [pool for pool in pools if pool.minimum < pool.maximum]
     if not growing:

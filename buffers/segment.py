@@ -56,8 +56,8 @@ class MemorySlab:
 class MemorySegment:
     """One segment of a slab: `size` bytes that one owner at a time may use.
 
-    `memory` (a memoryview) and `array` (numpy, uint8) view the bytes. Both are created on first use and then
-    kept, so that an unused segment costs only its handle.
+    `memory` (a memoryview) and `array` (numpy, uint8) view the bytes. Both views are created on first use and
+    then kept, so that an unused segment costs only its handle.
     """
 
     __slots__ = ("_array", "_memory", "_slab", "index", "size")

@@ -1,13 +1,13 @@
 """The queue of one subpartition: buffers and events between writer and reader.
 
-Only the last buffer may still be open. It stays with the writer until it is finished and followed by another
-item, or until it is flushed::
+Only the last buffer may still be open. The reader gets it when it is finished, followed by another item, or
+flushed::
 
     add ->  [open] [finished] [finished] -> poll      backlog 2: the open one does not count,
                                                       unless flushed, finished or behind an event
 
-A barrier that blocks upstream stops the queue when the reader takes it. Until the reader resumes, no item is
-handed out and the backlog is 0. Priority events are an exception if `passes_priority` is set.
+A blocking barrier stops the queue when the reader takes it. Until the reader resumes, `poll` returns no item
+and the backlog is 0. Priority events are an exception if `passes_priority` is set.
 
 An unaligned barrier goes into a *priority part* in front of all data. Its writer gets copies of the data
 behind it, which become part of the checkpoint::
@@ -15,9 +15,9 @@ behind it, which become part of the checkpoint::
     [priority events] [data, events, ...] <- ordinary additions
                      ^ overtake             copies of the data from here on
 
-A barrier with a timeout waits in its turn. If it is still queued when the timeout expires, it moves to the
-priority part; the data that was queued before it counts as overtaken. The rules are those of Flink's
-PipelinedSubpartition.
+A barrier with a timeout keeps its place in the queue. If it is still queued when the timeout expires, it
+moves to the priority part. The data that was queued before it then counts as overtaken. The rules are those
+of Flink's PipelinedSubpartition.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ ADD_REFUSED = -1
 
 
 Settled = Callable[[list[Content] | None], None]
-"""Receives the data that a barrier with a timeout has overtaken, if any; None if that will never be known."""
+"""Receives the data, possibly none, that a barrier with a timeout has overtaken; None if it will never be
+known.
+"""
 
 
 class _Timeoutable(NamedTuple):
@@ -53,9 +55,9 @@ class _Timeoutable(NamedTuple):
 class PolledBuffer:
     """One item taken from a subpartition.
 
-    `backlog`: data buffers left. `more_available`: whether another item can be polled at once;
-    `next_is_event`: whether that is an event. `sequence_number`: position in the subpartition, events
-    included.
+    `backlog`: number of data buffers left. `more_available`: whether another item can be polled at once;
+    `next_is_event`: whether the next item is an event. `sequence_number`: position in the subpartition,
+    events included.
     """
 
     # No NamedTuple, whose constructor is an interpreted call; this object is created once for each buffer.
@@ -81,8 +83,8 @@ class PipelinedSubpartition:
 
     `on_data` notifies the reader that it can poll again; None while there is no reader. `on_priority` is
     called instead for a priority event, if set. `on_acknowledged` is called when the reader's task has
-    processed all records; `acknowledged` is then True. `passes_priority`: whether priority events are handed
-    out while the queue is blocked, as in Flink from 2.3 on; checkpoints during recovery need it.
+    processed all records; `acknowledged` is then True. `passes_priority`: whether `poll` returns priority
+    events while the queue is blocked, as in Flink from 2.3 on. Checkpoints during recovery need this.
     Invariants: all queued buffers except the last are finished. `data_buffers` is the number of queued
     buffers that hold data. The first `in_front` items are the priority part, all of them events. At most one
     queued barrier may still time out, since unaligned checkpoints do not overlap.
@@ -195,8 +197,8 @@ class PipelinedSubpartition:
         return wanted
 
     def alignment_timeout(self, checkpoint_id: int, unaligned: EventConsumer) -> bool:
-        """Replace the queued barrier of a checkpoint by `unaligned`, in front of all data; returns whether it
-        was still queued.
+        """Replace the queued barrier of a checkpoint by `unaligned`, in front of all data; returns whether
+        the barrier was still queued.
 
         Raises:
             ValueError: if the type of `unaligned` has no priority.
@@ -214,7 +216,7 @@ class PipelinedSubpartition:
         return True
 
     def _put_in_front(self, event: EventConsumer) -> None:
-        """Put an event in front of all data, behind earlier priority events."""
+        """Put an event in front of all data, after earlier priority events."""
         if event.data_type not in PRIORITY_TYPES:
             raise ValueError(f"an event of type {event.data_type.name} must not overtake data")
         queue = self._queue
@@ -224,21 +226,24 @@ class PipelinedSubpartition:
         self.in_front += 1
 
     def _data_behind(self, stop: int) -> list[Content]:
-        """Return the unread bytes of each data buffer from the priority part up to item `stop`; no empty
-        ones.
+        """Return the unread bytes of each data buffer after the priority part and before item `stop`, without
+        empty ones.
         """
         items = islice(self._queue, self.in_front, stop)
         return [item.copy_unread() for item in items if isinstance(item, BufferConsumer) and item.unread]
 
     def _settle(self, overtaken: list[Content] | None) -> None:
-        """Report `overtaken` to the barrier that can still time out, if any; it no longer can."""
+        """Report `overtaken` to the barrier that can still time out, if any.
+
+        It can no longer time out then.
+        """
         waiting = self._timeoutable
         if waiting is not None:
             self._timeoutable = None
             waiting.settled(overtaken)
 
     def finish(self) -> None:
-        """Close the queue for writing; all queued buffers then count as finished."""
+        """Close the queue for writing. All queued buffers then count as finished."""
         self.finished = True
         self._notify()
 
@@ -256,7 +261,7 @@ class PipelinedSubpartition:
         """Remove and return the next item; None if there is none or the queue is blocked.
 
         Raises:
-            RuntimeError: if an open buffer is followed by another one; this is a bug of the writer.
+            RuntimeError: if an open buffer is followed by another buffer, which is a bug of the writer.
         """
         if self.blocked and not self.has_priority:
             return None
@@ -353,7 +358,7 @@ class PipelinedSubpartition:
         self.blocked = False
 
     def acknowledge_all_records(self) -> None:
-        """Note that the reader's task has processed all records before the end of data."""
+        """Record that the reader's task has processed all records before the end of data."""
         self.acknowledged = True
         if self.on_acknowledged is not None:
             self.on_acknowledged()
@@ -391,7 +396,7 @@ class PipelinedSubpartition:
             self.on_data()
 
     def _notify_priority(self) -> None:
-        """Notify the reader of the first priority event; it finds later ones when it polls."""
+        """Notify the reader of the first priority event. The reader finds later ones when it polls."""
         if self.in_front == 1 and self.has_priority:
             tell = self._notify if self.on_priority is None else self.on_priority
             tell()

@@ -1,6 +1,6 @@
 """The protocol of the network layer as pure state machines: no I/O, no clock, no randomness.
 
-Time is passed in as an argument, in seconds; each method returns the actions that its caller has to carry
+Time is passed in as an argument, in seconds. Each method returns the actions that its caller has to carry
 out. Read the modules in this order: `messages`, `frames`, `wire_size`, `frame_reader`, `handshake`, `events`,
 `credit`, `sender`, `receiver`, `barrier_handler`, `barrier_aligner`, `alternating_aligner`,
 `barrier_tracker`, `channel_barrier`, `throughput`, `debloat`, `debloat_policy`, `debloat_policies`,

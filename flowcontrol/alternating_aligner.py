@@ -1,15 +1,15 @@
 """Barriers that may overtake: unaligned checkpoints, and aligned ones that turn unaligned in time.
 
 A checkpoint with a timeout begins aligned. A remote channel announces its barrier before the data that is
-queued in front of it, so a timeout can fetch the barrier to the front::
+queued in front of the barrier. So a timeout can move the barrier to the front::
 
     channel 0  --|A|--data----data--|1|             A: announcement, polled at once
                   ^ begins          ^ Prioritize on timeout: the data becomes part of the checkpoint
 
-The pending checkpoint is in one of four states. It waits for its first barrier (W) or collects the others (C)
-while it is still aligned, and does the same after it has turned unaligned (WU, CU). The table uses two
-actions. *Overtake*: emit a Trigger that is unaligned and has no metrics; the state becomes CU. *Time out*:
-emit Prioritize for each announced barrier; W becomes WU, and in C the checkpoint overtakes.
+The pending checkpoint is in one of four states. While it is still aligned, it waits for its first barrier (W)
+or collects the other barriers (C). After it has turned unaligned, it does the same in the states WU and CU.
+The table uses two actions. *Overtake*: emit a Trigger that is unaligned and has no metrics; the state becomes
+CU. *Time out*: emit Prioritize for each announced barrier; W becomes WU, and in C the checkpoint overtakes.
 
 | | W | C | WU | CU |
 |---|---|---|---|---|
@@ -21,7 +21,7 @@ emit Prioritize for each announced barrier; W becomes WU, and in C the checkpoin
 | alarm | time out | time out | | |
 | the last channel to count | instead: Trigger | instead: Trigger | overtake, AlignmentEnd | AlignmentEnd |
 
-An unaligned barrier turns a checkpoint unaligned even if it is the last one. After the last channel, and
+Even if an unaligned barrier is the last one, it turns the checkpoint unaligned. After the last channel, and
 after an abort, all blocked channels are resumed and the state is W. A checkpoint starts unaligned if its
 first barrier is unaligned.
 
@@ -64,7 +64,8 @@ class AlternatingAligner(SingleCheckpointHandler):
 
     Invariants, besides those of the base class: an unaligned Trigger has no metrics and is followed by one
     AlignmentEnd or one Abort of its checkpoint; any other Trigger is emitted with the barrier of the last
-    channel. Each barrier that did not overtake blocks its channel, however the checkpoint ends.
+    channel. Each barrier that did not overtake data blocks its channel, even if the checkpoint turns
+    unaligned.
     """
 
     __slots__ = ("_announced", "_forced", "_state")
@@ -76,7 +77,7 @@ class AlternatingAligner(SingleCheckpointHandler):
         self._forced: CheckpointBarrier | None = None
 
     def take_over(self, aligner: SingleCheckpointHandler) -> None:
-        """Continue in the state of `aligner`, a handler of aligned barriers that this one replaces."""
+        """Continue in the state of `aligner`, the handler of aligned barriers that this handler replaces."""
         self.current_checkpoint_id = aligner.current_checkpoint_id
         self._ended, self._timer = aligner._ended, aligner._timer
         self._aligned, self._blocked = aligner._aligned, aligner._blocked
@@ -103,7 +104,8 @@ class AlternatingAligner(SingleCheckpointHandler):
     def announcement(
         self, channel: int, barrier: CheckpointBarrier, sequence_number: int, now: float
     ) -> list[Action]:
-        """Handle the announcement that `barrier` is queued in `channel` as the buffer with `sequence_number`.
+        """Handle the announcement of `barrier`, which is queued in `channel` as the buffer with
+        `sequence_number`.
 
         Raises:
             LocalProtocolError: as for `barrier`.
@@ -121,7 +123,7 @@ class AlternatingAligner(SingleCheckpointHandler):
         return actions + self._set_alarm(before, now)
 
     def alarm(self, checkpoint_id: int, now: float) -> list[Action]:
-        """Time the checkpoint out if it is still aligning; called when the delay of its Alarm is over."""
+        """Time the checkpoint out if it is still aligned; called when the delay of its Alarm is over."""
         if checkpoint_id != self.current_checkpoint_id or not self.pending or not self._may_align:
             return []
         return self._time_out()
@@ -161,7 +163,7 @@ class AlternatingAligner(SingleCheckpointHandler):
         return self._may_align and _time_left(barrier, now) < 0
 
     def _time_out(self) -> list[Action]:
-        """Turn the checkpoint unaligned, unless it already is."""
+        """Turn the checkpoint unaligned, unless it already is unaligned."""
         if not self._may_align:
             return []
         actions: list[Action] = [Prioritize(*announced) for announced in self._announced.items()]

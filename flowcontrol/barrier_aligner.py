@@ -1,6 +1,7 @@
 """Aligned checkpoints: decides when a checkpoint begins and which channels are blocked until then.
 
-Three channels, one checkpoint; a subpartition blocks itself behind the barrier it has sent::
+An example with three channels and one checkpoint. A subpartition blocks itself after the barrier that it has
+sent::
 
     channel 0  --data--|1|......... blocked .........R--data-->
     channel 1  --data----data--|1|. blocked .........R--data-->
@@ -20,8 +21,8 @@ Three channels, one checkpoint; a subpartition blocks itself behind the barrier 
 | end of a channel | | count; or Resume all and Abort, if checkpoints after tasks finish are disabled |
 
 *count*: when every channel that was open at the start has been counted, Trigger and Resume all; no checkpoint
-is pending any more. The table covers one checkpoint at a time. `alternating_aligner` changes how barriers are
-handled.
+is pending any more. The table covers one checkpoint at a time. `alternating_aligner` handles barriers
+differently.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ NO_BARRIER = CheckpointBarrier(NO_CHECKPOINT, 0.0)
 class SingleCheckpointHandler(BarrierHandler):
     """Exactly-once checkpoints, one at a time (Flink's SingleBarrierHandler).
 
-    Invariants: at most one checkpoint is pending, and channels are blocked only while one is; triggered ids
-    strictly increase; every blocked channel is resumed once, unless it ends before.
+    Invariants: at most one checkpoint is pending, and channels are blocked only while a checkpoint is
+    pending. The ids of triggered checkpoints strictly increase. Every blocked channel is resumed once, unless
+    it ends before.
     """
 
     __slots__ = ("_aligned", "_barrier", "_blocked", "_start", "_target")
@@ -107,7 +109,7 @@ class SingleCheckpointHandler(BarrierHandler):
         """Handle the end of `channel`; returns the actions to carry out, in order.
 
         Raises:
-            LocalProtocolError: if it had ended before or does not exist.
+            LocalProtocolError: if the channel had ended before or does not exist.
         """
         self._require_open(channel)
         self._ended.add(channel)
@@ -146,7 +148,7 @@ class SingleCheckpointHandler(BarrierHandler):
         return actions
 
     def _count(self, channel: int, barrier: CheckpointBarrier | None, now: float) -> list[Action]:
-        """Count `channel` once; with the last channel, the alignment ends before the Trigger is emitted."""
+        """Count `channel` once. With the last channel, the alignment ends before the Trigger is emitted."""
         if self._start is None:
             self._start = self._timer.start(self._barrier.timestamp, now)
         self._aligned.add(channel)
@@ -162,7 +164,7 @@ class SingleCheckpointHandler(BarrierHandler):
         return [*self._finish(), Abort(checkpoint_id, reason)]
 
     def _finish(self) -> list[Action]:
-        """Reset to no pending checkpoint; returns a Resume for each blocked channel."""
+        """End the pending checkpoint; returns a Resume for each blocked channel."""
         resumes: list[Action] = [Resume(channel) for channel in self.blocked]
         self._blocked.clear()
         self._aligned.clear()
@@ -172,7 +174,7 @@ class SingleCheckpointHandler(BarrierHandler):
 
 
 class BarrierAligner(SingleCheckpointHandler):
-    """Aligned exactly-once checkpoints: triggered by the last barrier, never earlier."""
+    """Aligned exactly-once checkpoints, which are triggered by the last barrier and never earlier."""
 
     __slots__ = ()
 

@@ -1,7 +1,8 @@
 """The interface of barrier handlers: their inputs, their actions, their measurements.
 
-A task has one handler for all its input channels. It passes each polled event on, and the handler answers
-with actions; it knows neither queues nor clocks. Three handlers exist, one for each way to checkpoint::
+A task has one handler for all its input channels. The task passes each polled event to the handler, which
+returns actions. The handler has no access to queues and clocks. Three handlers exist, one for each way to
+checkpoint::
 
     BarrierAligner      aligned              no record behind a barrier is read before the checkpoint
     AlternatingAligner  unaligned, or        the barrier overtakes data, and this data
@@ -53,8 +54,8 @@ class Abort(msgspec.Struct, frozen=True):
 class Trigger(msgspec.Struct, frozen=True):
     """Take the checkpoint of this task now, before the next item is read.
 
-    Use the options of `barrier` for the checkpoint and for the barrier sent downstream. If they are
-    unaligned, start to persist the in-flight data of every input channel; `metrics` is then None, and an
+    Use the options of `barrier` for the checkpoint and for the barrier sent downstream. If these options are
+    unaligned, start to persist the in-flight data of every input channel. `metrics` is then None, and an
     AlignmentEnd or an Abort follows. Otherwise `metrics` is final.
     """
 
@@ -63,7 +64,9 @@ class Trigger(msgspec.Struct, frozen=True):
 
 
 class AlignmentEnd(msgspec.Struct, frozen=True):
-    """The last barrier of an unaligned checkpoint has arrived: its input channel state is complete."""
+    """The last barrier of an unaligned checkpoint has arrived, so the checkpoint's input channel state is
+    complete.
+    """
 
     checkpoint_id: int
     metrics: AlignmentMetrics
@@ -90,7 +93,7 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 Action = Abort | Trigger | AlignmentEnd | Resume | Prioritize | Alarm
-"""An action for the task; a list of actions is carried out in its order."""
+"""An action for the task. The actions of a list are carried out in order."""
 
 
 class AlignmentStart(msgspec.Struct, frozen=True):
@@ -104,8 +107,8 @@ class AlignmentStart(msgspec.Struct, frozen=True):
 class AlignmentTimer:
     """Measures alignments (Flink's CheckpointBarrierHandler).
 
-    Several alignments may be open when checkpoints overlap. `running` is the one that began last;
-    `start_delay_s` and `alignment_s` refer to it. `latest`: metrics of the last alignment that ended without
+    Several alignments may be open when checkpoints overlap. `running` is the alignment that began last, to
+    which `start_delay_s` and `alignment_s` refer. `latest`: metrics of the last alignment that ended without
     an abort.
     """
 
@@ -135,7 +138,7 @@ class AlignmentTimer:
         return self.latest
 
     def reset(self) -> None:
-        """Drop the running alignment: its checkpoint was aborted."""
+        """Drop the running alignment because its checkpoint was aborted."""
         self.running = None
         self._ended_s = 0.0
 
@@ -208,7 +211,7 @@ class BarrierHandler(ABC):
         return []
 
     def alarm(self, checkpoint_id: int, now: float) -> list[Action]:
-        """Handle the end of the delay of an Alarm; only a handler with a timeout sets alarms."""
+        """Handle an Alarm whose delay is over. Only a handler with a timeout sets alarms."""
         return []
 
     def _require_open(self, channel: int) -> None:

@@ -1,12 +1,13 @@
 """Barriers that block no channel: at-least-once checkpoints.
 
-Since no channel is blocked, a fast channel may be several checkpoints ahead of a slow one. Records that it
-sends meanwhile are processed before the snapshot, and again after a restart::
+Since no channel is blocked, a fast channel may be several checkpoints ahead of a slow one. Records that the
+fast channel sends before the snapshot of an earlier checkpoint are processed before it, and again after a
+restart::
 
     channel 0  --|1|--data--|2|--data--|3|--data          pending: 1, 2, 3
     channel 1  --data----data----data--|1|--data--|2|     |1| triggers 1, |2| triggers 2
 
-Each pending checkpoint counts channels by itself:
+Each pending checkpoint counts channels separately:
 
 | | a tracked checkpoint | newer than all seen | any other |
 |---|---|---|---|
@@ -15,7 +16,7 @@ Each pending checkpoint counts channels by itself:
 | end of a channel | count, newest checkpoint first | | |
 
 *count*: when every channel that was open at the start has been counted, the checkpoint is triggered, unless
-it was aborted, and it and all older ones are forgotten; the older ones are not reported as aborted. *drop*:
+it was aborted. Then it and all older checkpoints are forgotten, without an Abort for the older ones. *drop*:
 Abort and forget. No checkpoint is aborted twice. With one open channel, a barrier is tracked and triggered at
 once.
 """
@@ -29,7 +30,7 @@ from .errors import LocalProtocolError
 from .events import Alignment, CheckpointBarrier
 
 MAX_TRACKED = 50
-"""Maximum number of tracked checkpoints; beyond it the oldest is forgotten."""
+"""Maximum number of tracked checkpoints. Beyond it, the oldest checkpoint is forgotten."""
 
 
 @dataclass(slots=True)
@@ -46,10 +47,10 @@ class _Count:
 class BarrierTracker(BarrierHandler):
     """Barrier handler of at-least-once checkpoints (Flink's CheckpointBarrierTracker).
 
-    The metrics of a Trigger belong to its own checkpoint; `start_delay_s` and `alignment_s` refer to the
-    checkpoint that began last, as in Flink. Invariant: triggered ids strictly increase, and no triggered
-    checkpoint is aborted. With one channel left, a newer barrier also ends older checkpoints; in Flink the
-    end of the channel could still trigger them.
+    The metrics of a Trigger belong to its own checkpoint. As in Flink, `start_delay_s` and `alignment_s`
+    refer to the checkpoint that began last. Invariant: the ids of triggered checkpoints strictly increase,
+    and no triggered checkpoint is aborted. With one channel left, a newer barrier also ends older
+    checkpoints. In Flink the end of the channel could still trigger these.
     """
 
     __slots__ = ("_pending",)
@@ -67,9 +68,9 @@ class BarrierTracker(BarrierHandler):
         """Handle a barrier polled from `channel` at `now`; returns the actions to carry out, in order.
 
         Raises:
-            LocalProtocolError: if the channel has ended or does not exist, or the barrier is not for
-                at-least-once checkpoints: it blocks its sender, which this handler never resumes. The state
-                is unchanged.
+            LocalProtocolError: if the channel has ended or does not exist, or if the barrier is not for
+                at-least-once checkpoints. Such a barrier blocks its sender, which this handler never resumes.
+                The state is unchanged.
         """
         self._require_open(channel)
         if barrier.options.alignment is not Alignment.AT_LEAST_ONCE:
@@ -104,7 +105,7 @@ class BarrierTracker(BarrierHandler):
         """Handle the end of `channel`; returns the actions to carry out, in order.
 
         Raises:
-            LocalProtocolError: if it had ended before or does not exist.
+            LocalProtocolError: if the channel had ended before or does not exist.
         """
         self._require_open(channel)
         self._ended.add(channel)
@@ -127,7 +128,10 @@ class BarrierTracker(BarrierHandler):
             del self._pending[next(iter(self._pending))]
 
     def _count(self, channel: int, checkpoint_id: int, now: float) -> list[Action]:
-        """Count `channel` once, if the checkpoint is tracked; trigger it with the last channel."""
+        """Count `channel` once, if the checkpoint is tracked.
+
+        With the last channel, trigger the checkpoint.
+        """
         count = self._pending.get(checkpoint_id)
         if count is None:
             return []
@@ -141,8 +145,9 @@ class BarrierTracker(BarrierHandler):
         return [Trigger(count.barrier, self._timer.end(count.start, now))]
 
     def _abort(self, checkpoint_id: int, reason: AbortReason) -> list[Action]:
-        """Abort a tracked checkpoint unless it already is; it stays tracked and its barriers are still
-        counted.
+        """Abort a tracked checkpoint, unless it already is aborted.
+
+        It stays tracked, and its barriers are still counted.
         """
         count = self._pending[checkpoint_id]
         if count.aborted:

@@ -1,4 +1,5 @@
-"""State of one input channel in its newest checkpoint: has the barrier arrived, which data belongs to it.
+"""State of one input channel in its newest checkpoint: whether the barrier has arrived, and the data that is
+persisted.
 
 After the task has begun an unaligned checkpoint, all data in front of the barrier in this channel was sent
 before the barrier but is processed after the snapshot. So this data is part of the checkpoint::
@@ -31,7 +32,7 @@ class ChannelBarrier(Generic[ItemT]):
     """State of one input channel in its newest checkpoint (extends Flink's ChannelStatePersister).
 
     `persisting`: the checkpoint that arriving data belongs to, or None. `arrived`: whether the barrier of the
-    newest checkpoint has arrived. `last_before`: the item that was queued directly in front of that barrier,
+    newest checkpoint has arrived. `last_before`: the item that was queued directly in front of this barrier,
     or None if the queue was empty. If a checkpoint is aborted before this task begins it, its barrier does
     not prevent later checkpoints from persisting data; in Flink it does.
     """
@@ -47,14 +48,14 @@ class ChannelBarrier(Generic[ItemT]):
 
     @property
     def arrived_id(self) -> int:
-        """Checkpoint of the barrier that has arrived; NO_CHECKPOINT if none has."""
+        """Checkpoint of the barrier that has arrived; NO_CHECKPOINT if no barrier has arrived."""
         return self._newest if self.arrived else NO_CHECKPOINT
 
     def start(self, checkpoint_id: int) -> bool:
-        """Begin a checkpoint; returns whether queued data in front of its barrier belongs to it.
+        """Begin a checkpoint; returns whether queued data in front of its barrier is part of it.
 
-        While the barrier has not arrived, this is all queued data. Returns False if the checkpoint is over,
-        or if a newer one has begun.
+        If the barrier has not arrived, all queued data is in front of it. Returns False if the checkpoint is
+        over, or if a newer checkpoint has begun.
         """
         if checkpoint_id > self._newest:
             self._newest, self.persisting = checkpoint_id, checkpoint_id
@@ -78,7 +79,7 @@ class ChannelBarrier(Generic[ItemT]):
         self._announced = sequence_number, barrier, announcement
 
     def take_announced(self, sequence_number: int) -> tuple[ItemT, ItemT] | None:
-        """Return the announced barrier with this sequence number and its announcement, once."""
+        """Return the announced barrier with this sequence number and its announcement, and forget both."""
         if self._announced is None or self._announced[0] != sequence_number:
             return None
         _, barrier, announcement = self._announced

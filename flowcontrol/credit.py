@@ -47,14 +47,14 @@ class CreditLedger:
         """Take one credit for a data buffer.
 
         Raises:
-            LocalProtocolError: if none is left; the ledger is unchanged.
+            LocalProtocolError: if no credit is left. The ledger is unchanged.
         """
         if self.available <= 0:
             raise LocalProtocolError("a data buffer was about to be sent without credit for it")
         self.available -= 1
 
     def revoke(self) -> None:
-        """Drop the unspent credit: the receiver has released its buffers."""
+        """Drop the unspent credit because the receiver has released its buffers."""
         self.revoked += self.available
         self.available = 0
 
@@ -81,7 +81,7 @@ class CreditAnnouncer:
         return rises_from_zero
 
     def take(self) -> int:
-        """Return all unannounced credit and count it as announced."""
+        """Return all unannounced credit; it then counts as announced."""
         credit = self.unannounced
         self.unannounced = 0
         self.outstanding += credit
@@ -91,7 +91,7 @@ class CreditAnnouncer:
         """Count a data buffer that has arrived.
 
         Raises:
-            CreditExceeded: if the sender had no credit left; nothing is counted.
+            CreditExceeded: if the sender had no credit left. The counts are unchanged.
         """
         if self.outstanding <= 0:
             raise CreditExceeded(
@@ -100,6 +100,6 @@ class CreditAnnouncer:
         self.outstanding -= 1
 
     def revoke(self) -> None:
-        """Drop all credit; a channel without exclusive buffers does so when it resumes."""
+        """Drop all credit, as a channel without exclusive buffers does when it resumes."""
         self.unannounced = 0
         self.outstanding = 0

@@ -8,7 +8,7 @@ Every period, for each gate::
     estimated  [ms]  = size * n * 1000 / throughput                            time to consume them
 
 The new size is announced upstream if it differs from the announced size by the threshold, or equals the
-minimum or maximum. Only buffers requested after that use the new size. The cap of 2 * size makes growing as
+minimum or maximum. Only buffers requested after that use the new size. The limit of 2 * size makes growing as
 slow as shrinking. Rounding follows Flink's ThroughputCalculator, BufferSizeEMA and BufferDebloater step by
 step: whole milliseconds, whole bytes per second, and a size that keeps its fraction.
 """
@@ -57,9 +57,9 @@ class BufferSizeEMA:
 class BufferDebloater:
     """Flink's calculation of the buffer size of one gate.
 
-    `last_announced`: bytes; the starting size before the first announcement. `estimated_time_s`: the time to
-    consume the buffers in use, as of the last calculation, in whole milliseconds. `average`: the class of the
-    moving average; Flink's policy uses the default.
+    `last_announced`: the last announced size in bytes, or the starting size before the first announcement.
+    `estimated_time_s`: the time to consume the buffers in use, as of the last calculation, in whole
+    milliseconds. `average`: the class of the moving average; Flink's policy uses the default.
     """
 
     __slots__ = ("_ema", "_target_ms", "_threshold", "estimated_time_s", "last_announced")

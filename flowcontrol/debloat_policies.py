@@ -1,4 +1,4 @@
-"""Debloating policies: Flink's own (FLIP-183), and others to compare it with.
+"""Debloating policies: Flink's own (FLIP-183), and policies to compare with it.
 
 All policies except `PerChannelPolicy` divide the bytes of a target time by a count of buffers. They differ in
 this count:
@@ -31,9 +31,9 @@ polled before its barrier. That is more than the sum of the buffers in use if th
     ch2 [##]
 
 **Bursts.** A moving average over 20 periods of 200 ms takes about two seconds to halve a size, while a burst
-fills all buffers within milliseconds. Flink also divides by the buffers that are in use *now*: while queues
-are empty, buffers grow to whole segments, and the next burst fills these. Growing stays as slow as in Flink,
-since a buffer that is too small for a while costs little.
+fills all buffers within milliseconds. Flink also divides by the buffers that are in use *now*. So while
+queues are empty, buffers grow to whole segments, and the next burst fills these. `BurstPolicy` grows buffers
+as slowly as Flink, since a buffer that is too small for a while costs little.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class FlinkPolicy(DebloatPolicy):
         return () if size is None else to_all(size, channels)
 
     def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
-        """Return the count of buffers that the bytes of the target time are divided by."""
+        """Return the number of buffers among which the bytes of the target time are divided."""
         in_use = 0
         for channel in channels:
             in_use += channel.buffers_in_use
@@ -77,7 +77,7 @@ class FlinkPolicy(DebloatPolicy):
 
 
 class FrozenWhileBlockedPolicy(FlinkPolicy):
-    """FLIP-183, but the count of buffers in use is not lowered while a channel is blocked for alignment."""
+    """FLIP-183, but the count of buffers in use does not fall while a channel is blocked for alignment."""
 
     __slots__ = ("_before",)
 
@@ -95,16 +95,19 @@ class FrozenWhileBlockedPolicy(FlinkPolicy):
 
 
 PEAK_HALF_LIFE_S = 30.0
-"""Time in which the remembered peak of the count falls to half."""
+"""Time in seconds in which the remembered peak of the count falls to half."""
 
 JUMP = 0.25
-"""Fraction by which a size must be too large to drop at once; Flink's default threshold for announcements."""
+"""Minimum excess for a size to drop at once, as a fraction; equal to Flink's default threshold for
+announcements.
+"""
 
 
 class BurstPolicy(FrozenWhileBlockedPolicy):
-    """FLIP-183 with a count that remembers its peak, and with sizes that drop at once if much too large.
+    """FLIP-183 with a count that falls slowly from its peak, and with sizes that drop at once if they are
+    much too large.
 
-    Like `FrozenWhileBlockedPolicy` it does not lower the count while a channel is blocked.
+    Like `FrozenWhileBlockedPolicy`, it does not lower the count while a channel is blocked.
     """
 
     __slots__ = ("_in_use", "_kept", "_peak")
@@ -184,9 +187,10 @@ class LongestChannelPolicy(FlinkPolicy):
 
 
 class LongestWhenUnblockedPolicy(FlinkPolicy):
-    """FLIP-183 without recalculation while a channel is blocked; each channel counts as the longest one.
+    """FLIP-183 without recalculation while a channel is blocked.
 
-    A skipped recalculation announces nothing and leaves the average and the gauges unchanged.
+    Each channel with data counts as many buffers as the longest channel. A skipped recalculation announces
+    nothing and leaves the average and the gauges unchanged.
     """
 
     __slots__ = ()
@@ -208,9 +212,9 @@ class LongestWhenUnblockedPolicy(FlinkPolicy):
 class PerChannelPolicy(DebloatPolicy):
     """FLIP-183 for each channel separately: each has its own moving average, threshold and size.
 
-    A fast channel with a long queue gets smaller buffers than a slow one. A channel's share of the gate's
-    throughput is its share of the *buffers* polled. A share by bytes, as in Little's law, would feed back on
-    itself: channels are polled in turns, so a channel with larger buffers would get more of the throughput,
+    A fast channel with a long queue gets smaller buffers than a slow channel. A channel's share of the gate's
+    throughput is its share of the *buffers* polled. A share by bytes, as in Little's law, would amplify
+    itself. Channels are polled in turns, so a channel with larger buffers would get more of the throughput,
     and then still larger buffers.
 
     A channel's size stays as it is while nothing is polled from it. The count of a channel is not lowered

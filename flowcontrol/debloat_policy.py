@@ -41,7 +41,7 @@ class DebloatSettings:
     starting_size: int = 1024
     """Bytes of a buffer until the first announcement."""
     threshold_percent: int = 25
-    """Smallest change of a size that is announced, in percent."""
+    """Minimum change of a size for an announcement, in percent."""
     samples: int = 20
     """Number of samples in the moving average."""
 
@@ -63,16 +63,18 @@ class DebloatSettings:
 
 
 class DebloatedChannel(Protocol):
-    """A channel as a policy sees it; all values are current."""
+    """The properties of a channel that a policy uses; all values are current."""
 
     @property
     def buffers_in_use(self) -> int:
-        """Buffers queued here, plus the producer's reported backlog (Flink's getBuffersInUseCount)."""
+        """Buffers queued at the gate, plus the backlog that the producer has reported (Flink's
+        getBuffersInUseCount).
+        """
         ...
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes queued here; bytes queued at the producer are not known."""
+        """Bytes queued at the gate. Bytes queued at the producer are not known."""
         ...
 
     @property
@@ -85,7 +87,7 @@ class DebloatedChannel(Protocol):
 
     @property
     def released(self) -> bool:
-        """Whether the channel has ended; announcements to it are dropped."""
+        """Whether the channel has ended, so that announcements to it are dropped."""
         ...
 
 
@@ -119,10 +121,8 @@ class DebloatPolicy(ABC):
         """
 
     def polled(self, channel: int, size: int) -> None:  # noqa: B027 - few policies need it
-        """Note that a buffer or event of `size` bytes was polled from the channel with this index, in its
-        turn.
-
-        Barriers that overtake are polled out of turn and may be left out.
+        """Record that a buffer or event of `size` bytes was polled from the channel with this index, in its
+        turn. For barriers that overtake data, which are polled out of turn, the call may be omitted.
         """
 
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 
 class ProtocolError(Exception):
-    """The rules of the network layer were broken; only the subclasses are raised."""
+    """The rules of the network layer were violated. Only the subclasses are raised."""
 
 
 class LocalProtocolError(ProtocolError):
-    """This end tried something illegal: the caller has a bug. Nothing was sent."""
+    """This end tried an illegal operation, so the caller has a bug. Nothing was sent."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The other end sent something illegal: close the connection; its later bytes cannot be interpreted."""
+    """The other end sent something illegal. Close the connection, since later bytes cannot be interpreted."""
 
 
 class BadMagic(RemoteProtocolError):
@@ -31,7 +31,7 @@ class UnknownMessage(RemoteProtocolError):
 
 
 class FrameTooLong(RemoteProtocolError):
-    """The peer sent a frame that claims more bytes than this end accepts."""
+    """The peer sent a frame with a length field above the limit of this end."""
 
 
 class MalformedFrame(RemoteProtocolError):

@@ -3,8 +3,8 @@
 An event (barrier, cancel marker, end) has a buffer of its own. Its bytes begin with a 4-byte kind. The sizes
 are the same as in Flink's EventSerializer: 34 for a barrier (one more for a savepoint, plus its location), 12
 for a cancel marker, 5 for the end of data, 4 for the end of a partition. Times are IEEE doubles in seconds;
-Flink has whole milliseconds. An announcement is used inside its receiver only. One kind serves for the end of
-recovered input state and of recovered output state; a byte distinguishes them.
+Flink has whole milliseconds. An announcement is used inside its receiver only. The end of recovered input
+state and the end of recovered output state have the same kind; a byte distinguishes them.
 
 The type of a buffer decides how the network layer treats it:
 
@@ -34,7 +34,7 @@ from .errors import LocalProtocolError, MalformedEvent
 class DataType(IntEnum):
     """The kind of a buffer; its value is the byte on the wire (Flink's Buffer.DataType).
 
-    0 is Flink's NONE, "there is no buffer", which never travels and so has no member here.
+    The value 0 is Flink's NONE, which is never sent and so has no member here.
     """
 
     DATA_BUFFER = 1
@@ -92,7 +92,7 @@ class PostCheckpointAction(IntEnum):
     SUSPEND = 2
     """The job stops without draining its sources."""
     TERMINATE = 3
-    """The job has ended: its sources ended before the barrier."""
+    """The job ends, since its sources ended their data before the barrier."""
 
 
 class Savepoint(msgspec.Struct, frozen=True):
@@ -138,7 +138,7 @@ class CheckpointOptions(msgspec.Struct, frozen=True):
         return self.alignment is Alignment.UNALIGNED
 
     def with_unaligned_unsupported(self) -> CheckpointOptions:
-        """Return these options for an exchange where barriers cannot overtake data; a timeout is kept."""
+        """Return these options for an exchange where barriers cannot overtake data. A timeout is kept."""
         if self.is_unaligned:
             return CheckpointOptions(Alignment.FORCED_ALIGNED)
         return CheckpointOptions(Alignment.FORCED_ALIGNED, self.timeout_s) if self.timeoutable else self
@@ -176,13 +176,13 @@ class CheckpointBarrier(msgspec.Struct, frozen=True):
 
 
 class CancelCheckpointMarker(msgspec.Struct, frozen=True):
-    """Marks a checkpoint that an upstream task has aborted: its barrier will not arrive."""
+    """Marks a checkpoint that an upstream task has aborted, so that its barrier will not arrive."""
 
     checkpoint_id: int
 
 
 class EndOfData(msgspec.Struct, frozen=True):
-    """No records follow; checkpoint barriers may still follow."""
+    """End of a channel's records. Only checkpoint barriers may still follow."""
 
 
 class EndOfPartition(msgspec.Struct, frozen=True):
@@ -286,7 +286,7 @@ def decode_event(payload: bytes | memoryview) -> Event:
     """Decode the event in `payload`, which must hold nothing else.
 
     Raises:
-        MalformedEvent: if the peer wrote something else.
+        MalformedEvent: if the payload is not exactly one event.
     """
     try:
         (kind,) = _KIND_BYTES.unpack_from(payload)

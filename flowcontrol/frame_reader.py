@@ -6,7 +6,7 @@ then the *lookahead*, which collects headers and short messages::
     socket --> [ rest of the payload, in the segment reserved by the credit    ][ lookahead ]
                                                                                   header of the next frame
 
-So a stream of full buffers needs one read for each, and only the few payload bytes that reach the lookahead
+So a stream of full buffers needs one read per buffer. Only the few payload bytes that arrive in the lookahead
 together with their header are copied. The module `frames` describes the frames.
 """
 
@@ -19,7 +19,7 @@ from .message_layouts import HEADER, ResponseLayout
 from .messages import BufferHeader, Message
 
 LOOKAHEAD_BYTES = 1024
-"""Size of the lookahead for headers and short messages; payload bytes that land there have to be copied."""
+"""Size in bytes of the lookahead for headers and short messages. Payload bytes in it have to be copied."""
 
 
 _RESPONSE = ResponseLayout()
@@ -37,7 +37,7 @@ class FrameSink(Protocol):
         ...
 
     def landed(self, header: BufferHeader) -> None:
-        """Note that the payload that was placed last is complete."""
+        """Process the payload that was placed last, which is now complete."""
         ...
 
     def receive(self, message: Message) -> None:
@@ -53,7 +53,7 @@ class FrameReader:
     """Provides the memory for the next bytes, and passes the messages in them to the sink.
 
     Invariant: bytes read = bytes passed on + bytes of the incomplete payload or frame + bytes in the
-    lookahead. After an error the reader must not be used again, since the stream is out of step.
+    lookahead. After an error the reader must not be used again, since it cannot find the next frame.
     """
 
     __slots__ = (

@@ -42,7 +42,7 @@ from .messages import (
 )
 
 DEFAULT_MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""Default of the longest frame that a decoder accepts, header included."""
+"""Default maximum length in bytes of a frame that a decoder accepts, header included."""
 
 
 class NeedData(Enum):
@@ -98,7 +98,7 @@ def encode(message: Message) -> bytes:
 
 
 def payload_bytes(response: BufferResponse) -> bytes | memoryview:
-    """Return the payload to send; copies only blank bytes, which have to be created."""
+    """Return the payload to send. Only blank bytes are copied, because they have to be created."""
     payload = response.payload
     return payload if isinstance(payload, bytes | memoryview) else bytes(payload)
 
@@ -144,9 +144,9 @@ def check_header(length: int, magic: int, message_id: int, max_frame_bytes: int)
 class FrameDecoder:
     """Collects bytes as they arrive and returns the messages in them.
 
-    Bytes that are fed are kept without a copy, unless a frame spans several pieces; then they are copied once
-    or twice. The payload of a BufferResponse is a view of these bytes. Invariant: an error leaves the decoder
-    unchanged, so the next call raises the same error again.
+    Bytes that are fed are kept without a copy, unless a frame spans several pieces. The bytes of such a frame
+    are copied once or twice. The payload of a BufferResponse is a view of these bytes. Invariant: an error
+    leaves the decoder unchanged, so the next call raises the same error again.
     """
 
     __slots__ = ("_frame_bytes", "_piece", "_pieces", "buffered_bytes", "max_frame_bytes")
@@ -159,7 +159,7 @@ class FrameDecoder:
         self._frame_bytes = HEADER.size
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Append `data`; anything but bytes is copied, since its owner may change it."""
+        """Append `data`. A buffer other than `bytes` is copied, since its owner may change it."""
         if len(data):
             piece = bytes(data)
             self._pieces.append(piece)

@@ -15,11 +15,11 @@ connection has not refused: it may have dropped connections that had not proven 
 too many, and may accept the next attempt.
 
 A proof cannot be reused elsewhere: the nonces bind it to this connection, the label to this end, the indices
-to this pair of processes. Each byte is checked as it arrives. A peer that proves nothing costs the listener
+to this pair of processes. Each byte is checked as it arrives. A peer without a valid proof costs the listener
 128 bytes of memory and one HMAC.
 
-The handshake keeps strangers out, but not an attacker who can change bytes on the wire: it authenticates the
-proofs, not the messages after them. That takes TLS.
+The handshake keeps strangers out, but not an attacker who can change bytes on the wire, since it does not
+authenticate the messages that follow the proofs. Use TLS against such an attacker.
 
 A *seal* signs a short message with the same secret. It proves that the writer knows the secret, the purpose
 of the message, and that it is unchanged. It does not encrypt, and it does not prove that the message is new:
@@ -38,10 +38,10 @@ import msgspec
 from .errors import HandshakeRefused, LocalProtocolError
 
 NONCE_BYTES = 32
-"""Length of the random number that each end contributes."""
+"""Length in bytes of the random number that each end contributes."""
 
 MIN_SECRET_BYTES = 16
-"""Minimum length of a secret; a shorter one is easier to guess."""
+"""Minimum length of a secret in bytes. A shorter secret is easier to guess."""
 
 _VERSION = 1
 _DIALLER_MAGIC, _LISTENER_MAGIC = b"netsdial", b"netshear"
@@ -65,12 +65,10 @@ _VERSION_FIELD = (
 
 
 class Secret:
-    """Secret shared by the processes of a job; its repr does not show it.
-
-    A pickle of it contains its bytes.
+    """Secret shared by the processes of a job. Its repr does not show the bytes, but a pickle contains them.
 
     Raises:
-        ValueError: if it is shorter than 16 bytes.
+        ValueError: if the secret is shorter than 16 bytes.
     """
 
     __slots__ = ("_key",)
@@ -137,12 +135,14 @@ class Handshake(ABC):
 
     @property
     def left(self) -> str:
-        """Return the error message for a peer that leaves now."""
+        """Return the error message for a peer that closes the connection now."""
         return "the peer disconnected before it had proven that it knows the secret"
 
     @property
     def refusal(self) -> bytes:
-        """Bytes to send before closing a refused connection; only a listener that refuses a proof has any."""
+        """Bytes to send before closing a refused connection; empty except for a listener that refuses a
+        proof.
+        """
         return b""
 
     def begin(self) -> bytes:
@@ -153,7 +153,7 @@ class Handshake(ABC):
         """Process bytes of the peer; returns the bytes to send to it.
 
         Raises:
-            HandshakeRefused: if the peer sends something wrong; the caller closes the connection.
+            HandshakeRefused: if the peer sends invalid bytes. The caller then closes the connection.
             LocalProtocolError: if there are more bytes than `wanted`.
         """
         if self._refusal:
@@ -199,7 +199,7 @@ class Handshake(ABC):
 
 
 class ClientHandshake(Handshake):
-    """The dialling end: identifies itself, proves itself first, and sends first after the handshake.
+    """The dialling end, which identifies itself, proves itself first, and sends first after the handshake.
 
     Raises:
         ValueError: if the nonce, which must be random and used once, does not have 32 bytes.
@@ -215,7 +215,7 @@ class ClientHandshake(Handshake):
 
     @property
     def left(self) -> str:
-        """Return the error message for a listener that leaves now."""
+        """Return the error message for a listener that closes the connection now."""
         return "the peer disconnected without an answer"
 
     def begin(self) -> bytes:

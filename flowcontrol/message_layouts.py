@@ -30,7 +30,7 @@ _DATA_TYPES = {int(data_type): data_type for data_type in DataType}
 
 
 class Field(NamedTuple):
-    """One field of a message: name, struct format, smallest legal value, conversions."""
+    """One field of a message: name, struct format, minimum legal value, conversions."""
 
     name: str
     format: str
@@ -114,7 +114,7 @@ class Layout:
         return message
 
     def accepts_length(self, length: int) -> bool:
-        """Whether a frame of this message can have that many bytes."""
+        """Whether a frame of this message can have `length` bytes."""
         return length == self.frame_bytes
 
 
@@ -191,7 +191,7 @@ class ResponseLayout:
         return BufferHeader(number, subpartition, sequence_number, backlog, data_type, compressed == 1, size)
 
     def accepts_length(self, length: int) -> bool:
-        """Whether a frame of this message can have that many bytes."""
+        """Whether a frame of this message can have `length` bytes."""
         return length >= self.frame_bytes
 
 
@@ -249,7 +249,7 @@ class ErrorLayout:
         return ErrorResponse(cause, int.from_bytes(channel) if channel else None)
 
     def accepts_length(self, length: int) -> bool:
-        """Whether a frame of this message can have that many bytes."""
+        """Whether a frame of this message can have `length` bytes."""
         return self.frame_bytes <= length <= self._longest_frame
 
 
@@ -277,5 +277,5 @@ class ControlLayout:
         return ControlPayload(bytes(frame[self.frame_bytes :]))
 
     def accepts_length(self, length: int) -> bool:
-        """Whether a frame of this message can have that many bytes."""
+        """Whether a frame of this message can have `length` bytes."""
         return length >= self.frame_bytes

@@ -1,9 +1,9 @@
 """The messages of the credit protocol, as values; `frames` turns them into bytes.
 
-Towards the consumer: BufferResponse, BacklogAnnouncement, ErrorResponse. Both ways: KeepAlive,
-ControlPayload. Towards the producer: the others. A channel is a number below 2**128 that both ends agree on.
-Names and meaning are those of Flink's NettyMessage. Its TaskEventRequest and SegmentId are not part of this
-protocol. Flink has no KeepAlive and ControlPayload: it uses separate connections for these purposes.
+To the consumer: BufferResponse, BacklogAnnouncement, ErrorResponse. In both directions: KeepAlive,
+ControlPayload. To the producer: all other messages. A channel is a number below 2**128 that both ends agree
+on. Names and meaning are those of Flink's NettyMessage. Its TaskEventRequest and SegmentId are not part of
+this protocol. Flink has no KeepAlive and ControlPayload: it uses separate connections for these purposes.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class DescribedBytes(Protocol):
 
 
 class BufferResponse(msgspec.Struct, frozen=True, gc=False):
-    """One buffer, data or event, with the number of data buffers that wait behind it.
+    """One buffer of data, or an event, with the number of data buffers that wait after it.
 
-    `sequence_number`: counts the buffers of a channel from 0, signed 32 bits, wraps around.
+    `sequence_number`: number of the buffer in its channel, from 0; it has 32 bits, signed, and wraps around.
     `backlog`: in buffers, not negative. `payload`: a view must have an item size of 1 byte; `DescribedBytes`
     may stand in for bytes that have not been created.
     """
@@ -81,7 +81,7 @@ class BufferHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 class ErrorResponse(msgspec.Struct, frozen=True, gc=False):
-    """The producer failed, for one channel, or for all channels of the connection if `channel` is None.
+    """The producer failed for one channel; if `channel` is None, for all channels of the connection.
 
     A cause of `PARTITION_NOT_FOUND` means that the channel may be requested again.
     """
@@ -149,7 +149,7 @@ class NewBufferSize(msgspec.Struct, frozen=True, gc=False):
 
 
 class KeepAlive(msgspec.Struct, frozen=True, gc=False):
-    """Shows that this end is alive; sent when it has sent nothing else for a while."""
+    """Shows that this end is alive; sent when no other message has been sent for a while."""
 
 
 class ControlPayload(msgspec.Struct, frozen=True, gc=False):

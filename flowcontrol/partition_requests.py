@@ -9,9 +9,9 @@
     waited + T < twice the maximum? <-------------  ErrorResponse of the channel: partition not found
       yes: PartitionRequest ... or the channel fails
 
-The producer has already waited, so the consumer asks again at once. Other channels are not affected. The
-rules are those of Flink's RemoteInputChannel and PartitionRequestListener; in older versions, the producer
-answers at once and the consumer waits between retries, longer each time.
+Since the producer has already waited, the consumer sends the request again at once. Other channels are not
+affected. The rules are those of Flink's RemoteInputChannel and PartitionRequestListener; in older versions,
+the producer answers at once and the consumer waits between retries, longer each time.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RequestListeners:
         return next((deadline for deadline, _ in self._waiting.values()), None)
 
     def wait(self, request: PartitionRequest, now: float) -> None:
-        """Add `request` to the waiting ones.
+        """Add `request` to the waiting requests.
 
         Raises:
             RemoteProtocolError: if a request of this channel waits already.

@@ -9,7 +9,7 @@ The table shows all states of a channel; any input without an entry violates the
     OPEN     -- end --> ENDED              the last event has arrived, nothing is accepted behind it
     any      -- release --> RELEASED       nothing is accepted any more
 
-`buffers` provides the memory; the rules are those of Flink's RemoteInputChannel.
+The package `buffers` provides the memory. The rules are those of Flink's RemoteInputChannel.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class ChannelReceiver:
         """Check an arrived buffer or event and update the state.
 
         Raises:
-            SequenceGap: if it does not have the next sequence number.
-            CreditExceeded: if it is data and the sender had no credit.
+            SequenceGap: if the item does not have the next sequence number.
+            CreditExceeded: if the item is data and the sender had no credit.
             RemoteProtocolError: if the channel is blocked, or a blocking event reports a backlog.
         """
         if (
@@ -143,7 +143,7 @@ class ChannelReceiver:
         self._move(Input.END)
 
     def release(self) -> None:
-        """Close the channel and announce no more credit; the caller drops buffers that still arrive."""
+        """Close the channel and announce no more credit. The caller drops buffers that still arrive."""
         self.state = ReceiverState.RELEASED  # allowed from every state of the table
         self.credit.unannounced = 0
 

@@ -1,7 +1,7 @@
 """The sending end of a connection: decides which channel sends its next buffer.
 
-Channels with items to send are in one queue, each at most once. The first one sends a
-single message and goes to the tail if it can send more, so the wire is shared buffer by buffer::
+Channels with items to send are in one queue, each at most once. The first channel sends a single message, and
+goes to the tail if it can send more. So the channels share the wire buffer by buffer::
 
     data arrives, credit arrives, consumption resumes
                   |
@@ -52,7 +52,7 @@ class SendBuffer(Protocol):
 
     @property
     def is_event(self) -> bool:
-        """Whether it is an event, which needs no credit."""
+        """Whether the buffer is an event, which needs no credit."""
         ...
 
     @property
@@ -122,11 +122,11 @@ class SubpartitionView(Protocol):
         ...
 
     def set_buffer_size(self, size: int) -> None:
-        """Cap the size of buffers added from now on, in bytes."""
+        """Limit the size in bytes of buffers added from now on."""
         ...
 
     def acknowledge_all_records(self) -> None:
-        """Note that the consumer has processed all records before the end of data."""
+        """Record that the consumer has processed all records before the end of data."""
         ...
 
     def release(self) -> None:
@@ -183,8 +183,9 @@ class SendQueue:
         return self._senders.get(channel)
 
     def data_available(self, sender: ChannelSender) -> None:
-        """Queue `sender` if it is sendable; otherwise announce its backlog if the receiver cannot learn it
-        otherwise.
+        """Queue `sender` if it is sendable.
+
+        If not, queue an announcement of its backlog when this is the only way to inform the receiver.
         """
         if sender.queued:
             return
@@ -211,7 +212,9 @@ class SendQueue:
             raise RemoteProtocolError(f"{type(message).__name__} arrived for a channel that is not open")
 
     def next_message(self) -> tuple[BacklogAnnouncement | BufferResponse, SendBuffer | None] | None:
-        """Return the next message to write, and the buffer to release after writing; None if idle."""
+        """Return the next message to write, and the buffer to release after writing; None if no message is
+        queued.
+        """
         if self._announcements:
             return self._announcements.popleft(), None
         ready = self._ready

@@ -9,10 +9,9 @@ _CLOCK_GUARD_MS = 1e-6
 
 
 class ThroughputCalculator:
-    """Bytes per second of the time with data to poll; the time between `pause` and `resume` does not count.
-
-    `now` is in seconds, not negative, and rounded down to whole milliseconds. Time in which the task is
-    back-pressured counts: the task does not poll then, so the gate does not pause.
+    """Throughput in bytes per second of the time with data to poll: the time between `pause` and `resume`
+    does not count. `now` is in seconds, not negative, and rounded down to whole milliseconds. Time in which
+    the task is back-pressured counts. The task does not poll then, so the gate does not pause.
     """
 
     __slots__ = ("_bytes", "_elapsed_ms", "_running_since_ms", "_throughput")
@@ -36,13 +35,13 @@ class ThroughputCalculator:
         self._bytes += size
 
     def pause(self, now: float) -> None:
-        """Stop the clock because no data is left to poll; without effect if stopped."""
+        """Stop the clock because no data is left to poll; does nothing if it is stopped."""
         if self._running_since_ms is not None:
             self._elapsed_ms += _whole_ms(now) - self._running_since_ms
             self._running_since_ms = None
 
     def resume(self, now: float) -> None:
-        """Start the clock because there is data to poll; without effect if running."""
+        """Start the clock because there is data to poll; does nothing if it is running."""
         if self._running_since_ms is None:
             self._running_since_ms = _whole_ms(now)
 

@@ -1,7 +1,7 @@
 """The event time of a task: the minimum of the watermarks of its channels.
 
-A watermark says that no earlier record follows in its channel. A task with several channels can rely only on
-the minimum over all of them::
+A watermark states that no record with an earlier event time follows in its channel. A task with several
+channels can rely only on the minimum over all its channels::
 
     channel 0   ... 4 s ... 9 s           minimum 2 s -> 4 s    when 6 s arrives in channel 1
     channel 1   ... 2 s ...      6 s

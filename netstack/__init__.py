@@ -17,10 +17,10 @@ netstack.tasks         operators; source: base of user sources; transactions: ou
                        exactly once
 netstack.state         keyed_state, state_kinds, operator_state, time_to_live: the state of operators;
                        snapshots, value_encoding, table_store, subtask_state: how it is kept
-netstack.checkpoints   storage: where checkpoints lie; recovery: going on from one; savepoints: asking for
-                       one; state_reader: its content
+netstack.checkpoints   storage: location of checkpoints; recovery: start from a checkpoint; savepoints:
+                       requests for savepoints; state_reader: content of a checkpoint
 netstack.exchange      partition, gate, connection, remote_channel, selectors, key_groups, java_hash,
-                       tcp_link: records on their way from one task to others
+                       tcp_link: transfer of records from one task to others
 netstack.jobs          emulation; job: a job that can be inspected while it runs; subtask_maker,
                        result_figures
 netstack.engine        agenda: the next event; compiled: whether the core is compiled

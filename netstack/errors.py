@@ -1,10 +1,9 @@
 """Errors of this package, by cause.
 
-`InputError`: something that the caller gave is wrong; all mistakes are reported at once.
-`StateError`, `StorageError`, `RecoveryError`: a checkpoint cannot be written or restored.
-`SourceError`, `JobFailedError`, `LaunchError`: a job cannot continue.
-`TransportError`: the connection to a peer has failed.
-`AgendaStuckError`: a defect of netstack.
+`InputError`: the caller passed wrong input. All mistakes are reported at once. `StateError`, `StorageError`,
+`RecoveryError`: a checkpoint cannot be written or restored. `SourceError`, `JobFailedError`, `LaunchError`: a
+job cannot continue. `TransportError`: the connection to a peer has failed. `AgendaStuckError`: a defect of
+netstack.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class InputError(ValueError):
     """The caller passed wrong input.
 
     Attributes:
-        problems: One line for each mistake: its place, the mistake, and a correct value. Unprintable
+        problems: One line for each mistake, with its place, a description, and a correct value. Unprintable
             characters, such as a line feed in a name, are escaped.
     """
 
@@ -158,14 +157,14 @@ class HandshakeError(TransportError):
 
 
 class LinkClosedError(TransportError):
-    """A message was sent after the final one, or read after the connection was closed."""
+    """A message was sent after the final message, or read after the connection was closed."""
 
 
 class UnprovenError(Exception):
     """The handshake of a connection failed; internal to `netstack.tcp`.
 
     Attributes:
-        final: Whether another connection to the same address would fail as well.
+        final: Whether another attempt to connect to the same address would fail too.
     """
 
     def __init__(self, problem: str, *, final: bool = False) -> None:

@@ -1,10 +1,11 @@
 """Store of the completed checkpoints that a job can restart from, and registry of their shared files.
 
-The store keeps the newest checkpoints. It deletes an older one only after a newer one is complete, so one is
-always left. A completed checkpoint registers its shared files under keys that the writing tasks choose. While
-a key is registered, its first file stays. A task may store the same content again before it learns that the
-first checkpoint is complete; the new checkpoint then refers to the first file. When a checkpoint is no longer
-retained, it is unregistered; a file is deleted after its last user. Failed checkpoints are never registered.
+The store keeps the newest checkpoints. It deletes an older checkpoint only after a newer one is complete, so
+one checkpoint is always left. A completed checkpoint registers its shared files under keys that the writing
+tasks choose. While a key is registered, its first file stays. A task may store the same content again before
+it learns that the first checkpoint is complete. The new checkpoint then refers to the first file. A
+checkpoint that is no longer retained is unregistered. A file is deleted with its last user. Failed
+checkpoints are never registered.
 
 ::
 
@@ -14,8 +15,8 @@ retained, it is unregistered; a file is deleted after its last user. Failed chec
     checkpoint 3    1   1   1   2      1      1               checkpoint 1 is deleted
     checkpoint 4    -   -   -   1      2      1      1        checkpoint 2 is deleted, with 1, 2 and 3
 
-Checkpoints are added and deleted in the order of their ids, so a file has no user left exactly if its last
-user is older than the oldest retained checkpoint. The rules are those of Flink's CompletedCheckpointStore and
+Checkpoints are added and deleted in the order of their ids. So a file is unused as soon as its last user is
+older than the oldest retained checkpoint. The rules are those of Flink's CompletedCheckpointStore and
 SharedStateRegistry.
 """
 
@@ -37,8 +38,8 @@ class CompletedCheckpointStore:
     """Keeps the newest `retained` completed checkpoints in `storage`; survives restarts of the job.
 
     It starts with the checkpoints in `stored`, oldest first. The checkpoint `initial` of an earlier run
-    counts as the oldest one. When it is no longer retained, it is forgotten, or deleted if this run has
-    claimed it. Files that cannot be deleted are left behind; they belong to no checkpoint and do no harm.
+    counts as the oldest one. When it is no longer retained, this run stops using it, or deletes it if this
+    run has claimed it. Files that cannot be deleted stay; they belong to no checkpoint and do no harm.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class CompletedCheckpointStore:
 
 
 def _with(kept: Mapping[str, StoredFile], metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """Return the metadata with each file whose path is a key of `kept` replaced by the file there."""
+    """Return the metadata with each file whose path is a key of `kept` replaced by the value of this key."""
 
     def with_kept(handle: StateHandle) -> StateHandle:
         file = None if handle.file is None else kept.get(handle.file.path)

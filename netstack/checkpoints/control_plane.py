@@ -6,8 +6,8 @@
                  <- acknowledge, decline ------ any task
                  -- completed, aborted -------> any task
 
-The sender sets the delay of each message. No message is lost unless a caller adds an interference that delays
-or drops messages. In Flink these are RPCs between the job manager and the task managers
+The sender sets the delay of each message. No message is lost, unless a caller has added an `Interference`,
+which can delay or drop messages. In Flink these are RPCs between the job manager and the task managers
 (CheckpointCoordinatorGateway, TaskExecutorGateway).
 """
 
@@ -68,7 +68,9 @@ class ControlPlane:
         self._under_way[task].after(delay_s, deliver, *args)
 
     def reset(self, tasks: Iterable[TaskKey] | None = None) -> None:
-        """Drop all messages in transit from or to the given tasks, which are gone; None: all messages."""
+        """Drop all messages in transit from or to the given tasks, which have been cancelled; None: all
+        messages.
+        """
         for task in list(self._under_way) if tasks is None else tasks:
             if task in self._under_way:
                 self._under_way.pop(task).cancel()

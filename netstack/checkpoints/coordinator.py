@@ -7,9 +7,9 @@
         |                                                                              |
         \\------------------------------------------------- tasks are notified <--------/
 
-Control messages take time: a trigger reaches the first source after milliseconds and each further source a
-little later; an acknowledgement takes some more. A checkpoint waits for every subtask that was running when
-it was triggered. The rules are those of Flink's CheckpointCoordinator.
+Control messages take time. A trigger reaches the first source after milliseconds, and each further source a
+little later. An acknowledgement takes milliseconds too. A checkpoint waits for every subtask that was running
+when it was triggered. The rules are those of Flink's CheckpointCoordinator.
 """
 
 from __future__ import annotations
@@ -56,17 +56,18 @@ def options_of_barriers(config: NetworkConfig) -> CheckpointOptions:
 
 
 class CheckpointCoordinator:
-    """Takes the checkpoints of one job, over all its attempts; checkpoint ids increase across attempts.
+    """Takes the checkpoints of one job, over all its attempts. Checkpoint ids increase across attempts.
 
     `on_end` is called with each checkpoint that was completed or has failed. `fail_job` is called with the
-    cause when too many checkpoints have failed in a row; it is the last call, so it may call `stop`.
-    `fail_task` is called with a task that cannot continue and the cause; if it is None, `fail_job` is called
-    instead. The first checkpoint has the id `first_id`. `store` holds the completed checkpoints. It starts
-    with `stored`, left by an earlier coordinator of the job, or with the checkpoint `initial` of another run.
+    cause when too many checkpoints have failed in a row. The coordinator does nothing after this call, so
+    `fail_job` may call `stop`. `fail_task` is called with a task that cannot continue and the cause; if
+    `fail_task` is None, `fail_job` is called instead. The first checkpoint has the id `first_id`. `store`
+    holds the completed checkpoints. It starts with `stored`, left by an earlier coordinator of the job, or
+    with the checkpoint `initial` of another run.
 
-    Savepoints are not in the store: the job never restarts from them, and tasks are notified only if they
-    stop with the savepoint. `stopped_with`: location of the completed savepoint that the job stops with, or
-    None. `next_id`: id of the next checkpoint or savepoint.
+    Savepoints are not in the store, since the job never restarts from them. Tasks are notified of a savepoint
+    only if it stops the job. `stopped_with`: location of the completed savepoint that stops the job, or None.
+    `next_id`: id of the next checkpoint or savepoint.
     """
 
     def __init__(
@@ -133,16 +134,18 @@ class CheckpointCoordinator:
         self._watch_timeout()
 
     def stop(self, reason: FailureReason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND) -> None:
-        """End an attempt: its tasks are gone. Pending checkpoints fail for `reason`; no messages are sent."""
+        """End an attempt whose tasks have been cancelled.
+
+        Pending checkpoints fail for `reason`; no messages are sent.
+        """
         for checkpoint in self._drop_all():
             checkpoint.failure, checkpoint.ended_at = reason, self._agenda.now
             self._say(f"checkpoint {checkpoint.checkpoint_id} failed: {reason}", checkpoint.checkpoint_id)
             self._on_end(checkpoint)
 
     def suspend(self, gone: Collection[TaskKey]) -> None:
-        """Suspend checkpoints while some tasks are gone: all pending ones fail, and no new ones begin.
-
-        The caller calls `start` when all tasks run again. Messages from and to the tasks that are gone are
+        """Suspend checkpoints while some tasks are cancelled: all pending checkpoints fail, and no new ones
+        begin. The caller calls `start` when all tasks run again. Messages from and to the cancelled tasks are
         dropped.
         """
         self._subtasks = [subtask for subtask in self._subtasks if key_of(subtask) not in gone]
@@ -157,16 +160,17 @@ class CheckpointCoordinator:
         self._drop_all()
 
     def request_checkpoint(self) -> None:
-        """Request a checkpoint for a user: it is triggered when the number of pending checkpoints allows.
+        """Request a checkpoint for a user.
 
-        The request is refused between two attempts and when too many requests are queued.
+        It is triggered as soon as the number of pending checkpoints allows. The request is refused between
+        two attempts and when too many requests are queued.
         """
         refused = self._scheduler.request(RequestKind.USER)
         if refused is not None:
             self._say(f"a user's request for a checkpoint is rejected: {refused}")
 
     def request_savepoint(self, request: SavepointRequest) -> None:
-        """Request a savepoint for a user; if the job stops with it, no other checkpoints are taken meanwhile.
+        """Request a savepoint for a user. If it stops the job, no other checkpoints are taken meanwhile.
 
         Savepoints have priority over other requests. The request is refused between two attempts and while
         the job stops.
@@ -200,7 +204,7 @@ class CheckpointCoordinator:
                 self._say(f"a user's request for a checkpoint is rejected: {reason}")
 
     def _no_savepoint(self, request: SavepointRequest, problem: str) -> None:
-        """Report a failed request to its user; a job that was to stop with the savepoint continues."""
+        """Report a failed request to its user. If the savepoint was to stop the job, the job continues."""
         self._say(f"the requested savepoint failed: {problem}")
         if self._stopping is request:
             self._stopping = None
@@ -208,8 +212,9 @@ class CheckpointCoordinator:
         request.on_end(SavepointEnd(problem=problem))
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
-        """Send the report of a subtask that has taken its snapshot; it arrives after the delay of the control
-        plane.
+        """Send the report of a subtask that has taken its snapshot.
+
+        It arrives after the delay of the control plane.
         """
         in_flight = report.unaligned or report.snapshot.persisted_bytes
         costs = self._costs.ack_unaligned_s if in_flight else self._costs.ack_s
@@ -244,10 +249,10 @@ class CheckpointCoordinator:
             self._fail_task(key_of(subtask), text)
 
     def finished(self, subtask: CheckpointedTask) -> None:
-        """Note that a subtask has ended: checkpoints that it should have begun but did not cannot be
-        completed.
+        """Record that a subtask has ended.
 
-        A checkpoint that it has begun keeps waiting for its acknowledgement, which is in transit.
+        Pending checkpoints that the subtask has not begun can no longer be completed. A checkpoint that it
+        has begun keeps waiting for its acknowledgement, which is in transit.
         """
         for checkpoint in self.pending:
             never_began = subtask.last_checkpoint < checkpoint.checkpoint_id
@@ -336,7 +341,7 @@ class CheckpointCoordinator:
             self._complete(checkpoint)
 
     def _complete(self, checkpoint: Checkpoint) -> None:
-        """Complete a checkpoint that all tasks have acknowledged, and abort older ones."""
+        """Complete a checkpoint that all tasks have acknowledged, and abort older pending checkpoints."""
         now, number = self._agenda.now, checkpoint.checkpoint_id
         metadata, savepoint = checkpoint.metadata(self._job, now), checkpoint.options.savepoint
         try:
@@ -372,7 +377,7 @@ class CheckpointCoordinator:
             self._fail(checkpoint, reason, who)
 
     def _fail(self, checkpoint: Checkpoint, reason: FailureReason, detail: str = "") -> None:
-        """Abort a checkpoint and delete its files; too many failures in a row fail the job."""
+        """Abort a checkpoint and delete its files. Too many failures in a row fail the job."""
         number = checkpoint.checkpoint_id
         del self._pending[number]
         checkpoint.failure, checkpoint.ended_at = reason, self._agenda.now
@@ -398,7 +403,9 @@ class CheckpointCoordinator:
                 self.control_plane.send(kind, key_of(subtask), delay, deliver, checkpoint_id)
 
     def _reports_on(self, number: int) -> list[StoredFile]:
-        """Remove the reports on a checkpoint; returns the shared files, new and reused, that they name."""
+        """Remove the reports on a checkpoint; returns the shared files, new and reused, that the reports
+        name.
+        """
         reports = [each for each in self._reported if each[0] == number]
         return [file for each in reports for file in self._reported.pop(each)]
 

@@ -1,15 +1,15 @@
 """Encoding and validation of the metadata of a checkpoint.
 
-It is two lines of JSON, the first with the checksum of the second::
+The metadata is two lines of JSON; the first contains the checksum of the second::
 
     {"schema":"netstack.checkpoint/2","size":512,"sha256":"9f86d0..."}
     {"schema":"netstack.checkpoint/2","checkpoint_id":17,"job":"demo", ...}
 
-JSON, so that people can read it with any tool; inlined state is in base64. The checksum detects a truncated
-or changed file. Equal metadata has equal bytes.
+It is JSON so that people can read it with any tool. Inlined state is in base64. The checksum detects a
+truncated or changed file. Equal metadata has equal bytes.
 
-The validation checks that the numbers are consistent: key groups, parallelism, the lengths of lists. Whether
-files are as long as their handles say is checked when they are read.
+The validation checks that the numbers are consistent: key groups, parallelism, the lengths of lists. The
+lengths of files are checked against their handles when the files are read.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def decode_metadata(data: bytes) -> CheckpointMetadata:
     """Decode and check the metadata of a checkpoint.
 
     Raises:
-        ValueError: if the bytes are truncated, changed, of another schema, or not metadata; the message says
-            which.
+        ValueError: if the bytes are truncated, changed, of another schema, or not metadata. The message names
+            the reason.
     """
     end = data.find(b"\n", 0, LONGEST_HEADER)
     try:
@@ -86,7 +86,7 @@ def decode_metadata(data: bytes) -> CheckpointMetadata:
 
 
 MOST_BYTES = (1 << 63) - 1
-"""Maximum size of all state together; the limit of file systems and of 64-bit numbers."""
+"""Maximum size of all state together in bytes: the limit of file systems and of 64-bit numbers."""
 
 
 def _problems(metadata: CheckpointMetadata) -> Iterator[str]:

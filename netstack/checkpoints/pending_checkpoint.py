@@ -1,8 +1,8 @@
 """One checkpoint from trigger to end: its tasks, their acknowledgements, the reason of a failure.
 
-A failure counts against the limit if the state or its storage failed, or if the checkpoint expired. It does
-not count if a task has ended or has aborted the checkpoint for a newer one, which is normal. The rules are
-those of Flink's PendingCheckpoint and CheckpointFailureManager.
+A failure counts against the limit if state or storage failed, or if the checkpoint expired. It does not count
+if a task has ended or has aborted the checkpoint for a newer one, since both are normal. The rules are those
+of Flink's PendingCheckpoint and CheckpointFailureManager.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ COUNTED = frozenset(
 
 
 class FailureCounter:
-    """Counts failures in a row; when they exceed `tolerable`, the job fails and the count is reset."""
+    """Counts failures in a row. When the count exceeds `tolerable`, the job fails and the count is reset."""
 
     def __init__(self, tolerable: int) -> None:
         self.tolerable = tolerable
@@ -62,7 +62,7 @@ class FailureCounter:
         self._last_success = 0
 
     def succeeded(self, checkpoint_id: int) -> None:
-        """Record a completed checkpoint: failures of earlier checkpoints no longer count."""
+        """Record a completed checkpoint. Failures of earlier checkpoints no longer count."""
         self._last_success = max(self._last_success, checkpoint_id)
         self.in_a_row = 0
 
@@ -80,7 +80,7 @@ class FailureCounter:
 class Acknowledgement(NamedTuple):
     """The report of one subtask on its part of a checkpoint; times in seconds.
 
-    `unaligned`: whether its barrier had overtaken data before the snapshot was taken.
+    `unaligned`: whether the barrier had overtaken data before the snapshot was taken.
     """
 
     checkpoint_id: int
@@ -101,7 +101,7 @@ class UpstreamTask(Protocol):
 
 
 class CheckpointedTask(Protocol):
-    """A subtask as the coordinator sees it."""
+    """The properties and methods of a subtask that the coordinator uses."""
 
     @property
     def vertex(self) -> int:
@@ -133,16 +133,19 @@ class CheckpointedTask(Protocol):
         ...
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Handle the completion of a checkpoint: output that belongs to it may be committed."""
+        """Handle the completion of a checkpoint.
+
+        Output that belongs to the checkpoint may now be committed.
+        """
         ...
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Handle the failure of a checkpoint: data kept for it may be deleted."""
+        """Handle the failure of a checkpoint. Data kept for the checkpoint may now be deleted."""
         ...
 
 
 class CheckpointType(StrEnum):
-    """The type of a checkpoint when it ended; an aligned one may have turned unaligned."""
+    """The type of a checkpoint at its end. An aligned checkpoint may have turned unaligned."""
 
     CHECKPOINT = "CHECKPOINT"
     UNALIGNED_CHECKPOINT = "UNALIGNED_CHECKPOINT"
@@ -161,8 +164,8 @@ class Checkpoint:
     """A checkpoint and its progress (Flink's PendingCheckpoint).
 
     The coordinator sends triggers to the subtasks in `first`; barriers reach the others. The subtasks in
-    `awaited` have not acknowledged yet; those in `finished` had ended before and do not take part. `parts`
-    and `snapshots` belong to the subtasks that have acknowledged. `failure`: the reason of the failure, or
+    `awaited` have not acknowledged yet. The subtasks in `finished` had ended before and take no part. `parts`
+    and `snapshots` are from the subtasks that have acknowledged. `failure`: the reason of the failure, or
     None. `ended_at`: time of the completion or failure. Times are in seconds of the run. `request`: the
     user's request, if this is a savepoint.
     """
@@ -216,8 +219,8 @@ class Checkpoint:
 
     @property
     def checkpoint_type(self) -> CheckpointType:
-        """Type of the checkpoint; unaligned if one subtask's part is, since an aligned one may turn
-        unaligned.
+        """Type of the checkpoint: unaligned if the part of any subtask is, since an aligned checkpoint may
+        turn unaligned.
         """
         if (savepoint := self.options.savepoint) is not None:
             return CheckpointType.SYNC_SAVEPOINT if savepoint.stops else CheckpointType.SAVEPOINT

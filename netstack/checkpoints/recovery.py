@@ -53,7 +53,9 @@ UNUSABLE = (StorageError, StateError, RecoveryError)
 
 
 def unusable_text(checkpoint_id: int, error: Exception, *, last: bool) -> str:
-    """Return a one-line message that a checkpoint cannot be restored; `last`: no other one is left."""
+    """Return a one-line message that a checkpoint cannot be restored; `last`: whether no other checkpoint is
+    left.
+    """
     end = "; there is no other checkpoint to restore" if last else ""
     return f"checkpoint {checkpoint_id} cannot be restored: {' '.join(str(error).split())}{end}"
 
@@ -75,7 +77,10 @@ class SubtaskRecovery:
 
     @property
     def state_handles(self) -> list[StateHandle]:
-        """Handles of keyed and operator state; not shared if the checkpoint belongs to another run."""
+        """Handles of keyed and operator state.
+
+        They are not shared if the checkpoint belongs to another run.
+        """
         handles = [handle for handle in self._handles if handle.kind not in CHANNEL_STATE]
         return handles if self._source.owned else [_not_shared(handle) for handle in handles]
 
@@ -87,15 +92,14 @@ class SubtaskRecovery:
         """Return the bytes of a handle.
 
         Raises:
-            StorageError: if they cannot be read or have changed.
+            StorageError: if the bytes cannot be read or have changed.
         """
         return self._source.read(handle)
 
 
 class Rescaling(NamedTuple):
-    """A job with another parallelism than the checkpoint, or with all in-flight data restored at consumers.
-
-    See `StateAssignment` for the fields.
+    """A job whose parallelism differs from the checkpoint's, or whose in-flight data is all restored at
+    consumers. See `StateAssignment` for the fields.
     """
 
     job: JobShape
@@ -160,10 +164,11 @@ def _not_shared(handle: StateHandle) -> StateHandle:
 
 
 def restore_partitions(partitions: Sequence[ResultPartition], recovery: SubtaskRecovery) -> Iterator[None]:
-    """Restore the in-flight data of a subtask's outputs; records written later follow it.
+    """Restore the in-flight data of a subtask's outputs.
 
-    Each subpartition blocks after its recovered data, even if that is empty, until its reader resumes. Yields
-    when a pool has no segment; the caller continues when one is free.
+    Records written later follow this data. Each subpartition blocks after its recovered data, even if there
+    is none, until its reader resumes. Yields when a pool has no segment; the caller continues when a segment
+    is free.
 
     Raises:
         StorageError: at the first step, if the data cannot be read.
@@ -181,7 +186,7 @@ def restore_subpartition(
 ) -> Iterator[None]:
     """Restore the data of one subpartition, before anything else is written to it.
 
-    Yields while `pool` has no segment: as in Flink, the task waits until readers have returned some.
+    Yields while `pool` has no segment. As in Flink, the task then waits until readers have returned segments.
     """
     rest = memoryview(data)
     while len(rest):
@@ -210,9 +215,10 @@ class InitialCheckpoint(NamedTuple):
     """The checkpoint or savepoint that a run starts from, the storage of its files, and its path for
     messages.
 
-    New checkpoints have ids from `next_id` on, so that none is confused with another checkpoint in the same
-    storage. `in_place`: the new run stores its checkpoints in the same storage. `leaves_state_out`: ignore
-    state of vertices that the job does not have (Flink's allowNonRestoredState).
+    New checkpoints have ids from `next_id` on, so that their ids differ from those of other checkpoints in
+    the same storage. `in_place`: whether the new run stores its checkpoints in the same storage.
+    `leaves_state_out`: whether to ignore state of vertices that the job does not have (Flink's
+    allowNonRestoredState).
     """
 
     metadata: CheckpointMetadata
@@ -225,14 +231,14 @@ class InitialCheckpoint(NamedTuple):
 
     @property
     def shares_files(self) -> bool:
-        """Whether checkpoints of the new run may refer to its files."""
+        """Whether checkpoints of the new run may refer to files of this checkpoint."""
         return self.in_place and self.claim_mode is not ClaimMode.NO_CLAIM
 
     def claim(self) -> None:
-        """Record in the storage that this run owns the checkpoint; without effect unless the mode is CLAIM.
+        """Record in the storage that this run owns the checkpoint; does nothing unless the mode is CLAIM.
 
         Raises:
-            StorageError: if another run has claimed it, or the claim cannot be stored.
+            StorageError: if another run has claimed the checkpoint, or the claim cannot be stored.
         """
         if self.claim_mode is ClaimMode.CLAIM:
             try:
@@ -241,7 +247,8 @@ class InitialCheckpoint(NamedTuple):
                 raise StorageError(f"{self.path}: {error}") from error
 
     def mismatches(self, job: JobShape) -> list[str]:
-        """Return the reasons why the job cannot start from this checkpoint, one line each; empty if it can.
+        """Return the reasons why the job cannot start from this checkpoint, one line each; empty if there are
+        none.
 
         Raises:
             StorageError: if state that has to be checked cannot be read.
@@ -251,7 +258,8 @@ class InitialCheckpoint(NamedTuple):
         return [f"{self.path}: {reason}" for reason in reasons]
 
     def fitted(self, job: JobShape) -> InitialCheckpoint:
-        """Return this checkpoint adapted to the job: without vertices that are gone, with new ones.
+        """Return this checkpoint adapted to the job: without the vertices that the job no longer has, with
+        its new ones.
 
         Raises:
             StorageError: see `mismatches`.
@@ -263,7 +271,7 @@ def fitted(metadata: CheckpointMetadata, job: JobShape, storage: CheckpointStora
     """Return a checkpoint with the vertices, chains and edges of a job; new vertices have no state.
 
     Raises:
-        StorageError: if state that chains take over cannot be read.
+        StorageError: if state of split or joined chains cannot be read.
     """
     return _with_edges(rechained(metadata, job, storage), job)
 
@@ -318,7 +326,7 @@ def _mismatches(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out
 
 
 def _blank_records_now_read(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
-    """Yield an error for each exchange with blank in-flight records that the job now reads."""
+    """Yield an error for each exchange whose in-flight records were stored blank but are now read."""
     if metadata.has_records:
         for source, target, _ in sorted({*metadata.blank_exchanges} - {*job.unread}):
             yield (
@@ -337,9 +345,9 @@ LINK = " -> "
 
 
 def rechained(metadata: CheckpointMetadata, job: JobShape, storage: CheckpointStorage) -> CheckpointMetadata:
-    """Return a checkpoint with the chains of a job, for vertices that are only chained in another way.
+    """Return a checkpoint with the chains of a job, which may chain the same vertices differently.
 
-    A checkpoint with in-flight records is returned unchanged: its exchanges do not exist any more.
+    A checkpoint with in-flight records is returned unchanged, because its exchanges do not exist any more.
 
     Raises:
         StorageError: if transactions, which keep their names, cannot be read from `storage`.
@@ -364,7 +372,7 @@ def rechained(metadata: CheckpointMetadata, job: JobShape, storage: CheckpointSt
 
 
 Chains = Mapping[str, Sequence[str]]
-"""Members of each chain, by the chain's name; a member may be a shorter chain."""
+"""Members of each chain, by the chain's name. A member may itself be a chain."""
 
 
 def _changes(metadata: CheckpointMetadata, job: JobShape) -> tuple[Chains, Chains]:
@@ -381,7 +389,7 @@ def _changes(metadata: CheckpointMetadata, job: JobShape) -> tuple[Chains, Chain
 
 
 def _cover(chain: str, names: Sequence[str]) -> list[str]:
-    """Return the names that form a chain when joined in order; empty if they do not."""
+    """Return the names that form a chain when joined in order; empty if the names form no chain."""
     rest, parts = chain, []
     while rest:
         part = next((name for name in names if f"{rest}{LINK}".startswith(f"{name}{LINK}")), None)

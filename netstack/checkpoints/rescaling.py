@@ -5,29 +5,30 @@
     key groups    |  0 .. 63   |  64 .. 127  |        of 2 subtasks
                   |0..42| 43 .. 85 |86 .. 127|        of 3: the second one reads the state of both
 
-Keyed state follows key groups: a subtask gets the handles of all subtasks that had some of its key groups,
-and ignores other entries in them. So the number of key groups, the maximum parallelism, must stay that of the
-checkpoint. A list of operator state is split evenly, or every subtask gets the whole list (union), or every
-subtask gets the common content (broadcast). The unread input of a source subtask stays together as one split.
+Keyed state is distributed by key groups. A subtask gets the handles of all subtasks that had some of its key
+groups, and ignores entries of other key groups in them. So the job must keep the checkpoint's number of key
+groups, its maximum parallelism. A list of operator state is split evenly, or every subtask gets the whole
+list (union), or every subtask gets the common content (broadcast). The unread input of a source subtask stays
+together as one split.
 
-A subtask whose input had ended has emitted its last records and does not need its keys any more. If other
-subtasks of its vertex had not ended, its keyed state is dropped, as Flink does for finished tasks: otherwise
-its last records would be emitted again. (With at-least-once this is allowed.)
+A subtask whose input had ended has emitted its last records and does not need its keyed state any more. If
+other subtasks of its vertex had not ended, its keyed state is dropped, as Flink does for finished tasks.
+Otherwise its last records would be emitted again. (With at-least-once this is allowed.)
 
-The in-flight data of a channel has two parts, one at its reader and one at its writer. Only together do they
-begin and end with complete records. So they are joined, decoded, and distributed record by record::
+The in-flight data of a channel has two parts, one at its reader and one at its writer. A record may begin in
+one part and end in the other. So the parts are joined, decoded, and distributed record by record::
 
     reader's piece | writer's piece         by key: to the subtask that has its key group now
     [..r1][r2][r3.. | ..r3][r4]    ->       round robin, if the exchange has no keys
                                             broadcast: all unread records of one of the readers
 
-All of it becomes data of input channels, which a subtask reads before newly sent data: each record once, and
-the records of a channel in order. In Flink the parts meet in virtual channels at the reader, which drops the
-records of other key groups; the result is the same.
+All in-flight data becomes data of input channels, which a subtask reads before newly sent data. Each record
+is read once, and the records of a channel in order. In Flink the parts meet in virtual channels at the
+reader, which drops the records of other key groups. The result is the same.
 
-In-flight watermarks are dropped. A watermark is valid for its own channel only, and records of other channels
-may now follow it, if one subtask has taken over the work of several. Event time does not advance until each
-new channel has a watermark of its own, so it never runs ahead.
+In-flight watermarks are dropped. A watermark is valid for its own channel only. If one subtask has taken over
+the work of several, records of other channels may now follow it. Event time does not advance until each new
+channel has a watermark of its own, so event time never runs ahead.
 
 The rules are otherwise those of Flink's StateAssignmentOperation and RoundRobinOperatorStateRepartitioner.
 """
@@ -74,12 +75,12 @@ from .pending_checkpoint import CheckpointType
 
 
 class StateAssignment:
-    """The state that the subtasks of a job take over from a checkpoint with another parallelism.
+    """The state of a checkpoint, redistributed to the subtasks of a job with another parallelism.
 
     `hashes` maps the number of an exchange to the hash of its records' keys, for exchanges by key.
-    `at_least_once` is the guarantee of the job; savepoints do not record it. `output_at_consumers`: the
-    in-flight data of outputs becomes data of input channels even if the parallelism is unchanged. State is
-    read on demand.
+    `at_least_once`: whether this is the guarantee of the job, which savepoints do not record.
+    `output_at_consumers`: whether the in-flight data of outputs becomes data of input channels even if the
+    parallelism is unchanged. State is read on demand.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class StateAssignment:
         return distributed
 
     def _splits(self, before: Sequence[SubtaskSnapshot], subtasks: int) -> list[dict[str, list[Any]]]:
-        """Return the state of a source's subtasks; each gets a share of the splits that were begun."""
+        """Return the state of a source's subtasks: each gets a share of the splits that had been begun."""
         splits: list[list[int]] = []
         event_time: list[tuple[int, list[Any]]] = []
         for snapshot in before:
@@ -208,7 +209,7 @@ class StateAssignment:
 
 
 def united(before: Sequence[SubtaskSnapshot]) -> list[SubtaskSnapshot]:
-    """Return the snapshots of a vertex, where each has the union lists of all subtasks."""
+    """Return the snapshots of a vertex, after giving each the union lists of all subtasks."""
     union = [handle for snapshot in before for handle in snapshot.handles if _is_united(handle)]
     if not union:
         return list(before)
@@ -256,8 +257,9 @@ def distribute(
 
 
 def split(values: Sequence[Any], subtasks: int) -> list[list[Any]]:
-    """Split the values into `subtasks` parts, in order; the first parts have one more if it does not divide
-    evenly.
+    """Split the values into `subtasks` parts, in order.
+
+    If they do not divide evenly, the first parts get one more.
     """
     each, more = divmod(len(values), subtasks)
     bounds = [index * each + min(index, more) for index in range(subtasks + 1)]
@@ -267,7 +269,8 @@ def split(values: Sequence[Any], subtasks: int) -> list[list[Any]]:
 def carried_over(metadata: CheckpointMetadata, job: JobShape) -> dict[str, int]:
     """Return the maximum parallelism of the vertices for which it is not the default.
 
-    It is taken from the checkpoint, except for a stateless vertex that has outgrown it.
+    The maximum parallelism is taken from the checkpoint, except for a stateless vertex whose parallelism now
+    exceeds it.
     """
     kept = {name: metadata.max_parallelism_of(name) for name in job.parallelism}
     return {
@@ -306,7 +309,7 @@ def rescaling_mismatches(metadata: CheckpointMetadata, job: JobShape) -> Iterato
 
 
 def is_hashed(vertex: str, exchanges: Iterable[Exchange]) -> bool:
-    """Whether a hash exchange leads to a vertex, so that its keys belong to key groups."""
+    """Whether a hash exchange leads to a vertex, so that the vertex's keys belong to key groups."""
     return any(target == vertex and ShipStrategy.of(ship).by_key for _, target, ship in exchanges)
 
 
@@ -353,7 +356,7 @@ def _in_flight(metadata: CheckpointMetadata, job: JobShape, number: int) -> bool
 
 
 def _subtasks_of(metadata: CheckpointMetadata, vertex: str) -> list[SubtaskSnapshot]:
-    """Return the snapshots of all subtasks of a vertex; a missing one is empty."""
+    """Return the snapshots of all subtasks of a vertex; a missing snapshot is returned as an empty one."""
     found = {snapshot.subtask: snapshot for snapshot in metadata.subtasks if snapshot.vertex == vertex}
     return [
         found.get(index) or SubtaskSnapshot(vertex=vertex, subtask=index)
@@ -473,7 +476,10 @@ class ChannelAssignment:
         return distributed
 
     def _shares(self, number: int, stream: _Stream, turn: int) -> Iterator[tuple[int, bytes]]:
-        """Yield each subtask's part of a stream; `turn` counts the records of earlier streams."""
+        """Yield each subtask's part of a stream.
+
+        `turn`: number of records in earlier streams, where round robin continues.
+        """
         target, ship = self._job.exchanges[number][1:]
         before, now, records = self._before[target], self._now[target], stream.records
         if before == now:
@@ -508,7 +514,7 @@ class ChannelAssignment:
                     yield _Stream(producer, consumer, _records(data, where))
 
     def _in_flight_to(self, number: int, consumer: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the producer of each channel of a former reader of an exchange, and the in-flight data."""
+        """Yield, for each channel of a former reader of an exchange, the producer and the in-flight data."""
         source, target, ship = self._job.exchanges[number]
         if number not in self._producers:
             consumers = self._before[target]
@@ -528,7 +534,10 @@ class ChannelAssignment:
 
 
 def _joined(streams: Sequence[_Stream], channels: int) -> list[_Stream]:
-    """Join the streams that now go into the same channel; each record is distributed separately."""
+    """Join the streams of producers that share a channel after rescaling.
+
+    The caller assigns each record to its new subtask later, so the consumer is set to 0.
+    """
     of_channels: dict[int, list[RecordBlock]] = {}
     for stream in streams:
         of_channels.setdefault(stream.producer % channels, []).append(stream.records)

@@ -17,7 +17,7 @@ from .storage import SAVEPOINT_PREFIX, CheckpointStorage, delete_where_possible
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointEnd:
-    """The answer to a request: the `location` of the savepoint, or the `problem` that prevented it."""
+    """The answer to a savepoint request: the savepoint's `location`, or the `problem` that prevented it."""
 
     location: str | None = None
     problem: str | None = None
@@ -52,8 +52,9 @@ SavepointRequests = Callable[[], Iterable[SavepointRequest]]
 
 
 class Savepoints:
-    """Keeps savepoints separate from checkpoints: each in its own place in `storage`, never deleted once
-    complete.
+    """Keeps savepoints separate from checkpoints.
+
+    Each has its own location in `storage`, and is not deleted after its completion.
     """
 
     def __init__(self, storage: CheckpointStorage, config: NetworkConfig) -> None:
@@ -62,10 +63,10 @@ class Savepoints:
         self._given_up: dict[int, str] = {}  # locations by id
 
     def options(self, request: SavepointRequest, checkpoint_id: int) -> CheckpointOptions:
-        """Return the options of a savepoint: its location, and never unaligned.
+        """Return the options of a savepoint, which has a location and is never unaligned.
 
         Raises:
-            StorageError: if there is no location for it.
+            StorageError: if the storage has no location for the savepoint.
         """
         directory = self._config.savepoint_dir if request.directory is None else request.directory
         location = self._storage.free_location(directory, f"{SAVEPOINT_PREFIX}{checkpoint_id}")
@@ -79,17 +80,20 @@ class Savepoints:
         """Write the metadata, which makes a savepoint complete.
 
         Raises:
-            StorageError: it could not be written.
+            StorageError: if the metadata could not be written.
         """
         self._storage.savepoint(savepoint.location).complete(metadata)
 
     def give_up(self, checkpoint_id: int, savepoint: Savepoint) -> None:
-        """Delete the files of an aborted savepoint; files that remain are no savepoint without metadata."""
+        """Delete the files of an aborted savepoint.
+
+        Without metadata, files that cannot be deleted are no savepoint.
+        """
         self._given_up[checkpoint_id] = savepoint.location
         self.delete_since(checkpoint_id)
 
     def delete_since(self, checkpoint_id: int) -> bool:
-        """Delete the files of an aborted savepoint; returns whether the id belongs to one."""
+        """Delete the files of an aborted savepoint; returns whether the id belongs to a savepoint."""
         location = self._given_up.get(checkpoint_id)
         if location is None:
             return False
@@ -98,7 +102,9 @@ class Savepoints:
         return True
 
     def delete_late(self, checkpoint_id: int, files: Iterable[StoredFile]) -> bool:
-        """Delete files stored after their savepoint was aborted; returns whether the id belongs to one."""
+        """Delete files stored after their savepoint was aborted; returns whether the id belongs to a
+        savepoint.
+        """
         location = self._given_up.get(checkpoint_id)
         if location is None:
             return False

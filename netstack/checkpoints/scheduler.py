@@ -12,9 +12,9 @@
     person ---- by hand ---/     periodic: one at most               else: trigger
 
 A savepoint has priority. If barriers do not overtake data, it does not wait for pending checkpoints. The
-rules are those of Flink's CheckpointCoordinator and CheckpointRequestDecider, with one exception: while a
-periodic request waits, further ones are dropped. Flink would queue up to a thousand of them and trigger one
-after the other as soon as checkpoints are fast again.
+rules are those of Flink's CheckpointCoordinator and CheckpointRequestDecider, with one exception. While a
+periodic request waits, further periodic requests are dropped. Flink would queue up to a thousand of them, and
+trigger them one after the other as soon as checkpoints are fast again.
 """
 
 from __future__ import annotations
@@ -58,12 +58,15 @@ class CheckpointRequest(NamedTuple):
 
     @property
     def periodic(self) -> bool:
-        """Whether the timer made the request; it then observes the minimum pause and is queued only once."""
+        """Whether the timer made the request.
+
+        A periodic request observes the minimum pause and is queued only once.
+        """
         return self.kind is RequestKind.PERIODIC
 
 
 class PutOff(NamedTuple):
-    """A periodic request was dropped; the next one is due at `until`, in seconds."""
+    """A periodic request was dropped. The next periodic request is due at `until`, in seconds."""
 
     until: float
 
@@ -71,8 +74,8 @@ class PutOff(NamedTuple):
 class CheckpointRequestDecider:
     """Queues requests until they may be granted.
 
-    At most `max_concurrent` checkpoints may be pending. A periodic checkpoint begins `min_pause_s` after the
-    end of the last one at the earliest; a checkpoint requested by a user need not wait. With
+    At most `max_concurrent` checkpoints may be pending. A periodic checkpoint begins at least `min_pause_s`
+    after the end of the last checkpoint. A checkpoint requested by a user does not observe this pause. With
     `forces_savepoints`, savepoints begin regardless of the number of pending checkpoints.
     """
 
@@ -95,7 +98,10 @@ class CheckpointRequestDecider:
         return len(self._queue)
 
     def add(self, request: CheckpointRequest) -> FailureReason | None:
-        """Queue a request; returns the reason if this or a less urgent request was refused, else None."""
+        """Queue a request.
+
+        If the queue is full, returns the reason why this request, or a less urgent one, was refused.
+        """
         waiting = bool(self._queue) and self._queue[-1].periodic
         if request.periodic and waiting:
             return None  # the queued one serves for both
@@ -108,7 +114,7 @@ class CheckpointRequestDecider:
         return FailureReason.TOO_MANY_CHECKPOINT_REQUESTS
 
     def choose(self, now: float, pending: int, last_end: float) -> CheckpointRequest | PutOff | None:
-        """Remove and return the request that may be granted now, or None.
+        """Remove and return the request that may be granted now; None if there is none.
 
         `pending`: number of pending checkpoints; `last_end`: time at which the last checkpoint ended.
         """
@@ -124,7 +130,7 @@ class CheckpointRequestDecider:
         return PutOff(until) if request.periodic and now < until else request
 
     def change(self, *, min_pause_s: float, forces_savepoints: bool) -> None:
-        """Apply another pause and another rule for savepoints from now on."""
+        """Use another pause and another rule for savepoints from now on."""
         self._min_pause, self._forces_savepoints = min_pause_s, forces_savepoints
 
     def clear(self) -> list[CheckpointRequest]:
@@ -166,18 +172,21 @@ class CheckpointScheduler:
         self._grants = Timers(agenda)
 
     def start(self) -> None:
-        """Start; the first periodic request follows after a random part of the interval."""
+        """Start. The first periodic request follows after a random part of the interval."""
         self._running = True
         self.go_on()
 
     def go_on(self) -> None:
-        """Resume periodic requests, if running; the first follows after a random part of the interval."""
+        """Resume periodic requests, if the scheduler runs.
+
+        The first follows after a random part of the interval.
+        """
         if self._running and self._interval is not None:
             first = self._randomness.between((self._min_pause, self._interval))
             self._start_timer(self._agenda.now + first)
 
     def change(self, config: NetworkConfig) -> None:
-        """Apply new settings; with another interval, the next tick follows after the new interval."""
+        """Apply new settings. If the interval has changed, the next tick follows after the new interval."""
         before, self._interval = self._interval, _interval_s(config)
         self._min_pause = config.checkpoint_min_pause_s
         self._decider.change(
@@ -199,7 +208,7 @@ class CheckpointScheduler:
         return self._decider.clear()
 
     def request(self, kind: RequestKind, savepoint: SavepointRequest | None = None) -> FailureReason | None:
-        """Trigger a checkpoint as soon as possible; returns the reason if one is refused, else None."""
+        """Trigger a checkpoint as soon as possible; returns the reason if a request is refused, else None."""
         if not self._running:
             return FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
         refused = self._decider.add(CheckpointRequest(kind, self._agenda.now, savepoint))
@@ -207,8 +216,9 @@ class CheckpointScheduler:
         return refused
 
     def ended(self) -> None:
-        """Note that a checkpoint was completed or has failed: the pause begins, and a queued request may
-        follow.
+        """Record that a checkpoint was completed or has failed.
+
+        The pause begins, and a queued request may be granted.
         """
         self._last_end = self._agenda.now
         if len(self._decider):

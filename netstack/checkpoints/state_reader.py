@@ -1,7 +1,7 @@
 """The content of a checkpoint, entry by entry: a small counterpart of Flink's state processor API.
 
-Each subtask's keyed state is restored into a backend, whatever its format in the checkpoint, and read from
-there. So the entries are the same as in a restored job.
+Whatever the format of the keyed state, each subtask's part is restored into a backend, and read from this
+backend. So the entries are the same as in a restored job.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ A savepoint is a folder of its own, by any name, with its metadata and its files
     savepoint-17-5f3a/source-0-...
 
 The names are those of Flink's file-based checkpoint storage (``AbstractFsCheckpointStorageAccess``), below
-one job's directory. The data that an unaligned barrier has overtaken is in two places: the queue of the input
-channel and that of the subpartition that feeds it. Each subtask stores its part, all channels in one file.
+one job's directory. The data that an unaligned barrier has overtaken is in two places: in the queue of the
+input channel, and in the queue of the subpartition that feeds it. Each subtask stores its part, with all
+channels in one file.
 """
 
 from __future__ import annotations
@@ -40,14 +41,15 @@ class CheckpointStorage(Protocol):
     """
 
     def write(self, checkpoint_id: int, name: str, data: bytes, *, shared: bool = False) -> StoredFile:
-        """Store a file of an incomplete checkpoint; ``shared`` if later checkpoints may use it too.
+        """Store a file of an incomplete checkpoint; ``shared``: whether later checkpoints may use it too.
 
         ``name`` must be unique within the checkpoint, and for a shared file within the storage. Characters
         that are not allowed in file names are escaped. A file of the same name from an earlier attempt is
         replaced.
 
         Raises:
-            StorageError: if it could not be written, the checkpoint is complete, or the shared file exists.
+            StorageError: if the file could not be written, the checkpoint is complete, or the shared file
+                exists.
             ValueError: if ``name`` is empty or the name of the metadata, or the id is negative.
         """
         ...
@@ -82,8 +84,8 @@ class CheckpointStorage(Protocol):
         """Return the metadata of a complete checkpoint.
 
         Raises:
-            MissingFileError: There is no such checkpoint, or it was never completed.
-            DamagedFileError: Its metadata is broken.
+            MissingFileError: if there is no such checkpoint, or it was never completed.
+            DamagedFileError: if its metadata is damaged.
             StorageError: The storage could not be read.
         """
         ...
@@ -94,7 +96,7 @@ class CheckpointStorage(Protocol):
         Shared files stay; the caller deletes those that no checkpoint uses. An unknown id is not an error.
 
         Raises:
-            StorageError: Something could not be deleted.
+            StorageError: if a file could not be deleted.
         """
         ...
 
@@ -102,16 +104,16 @@ class CheckpointStorage(Protocol):
         """Delete single files, shared ones or those of an incomplete checkpoint; missing files are ignored.
 
         Raises:
-            StorageError: One could not be deleted.
+            StorageError: if a file could not be deleted.
         """
         ...
 
     def claim(self, checkpoint_id: int, claimant: str) -> None:
-        """Record that a complete checkpoint now belongs to another run; no other run may claim it.
+        """Record that a complete checkpoint now belongs to another run. No further run may claim it.
 
         Raises:
-            StorageError: if another run has claimed it, which the message names, or the claim cannot be
-                stored.
+            StorageError: if another run has claimed the checkpoint (the message names this run), or the claim
+                cannot be stored.
         """
         ...
 
@@ -130,7 +132,7 @@ class CheckpointStorage(Protocol):
     def savepoint(self, location: str) -> CheckpointStorage:
         """Return the storage of one savepoint, which contains nothing else and shares no file.
 
-        It creates nothing yet.
+        Nothing is created yet.
 
         Raises:
             StorageError: if the storage does not support this location.
@@ -139,7 +141,7 @@ class CheckpointStorage(Protocol):
 
 
 class HandleReader:
-    """Reads the bytes of handles; for consecutive handles to one file, the file is read once."""
+    """Reads the bytes of handles. If consecutive handles refer to one file, the file is read once."""
 
     def __init__(self, storage: CheckpointStorage) -> None:
         self._storage = storage
@@ -171,25 +173,28 @@ class HandleReader:
 
 
 def exclusively(storage: CheckpointStorage | None) -> AbstractContextManager[None]:
-    """Return a context that keeps other runs out of the storage; without effect if it cannot be shared.
+    """Return a context that keeps other runs out of the storage.
+
+    It does nothing if the storage cannot be shared.
 
     Raises:
-        StorageError: if another run uses it, which the message names. It is raised on entry.
+        StorageError: on entry, if another run uses the storage; the message names this run.
     """
     exclusive: Callable[[], AbstractContextManager[None]] | None = getattr(storage, "exclusive", None)
     return nullcontext() if exclusive is None else exclusive()
 
 
 def delete_where_possible(storage: CheckpointStorage, files: Iterable[StoredFile]) -> None:
-    """Delete unneeded files; a file that cannot be deleted stays, and belongs to no checkpoint."""
+    """Delete unneeded files. A file that cannot be deleted stays, and belongs to no checkpoint."""
     with suppress(StorageError):
         storage.delete(files)
 
 
 def write_pieces(storage: CheckpointStorage, checkpoint_id: int, name: str, data: Pieces) -> StoredFile:
-    """Store a file of a checkpoint as `CheckpointStorage.write` does; blank data may stay blank.
+    """Store a file of a checkpoint, as `CheckpointStorage.write` does.
 
-    A storage that can keep blank data without its bytes has its own method `write_pieces`; others get bytes.
+    A storage that can keep blank data as a length instead of bytes has its own method `write_pieces`. Other
+    storages get all bytes.
 
     Raises:
         StorageError: see `CheckpointStorage.write`.
@@ -214,7 +219,7 @@ def channel_handles(
     """Store the data of channels: inline in the handles up to `inline_up_to` bytes, otherwise in one file.
 
     Raises:
-        StorageError: if it cannot be written.
+        StorageError: if the file cannot be written.
     """
     joined = Pieces(chain.from_iterable(data.values()))
     file = write(joined) if len(joined) > inline_up_to else None
@@ -263,7 +268,7 @@ def file_name(name: str) -> str:
     The end of a very long name is replaced by a checksum.
 
     Raises:
-        ValueError: if it is empty, or the name of the metadata or of a claim.
+        ValueError: if the name is empty, or is the name of the metadata or of a claim.
     """
     if name in ("", METADATA_NAME, CLAIM_NAME):
         raise ValueError(f"{name!r} cannot be the name of a checkpoint's file: the name is empty or reserved")
@@ -471,7 +476,7 @@ class FileLayout(ABC):
 
     @abstractmethod
     def _put(self, path: str, data: bytes) -> None:
-        """Store a file, replacing an existing one. After a failure, part of it may remain."""
+        """Store a file, replacing an existing one. After a failure, a part of the file may remain."""
 
     def _create(self, path: str, data: bytes) -> bool:
         """Store a file if it does not exist; returns whether it was stored."""
@@ -519,9 +524,10 @@ class FileLayout(ABC):
 
 
 class SavepointFolder(FileLayout):
-    """A savepoint in a folder of another storage: it uses no files outside this folder.
+    """A savepoint in a folder of another storage.
 
-    So the folder can be moved and renamed as a whole. None of its files is shared.
+    It uses no files outside this folder, so the folder can be moved and renamed as a whole. None of its files
+    is shared.
     """
 
     def __init__(self, storage: FileLayout, folder: str) -> None:
@@ -557,7 +563,7 @@ class SavepointFolder(FileLayout):
         return super().write(checkpoint_id, name, data)
 
     def present(self) -> list[int]:
-        """Return a list with the id of the savepoint if it is complete, else an empty list."""
+        """Return a list with the id of the savepoint if the savepoint is complete, else an empty list."""
         try:
             return [self.metadata.checkpoint_id]
         except (MissingFileError, DamagedFileError):
@@ -622,8 +628,8 @@ class SavepointFolder(FileLayout):
 class MemoryStorage(FileLayout):
     """Keeps checkpoints in memory as long as the object exists.
 
-    Corresponds to Flink's ``JobManagerCheckpointStorage``, but stores files. Blank in-flight data stays
-    blank; the checksum of such a file is computed from its description.
+    Corresponds to Flink's ``JobManagerCheckpointStorage``, but stores files. Of blank in-flight data only the
+    lengths are kept. The checksum of such a file is computed from these lengths and the other bytes.
     """
 
     def __init__(self) -> None:
@@ -631,7 +637,7 @@ class MemoryStorage(FileLayout):
         """The stored files, by path."""
 
     def write_pieces(self, checkpoint_id: int, name: str, data: Pieces) -> StoredFile:
-        """Store a file whose blank pieces stay descriptions; see the function `write_pieces`."""
+        """Store a file without the bytes of its blank pieces: only their lengths are kept."""
         path = self._free_path(checkpoint_id, name, shared=False)
         self.files[path] = data
         return StoredFile(path=path, size=len(data), checksum=checksum(data.description))

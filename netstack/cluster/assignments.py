@@ -1,7 +1,7 @@
 """Input and reports of the processes that run one attempt of a job.
 
-Between real processes, transfers and threads take real time. The emulated costs for them would count twice,
-so they are set to zero. The service time of records and the rate of sources belong to the job and stay. The
+Between real processes, transfers and threads take real time. Emulated costs for these would count twice, so
+they are set to zero. The service time of records and the rate of sources belong to the job and are kept. The
 link conditions are those of the actual network.
 """
 
@@ -33,7 +33,10 @@ from ..scenarios.faults import AtTime, KillSubtask, KillTaskManager
 from ..scenarios.scenario import FROM_SOURCE, Scenario
 
 TURN_S = 1e-9
-"""Cost of a source record; a source pauses after each batch so that other tasks in its process can run."""
+"""Cost of a source record in seconds.
+
+It makes a source pause after each batch, so that other tasks in its process can run.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +44,10 @@ class Assignment:
     """The input that all processes of an attempt share.
 
     `origin`: start of the run on the wall clock; None for the first attempt. `restore`: id of the checkpoint
-    to restore; None for the first attempt, or if none was complete. `from_initial`: whether that checkpoint
-    belongs to an earlier run and is in that run's storage. `retained`: complete checkpoints of this run,
-    oldest first. `first_checkpoint`: id of the attempt's first checkpoint. `traced`: whether reports contain
-    trace events.
+    to restore; None for the first attempt, or if no checkpoint was complete. `from_initial`: whether that
+    checkpoint belongs to an earlier run and is in that run's storage. `retained`: complete checkpoints of
+    this run, oldest first. `first_checkpoint`: id of the attempt's first checkpoint. `traced`: whether
+    reports contain trace events.
     """
 
     scenario: Scenario
@@ -94,11 +97,14 @@ def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
             yield f"machines.{number}.task_managers", f"is {', '.join(machine.task_managers)}; {text}"
     for number, fault in enumerate(scenario.faults):
         if not (isinstance(fault, KillSubtask | KillTaskManager) and isinstance(fault.when, AtTime)):
-            text = (
-                f"{fault.kind} is possible in emulated time only; over TCP, only the killing of a "
-                "subtask or a task manager"
-            )
-            yield f"faults[{number}]", f"{text} is possible, `at` a time"
+            if isinstance(fault, KillSubtask | KillTaskManager):
+                text = f"{fault.kind} over TCP needs a time (`at`), not an event (`on`)."
+            else:
+                text = (
+                    f"{fault.kind} does not work over TCP. Only kill_subtask and kill_task_manager with a "
+                    "time (`at`) do; remove this fault, or run in emulated time."
+                )
+            yield f"faults[{number}]", text
 
     if scenario.changes:
         yield "changes", "are possible in emulated time only; to run over TCP, remove the changes"
@@ -124,7 +130,7 @@ COLUMNS = 1 + len(SubtaskSample._fields)
 
 
 class Blame(IntEnum):
-    """Distance of a failure from its cause: in this process, loss of a peer, or reported by a peer."""
+    """Distance of a failure from its cause: this process failed, lost a peer, or got the report of a peer."""
 
     OWN = 0
     PEER_LOST = 1
@@ -132,7 +138,7 @@ class Blame(IntEnum):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Cause of an attempt's failure as one process saw it, and its time in seconds of the run."""
+    """Cause of an attempt's failure as one process reports it, and its time in seconds of the run."""
 
     cause: str
     at: float
@@ -149,14 +155,14 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt as seen by one process; times in seconds of the run.
+    """The report of one process on one attempt; times in seconds of the run.
 
-    `origin`: start of the run on the wall clock; None if the attempt failed before it was known. `begins_at`:
-    time at which the tasks opened; None if they did not.
-    `samples`: rows of figures, each with the time, repeated for each subtask of this process, and a sample of
-    each subtask. `behind_s`: how far the process fell behind the wall clock; None if its tasks did not open.
-    Only the leader reports `checkpoints` and `running_at`, the time at which all subtasks had their state.
-    `leaked_segments`: segments that were not returned by the end.
+    `origin`: start of the run on the wall clock; None if the attempt failed before the start was set.
+    `begins_at`: time at which the tasks opened; None if they did not open. `samples`: rows of figures. A row
+    holds a sample of each subtask of this process, and before it the time, repeated for each subtask.
+    `behind_s`: lag of the process behind the wall clock; None if its tasks did not open. Only the leader
+    reports `checkpoints` and `running_at`, the time at which all subtasks had their state. `leaked_segments`:
+    segments that were not returned by the end.
     """
 
     index: int

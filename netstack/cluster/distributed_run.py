@@ -1,4 +1,4 @@
-"""A run over several processes, attempt by attempt, from the view of the process that starts them.
+"""A run over several processes, attempt by attempt: the part in the process that starts the others.
 
 ::
 
@@ -32,7 +32,9 @@ from ..state.snapshots import CheckpointMetadata
 from .assignments import Assignment, Failure, Report, distribution_problems, task_managers
 
 Launch = Callable[[Assignment], Sequence[Report]]
-"""Runs one attempt in all its processes and returns their reports; raises LaunchError if they end without."""
+"""Runs one attempt in all its processes and returns their reports; raises LaunchError if they end without a
+report.
+"""
 
 
 def run_distributed(
@@ -46,10 +48,10 @@ def run_distributed(
     """Run `scenario` over several processes in real time, and return the measured result.
 
     All processes must be able to access `storage`. After a failure, the job is launched again from the latest
-    checkpoint in `storage`, as its restart strategy allows. If `launch` could not report an attempt, its
-    figures are lost. The first attempt begins with `from_checkpoint`, a checkpoint of an earlier run of the
-    same job; all processes must be able to access its storage too. `trace` is called with the events of an
-    attempt after the attempt ends.
+    checkpoint in `storage`, as its restart strategy allows. The figures of an attempt are lost if `launch`
+    returned no reports for it. The first attempt begins with `from_checkpoint`, a checkpoint of an earlier
+    run of the same job; all processes must be able to access its storage too. `trace` is called with the
+    events of an attempt after the attempt ends.
 
     Raises:
         ScenarioError: if the scenario is invalid, or is not supported over several processes.
@@ -163,7 +165,7 @@ class _Run:
                 self._trace(*event)
 
     def _delete_incomplete(self) -> None:
-        """Delete the files of this run's incomplete checkpoints; their ids are not used again."""
+        """Delete the files of this run's incomplete checkpoints, whose ids are not used again."""
         complete, present = self._storage.checkpoints(), self._storage.present()
         for number in set(present) - set(complete):
             if number >= self._first:
@@ -171,7 +173,9 @@ class _Run:
         self._next_checkpoint = max([self._next_checkpoint - 1, *present, *self._history.checkpoint_ids]) + 1
 
     def _latest_checkpoint(self) -> CheckpointMetadata | None:
-        """Return the newest checkpoint to restore: of this run, or the initial one while it is retained."""
+        """Return the newest checkpoint to restore: one of this run, or the initial checkpoint while it is
+        retained.
+        """
         complete, usable = self._complete, self._usable
         if usable:
             return self._storage.load(usable[-1])
@@ -187,7 +191,7 @@ class _Run:
 
     @property
     def _usable(self) -> list[int]:
-        """Complete checkpoints of this run, without those that an attempt failed to restore."""
+        """Complete checkpoints of this run, except those that an attempt failed to restore."""
         return [number for number in self._complete if number not in self._unrestorable]
 
 
@@ -195,7 +199,7 @@ class RunHistory:
     """All attempts of a run, in order.
 
     `origin`: start of the run on the wall clock; None until an attempt has begun. `ended_at`: end of the last
-    attempt, in seconds of the run. `start`: the checkpoint of an earlier run that this one starts from, if
+    attempt, in seconds of the run. `start`: the checkpoint of an earlier run from which this run starts, if
     any.
     """
 
@@ -233,7 +237,7 @@ class RunHistory:
         return min(failures, key=lambda failure: (failure.blame, failure.at), default=None)
 
     def lost(self) -> None:
-        """Drop the delays of the last attempt's processes behind the clock."""
+        """Drop the recorded lags of the last attempt's processes behind the clock."""
         self._behind = dict.fromkeys(self._behind)
 
     def _begun(self, leader: Report, at: float) -> None:
@@ -259,7 +263,7 @@ class RunHistory:
         self._totals.add(last, work)
 
     def failed(self, at: float, cause: str) -> None:
-        """Record that the last attempt failed at time `at` and that another one follows."""
+        """Record that the last attempt failed at time `at` and that another attempt follows."""
         self.ended_at = max(self.ended_at, at)
         self.restarts.append(Restart(at, cause))
 
@@ -269,7 +273,9 @@ class RunHistory:
         return [head.checkpoint_id for head in self._recorder.checkpoints]
 
     def began_with(self, metadata: CheckpointMetadata, *, restored: bool) -> None:
-        """Record the checkpoint that the last attempt restored, or failed to; not for the first one."""
+        """Record the checkpoint that the last attempt restored, or failed to restore; not called for the
+        first attempt.
+        """
         if self.restarts and restored:
             self.restarts[-1].restored(metadata)
         elif self.restarts:
@@ -284,7 +290,7 @@ class RunHistory:
     def result(self, *, wall_seconds: float, failure: str | None) -> Result:
         """Return the result of the whole run; `failure` is the cause if the job failed permanently.
 
-        It contains the delays of the last attempt's processes behind the clock.
+        It contains the lags of the last attempt's processes behind the clock.
         """
         known = [behind for behind in self._behind.values() if behind is not None]
         return result_of(
@@ -307,7 +313,7 @@ class RunHistory:
 def _together(scenario: Scenario, reports: Sequence[Report]) -> Figures:
     """Return the samples of all processes in one table, with the subtasks in the order of the scenario.
 
-    One process may have one sample more than another, before the last sample that both took.
+    Before the last sample that all processes took, one process may have one sample more than another.
     """
     tables = [report.rows for report in reports]
     rows = min(len(table) for table in tables)

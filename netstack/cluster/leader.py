@@ -1,7 +1,7 @@
 """The leader: the part of process 0 that coordinates the whole job.
 
 It starts all processes together, owns the checkpoint coordinator, and ends the job when all subtasks have
-ended. It works only on messages, and treats its own process like any other.
+ended. It communicates only by messages, also with the subtasks of its own process.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Leader:
     """Coordinates all processes during one attempt.
 
     `send` sends a message to the process with the given index; `fail` is called with the cause if the job
-    cannot continue. The job continues from the checkpoint `restored`, if given; it may be the `initial` one
-    of another run. In that case `clock` is already running.
+    cannot continue. If `restored` is given, the job continues from this checkpoint, which may be the
+    `initial` checkpoint of another run, and `clock` is already running.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Leader:
         """Process a message from a process.
 
         Raises:
-            RemoteProtocolError: if it names a subtask that does not exist.
+            RemoteProtocolError: if the message names a subtask that does not exist.
         """
         match message:
             case Ready():
@@ -121,7 +121,7 @@ class Leader:
                 self._ended(self._task(task), last_checkpoint)
 
     def _start(self) -> None:
-        """Start all processes at the same moment, after a short delay; called when all are ready."""
+        """Start all processes at the same moment, after a short delay; called when all of them are ready."""
         origin, begins_at = self._clock.origin, self._clock() + NOTICE_S
         if origin is None:
             origin, begins_at = self._clock.wall_time + NOTICE_S, 0.0

@@ -9,9 +9,10 @@
     a subtask       Acknowledge, Decline, Ended -> leader
     leader          Stop -------> every process  all subtasks have ended
 
-They are MessagePack with a tag, and travel in order on the connections that carry the records. Flink has RPCs
-between its job manager and its task managers. The coordinator sees every subtask as a `DistantTask`, a
-subtask sees the coordinator as a `DistantCoordinator`; both turn calls into messages.
+Messages are encoded as MessagePack with a tag. They keep their order and use the connections that carry the
+records. In Flink they are RPCs between the job manager and the task managers. For the coordinator, a
+`DistantTask` represents each subtask. For a subtask, a `DistantCoordinator` represents the coordinator. Both
+turn calls into messages.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Running(msgspec.Struct, frozen=True, tag=True):
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):
-    """The job is over: all its subtasks have ended."""
+    """All subtasks of the job have ended."""
 
 
 class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
@@ -142,7 +143,7 @@ def deliver(message: ToTask, subtask: Subtask) -> None:
 
 
 class DistantTask:
-    """A `CheckpointedTask` in another process, for the coordinator; `tell` sends messages to it."""
+    """Represents a subtask of another process for the coordinator; `tell` sends messages to this process."""
 
     def __init__(self, key: TaskKey, tell: Callable[[ToTask], None]) -> None:
         self.vertex, self.index = key
@@ -166,7 +167,7 @@ class DistantTask:
 
 
 class DistantCoordinator:
-    """The coordinator in the leader's process, for subtasks; `tell` sends messages to it."""
+    """Represents the leader's coordinator for the subtasks; `tell` sends messages to the leader."""
 
     def __init__(self, tell: Callable[[ToLeader], None]) -> None:
         self._tell = tell
@@ -186,7 +187,7 @@ class DistantCoordinator:
         """Fail a subtask that cannot continue.
 
         Raises:
-            RuntimeError: always; it fails this process, and with it the job.
+            RuntimeError: always. The error fails this process, and with it the job.
         """
         raise RuntimeError(cause)
 

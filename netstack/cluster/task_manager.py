@@ -6,8 +6,9 @@
                                                     |  the agenda steps them, the links serve the network
     report <- links close in order <----------------+  until the time is over, all have ended, or one fails
 
-One failure ends all processes: a process that fails sends the cause to its peers and stops. Each report says
-how far the failure was from its cause, so the first cause is found by comparing the reports.
+One failure ends all processes: a process that fails sends the cause to its peers and stops. Each report
+contains the distance of the failure from its cause (`Blame`), so the first cause is found by comparing the
+reports.
 """
 
 from __future__ import annotations
@@ -79,15 +80,14 @@ async def run_task_manager(
     savepoint_requests: SavepointRequests | None = None,
     begun: Callable[[float], None] | None = None,
 ) -> Report:
-    """Run the subtasks of task manager `index`; `streams` are the connections to the others.
+    """Run the subtasks of task manager `index`; `streams` are the connections to the other task managers.
 
-    `streams` come from `Mesh.connect`; this function closes them. All processes share `storage` and
-    `initial`; the latter holds the checkpoint of an earlier run that the job may begin with. The function
+    `Mesh.connect` returns `streams`, and this function closes them. All processes share `storage` and
+    `initial`. `initial` holds the checkpoint of an earlier run from which the job may begin. The function
     returns when the attempt has ended in this process, failed or not. After a cancellation nothing is left
-    open.
-    Without `limits`, a peer that is silent for longer than ``heartbeat.timeout`` counts as lost. `tables`
-    opens stores for keyed state. The first process polls `savepoint_requests`. `begun` is called with the
-    start of the run, in seconds of the wall clock.
+    open. Without `limits`, a peer that is silent for longer than ``heartbeat.timeout`` counts as lost.
+    `tables` opens stores for keyed state. The first process polls `savepoint_requests`. `begun` is called
+    with the start of the run, in seconds of the wall clock.
     """
     scenario = assignment.scenario
     names = task_managers(scenario)
@@ -297,7 +297,7 @@ class _Process:
         return isinstance(fault, KillTaskManager) and fault.task_manager == self._name
 
     def _fire(self, fault: Fault) -> None:
-        """Fail with the fault as the cause; the process survives and reports, as after any other failure."""
+        """Fail with the fault as the cause. The process survives and reports, as after other failures."""
         self._fired.append(FiredFault(self._agenda.now, fault.kind, str(fault)))
         if not all(each.ended for each in self._attempt.subtasks if self._is_hit(fault, each)):
             self._fail(str(fault))
@@ -337,7 +337,7 @@ class _Process:
         self._started.set()
 
     def _behind(self) -> float | None:
-        """Return the delay of this process behind the wall clock, which is the delay of its latest task."""
+        """Return the lag of this process behind the wall clock, which is the largest lag of its tasks."""
         if not self._opened:
             return None
         tasks = [task.behind_s(self._stalls.total_s) for task in self._attempt.subtasks]
@@ -352,7 +352,10 @@ class _Process:
         self._fail(f"{type(error).__name__}: {error}{where}")
 
     def _fail(self, cause: str, blame: Blame = Blame.OWN, *, unrestorable: bool = False) -> None:
-        """End the attempt as failed; later calls have no effect, since they follow from this failure."""
+        """End the attempt as failed.
+
+        Later calls have no effect, since later failures follow from the first.
+        """
         if not self._over:
             self._over = True
             self._failure = Failure(cause, self._clock(), blame, unrestorable)
@@ -380,7 +383,10 @@ class _Process:
 
 
 def _process_seed(scenario: Scenario, index: int) -> int:
-    """Return a seed for one process; with equal seeds, all processes would draw the same numbers."""
+    """Return the seed of one process.
+
+    Seeds differ, because processes with equal seeds would draw the same numbers.
+    """
     return int(np.random.SeedSequence([scenario.seed, index]).generate_state(1, np.uint64)[0])
 
 
@@ -389,8 +395,9 @@ class RunClock:
 
     `origin`: start of the run on the wall clock, in seconds. It is None, and the clock stays at 0, until all
     processes have agreed on it. After that, each process follows its own monotonic clock, which corrections
-    of the wall clock do not affect. On one machine the times agree to microseconds; on several, as well as
-    their wall clocks agree. A start delay measured between two machines has the same accuracy.
+    of the wall clock do not affect. On one machine the times of the processes agree to microseconds. On
+    several machines they agree as closely as the wall clocks of these machines. A start delay measured
+    between two machines has the same accuracy.
     """
 
     def __init__(self, origin: float | None = None) -> None:
@@ -414,7 +421,7 @@ class RunClock:
 
     @property
     def wall_time(self) -> float:
-        """Current time of the wall clock, without its corrections since the process started."""
+        """Current time of the wall clock, without corrections made since the process started."""
         return self._wall_at_zero + monotonic()
 
 
@@ -422,7 +429,10 @@ CHECK_EVERY_S = 0.005
 """Time between two checks for delays; shorter delays may be missed."""
 
 LEAST_DELAY_S = 0.002
-"""Minimum delay that counts: a sleeping process wakes a millisecond late, and other entries may run first."""
+"""Minimum delay that counts, in seconds.
+
+Shorter ones are normal: a sleeping process wakes a millisecond late, and other entries may run first.
+"""
 
 
 class Stalls:
@@ -448,15 +458,15 @@ class Stalls:
 
 
 MOST_SAMPLES = 1 << 15
-"""Maximum number of rows that a process keeps; beyond it, every second row is dropped (see
-`statistics.Table`).
+"""Maximum number of rows that a process keeps.
 
-The limit does not depend on the number of subtasks, so all processes drop the same rows.
+A full table drops every second row (see `recorder.Table`). The limit does not depend on the number of
+subtasks, so all processes drop the same rows.
 """
 
 
 class Sampler:
-    """Takes samples of the subtasks of `attempt`; there are none before `start`."""
+    """Takes samples of the subtasks of `attempt`, beginning with `start`."""
 
     def __init__(self, agenda: Agenda, attempt: Attempt) -> None:
         self.subtasks = 0

@@ -20,7 +20,10 @@ from ..jobs.build import Find
 
 
 class TcpConnections:
-    """This process's ends of the connections to other task managers; `links` maps their names to links."""
+    """This process's ends of the connections to other task managers.
+
+    `links` maps the name of each to its link.
+    """
 
     links: Mapping[tuple[str, str], EmulatedLink] = {}
     """Empty: faults cannot cut these connections."""
@@ -47,7 +50,7 @@ class TcpConnections:
         return self._reading[producer]
 
     def finish(self) -> None:
-        """Stop writing: later messages of tasks are dropped, arriving ones are still accepted."""
+        """Stop writing. Later messages of tasks are dropped; arriving messages are still accepted."""
         for end in self._ends:
             end.finish()
 
@@ -75,7 +78,7 @@ class _AgendaEnd:
         self._agenda.after(delay_s, work)
 
     def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
-        """Send `message`; after `finish` it is dropped, and `written` is not called."""
+        """Send `message`. After `finish`, the message is dropped, and `written` is not called."""
         if not self._finished:
             on_written = None if written is None else partial(self._agenda.external, written)
             self._link_end.write(size, on_written, message)

@@ -1,8 +1,8 @@
 """The agenda: the queue of events of an emulation, in virtual or in real time.
 
-It is one heap of (time, serial, entry); an entry is a callback or a waiting routine. The serial breaks ties,
-so the order of a run depends only on the scenario and its seed. `agenda_loop` takes one entry after the
-other. It calls a callback, and steps a routine until that waits again::
+The agenda is one heap of (time, serial, entry). An entry is a callback or a waiting routine. The serial
+breaks ties, so the order of a run depends only on the scenario and its seed. `agenda_loop` takes one entry
+after the other. It calls a callback, and steps a routine until the routine waits again::
 
     heap   0.0312  17  link: message arrives        -> call it
            0.0312  18  routine of subtask 3         -> step it: ... await agenda.sleep(0.032)
@@ -10,20 +10,20 @@ other. It calls a callback, and steps a routine until that waits again::
 
 Routines are coroutines that wait only on the agenda. They are not trio tasks: stepping one costs about 1
 microsecond, switching trio tasks 6 to 9. All routines of an emulation share the one trio task that runs the
-agenda. With a real clock it sleeps until the next entry is due; with the virtual clock, time jumps to that
-entry.
+agenda. With a real clock this task sleeps until the next entry is due. With the virtual clock, the time jumps
+to the next entry.
 
-A million messages may be in transit on one wire. They arrive in order, so they form a `Line`; only its first
-entry is on the heap. So the heap is only as large as the number of wires and tasks. Entries of a line that
-are due before the next entry of the heap run directly, without passing through the heap. The same holds for
-the callbacks of `beat`, with which periodic work checks whether its routine has anything to do.
+A million messages may be in transit on one wire. They arrive in order, so they form a `Line`, of which only
+the first entry is on the heap. So the heap has only as many entries as there are wires and tasks. Entries of
+a line that are due before the next entry of the heap run directly, without passing through the heap. The same
+holds for callbacks added with `at_increasing`.
 
 Entries that may be cancelled are added with `cancellable_at` or `cancellable_after`, which return a `Timer`.
 A cancelled timer stays on the heap and does nothing when it is due, so the order of all other entries is
 unchanged.
 
-An agenda with its own `clock` runs beside other trio tasks. They receive messages from other processes and
-pass them on with `external`, which updates `now` and wakes the task that runs the agenda.
+An agenda with its own `clock` runs beside other trio tasks. These tasks receive messages from other processes
+and pass them on with `external`, which updates `now` and wakes the task that runs the agenda.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Timer:
         return self._callback is not None
 
     def cancel(self) -> None:
-        """Cancel the callback and drop the references to its arguments; without effect if already called."""
+        """Cancel the callback and drop the references to its arguments; does nothing if it was already
+        called."""
         self._callback, self._args = None, ()
 
     def __call__(self) -> None:
@@ -115,7 +116,7 @@ _IN_A_ROW = 200
 class Line:
     """Callbacks with non-decreasing times, such as the messages of a wire.
 
-    They run in the same order as with `Agenda.at`, but only the first is on the heap.
+    The callbacks run in the same order as with `Agenda.at`, but only the first is on the heap.
     """
 
     __slots__ = ("_agenda", "_entries")
@@ -144,7 +145,7 @@ class Line:
 
     @property
     def last_s(self) -> float:
-        """Time of the last entry, in seconds; 0 if there is none."""
+        """Time of the last entry, in seconds; 0 if the line is empty."""
         return self._entries[-1][0] if self._entries else 0.0
 
     def arguments(self) -> list[tuple[Any, ...]]:
@@ -156,7 +157,7 @@ class Line:
         self._entries.clear()
 
     def __call__(self) -> None:
-        """Run the first entries, as long as they are due before the heap's next one, up to a limit."""
+        """Run the first entries while they are due before the next entry of the heap, up to a limit."""
         agenda, entries = self._agenda, self._entries
         left = _IN_A_ROW if agenda._in_a_row else 1
         while True:
@@ -192,9 +193,9 @@ class Agenda:
     the time at which they were due. With a `clock`, which returns the seconds since the start of the run,
     `now` is the clock's time when an entry runs, and never decreases. `on_external` is called when a trio
     task has added an entry through `external`. `between`, if set, is called after each entry in virtual time;
-    `meanwhile`, if set, is called a few times per second of real time, with `now`.
-    `stopped`: no more entries run. `behind_s`: how late the latest entries were, if the agenda keeps pace
-    with the wall clock.
+    `meanwhile`, if set, is called a few times per second of real time, with `now`. `stopped`: whether the
+    agenda runs no more entries. `behind_s`: lateness of the latest entries in seconds, if the agenda keeps
+    pace with the wall clock.
     """
 
     def __init__(self, *, real_time: bool = False, clock: Callable[[], float] | None = None) -> None:
@@ -222,7 +223,7 @@ class Agenda:
 
     @property
     def next_s(self) -> float:
-        """Time of the next entry, in seconds; infinity if there is none."""
+        """Time of the next entry, in seconds; infinity if the agenda is empty."""
         return self._heap[0][0] if self._heap else inf
 
     @property
@@ -276,14 +277,14 @@ class Agenda:
         self.at(time, Kept(callback), *args)
 
     def keep_foremost(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
-        """Add a callback as `keep` does, before all other entries of that time."""
+        """Add a callback as `keep` does, before all other entries for the same time."""
         self._foremost = serial = self._foremost - 1
         heapq.heappush(self._heap, (time, serial, Kept(callback), args))
 
     def clear(self) -> None:
         """Close all routines and remove all entries, except those added with `keep`.
 
-        A routine must not call this, since it would have to close itself.
+        A routine must not call this method, since it would have to close itself.
         """
         for routine in list(self._routines):
             routine.close()
@@ -301,7 +302,7 @@ class Agenda:
     def forget(self, owner: Callable[..., Any], routines: Collection[Routine]) -> None:
         """Close the given routines, and remove their entries and the entries that call `owner`.
 
-        None of these routines may call this, since it would have to close itself.
+        None of these routines may call this method, since it would have to close itself.
         """
         for routine in routines:
             if self._routines.pop(routine, None) is not None:
@@ -374,7 +375,7 @@ class Agenda:
             self.now = now
 
     def run_entries(self, count: int) -> None:
-        """Run the next `count` entries, advancing the time to each; there must be at least one entry."""
+        """Run the next `count` entries, advancing the time to each. There must be at least one entry."""
         if self.between is not None and count > 1:
             self._run_watched(count)
             return
@@ -410,7 +411,7 @@ class Agenda:
             self.run_entries(1)
 
     def step(self, routine: Routine) -> None:
-        """Resume a routine until it waits again; routines must not call this."""
+        """Resume a routine until it waits again; routines must not call this method."""
         self.current = routine
         try:
             foreign = routine.send(None)
@@ -431,7 +432,7 @@ class Agenda:
 
 @types.coroutine
 def suspend() -> Generator[None, None, None]:
-    """Suspend the calling routine; the caller has arranged for the agenda to resume it."""
+    """Suspend the calling routine. The routine must have arranged for the agenda to resume it."""
     yield
 
 
@@ -439,10 +440,9 @@ _ROUNDING = 1e-6
 
 
 class EventClock:
-    """The current event time in whole milliseconds: the agenda's time, which begins with the run.
-
-    A run that continues from an earlier run's checkpoint begins after the event time that the earlier run had
-    reached, so that event time does not go back.
+    """The current event time in whole milliseconds. It is the agenda's time, which begins with the run. A run
+    that continues from an earlier run's checkpoint begins at the event time that the earlier run had reached,
+    so that event time does not go back.
     """
 
     def __init__(self, agenda: Agenda) -> None:
@@ -455,7 +455,8 @@ class EventClock:
         return self._passed_ms + self._ahead_ms
 
     def go_on_from(self, reached_ms: int) -> None:
-        """Continue from the event time that an earlier run had reached, if this one is not as far."""
+        """Continue from the event time that an earlier run had reached, if it is ahead of the current event
+        time."""
         self._ahead_ms = max(self._ahead_ms, reached_ms - self._passed_ms)
 
     @property

@@ -1,7 +1,7 @@
 """The cores of a machine, shared by routines.
 
-Work proceeds at full speed while each working routine has a core. Otherwise all get an equal share, as under
-an operating system with short time slices::
+Work proceeds at full speed while each working routine has a core. Otherwise all routines get an equal share,
+as under an operating system with short time slices::
 
     2 cores, work of 1 s each   A alone: done after 1 s    A, B, C: each at 2/3 of its speed, done after 1.5 s
 """
@@ -16,7 +16,7 @@ _ROUNDING = 1e-12
 
 
 class Cores:
-    """Cores that tasks share; may be a fractional number."""
+    """A number of cores, possibly fractional, that tasks share."""
 
     def __init__(self, agenda: Agenda, cores: float) -> None:
         self._agenda = agenda
@@ -43,7 +43,7 @@ class Cores:
             raise
 
     def _leave(self, entry: tuple[float, int, Waiter]) -> None:
-        """Remove a routine that was closed while working; the others get its share."""
+        """Remove a routine that was closed while working. The other routines get its share."""
         if entry in self._working:
             self._advance()
             self._working.remove(entry)
@@ -56,7 +56,7 @@ class Cores:
         return min(1.0, self._cores / len(self._working)) if self._working else 1.0
 
     def _advance(self) -> None:
-        """Advance the virtual time since the last call; the same routines were working meanwhile."""
+        """Advance the virtual time since the last call; the set of working routines has not changed since."""
         now = self._agenda.now
         self._got_s += (now - self._looked_at) * self._speed
         self._looked_at = now

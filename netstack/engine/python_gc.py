@@ -1,9 +1,9 @@
 """Settings of Python's garbage collector for large jobs.
 
-The objects of a job live until the job ends. With thousands of channels, searching them for garbage takes
-half of the start-up time and finds none. So the collector is disabled while a job is built. The objects of a
-large job are then frozen, which excludes them from searches until the job ends. Objects created while it
-runs, most of which are not garbage either, are searched less often::
+The objects of a job live until the job ends. With thousands of channels, searching these objects for garbage
+takes half of the start-up time and finds none. So the collector is disabled while a job is built. The objects
+of a large job are then frozen, which excludes them from searches until the job ends. Objects created while
+the job runs, most of which are not garbage either, are searched less often::
 
     with building():  ...  create the job's objects  ...
     ...  the job runs: only objects created since are searched, and rarely  ...
@@ -21,17 +21,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 LARGE_BLOCKS = 40_000
-"""Number of memory blocks from which a job counts as large: about three thousand channels."""
+"""Minimum number of memory blocks for a job to count as large: about three thousand channels."""
 
 RARELY = (100_000, 50, 100)
-"""Thresholds of the collector during a large job; with the defaults it would take a third of the time."""
+"""Thresholds of the collector during a large job. With the defaults, the collector would take a third of the
+time."""
 
 PART_OF_JOB = 8
 """Divisor: the first threshold of a very large job is its number of memory blocks divided by this."""
 
 
 class _Frozen:
-    """State of this module for the whole process: which objects it has frozen."""
+    """State of this module for the whole process: the objects frozen and the thresholds set."""
 
     frozen = False
     """Whether a running job is frozen."""
@@ -40,7 +41,8 @@ class _Frozen:
     thresholds = gc.get_threshold()
     """Thresholds before the job."""
     rarely = RARELY
-    """Thresholds that were set, as Python reports them; that of the oldest generation may be missing."""
+    """Thresholds that were set, as Python reports them; the threshold of the oldest generation may be
+    missing."""
 
 
 @contextmanager

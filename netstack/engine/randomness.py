@@ -15,14 +15,14 @@ _BLOCK = 4096
 class Randomness:
     """Independent streams of random numbers.
 
-    Each purpose has its own stream, so one more wake-up does not change which channel a rebalancing source
-    starts with. Numbers are drawn in blocks, so each costs only tens of nanoseconds.
+    Each purpose has its own stream, so an additional wake-up does not change the first channel of a
+    rebalancing source. Numbers are drawn in blocks, so each number costs only tens of nanoseconds.
     """
 
     def __init__(self, seed: int, jitter_sigma: float) -> None:
         jitter, uniform, setup, notices, restarts = SeedSequence(seed).spawn(5)
         self.jitter: Callable[[], float] = _lognormal(default_rng(jitter), jitter_sigma).__next__
-        """Returns a factor for a small time: log-normal with median 1."""
+        """Returns a factor for short times, log-normally distributed with median 1."""
         self.chance = _uniform(default_rng(uniform))
         """Uniform numbers between 0 and 1."""
         self._setup = default_rng(setup)

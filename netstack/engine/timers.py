@@ -1,9 +1,9 @@
 """Groups of entries on the agenda that can be cancelled together.
 
 `Timers` is a group such as the messages in transit. A `Scope` holds all entries of the tasks of one region.
-Its callbacks are on the agenda like any others, in the same order; the agenda calls the scope, which calls
-the callback unless it is closed. Actions that run once per buffer wait as routines, or in the line of a wire,
-and need no scope. So jobs with one region have no extra cost.
+Its callbacks are on the agenda like all others, in the same order. The agenda calls the scope, which calls
+the callback unless the scope is closed. Actions that run once per buffer wait as routines, or in the line of
+a wire, and need no scope. So jobs with one region have no extra cost.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Scope:
         self._agenda.start(routine, name, on_end)
 
     def close(self) -> None:
-        """Close all routines and cancel all callbacks; the scope's own routines must not call this.
-
-        Other objects that refer to one of the routines must drop it: it must not be resumed.
+        """Close all routines and cancel all callbacks. The scope's own routines must not call this method.
+        Other objects that refer to one of the routines must drop the reference, since the routine must not be
+        resumed.
         """
         self._open = False
         self._agenda.forget(self, self._routines)

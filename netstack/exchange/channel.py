@@ -57,10 +57,11 @@ _END_OF_STATE = EventBuffer(encode_event(EndOfInputChannelState()), data_type_of
 class InputChannel:
     """One channel of a gate (Flink's InputChannel).
 
-    `queued`: the channel is in the gate's queue; `urgent`: in the priority part of it. The gate sets both.
-    `persist` is called with a checkpoint's id, the channel and bytes, for data that arrived after the task
-    had begun the checkpoint and before its barrier; None: data is not persisted. The gate counts the polled
-    data buffers and barriers in `polled_buffers` and `polled_barriers`, and calls `tap` before each.
+    `queued`: whether the channel is in the gate's queue; `urgent`: whether it is in the priority part of this
+    queue. The gate sets both. `persist` is called for data that arrives after the task has begun a checkpoint
+    and before the checkpoint's barrier, with the checkpoint's id, the channel and the bytes; None: data is
+    not persisted. The gate counts the polled data buffers and barriers in `polled_buffers` and
+    `polled_barriers`, and calls `tap` before each.
     """
 
     __slots__ = (
@@ -94,7 +95,7 @@ class InputChannel:
 
     @property
     def barrier(self) -> ChannelBarrier[Queued]:
-        """State of the newest checkpoint; created for the first one."""
+        """Barrier state of the newest checkpoint; created for the first checkpoint."""
         barrier = self._barrier
         if barrier is None:
             self._barrier = barrier = ChannelBarrier()
@@ -102,7 +103,7 @@ class InputChannel:
 
     @property
     def persisting(self) -> int | None:
-        """Checkpoint that arriving data belongs to."""
+        """Checkpoint to which arriving data belongs."""
         return None if self._barrier is None else self._barrier.persisting
 
     @property
@@ -115,7 +116,7 @@ class InputChannel:
 
     @property
     def begun_record(self) -> Content:
-        """The polled bytes of an incomplete record."""
+        """The bytes of an incomplete record that have been polled."""
         return b"" if self._decoder is None else self._decoder.pending
 
     # A property, because a compiled gate does not see an overridden class attribute.
@@ -129,7 +130,7 @@ class InputChannel:
         raise NotImplementedError
 
     def poll(self) -> tuple[Item | None, bool]:
-        """Return the next item, or None, and whether more items can follow."""
+        """Return the next item, or None, and whether another item can be polled after it."""
         raise NotImplementedError
 
     def fail(self, error: Exception) -> None:
@@ -147,7 +148,7 @@ class InputChannel:
         raise NotImplementedError
 
     def prioritize(self, sequence_number: int) -> None:
-        """Move the announced barrier with this sequence number in front of the data."""
+        """Move the announced barrier with this sequence number ahead of the queued data."""
         raise NotImplementedError
 
     def announce_buffer_size(self, size: int) -> None:
@@ -185,8 +186,8 @@ class InputChannel:
     def restore(self, data: bytes, *, marks_end: bool = True) -> None:
         """Queue in-flight data of a checkpoint, before the partition is requested.
 
-        The data needs neither credit nor segments, and may be empty. With `marks_end` an event marks its end,
-        and the partition is requested when all channels of the gate have reached it.
+        The data needs neither credit nor segments, and may be empty. With `marks_end`, an event marks the end
+        of the data, and the partition is requested when all channels of the gate have reached this end.
         """
         for buffer in recovered_buffers(data, self.gate.segment_bytes):
             self._queue_recovered(buffer)
@@ -203,7 +204,7 @@ class InputChannel:
         """Begin to persist data for a checkpoint; returns copies of the in-flight data queued here, in order.
 
         Data that arrives later is passed to `persist` until the barrier arrives. The result is empty if the
-        checkpoint is over, or older than a barrier that has arrived.
+        checkpoint is over, or if a barrier of a newer checkpoint has arrived.
         """
         raise NotImplementedError
 
@@ -216,7 +217,7 @@ def barrier_in(payload: memoryview | bytes, data_type: DataType) -> CheckpointBa
     """Return the exactly-once checkpoint barrier in a buffer of this type, or None.
 
     Raises:
-        MalformedEvent: if the type is only used for events, but the payload is not one.
+        MalformedEvent: if the type is only used for events, but the payload is not an event.
     """
     if data_type in BLOCKING_TYPES or data_type in PRIORITY_TYPES:
         event = decode_event(payload)

@@ -1,15 +1,15 @@
 """A connection between two task managers: passes messages between a link and the state machines.
 
-The producing end writes the messages that its `SendQueue` selects, as many at a time as the link accepts. The
+The producing end writes the messages that its `SendQueue` selects, until the link accepts no more. The
 consuming end passes arriving buffers to input channels, and sends back credit, sizes and resumptions::
 
     subpartitions -> SendQueue -> ProducerEnd == link ==> ConsumerEnd -> input channels -> gates
                                       ^ <===== link ====== |
                                         AddCredit, NewBufferSize, ResumeConsumption
 
-Task threads do not use the network themselves; they notify the network thread. In emulated time, a
-notification takes the time `notify` and notifications keep their order. If one thread runs both tasks and
-network, it is a plain call.
+Task threads do not use the network themselves. They notify the network thread. In emulated time, a
+notification takes the time `notify`, and notifications keep their order. If one thread runs both tasks and
+network, a notification is a plain call.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class Notify(Protocol):
 class Notifier:
     """Notifies a network thread in emulated time, with a small random delay.
 
-    With `blocked_until`, which returns the time when the link can be written to again, the work is held back
-    until then, in order. So the credit that a channel gains meanwhile is announced in one message, as in
-    Flink's CreditBasedPartitionRequestClientHandler.
+    `blocked_until`, if given, returns the time when the link can be written to again. Work is held back until
+    then, in order. So the credit that a channel gains meanwhile is announced in one message, as in Flink's
+    CreditBasedPartitionRequestClientHandler.
     """
 
     __slots__ = ("_agenda", "_blocked_until", "_held", "_jitter", "_last", "_line", "_median")
@@ -110,7 +110,9 @@ class Notifier:
         return bool(self._held) or self._blocked_until() > self._agenda.now
 
     def _do_later(self) -> None:
-        """Run the held work when the link is free, which may be later than expected before."""
+        """Run the held-back work when the link is free, which may be later than expected when it was held
+        back.
+        """
         assert self._blocked_until is not None
         until = self._blocked_until()
         if until <= self._agenda.now:
@@ -153,7 +155,7 @@ class CreditStalls:
 
 
 class _DataNotice:
-    """Callback of a subpartition; a closure would take five times the memory."""
+    """Callback of a subpartition. It is a class because a closure would take five times the memory."""
 
     __slots__ = ("_end", "_sender")
 
@@ -170,7 +172,7 @@ class ProducerEnd:
     """The sending side of a connection; `messages` counts arrived messages.
 
     `stalls`, if set, is updated for every channel whose credit or data has changed. A request for a partition
-    that does not exist yet waits for it; see `flowcontrol.RequestListeners`.
+    that does not exist yet waits until it exists; see `flowcontrol.RequestListeners`.
     """
 
     def __init__(
@@ -222,7 +224,7 @@ class ProducerEnd:
         return len(self._listeners) > 0
 
     def partition_added(self, channel: int) -> None:
-        """Serve the waiting request of `channel`, if any: its partition now exists."""
+        """Serve the waiting request of `channel`, if any, because its partition now exists."""
         request = self._listeners.take(channel)
         if request is not None:
             self._open(request)
@@ -236,7 +238,7 @@ class ProducerEnd:
             self._end.after(max(0.0, deadline - self._end.now), self._time_out)
 
     def _time_out(self) -> None:
-        """Send errors for requests whose partitions were not created in time, unless the link is closed."""
+        """Unless the link is closed, send errors for requests whose partitions were not created in time."""
         self._timer_set = False
         with suppress(LinkClosedError):
             for error in self._listeners.expire(self._end.now):
@@ -298,11 +300,11 @@ class ConsumerEnd:
     of any type. Errors use the name `peer` for the other side.
 
     Messages for a released channel are dropped, and the producer is asked once to stop sending them; other
-    channels are not affected. A message for a channel that was never requested violates the protocol; in this
-    respect this end is stricter than Flink's.
+    channels are not affected. A message for a channel that was never requested violates the protocol. Flink
+    is less strict here.
 
-    If a channel is closed while a payload is arriving in its segment, the segment stays with this end, since
-    the link still writes to it. It is returned when the payload is complete, or by `release`.
+    If a channel is closed while a payload is arriving in its segment, this end keeps the segment, since the
+    link still writes to it. The segment is returned when the payload is complete, or by `release`.
     """
 
     def __init__(self, end: ConsumingEnd, notify: Notify, peer: str = "the producer") -> None:
@@ -363,7 +365,7 @@ class ConsumerEnd:
             raise RemoteProtocolError(f"a producer must not send {type(message).__name__}")
 
     def place(self, header: BufferHeader) -> memoryview:
-        """Return the memory for the payload of an arriving buffer: data goes into a segment of its channel.
+        """Return the memory for the payload of an arriving buffer. For data it is a segment of the channel.
 
         Raises:
             RemoteProtocolError: if the channel may not get this buffer.
@@ -392,7 +394,7 @@ class ConsumerEnd:
         """Process the payload that was placed last, which is complete.
 
         Raises:
-            RemoteProtocolError: if it is an invalid event.
+            RemoteProtocolError: if the payload is an invalid event.
         """
         self.messages += 1
         channel, self._target = self._target, None
@@ -417,7 +419,7 @@ class ConsumerEnd:
         channel.on_message(event)
 
     def _channel(self, number: int) -> RemoteInputChannel | None:
-        """Return the channel with this number; None if it was released."""
+        """Return the channel with this number; None if the channel was released."""
         channel = self._channels.get(number)
         if channel is None:
             if number in self._cancelled:
@@ -438,11 +440,13 @@ class ConsumerEnd:
                 self._transmit(CancelPartitionRequest(number))
 
     def _channel_failed(self, number: int, cause: str) -> None:
-        """Handle the producer's error for one channel: the channel fails or requests again; others continue.
+        """Handle the producer's error for one channel, which then fails or requests again.
+
+        Other channels continue.
 
         Raises:
-            RemoteProtocolError: if the error says that there is no partition, but the channel has been
-                served.
+            RemoteProtocolError: if the error says that the partition does not exist, but the channel has
+                received data from it.
         """
         channel = self._channels.get(number)
         if channel is None or channel.released:
@@ -463,7 +467,7 @@ class ConsumerEnd:
             channel.fail(PartitionNotFoundError(self._peer, problem))
 
     def credit_available(self, channel: RemoteInputChannel) -> None:
-        """Announce the credit of `channel`; the amount is read when the network thread sends it."""
+        """Announce the credit of `channel`. Its amount is read when the network thread sends the message."""
         self._notify(self._send_credit, channel)
 
     def _send_credit(self, channel: RemoteInputChannel) -> None:

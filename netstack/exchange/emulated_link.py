@@ -20,8 +20,8 @@ class EmulatedWire:
     """One direction of an emulated link; `arrive` is called with each message at its destination.
 
     A message occupies the wire for ``wire_message * jitter + size / wire_rate + size / bandwidth``. It
-    arrives ``wire * jitter + latency`` after it has left, but never before an earlier message: jitter delays
-    messages and does not reorder them. A message written while the wire is `cut` leaves after the cut.
+    arrives ``wire * jitter + latency`` after it has left. Jitter does not reorder messages: none arrives
+    before an earlier one. A message written while the wire is `cut` leaves after the cut.
     """
 
     __slots__ = (
@@ -87,31 +87,34 @@ class EmulatedWire:
     def cut(self, until: float | None) -> None:
         """Block the wire until `until`, in seconds of the run; None: for ever.
 
-        Messages that were written before are in transit and arrive.
+        Messages written before the cut are in transit and arrive.
         """
         end = _NEVER if until is None else until
         self._free_at = max(self._free_at, end)
         self._cut_until = max(self._cut_until, end)
 
     def blocked_until(self) -> float:
-        """Return the time when a message can leave again, in seconds of the run; infinity: never. May be
-        past.
+        """Return the time when a message can leave again, in seconds of the run, which may be in the past;
+        infinity: never.
         """
         return self._cut_until
 
     @property
     def messages_under_way(self) -> list[Message]:
-        """Messages in transit, in order, without those that will never arrive."""
+        """Messages in transit, in order, except messages that will never arrive because of a cut."""
         return [message for (message,) in self._under_way.arguments()]
 
     @property
     def under_way(self) -> int:
-        """Number of messages in transit, without those that will never arrive."""
+        """Number of messages in transit, except messages that will never arrive because of a cut."""
         return len(self._under_way)
 
 
 class EmulatedEnd:
-    """Writes to one direction of an emulated link and reads from the other; one message leaves at a time."""
+    """End that writes to one direction of an emulated link and reads from the other.
+
+    One message leaves at a time.
+    """
 
     __slots__ = ("_agenda", "_incoming", "after", "finish", "write")
 

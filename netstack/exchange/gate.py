@@ -26,11 +26,9 @@ __all__ = ["GateFigures", "InputGate", "Item"]
 
 
 class GateFigures(NamedTuple):
-    """Totals over all channels: queued buffers and events, their bytes; used and total buffers of remote
-    channels.
-
-    The last two are Flink's ExclusiveBuffersUsageGauge and FloatingBuffersUsageGauge. Free floating buffers
-    that channels hold do not count as used.
+    """Totals over all channels of a gate: queued buffers and events, queued bytes, used and total buffers of
+    remote channels. The last two correspond to Flink's ExclusiveBuffersUsageGauge and
+    FloatingBuffersUsageGauge. Free floating buffers that channels hold do not count as used.
     """
 
     queue_length: int
@@ -82,10 +80,10 @@ class InputGate:
             channel.request(subpartition)
 
     def restoring(self, channel: InputChannel) -> None:
-        """Note that recovered data of `channel`, and its end marker, are queued.
+        """Record that recovered data of `channel`, and its end marker, are queued.
 
         Raises:
-            RuntimeError: if that was noted before.
+            RuntimeError: if this was already recorded for the channel.
         """
         if channel.index in self._recovering:
             raise RuntimeError(f"the state of channel {channel.index} of {self.name} was restored twice")
@@ -93,8 +91,8 @@ class InputGate:
         self.data_arrived(channel)
 
     def recovered(self, channel: InputChannel) -> bool:
-        """Note that the end of `channel`'s recovered data was polled; returns whether it was the last
-        channel.
+        """Record that the end of `channel`'s recovered data was polled; returns whether all channels have
+        recovered.
 
         Raises:
             KeyError: if the channel has no recovered data.
@@ -103,7 +101,7 @@ class InputGate:
         return not self._recovering
 
     def data_arrived(self, channel: InputChannel) -> None:
-        """Add `channel` to the queue, unless it is in a queue."""
+        """Add `channel` to the queue, unless it is already in one of the queues."""
         if not channel.queued:
             channel.queued = True
             self._ready.append(channel)
@@ -125,7 +123,9 @@ class InputGate:
             self._on_data()
 
     def poll(self, now: float) -> tuple[InputChannel, Item] | None:
-        """Return the next buffer or event, from the channel whose turn it is; None if there is none."""
+        """Return the next buffer or event, from the channel that is next in turn; None if no channel has
+        data.
+        """
         watcher = self._watcher
         if self._urgent and (polled := self.poll_priority(now)) is not None:
             if watcher is not None:
@@ -198,7 +198,7 @@ class InputGate:
         return self.floating.network_pool.segment_size
 
     def debloat(self, now: float) -> None:
-        """Let the debloater recalculate, and announce the sizes that it returns.
+        """Let the debloater recalculate the buffer sizes, and announce them to the producers.
 
         Raises the errors of the debloater, and those of `announcements`.
         """
@@ -216,7 +216,7 @@ class InputGate:
         return self.segment_bytes if self.debloater is None else self.debloater.last_announced
 
     def change_debloater(self, debloater: DebloatPolicy | None) -> None:
-        """Use another policy from now on; None: producers fill whole segments again."""
+        """Use another debloating policy from now on; None: producers fill whole segments again."""
         self.debloater = debloater
         self._watcher = debloater if debloater is not None and debloater.watches_polls else None
         if debloater is None:

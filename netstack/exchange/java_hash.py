@@ -1,7 +1,8 @@
 """Java's ``hashCode`` of column values, over whole numpy columns.
 
 A hash exchange partitions by the hash code that Java gives the key, so records land where a real Flink job
-would send them. Every function takes a column and returns one int32 per value, with no loop over values.
+would send them. Every function takes a column and returns one int32 per value, without a Python loop over the
+values.
 
 | column                | hash code                                                                         |
 |-----------------------|-----------------------------------------------------------------------------------|
@@ -42,8 +43,9 @@ _INVERSE_OF_31 = pow(31, -1, 1 << 32)
 
 
 def _replace_like_java(error: UnicodeError) -> tuple[str, int]:
-    """Replace as many bytes by one character as Java does: like Python, except that a surrogate counts as
-    one.
+    """Replace as many invalid bytes by one character as Java does.
+
+    Python differs only for an encoded surrogate, which Java replaces as a whole.
     """
     assert isinstance(error, UnicodeDecodeError)
     surrogate = _SURROGATE.match(error.object, error.start)
@@ -149,7 +151,7 @@ def combine(columns: Sequence[Hashes]) -> Hashes:
     """Combine the hash codes of several key columns as ``31*h + hash``, starting at 1.
 
     Raises:
-        ValueError: There is no column.
+        ValueError: if there is no column.
     """
     if not columns:
         raise ValueError("a key has at least one column")
@@ -185,7 +187,7 @@ def _polynomial(units: NDArray[np.integer[Any]], offsets: NDArray[np.integer[Any
 
 
 def _powers(base: int, count: int) -> NDArray[np.uint32]:
-    """Return the first powers of ``base`` modulo 2^32, from the zeroth on."""
+    """Return the first powers of ``base`` modulo 2^32, beginning with ``base ** 0``."""
     powers = np.ones(count, dtype=np.uint32)
     filled = 1
     while filled < count:

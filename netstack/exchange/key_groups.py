@@ -22,7 +22,7 @@ _MULTIPLIER, _ADDEND = np.uint32(5), np.uint32(0xE6546B64)
 _FINAL1, _FINAL2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 _FEW = 8
-"""Up to this number of hash codes, mixing one by one is faster than with arrays."""
+"""Maximum number of hash codes for which mixing one by one is faster than with arrays."""
 
 
 def murmur(hash_codes: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -123,13 +123,13 @@ def assign_to_operators(
 
 
 def key_group_range(max_parallelism: int, parallelism: int, index: int) -> range:
-    """Return the key groups of operator ``index``; the ranges of all operators partition all groups.
+    """Return the key groups of operator ``index``. Each key group is in the range of exactly one operator.
 
     Raises:
         ValueError: The numbers do not fit together, or ``index`` is outside 0 .. parallelism - 1.
 
-    Flink: ``KeyGroupRangeAssignment.computeKeyGroupRangeForOperatorIndex``, whose end is inclusive; that of a
-    ``range`` is not.
+    Flink: ``KeyGroupRangeAssignment.computeKeyGroupRangeForOperatorIndex``. There the end of a range is
+    inclusive; here it is exclusive.
     """
     _check_parallelism(max_parallelism, parallelism)
     if not 0 <= index < parallelism:

@@ -7,7 +7,8 @@ A link has two pairs of ends. Messages written at a *producing* end, where the p
                <- requests, credit, sizes -------
 
 Each direction keeps its order. The writer is notified when a message has left, so that its buffer can be
-reused. `emulated_link` has both ends in one process; with `tcp_link`, each process has one of each.
+reused. With `emulated_link`, both ends are in one process. With `tcp_link`, each process has one producing
+and one consuming end.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Receiver(Protocol):
 class LinkEnd(Protocol):
     """One end of a link, for writing.
 
-    Messages leave one after the other and arrive once, in the order in which they were written.
+    Messages leave one after the other. Each arrives exactly once, in the order of writing.
     """
 
     @property
@@ -49,7 +50,7 @@ class LinkEnd(Protocol):
     def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
         """Send `message` of `size` encoded bytes.
 
-        `written`, if given, is called when the bytes have left; never if the link ends before.
+        `written`, if given, is called when the bytes have left. It is not called if the link ends before.
 
         Raises:
             LinkClosedError: if this end has finished.
@@ -57,7 +58,7 @@ class LinkEnd(Protocol):
         ...
 
     def finish(self) -> None:
-        """Stop writing; messages written before still leave, and those of the other end still arrive."""
+        """Stop writing. Messages written before still leave, and messages of the other end still arrive."""
         ...
 
 

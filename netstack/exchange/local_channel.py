@@ -18,8 +18,8 @@ class LocalInputChannel(InputChannel):
     """A channel whose producer is in the same task manager; it reads the subpartition directly.
 
     It needs no credit and has no buffers, so a buffer "arrives" when it is polled. Data queued in the
-    subpartition counts as in-flight data of the producer. A barrier that may time out is not announced: the
-    producer turns it unaligned. The rules are those of Flink's LocalInputChannel.
+    subpartition counts as in-flight data of the producer. A barrier with a timeout is not announced; after
+    the timeout, the producer turns it unaligned. The rules are those of Flink's LocalInputChannel.
     """
 
     __slots__ = ("_recovered", "_subpartition")
@@ -47,7 +47,7 @@ class LocalInputChannel(InputChannel):
             self.gate.priority_arrived(self)
 
     def poll(self) -> tuple[Item | None, bool]:
-        """Return the next item, or None, and whether more can follow.
+        """Return the next item, or None, and whether another item can be polled after it.
 
         Raises the error with which the channel has failed.
         """
@@ -98,9 +98,9 @@ class LocalInputChannel(InputChannel):
         )
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
-        """Begin to persist a checkpoint; only recovered data can be in flight on this side.
+        """Begin to persist a checkpoint. Recovered data is the only in-flight data on this side.
 
-        It is all in front of the barrier, also of one that has overtaken it.
+        All of it is in front of the barrier, even if the barrier has overtaken it.
         """
         if not self.barrier.start(checkpoint_id):
             return []
@@ -124,7 +124,10 @@ class LocalInputChannel(InputChannel):
 
     @property
     def queued_bytes(self) -> int:
-        """Recovered bytes; bytes in the subpartition count at the producer (Flink's LocalInputChannel)."""
+        """Recovered bytes.
+
+        As in Flink's LocalInputChannel, bytes in the subpartition count at the producer.
+        """
         return sum(item.size for item in self._recovered)
 
     @property
@@ -134,7 +137,7 @@ class LocalInputChannel(InputChannel):
 
     @property
     def blocked(self) -> bool:
-        """Whether the subpartition has handed out a blocking barrier and was not resumed yet."""
+        """Whether a blocking barrier was polled and the subpartition was not resumed since."""
         return self._subpartition.blocked
 
     def release(self) -> None:

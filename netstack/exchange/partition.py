@@ -1,8 +1,8 @@
 """A result partition: receives the records of one subtask for one exchange.
 
-Each subpartition has at most one open buffer, or one open buffer is shared by all (broadcast). A record that
-does not fit continues in the next buffer. A buffer is trimmed to the announced size, but not below the size
-of its first record::
+Each subpartition has at most one open buffer, or all share one open buffer (broadcast). A record that does
+not fit continues in the next buffer. A buffer is trimmed to the announced size, but always has room for its
+first record::
 
     block of records --+--> open buffer of subpartition 0 --> queue 0
     channel of each    +--> open buffer of subpartition 1 --> queue 1
@@ -44,14 +44,14 @@ ALL = -1
 """Channel of a record that goes to every subpartition."""
 
 LEAST_LOADED = -2
-"""Channel of a record whose subpartition is chosen when it is written, among those with few buffers."""
+"""Channel of a record whose subpartition is chosen by load when the record is written."""
 
 
 class OpenBuffers:
     """The open buffers of a partition, at most one for each channel; `unicast` holds them by subpartition.
 
-    Invariant: an open buffer has room; a buffer for `ALL` is never open beside another one. Code that writes
-    directly to buffers of `unicast` must call `end_turns` first.
+    Invariants: an open buffer has room. While a buffer for `ALL` is open, no other buffer is open. Code that
+    writes directly to buffers of `unicast` must call `end_turns` first.
     """
 
     def __init__(self, pool: LocalBufferPool, subpartitions: Sequence[PipelinedSubpartition]) -> None:
@@ -65,7 +65,7 @@ class OpenBuffers:
     def write_in_turns(self, stride: int, channel: int, count: int) -> bool:
         """Distribute `count` blank records of `stride` bytes round robin, if there is room for all.
 
-        The first record goes to `channel`. If it returns False, nothing was written.
+        The first record goes to `channel`. Returns whether the records were written.
         """
         turns = self._turns
         if turns is not None:
@@ -83,12 +83,12 @@ class OpenBuffers:
         return turns.take(count, channel, stride)
 
     def write_more_in_turns(self, stride: int, count: int) -> bool:
-        """Continue the current turns with `count` records, if there is one with room for all of them."""
+        """Continue the current turns with `count` records, if there are turns with room for all of them."""
         turns = self._turns
         return turns is not None and turns.take(count, turns.next_channel, stride)
 
     def end_turns(self) -> None:
-        """Update the positions of all buffers and end the turns, before the buffers are used directly."""
+        """End the turns: update the positions of all buffers, so that the buffers can be used directly."""
         if self._turns is not None:
             self._turns.end()
             self._turns = None
@@ -114,9 +114,9 @@ class OpenBuffers:
         return builder
 
     def publish(self, channel: int, builder: BufferBuilder, minimum: int) -> None:
-        """Queue the reading half of `builder`, and trim it to the requested size for new buffers.
+        """Queue the reading half of `builder`, and trim the buffer to the size announced for new buffers.
 
-        The buffer keeps room for `minimum` bytes.
+        The buffer keeps room for at least `minimum` bytes.
         """
         if channel == ALL:
             wanted = min([s.add(builder.consumer()) for s in self._subpartitions])
@@ -147,7 +147,9 @@ class OpenBuffers:
 
 
 class QueueFigures(NamedTuple):
-    """Totals over subpartitions: buffers and events queued so far, those queued now, and their bytes."""
+    """Totals over subpartitions: buffers and events queued so far, buffers and events queued now, and queued
+    bytes.
+    """
 
     buffers_out: int
     length: int
@@ -167,9 +169,9 @@ class ResultPartition:
 
     `flush_always` makes records available to readers as soon as they are written (a buffer timeout of 0).
     `grows`: whether the last buffer of an exhausted pool may exceed its announced size. `supports_unaligned`:
-    whether barriers may overtake the data of this exchange. `blank`: whether no task reads the records'
-    bytes, so that records of equal length are sent as `BlankBytes`. `max_traverse`: number of subpartitions
-    compared for a `LEAST_LOADED` record; `compared` counts these comparisons since it was last set to 0.
+    whether barriers may overtake the data of this exchange. `blank`: whether no task reads the content of the
+    records, so that records of equal length are sent as `BlankBytes`. `max_traverse`: number of subpartitions
+    compared for a `LEAST_LOADED` record; `compared` counts these comparisons since a caller last set it to 0.
     `records_out` and `bytes_out` count records with their 4-byte lengths.
     """
 
@@ -209,7 +211,7 @@ class ResultPartition:
 
     @property
     def open_buffers(self) -> Sequence[BufferBuilder | None]:
-        """The open buffer of each subpartition; None if it has none of its own."""
+        """The open buffer of each subpartition; None for a subpartition without an open buffer of its own."""
         self._open.end_turns()
         return self._open.unicast
 
@@ -221,9 +223,10 @@ class ResultPartition:
     def write(self, block: RecordBlock, channels: list[int], start: int, stop: int) -> int:
         """Write the records ``start..stop-1`` of `block`, each to its channel.
 
-        `channels` holds a subpartition for each record of the block, or `LEAST_LOADED` for all, which is
-        replaced by the chosen one. Returns the index of the first record that was not begun; it is less than
-        `stop` if the pool became unavailable. While the last begun record is `blocked`, call `go_on`.
+        `channels` holds a subpartition for each record of the block. `LEAST_LOADED`, for all records or none,
+        is replaced by the chosen subpartition. Returns the index of the first record that was not begun,
+        which is less than `stop` if the pool became unavailable. If the partition is then `blocked`, call
+        `go_on` until the last begun record is complete.
         """
         if start < stop and channels[start] == LEAST_LOADED:
             self._open.end_turns()
@@ -289,10 +292,11 @@ class ResultPartition:
         return index
 
     def _least_loaded(self) -> int:
-        """Return the subpartition with the fewest buffers among the next few; an empty one ends the search.
+        """Return the subpartition with the fewest buffers among the next few.
 
-        Buffers count until they are recycled, even at the receiver. If numbers are equal, the one with fewer
-        queued bytes is chosen. The rule is that of Flink's AdaptiveLoadBasedRecordWriter (FLIP-339).
+        The search ends at an empty subpartition. Buffers count until they are recycled, even at the receiver.
+        Of subpartitions with equally many buffers, the one with fewer queued bytes is chosen. The rule is
+        that of Flink's AdaptiveLoadBasedRecordWriter (FLIP-339).
         """
         counts, subpartitions = self.pool.subpartition_buffers, self.subpartitions
         channel = chosen = (self._last_chosen + 1) % len(subpartitions)
@@ -312,7 +316,7 @@ class ResultPartition:
         return chosen
 
     def write_more_in_turns(self, stride: int, count: int) -> bool:
-        """Write `count` more blank records, if turns go on that has room for them.
+        """Write `count` more blank records, if round-robin turns have begun that have room for them.
 
         The effect is that of `write` with the next channels in round-robin order.
         """
@@ -342,9 +346,10 @@ class ResultPartition:
         return block.unread(index) if self._blank else block.encoded(index)
 
     def write_record(self, channel: int, *parts: memoryview) -> bool:
-        """Write one encoded record to a subpartition, or to `ALL`; returns whether the next may begin.
+        """Write one encoded record to a subpartition, or to `ALL`; returns whether the next record may begin.
 
-        The record is the concatenation of `parts`. While it is `blocked`, call `go_on`.
+        The record is the concatenation of `parts`. If the partition is then `blocked`, call `go_on` until the
+        record is complete.
         """
         self._all_unflushed = True
         self.records_out += 1
@@ -357,7 +362,7 @@ class ResultPartition:
     def write_element(self, channel: int, element: memoryview) -> None:
         """Write a watermark, which does not count as a record, to a subpartition or to `ALL`.
 
-        While it is `blocked`, call `go_on`.
+        If the partition is then `blocked`, call `go_on` until the watermark is complete.
         """
         self._all_unflushed = True
         self.bytes_out += len(element)
@@ -378,7 +383,7 @@ class ResultPartition:
         return complete
 
     def _write_parts(self, channel: int, parts: Sequence[Payload], begun: bool) -> bool:
-        """Write a record, or continue one that was `begun`; returns False if it could not be completed."""
+        """Write a record, or the rest of one that was `begun`; returns False if segments ran out."""
         for place, part in enumerate(parts):
             if begun or place:
                 builder = self._open.get(channel)
@@ -407,9 +412,9 @@ class ResultPartition:
         return self._continue(channel, builder, record[copied:])
 
     def _extend(self, builder: BufferBuilder, size: int) -> None:
-        """If the pool is exhausted, enlarge a buffer so that `size` bytes and one more fit (FLINK-33077).
-
-        So it stays open for the next record of the same call, whatever size was announced.
+        """If the pool is exhausted, enlarge a buffer so that `size` bytes and one more byte fit
+        (FLINK-33077). So the buffer stays open for the next record of the same call, whatever size was
+        announced.
         """
         writable = builder.capacity - builder.position
         if self._grows and size >= writable and not self.pool.available:
@@ -433,7 +438,7 @@ class ResultPartition:
         return True
 
     def broadcast_event(self, event: Event) -> None:
-        """Finish the open buffers and queue `event` behind them in every subpartition."""
+        """Finish the open buffers, and queue `event` after them in every subpartition."""
         self._finish_open()
         consumer = EventConsumer(_event_buffer(event))  # one for all, as it never changes
         for subpartition in self.subpartitions:
@@ -446,7 +451,8 @@ class ResultPartition:
 
         An unaligned barrier overtakes all data; a barrier with a timeout does so when `alignment_timeout` is
         called. `settled` is called once for each subpartition, with the data overtaken there, which may be
-        empty, or with None if it will never be known. Returns whether data was or may be overtaken.
+        empty. It is called with None if the data will never be known, as when a newer barrier with a timeout
+        is queued first. Returns whether data was overtaken or may be overtaken later.
         """
         if not self.supports_unaligned:
             barrier = replace(barrier, options=barrier.options.with_unaligned_unsupported())
@@ -503,7 +509,7 @@ class ResultPartition:
 
     @property
     def queued(self) -> QueueFigures:
-        """Totals over all subpartitions, in one pass."""
+        """Totals over all subpartitions, computed in one pass."""
         buffers_out = length = size = 0
         for subpartition in self.subpartitions:
             buffers_out += subpartition.total_buffers

@@ -68,8 +68,8 @@ class Uplink(Protocol):
 class RemoteInputChannel(InputChannel):
     """A channel whose producer is in another task manager.
 
-    Arriving data takes a buffer of the channel; events do not. The latest barrier is recorded when it
-    arrives, with its place in the queue. The rules are those of Flink's RemoteInputChannel.
+    Arriving data is stored in a buffer of the channel; events need no buffer. The latest barrier is recorded
+    when it arrives, with its place in the queue. The rules are those of Flink's RemoteInputChannel.
     """
 
     __slots__ = (
@@ -92,7 +92,7 @@ class RemoteInputChannel(InputChannel):
         *,
         reserved: int = 0,
     ) -> None:
-        """Besides `exclusive`, the network pool keeps `reserved` more exclusive segments for this channel."""
+        """Create a channel with `exclusive` segments; the network pool reserves `reserved` more for it."""
         super().__init__(gate, index, channel_id)
         self.receiver = ChannelReceiver(len(exclusive) + reserved)
         self._connection = connection
@@ -117,12 +117,12 @@ class RemoteInputChannel(InputChannel):
         )
 
     def cancel(self) -> None:
-        """Stop gaining buffers and cancel the request; call `release` afterwards."""
+        """Cancel the request, and accept no more buffers from the pool; call `release` afterwards."""
         self.buffers.released = True
         self._connection.close(self)
 
     def poll(self) -> tuple[Item | None, bool]:
-        """Return the next item, and whether more can follow.
+        """Return the next item, and whether another item can be polled after it.
 
         Raises the error with which the channel has failed.
         """
@@ -185,12 +185,14 @@ class RemoteInputChannel(InputChannel):
         return ReceivedBuffer(segment, recycler, size)
 
     def abandon_landing(self) -> ReceivedBuffer | None:
-        """Return the incomplete buffer of `land`, or None, and forget it; `landed` must not follow."""
+        """Return the incomplete buffer of `land`, or None, and give up its ownership; `landed` must not be
+        called for it.
+        """
         buffer, self._landing = self._landing, None
         return buffer
 
     def landed(self, backlog: int) -> None:
-        """Queue the buffer of `land`, which is complete; `backlog` data buffers wait at the sender."""
+        """Queue the completed buffer of `land`; `backlog` data buffers wait at the sender."""
         buffer, self._landing = self._landing, None
         assert buffer is not None
         if buffer.size == 0:
@@ -253,7 +255,9 @@ class RemoteInputChannel(InputChannel):
         self._connection.send(ResumeConsumption(self.channel_id))
 
     def prioritize(self, sequence_number: int) -> None:
-        """Move the announced barrier with this sequence number to the front, unless it was polled already."""
+        """Move the announced barrier with this sequence number to the front of the queue, unless it was
+        already polled.
+        """
         queue, barrier = self._queue, self._barrier
         if queue is not None and barrier is not None and queue.prioritize(barrier, sequence_number):
             self.gate.priority_arrived(self)
@@ -262,7 +266,7 @@ class RemoteInputChannel(InputChannel):
         """Begin to persist a checkpoint; returns copies of the data queued before its barrier, in order.
 
         Data that arrives later is passed to `persist` until the barrier arrives. The result is empty if the
-        checkpoint is over, or older than a barrier that has arrived.
+        checkpoint is over, or if a barrier of a newer checkpoint has arrived.
         """
         if not self.barrier.start(checkpoint_id) or self._queue is None:
             return []
@@ -293,7 +297,7 @@ class RemoteInputChannel(InputChannel):
         return self.receiver.state is ReceiverState.RELEASED
 
     def take_credit(self) -> int:
-        """Return all unannounced credit and count it as announced."""
+        """Return all unannounced credit; it then counts as announced."""
         return self.receiver.credit.take()
 
     def credit_gained(self) -> None:

@@ -24,10 +24,9 @@ class ChannelSelector(Protocol):
 
 
 class RoundRobin:
-    """Distributes records round robin: rebalance (any first channel), rescale and forward (first channel 0).
-
-    If it is `adaptive`, the partition chooses the subpartition by load when it writes (FLIP-339). With one
-    channel this makes no difference.
+    """Distributes records round robin: for rebalance from any first channel, for rescale and forward from
+    channel 0. If `adaptive`, the partition chooses the subpartition by load when it writes a record
+    (FLIP-339). With one channel this makes no difference.
     """
 
     def __init__(self, channels: int, first: int = 0, *, adaptive: bool = False) -> None:
@@ -46,7 +45,10 @@ class RoundRobin:
 
 @lru_cache(maxsize=64)
 def _turns(channels: int, rounds: int) -> list[int]:
-    """Return the channels in order, `rounds` times; producers share the list and must not change it."""
+    """Return the channels in order, repeated `rounds` times.
+
+    Producers share the list and must not change it.
+    """
     return list(range(channels)) * rounds
 
 
@@ -66,11 +68,11 @@ class KeyGroupSelector:
 
 
 LEFT_OUT = -1
-"""Channel of a record that is not sent over this exchange."""
+"""Value in place of a channel for a record that is not sent over this exchange."""
 
 
 class Fraction:
-    """Sends only a fraction of the records, evenly spread, by another selector."""
+    """Sends only a fraction of the records, evenly spread, to the channels that another selector chooses."""
 
     def __init__(self, fraction: float, selector: ChannelSelector) -> None:
         self._fraction = fraction

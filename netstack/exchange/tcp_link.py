@@ -50,7 +50,7 @@ from ..tcp.pipe import ConnectionLimits, Outgoing, Stream, describe, pipe_over
 from .link import Receiver
 
 HIGH_WATERMARK_BYTES = 256 << 10
-"""Maximum number of bytes queued for the socket; more of them would only wait longer."""
+"""Maximum number of bytes queued for the socket; a longer queue would only increase the delay."""
 
 _BYTES_PER_TURN = 256 << 10  # then trio and the other connections run
 _LINGER_S = 2.0  # time to send or receive the final error message
@@ -59,9 +59,9 @@ _LINGER_S = 2.0  # time to send or receive the final error message
 class TcpLink:
     """This process's side of a connection to `peer`; errors use this name.
 
-    No data is moved before `run` begins or after it ends. `incoming.on_control` receives the messages of the
-    peer's `send_control`. `on_error` is called at once with the error that `run` will raise. `outgoing` holds
-    the messages to send.
+    No data is transferred before `run` begins or after it ends. `incoming.on_control` receives the messages
+    of the peer's `send_control`. `on_error` is called with the error as soon as it is known; `run` raises it
+    later. `outgoing` holds the messages to send.
     """
 
     _nursery: trio.Nursery
@@ -100,7 +100,7 @@ class TcpLink:
             self._wake.set()
 
     def enqueue(self, message: Message, written: Callable[[], None] | None = None) -> None:
-        """Queue `message` after all waiting ones; ignored after the last message."""
+        """Queue `message` after all waiting messages. It is ignored after the last message of this side."""
         if self._closing and type(message) is not KeepAlive:
             return
         self.outgoing.add(message, written)
@@ -116,7 +116,7 @@ class TcpLink:
         self.notify(work)
 
     def send_control(self, payload: bytes) -> None:
-        """Send a message of the control plane, in order with everything else.
+        """Send a message of the control plane; it keeps its order among all other messages.
 
         Raises:
             LinkClosedError: if this side has finished.
@@ -126,7 +126,7 @@ class TcpLink:
         self.enqueue(ControlPayload(payload))
 
     def end_finished(self) -> None:
-        """Send the last message if both ends have finished."""
+        """Send the last message if both ends of this process have finished."""
         if self.producing.finished and self.consuming.finished and not self._closing:
             self.notify(self._send_close_request)
 
@@ -186,7 +186,7 @@ class TcpLink:
             self._scope.cancel()
 
     def _note(self, error: Exception) -> None:
-        """Keep the first error; errors after the end of the connection are ignored."""
+        """Keep the first error. Errors after the end of the connection are ignored."""
         if self._error is None and not self._over.is_set():
             self._error = error
             self.on_error(error)
@@ -217,7 +217,7 @@ class TcpLink:
                 await trio.lowlevel.checkpoint()
 
     def _answer(self) -> None:
-        """Send the answers to read messages at once, without waiting for the sending task."""
+        """Send the answers to the messages just read at once, without waiting for the sending task."""
         if self._wake is None:
             return  # it is busy, or waits for the socket
         self._run_deferred()
@@ -238,7 +238,10 @@ class TcpLink:
             work(*args)
 
     async def _sending_failed(self, error: Exception) -> None:
-        """Let the reading task find the cause: the peer may have sent it before it closed the connection."""
+        """Let the reading task find the cause.
+
+        The peer may have sent the cause before it closed the connection.
+        """
         with trio.move_on_after(_LINGER_S):
             await self._peer_gone.wait()
         raise ConnectionLostError(self.peer, describe(error))
@@ -283,7 +286,7 @@ class TcpLink:
             raise ConnectionLostError(self.peer, problem)
 
     async def _drain(self) -> None:
-        """Read and drop what arrives: closing now could make the peer lose our final message."""
+        """Read and drop arriving data, because closing now could make the peer lose our final message."""
         scratch = [memoryview(bytearray(_BYTES_PER_TURN))]
         with suppress(OSError, trio.BrokenResourceError):
             while await self._pipe.receive_into(scratch):

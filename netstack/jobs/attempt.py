@@ -1,7 +1,7 @@
 """One attempt to run a job: opens the tasks, runs them, and releases all resources.
 
-The first attempt starts without state. Later ones start from a checkpoint: in-flight data is restored first,
-and checkpoints resume when every task has read it.
+The first attempt starts without state. Later attempts start from a checkpoint. In-flight data is restored
+first, and checkpoints resume when every task has read its part of this data.
 
 The tasks of an attempt form regions that share memory, connections and cores, but no data. A failed region is
 cancelled and rebuilt within the attempt, while the others keep running::
@@ -36,7 +36,7 @@ from .restarts import NOTHING_RUNS
 
 
 class _RegionRun:
-    """The tasks of a region and their environment; `down`: cancelled and not yet rebuilt."""
+    """The tasks of a region and their environment; `down`: whether they are cancelled and not rebuilt yet."""
 
     def __init__(self, tasks: Region, environment: Environment) -> None:
         self.tasks = tasks
@@ -47,11 +47,10 @@ class _RegionRun:
 
 
 class Attempt:
-    """The subtasks of one attempt, with their memory and connections: all of them, or those at a `site`.
-
-    `regions` are numbered in order; without any, all tasks form region 0. `on_running` is called with the
-    number of a region when all its tasks run, `on_end` with each subtask that has ended. `running`: number of
-    subtasks that have begun and not ended.
+    """The subtasks of one attempt, with their memory and connections: all subtasks of the job, or those at a
+    `site`. `regions` are numbered in order; without `regions`, all tasks form region 0. `on_running` is
+    called with the number of a region when all its tasks run, `on_end` with each subtask that has ended.
+    `running`: number of subtasks that have begun and not ended.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Attempt:
         return self._numbers[task]
 
     def tasks_of(self, region: int) -> list[Subtask]:
-        """Return the subtasks of a region that run here; while it is down, the cancelled ones."""
+        """Return the subtasks of a region that run here; the cancelled subtasks for a region that is down."""
         subtasks = self.builder.subtasks
         return [subtasks[n][i] for n, i in self._regions[region].tasks if i < len(subtasks[n])]
 
@@ -96,7 +95,7 @@ class Attempt:
 
     @property
     def subtasks(self) -> list[Subtask]:
-        """All subtasks, vertex by vertex; for a region that is down, the cancelled ones."""
+        """All subtasks, vertex by vertex; for a region that is down, the cancelled subtasks."""
         return [subtask for vertex in self.builder.subtasks for subtask in vertex]
 
     @property
@@ -105,12 +104,12 @@ class Attempt:
         return (each for each in self.subtasks if not self.is_down(self._numbers[each.vertex, each.index]))
 
     def samples(self) -> list[SubtaskSample]:
-        """Return the current figures of each subtask; zeros for cancelled ones."""
+        """Return the current figures of each subtask; zeros for cancelled subtasks."""
         present = {id(subtask): subtask.sample() for subtask in self.present}
         return [present.get(id(subtask), NOTHING_RUNS) for subtask in self.subtasks]
 
     def times(self) -> list[tuple[float, float, float]]:
-        """Return the busy, idle and back-pressured seconds of each subtask; 0 for cancelled ones."""
+        """Return the busy, idle and back-pressured seconds of each subtask; 0 for cancelled subtasks."""
         now = self._agenda.now
         present = {id(subtask): subtask.times.until(now) for subtask in self.present}
         return [present.get(id(subtask), (0.0, 0.0, 0.0)) for subtask in self.subtasks]
@@ -240,7 +239,7 @@ class Attempt:
         scope.after(timeout + late, self._flush, scope, flush, timeout)
 
     def _start_debloating(self, subtask: Subtask) -> None:
-        """Recalculate buffer sizes once per period, at a random phase, if the subtask reads buffers."""
+        """Start to recalculate buffer sizes periodically, at a random phase, if the subtask reads buffers."""
         if isinstance(subtask, OperatorSubtask):
             period, now = self.scenario.config.debloat_period_s, self._agenda.now
             first = now + period + self._randomness.between((0.0, period))
@@ -258,8 +257,8 @@ class Attempt:
     def cancel_region(self, number: int) -> list[SubtaskSample]:
         """Cancel the tasks of a region and release their resources; returns the figures of these tasks.
 
-        The result has zeros for tasks of other regions, which keep running. Messages of the region that are
-        in transit on shared connections are dropped on arrival.
+        The figures of other regions, whose tasks keep running, are zeros. Messages of the region that are in
+        transit on shared connections are dropped on arrival.
         """
         region, tasks = self._regions[number], self.tasks_of(number)
         own = {id(subtask): subtask.sample() for subtask in tasks}
@@ -278,8 +277,8 @@ class Attempt:
     def rebuild_region(self, number: int, first_checkpoint: int) -> Scope:
         """Create the tasks of a region again; the caller then calls `open_region` or `recover_region`.
 
-        The first checkpoint that they may take part in has the id `first_checkpoint`. Returns the scope for
-        their callbacks and routines.
+        `first_checkpoint`: id of the first checkpoint in which these tasks may take part. Returns the scope
+        for their callbacks and routines.
         """
         region = self._regions[number]
         region.down = region.begun = False
@@ -304,11 +303,11 @@ class Attempt:
         )
 
     def release(self, *, final: bool) -> None:
-        """Release everything, checkpoints first, then connections; an error does not stop the rest.
+        """Release everything, even after an error.
 
-        So the loss of a connection cannot complete a checkpoint of a subtask. `final`: the job ends, so
-        buffers that one channel releases are not offered to others. Otherwise they are offered: this draws
-        random numbers that the next attempt depends on.
+        Checkpoints are released before connections, so that the loss of a connection cannot complete a
+        checkpoint. `final`: whether the job ends. If not, buffers that one channel releases are offered to
+        other channels, which draws random numbers that the next attempt depends on.
         """
         with ExitStack() as stack:
             if final:

@@ -44,7 +44,7 @@ from ..tasks.subtask import Subtask
 from .subtask_maker import EnvironmentOf, SubtaskMaker, calls_of, key_hash_of
 
 Find = Callable[[int], PipelinedSubpartition]
-"""Returns the subpartition of the channel with this number; raises LookupError if it is not here."""
+"""Returns the subpartition of the channel with this number; raises LookupError if this process has none."""
 
 
 class Connections(Protocol):
@@ -71,7 +71,7 @@ class Connections(Protocol):
 
 
 class Site(NamedTuple):
-    """The one task manager that this process builds, and a function that connects it to the others."""
+    """The task manager that this process builds, and a function that connects it to other task managers."""
 
     task_manager: str
     connect: Callable[[Find], Connections]
@@ -124,7 +124,9 @@ def plan_segments(scenario: Scenario) -> dict[str, int]:
 
 
 def required_segments(scenario: Scenario) -> dict[str, int]:
-    """Return the segments that each task manager needs to start its subtasks: the minima of all its pools."""
+    """Return the number of segments that each task manager needs to start its subtasks: the minima of all its
+    pools.
+    """
     config = scenario.config
     needed = dict.fromkeys(scenario.task_managers, 0)
     for edge in scenario.edges:
@@ -136,10 +138,11 @@ def required_segments(scenario: Scenario) -> dict[str, int]:
 
 
 def check_memory(scenario: Scenario, task_manager: str | None = None) -> None:
-    """Check that the network memory suffices for the tasks of a task manager, or of all if None.
+    """Check that the network memory suffices for the tasks of a task manager; None: of all task managers.
 
     Raises:
-        InsufficientBuffers: names the first task manager with too little memory, the need and the size.
+        InsufficientBuffers: if it does not suffice. The message names the first such task manager, and the
+            needed and configured sizes.
     """
     if scenario.config.network_memory_max_bytes is None:
         return
@@ -170,13 +173,15 @@ def _gates(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, GateBuffersSpe
 
 
 class JobBuilder:
-    """Turns a scenario into subtasks that are ready to run: all, or those of a `site`'s task manager.
+    """Turns a scenario into subtasks that are ready to run: all subtasks, or those of a `site`'s task
+    manager.
 
-    After `build`: `subtasks[v][i]` is subtask i of vertex v, in the scenario's order (a vertex that runs
-    elsewhere has an empty list). `gates` holds all their gates, `pools` the network memory of each task
-    manager; `connections` lead to other task managers. Channel numbers do not depend on the part of the job
-    that is built. `remove` drops cancelled subtasks and `rebuild` creates them again; memory and connections
-    stay. `environment_of` returns the environment of a subtask, if it is not the same for all.
+    After `build`: `subtasks[v][i]` is subtask i of vertex v, in the scenario's order (a vertex that runs in
+    another process has an empty list). `gates` holds the gates of all these subtasks, `pools` the network
+    memory of each task manager; `connections` lead to other task managers. Channel numbers are the same in
+    all processes, whichever part of the job they build. `remove` drops cancelled subtasks and `rebuild`
+    creates them again; memory and connections stay. `environment_of` returns the environment of a subtask, if
+    subtasks have different ones.
     """
 
     def __init__(
@@ -224,10 +229,11 @@ class JobBuilder:
         self._wire([(n, index) for n, own in enumerate(self.subtasks) for index in range(len(own))])
 
     def rebuild(self, tasks: Collection[TaskKey], first_checkpoint: int) -> None:
-        """Create some subtasks again, after `remove`; they are connected only with each other.
+        """Create some subtasks again, after `remove`.
 
-        Memory that other tasks still hold is owed to them (`NetworkBufferPool.owed`). The first checkpoint
-        that they may take part in has the id `first_checkpoint`.
+        These subtasks are connected only with each other. Memory that other tasks still hold is owed to the
+        new ones (`NetworkBufferPool.owed`). `first_checkpoint`: id of the first checkpoint in which they may
+        take part.
         """
         self._maker.first_checkpoint(first_checkpoint)
         self._rebuilding = True
@@ -278,7 +284,7 @@ class JobBuilder:
                 subtask.connect(own)
 
     def subpartition_of(self, channel_id: int) -> PipelinedSubpartition | None:
-        """Return the subpartition that a channel reads; None if it is not here or was removed."""
+        """Return the subpartition that a channel reads; None if it was removed or is in another process."""
         return self._subpartitions.get(channel_id)
 
     def _is_blank(self, part: Vertex | Edge) -> bool:
@@ -293,7 +299,10 @@ class JobBuilder:
         return self._scenario.edges.index(part) not in self._contents.edges
 
     def _hosts(self, vertex: Vertex) -> bool:
-        """Whether this process builds a vertex; with a site, all its subtasks are in one task manager."""
+        """Whether this process builds a vertex.
+
+        With a site, all subtasks of a vertex are in one task manager.
+        """
         return self._site is None or self._site.task_manager == vertex.manager_of(0)
 
     def _subtasks_of(self, vertex: Vertex) -> list[Subtask]:
@@ -408,8 +417,8 @@ class JobBuilder:
     def _selector(
         self, edge: Edge, producer: int, channels: int, key_hash: KeyHash | None
     ) -> ChannelSelector | None:
-        """Return the channel selector for the records of subtask `producer`; None if all channels get each
-        record.
+        """Return the channel selector for the records of subtask `producer`; None if each record goes to all
+        channels.
         """
         if edge.strategy.copies:
             return None

@@ -1,4 +1,4 @@
-"""Runs a scenario: in virtual time as a plain function, on the real clock as a coroutine."""
+"""Entry points that run a scenario: `emulate` is a plain function, `run_job` a coroutine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RunOptions(JobOptions, total=False):
     seed: int | None
     """Replaces the seed of the scenario."""
     meanwhile: Progress | None
-    """Called like `progress`, but a few times per second of real time, from the building of the job on."""
+    """Called like `progress`, but a few times per second of real time, and already while the job is built."""
     real_time: bool
     """Whether the job runs on the real clock, instead of in virtual time."""
 
@@ -49,8 +49,8 @@ def emulate(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
     """Run `scenario`, by default in virtual time, and return the measured result.
 
     `RunOptions` describes the options: `seed`, `storage`, `from_checkpoint`, `progress`, `meanwhile`,
-    `trace`, `real_time`, `end_of_run`, `tables`, `savepoint_requests`. In virtual time the same scenario and
-    seed give the same result, `wall_seconds` apart.
+    `trace`, `real_time`, `end_of_run`, `tables`, `savepoint_requests`. In virtual time, the same scenario and
+    seed give the same result, except for `wall_seconds`.
 
     Raises:
         ScenarioError: if the scenario is invalid, or needs `tables` and has none.
@@ -75,7 +75,7 @@ def emulate(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
 
 
 async def run_job(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
-    """Run `scenario` within a trio program, by default on the real clock; otherwise as `emulate`.
+    """Run `scenario` within a trio program, by default on the real clock. In all else it is like `emulate`.
 
     After a cancellation, no task and no buffer is left.
 
@@ -160,8 +160,8 @@ def result_of(
 def _without_objects(scenario: Scenario) -> Scenario:
     """Return the scenario in document form: names of a user's functions and sources, paths of opened files.
 
-    So a result holds no references to user objects, can be sent to other processes, and equals the same
-    result after reading it back.
+    So a result holds no references to user objects and can be sent to other processes. Reading a stored
+    result yields an equal object.
     """
     vertices = tuple(
         replace(vertex, source=_named_source(vertex.source), operator=_named(vertex.operator))

@@ -1,7 +1,7 @@
 """Regions: the parts of a job that fail and restart independently, and their restarts within an attempt.
 
-A pipelined region is a connected component of the execution graph: each subtask is in the region of all
-subtasks that it sends to or reads from::
+A pipelined region is a connected component of the execution graph: subtasks that exchange data are in the
+same region::
 
     source -- forward --> map        0 -> 0   1 -> 1   2 -> 2       three regions
     source -- hash -----> map        each -> each                   one
@@ -16,8 +16,8 @@ No data passes between regions, so each can be reset to the latest checkpoint wh
     |------- delay, deployment -------|-- waits for memory -|-------------------------------|
 
 No checkpoint is taken until all regions run. Several regions may be down at a time, each with its own delay.
-A region fails again if its checkpoint cannot be restored, or if it waits too long for memory. The rules are
-those of Flink's DefaultScheduler and RestartPipelinedRegionFailoverStrategy.
+If a region's checkpoint cannot be restored, or the region waits too long for memory, it fails again. The
+rules are those of Flink's DefaultScheduler and RestartPipelinedRegionFailoverStrategy.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def all_tasks(scenario: Scenario) -> Region:
 
 
 def regions_of(scenario: Scenario) -> list[Region]:
-    """Return the pipelined regions of a job, in the order of their first subtasks."""
+    """Return the pipelined regions of a job, ordered by their first subtasks."""
     numbers = {vertex.name: number for number, vertex in enumerate(scenario.vertices)}
     leaders = {task: task for task in all_tasks(scenario)}
 
@@ -85,13 +85,15 @@ def regions_of(scenario: Scenario) -> list[Region]:
 
 
 def failover_regions(scenario: Scenario) -> list[Region]:
-    """Return the groups of tasks that restart together: the regions, or with `full` the whole job."""
+    """Return the groups of tasks that restart together: the regions, or if `full` the whole job."""
     full = scenario.config.failover_strategy is FailoverStrategy.FULL
     return [all_tasks(scenario)] if full else regions_of(scenario)
 
 
 def task_names(scenario: Scenario, region: Region) -> list[str]:
-    """Return the tasks of a region as text: whole vertices by name, others with their subtasks."""
+    """Return the tasks of a region as text: vertices by name, with subtask numbers unless all their subtasks
+    are included.
+    """
     indices: dict[int, list[int]] = {}
     for number, index in region:
         indices.setdefault(number, []).append(index)
@@ -104,13 +106,15 @@ def task_names(scenario: Scenario, region: Region) -> list[str]:
 
 
 def regions_with_tasks_in(attempt: Attempt, task_manager: str) -> list[int]:
-    """Return the regions that have an unfinished task in a task manager, each once."""
+    """Return the regions that have an unfinished task in a task manager, without duplicates."""
     scenario = attempt.scenario
     return _regions(attempt, lambda task: not task.ended and _manager_of(scenario, task) == task_manager)
 
 
 def regions_over(attempt: Attempt, ends: tuple[str, str]) -> list[int]:
-    """Return the regions with a task in one of two task managers that reads from the other one, each once."""
+    """Return the regions with a task in one of two task managers that reads from the other, without
+    duplicates.
+    """
     scenario = attempt.scenario
 
     def reads_over_it(task: Subtask) -> bool:
@@ -143,8 +147,8 @@ def deployment_s(scenario: Scenario, tasks: Iterable[TaskKey]) -> float:
 class RegionFailover:
     """Restarts regions within one attempt of `job`.
 
-    It calls `fail` with the number of a region and the cause if a region fails again. After `over` is set, at
-    the end of the attempt, no region restarts.
+    If a region fails again, it calls `fail` with the number of the region and the cause. After `over` is set,
+    at the end of the attempt, no region restarts.
     """
 
     def __init__(
@@ -160,11 +164,13 @@ class RegionFailover:
 
     @property
     def waiting(self) -> int:
-        """Number of regions that do not run (again) yet: tasks are missing, or are reading their state."""
+        """Number of regions that do not run yet, or not again, since tasks are missing or are reading their
+        state.
+        """
         return len(self._not_running)
 
     def running(self, number: int) -> bool:
-        """Note that all tasks of a region run; returns whether all regions run."""
+        """Record that all tasks of a region run; returns whether all regions run."""
         self._not_running.discard(number)
         restart = self._restarting.pop(number, None)
         if restart is not None:

@@ -1,9 +1,9 @@
 """Injects the faults of a scenario.
 
 The injector exists for the whole run, across restarts. Faults at a given time are on the agenda from the
-start; the others wait for a count. Counting begins at the start of the run, so that a fault can be added at
-any time. The effect of a fault continues after a restart: a link that is cut permanently is cut in the next
-attempt too.
+start. Other faults wait until an event has occurred a given number of times. Counting begins at the start of
+the run, so that a fault can be added at any time. The effect of a fault continues after a restart: a link
+that is cut permanently is cut in the next attempt too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ if TYPE_CHECKING:
 
 
 class _Cut:
-    """A link that is cut until a time of the run; `timer` fires when heartbeats are missing too long."""
+    """A link that is cut until a time of the run; `timer` fires when heartbeats have been missing for too
+    long.
+    """
 
     def __init__(self, fault: CutLink, until: float) -> None:
         self.fault = fault
@@ -63,14 +65,14 @@ class _Cut:
 
 
 class _Count:
-    """Number of occurrences of an event, and the faults that wait for one of them."""
+    """Number of occurrences of an event, and the faults that wait for an occurrence."""
 
     def __init__(self, happened: int = 0) -> None:
         self.happened = happened
         self.waiting: list[tuple[int, Fault]] = []
 
     def step(self) -> list[Fault]:
-        """Count one occurrence, and return the faults that fire at it."""
+        """Count one occurrence, and return the faults that fire now."""
         self.happened += 1
         return [fault for number, fault in self.waiting if number == self.happened]
 
@@ -97,7 +99,7 @@ class FaultInjector:
         self._messages: list[tuple[DelayMessages | DropMessages, float]] = []
         self._condition = StorageCondition(agenda)
         self._watched: dict[tuple[SubtaskName, SubtaskName], list[int]] = {}
-        """Indices in `channels_into` of the reader, for each pair of producer and reader."""
+        """Indices of the channels from a producer to a reader, in the reader's `channels_into`."""
         self._channels: dict[tuple[SubtaskName, SubtaskName, ChannelItem], _Count] = {}
         self._acknowledgements: dict[TaskKey, _Count] = {}
         for fault in scenario.faults:
@@ -116,7 +118,7 @@ class FaultInjector:
             count.waiting.append((when.number, fault))
 
     def start(self) -> None:
-        """Put the faults with a time on the agenda, so that they stay after restarts."""
+        """Put the faults with a time on the agenda, where restarts do not remove them."""
         for fault in self._faults:
             if isinstance(fault.when, AtTime):
                 self._agenda.keep(fault.when.time_s, self._fire, fault)
@@ -125,7 +127,7 @@ class FaultInjector:
         """Add faults, as if they had been in the scenario from the start.
 
         Raises:
-            ScenarioError: if one of them waits for a time or a count that has passed; none was added.
+            ScenarioError: if a fault waits for a time or a count that has passed. No fault was added.
         """
         problems = [
             f"{fault_key(number, field)}: {message}"
@@ -162,7 +164,7 @@ class FaultInjector:
             )
 
     def _happened(self, when: OnChannel | OnAcknowledgement) -> int:
-        """Return the number of occurrences so far, whether or not a fault waits for one."""
+        """Return the number of occurrences so far, whether or not a fault waits for the event."""
         if isinstance(when, OnAcknowledgement):
             acknowledgements = self._acknowledgements.get(self._key(when.subtask))
             return 0 if acknowledgements is None else acknowledgements.happened
@@ -189,7 +191,7 @@ class FaultInjector:
         return [place for place, producer in enumerate(producers) if producer == when.source]
 
     def _watch(self) -> None:
-        """Make the channels that faults count on report polled items."""
+        """Make the channels whose items faults count report each polled item."""
         if self._attempt is None:
             return
         for (source, target), places in self._watched.items():
@@ -220,7 +222,7 @@ class FaultInjector:
                 channel.polled_buffers = channel.polled_barriers = 0
 
     def attempt_started(self, attempt: Attempt) -> None:
-        """Cut the links of a new attempt that are still cut, and start counting on its channels."""
+        """In a new attempt, cut the links that are still cut, and start counting on the channels."""
         self._attempt = attempt
         self._watch()
         for cut in self._cuts:
@@ -264,8 +266,9 @@ class FaultInjector:
             self._fire_from_routine(count.step())
 
     def _fire_from_routine(self, faults: Iterable[Fault]) -> None:
-        """Fire faults that a subtask has caused: at once, except failures, which wait until the subtask
-        waits.
+        """Fire faults that a subtask has caused.
+
+        Failures fire when the subtask waits next, other faults at once.
         """
         for fault in faults:
             if isinstance(fault, KillSubtask | KillTaskManager):

@@ -2,14 +2,14 @@
 
 The parts that survive a failure are here: the coordinator, the checkpoints, the faults to come, the
 statistics. The parts that do not are in an `Attempt`. In a job with several pipelined regions, a failed task
-only affects its own region, which restarts within the attempt (`failover`). A failure of the whole job drops
-everything that is scheduled in it, then waits for the restart delay and for deployment::
+only affects its own region, which restarts within the attempt (`failover`). If the whole job fails, all its
+scheduled work is dropped. The job then waits for the restart delay and for deployment::
 
     attempt 1 ----- fails                     attempt 2 (restores checkpoint 7) -------------------- end
                       |-- delay, deployment --|-- reads its state --| running: checkpoints resume
 
-A checkpoint that cannot be restored is a failure too; the next restart uses the retained checkpoint before
-it. If none is left, the job has failed permanently.
+A checkpoint that cannot be restored is a failure too. The next restart uses the next older retained
+checkpoint. If none is left, the job fails permanently.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class JobOptions(TypedDict, total=False):
     progress: Progress | None
     """Called with the emulated time in seconds, about once per emulated second."""
     trace: Trace | None
-    """Called with each step of a checkpoint, and with failures and restarts."""
+    """Called for each step of a checkpoint, each failure and each restart."""
     end_of_run: EndOfRun | None
-    """Called once per emulated second from the end of the warm-up on, with the recordings so far.
+    """Called with the recordings so far, once per emulated second from the end of the warm-up on.
 
     Returns the time at which the run ends, which may be before or after the end in the scenario. The result
     contains the scenario with this duration.
@@ -92,8 +92,8 @@ class Job:
 
     After `run` all memory has been released; `leaked_segments` counts segments that were not. The tasks of
     each group in `regions` restart together. `failure`: the cause if the job has failed permanently.
-    `restarts`: the earlier failures. `start` describes the start from `from_checkpoint`. `ends_at`: the
-    latest end of the job, which `end_of_run` may change. `latest`: the last samples.
+    `restarts`: the failures after which it restarted. `start` describes the start from `from_checkpoint`.
+    `ends_at`: the latest end of the job, which `end_of_run` may change. `latest`: the last samples.
 
     Raises:
         ScenarioError: if the job cannot start from `from_checkpoint`, or would drop some of its state.
@@ -183,11 +183,11 @@ class Job:
     def plan(self, scenario: Scenario) -> None:
         """Continue with a scenario that adds changes, faults or checkpoints in the future.
 
-        The run is then the same as if this had been its scenario from the beginning, unless another entry is
+        The run is then the same as if it had begun with this scenario, unless another entry of the agenda is
         due at the same moment.
 
         Raises:
-            ScenarioError: if an addition is invalid or comes too late. Nothing has changed.
+            ScenarioError: if an addition is invalid or its time has passed. Nothing was changed.
         """
         check_scenario(scenario)
         before, agenda = self.scenario, self.agenda
@@ -221,7 +221,9 @@ class Job:
         python_gc.over()
 
     def _begin_from(self, metadata: CheckpointMetadata | None) -> bool:
-        """Begin an attempt, with the state of a checkpoint if given; returns whether it could be restored."""
+        """Begin an attempt, with the state of a checkpoint if given; returns whether this state could be
+        restored.
+        """
         try:
             self._begin(None if metadata is None else self.source_of(metadata))
         except UNUSABLE as error:
@@ -235,7 +237,7 @@ class Job:
         """Return the recovery source of a checkpoint of this run, or of the initial one.
 
         Raises:
-            ScenarioError: if a path has not been opened, although its keys determine the channels of records.
+            ScenarioError: if records are distributed by the keys of a source file that has not been opened.
             StorageError: if the checkpoint cannot be read.
             StateError: if its state cannot be distributed to the subtasks of this job.
         """
@@ -245,8 +247,8 @@ class Job:
         return RecoverySource(metadata, storage, owned=owned, rescaling=rescaling_of(self.scenario, metadata))
 
     def _fall_back(self, metadata: CheckpointMetadata, error: Exception) -> None:
-        """Fail the job because a checkpoint cannot be restored; the next restart uses the one before it, if
-        any.
+        """Fail the job because a checkpoint cannot be restored; the next restart uses the next older
+        checkpoint, if any.
         """
         self.coordinator.store.forget(metadata)
         self._cannot_restart = self.coordinator.latest_completed is None
@@ -289,7 +291,7 @@ class Job:
                 attempt.recover(source)
 
     def _running(self, region: int) -> None:
-        """Note that all tasks of a region run; when all regions run, checkpoints may be taken."""
+        """Record that all tasks of a region run. When all regions run, checkpoints may be taken."""
         assert self.attempt is not None
         assert self._failover is not None
         if not self._failover.running(region):
@@ -318,7 +320,7 @@ class Job:
         self.agenda.stop()
 
     def fail_subtask(self, vertex: int, index: int, cause: str) -> None:
-        """Fail one subtask, unless it has ended, and its region."""
+        """Fail one subtask, and with it its region; no effect if the subtask has ended."""
         if self.attempt is not None and not self.attempt.builder.subtasks[vertex][index].ended:
             self._fail_task((vertex, index), cause)
 
@@ -327,7 +329,7 @@ class Job:
             self._region_fails(self.attempt, self.attempt.region_of(task), cause)
 
     def fail_task_manager(self, name: str, cause: str) -> None:
-        """Fail the regions that have unfinished tasks in a task manager, which is lost."""
+        """Fail the regions that have unfinished tasks in a task manager that was lost."""
         if self.attempt is not None:
             for region in regions_with_tasks_in(self.attempt, name):
                 self._region_fails(self.attempt, region, cause)
@@ -457,7 +459,7 @@ def rescaling_of(scenario: Scenario, metadata: CheckpointMetadata) -> Rescaling 
     """Return how a job redistributes the state of a checkpoint; None if each subtask takes over its own.
 
     Raises:
-        ScenarioError: if a path has not been opened, although its keys determine the channels of records.
+        ScenarioError: if records are distributed by the keys of a source file that has not been opened.
     """
     job, config = shape_of(scenario), scenario.config
     is_rescaled = job.parallelism != metadata.parallelism

@@ -1,14 +1,14 @@
 """Restarts of a job: restart strategies, and the records of restarts.
 
-A restart strategy decides after each failure of a running job. It has no clock and does not wait; its two
-callers do: the run in virtual time and the run over several processes::
+A restart strategy decides after each failure of a running job whether and when the job restarts. It has no
+clock and does not wait. Its callers wait: the run in virtual time, and the run over several processes::
 
     failed at t --> delay_after(t) --> seconds --> the job restarts
                                  \\--> None ----> permanent failure, explained by `exhausted`
 
 The rules are those of Flink's RestartBackoffTimeStrategy and its classes. Failures of all regions of a job
-count. With a growing delay, a failure while another region waits for its restart counts as part of that
-failure. A new strategy needs a class here, a row in `_CLASSES`, and its name and options in
+count. With a growing delay, a failure of one region while another waits for its restart is not counted
+separately. A new strategy needs a class here, a row in `_CLASSES`, and its name and options in
 `scenarios/config.py`.
 """
 
@@ -41,11 +41,11 @@ class RestartBackoffStrategy(ABC):
 
     @abstractmethod
     def delay_after(self, failed_at: float) -> float | None:
-        """Return the seconds from a failure at `failed_at` to the restart; None: no restart."""
+        """Return the delay in seconds between a failure at `failed_at` and the restart; None: no restart."""
 
     @property
     def exhausted(self) -> str:
-        """Error text of the limit that prevents a further restart; empty: the job never restarts."""
+        """Error text about the limit that prevents another restart; empty if there is never a restart."""
         return ""
 
 
@@ -78,8 +78,8 @@ class FixedDelayRestart(RestartBackoffStrategy):
 class ExponentialDelayRestart(RestartBackoffStrategy):
     """Increases the delay with each restart (ExponentialDelayRestartBackoffTimeStrategy).
 
-    The delay is reset after a long enough time without failures. The jitter is a fraction of the backoff and
-    may be negative; with it, the delay still stays between the initial and the maximum backoff. It is in
+    The delay is reset after a long enough time without failures. A random jitter, positive or negative and a
+    fraction of the backoff, is added. The sum stays between the initial and the maximum backoff, and is in
     whole milliseconds.
     """
 
@@ -88,9 +88,9 @@ class ExponentialDelayRestart(RestartBackoffStrategy):
     _restarts_at = -inf
 
     def delay_after(self, failed_at: float) -> float | None:
-        """Return a longer delay than before, or the initial one after a long enough time without failures.
+        """Return a longer delay than before, or the initial delay after a long enough time without failures.
 
-        While a restart is pending, it is the time until then.
+        While a restart is pending, return the time until this restart.
         """
         config = self._config
         if failed_at < self._restarts_at:
@@ -182,12 +182,12 @@ _COUNTERS = (
 
 
 class Restart:
-    """A failure and the restart after it; times in seconds, None: not yet.
+    """A failure and the restart after it.
 
-    `tasks`: the tasks that failed and restarted, from `task_names`; empty for the whole job. `checkpoint_id`:
-    the restored checkpoint; None if they started without state. `restored_bytes`: size of their restored
-    state; `persisted_bytes`: size of their restored in-flight data. `unusable_checkpoint_id`: a checkpoint
-    that could not be restored, so that the job failed at once.
+    Times are in seconds; None: not yet. `tasks`: the tasks that failed and restarted, from `task_names`;
+    empty for the whole job. `checkpoint_id`: the restored checkpoint; None if the tasks started without
+    state. `restored_bytes`: size of the restored state; `persisted_bytes`: size of the restored in-flight
+    data. `unusable_checkpoint_id`: a checkpoint that could not be restored, so that the job failed at once.
     """
 
     def __init__(self, failed_at: float, cause: str, tasks: Sequence[str] = ()) -> None:
@@ -221,7 +221,7 @@ def failed_for_good(cause: str, why: str) -> str:
 
 
 def never_restored(restarts: Sequence[Restart]) -> str | None:
-    """Return the failure of a run that ended before it could try an older checkpoint, else None."""
+    """Return the failure of a run that ended before an older checkpoint could be tried, else None."""
     if len(restarts) < 2 or restarts[-1].restarted_at is not None:
         return None
     latest = max(restarts[:-1], key=lambda restart: restart.restarted_at or 0.0)
@@ -232,7 +232,7 @@ def never_restored(restarts: Sequence[Restart]) -> str | None:
 class Start:
     """The start of a run from a checkpoint of an earlier one.
 
-    `running_at`: time at which all tasks had their state, in seconds; None if the run ended before.
+    `running_at`: time at which all tasks had their state, in seconds; None if the run ended earlier.
     """
 
     def __init__(self, initial: InitialCheckpoint) -> None:
@@ -248,7 +248,11 @@ class Totals:
         self.work = Work()
 
     def add(self, samples: Sequence[SubtaskSample], work: Work) -> None:
-        """Add the figures of an attempt that has ended; if it failed while being built, it has fewer."""
+        """Add the counters of an ended attempt, or of cancelled tasks.
+
+        If there are samples of fewer subtasks than the job has, as after a failure during the build, the
+        others count as zero.
+        """
         missing = [NOTHING_RUNS] * (len(self._ended) - len(samples))
         self._ended = [
             NOTHING_RUNS._replace(**{name: getattr(sum_, name) for name in _COUNTERS})
@@ -257,7 +261,10 @@ class Totals:
         self.work = self.work_plus(work)
 
     def plus(self, samples: Sequence[SubtaskSample]) -> list[SubtaskSample]:
-        """Return samples of a running attempt plus the counters of earlier ones; empty: nothing runs."""
+        """Return the samples of a running attempt plus the counters of earlier attempts.
+
+        No samples: nothing runs.
+        """
         if not samples:
             return self._ended
         return [
@@ -266,7 +273,7 @@ class Totals:
         ]
 
     def work_plus(self, work: Work) -> Work:
-        """Return the work of a running attempt plus that of earlier ones."""
+        """Return the work of a running attempt plus the work of earlier attempts."""
         before = self.work
         return Work(
             buffers=before.buffers + work.buffers,

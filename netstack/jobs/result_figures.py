@@ -44,7 +44,7 @@ _RATES = {
     "backpressured_ms_per_s": ("backpressured_s", 1000),
     "idle_ms_per_s": ("idle_s", 1000),
 }
-"""Counter and factor of each field of a result."""
+"""Counter, and factor to multiply it by, for each field of a result."""
 
 _GAUGES = {
     "debloatedBufferSize": ("debloated_buffer_size", 1),
@@ -58,7 +58,7 @@ _GAUGES = {
     "inputExclusiveBuffersUsage": ("exclusive_buffers_usage", USAGE_DECIMALS),
     "inputFloatingBuffersUsage": ("floating_buffers_usage", USAGE_DECIMALS),
 }
-"""Gauge and decimals of each field of a result."""
+"""Gauge, and number of decimals, for each field of a result."""
 
 
 def result_order(scenario: Scenario) -> list[int]:
@@ -191,7 +191,9 @@ def _vertex_checkpoint(name: str, parts: dict[str, Figures], row: int) -> Vertex
 
 
 def steady_result(scenario: Scenario, recorder: Recorder, start: float, end: float) -> Steady:
-    """Return the summary of the time from `start` to `end`, in seconds of the run, up to the current time."""
+    """Return the summary of the time from `start` to `end`, or to the current time if it is earlier; in
+    seconds of the run.
+    """
     heads = recorder.checkpoints
     chosen = [
         row
@@ -253,7 +255,8 @@ def _vertex_steady(
 def barrier_figures(start_delays_ms: Figures, alignments_ms: Figures) -> dict[str, Any]:
     """Return the fields of `VertexSteady` for the start delays and alignments of a vertex.
 
-    In both tables, rows are checkpoints and columns are subtasks; NaN marks a subtask that took no part.
+    In both tables, rows are checkpoints and columns are subtasks. NaN marks a subtask that took no part in
+    the checkpoint.
     """
     return {
         "start_delay_ms": median_of(start_delays_ms, MS_DECIMALS),
@@ -270,7 +273,9 @@ def _sum_median(parts: list[dict[str, Figures]], field: str) -> float | None:
 
 
 def _median_over_checkpoints(figures: Figures, over_subtasks: Callable[[Figures], float]) -> float | None:
-    """Return the median over checkpoints of one figure over the subtasks that took part."""
+    """Return the median over checkpoints of one figure, computed for each checkpoint from the subtasks that
+    took part.
+    """
     known = [row[~np.isnan(row)] for row in figures]
     return median_of(np.array([over_subtasks(row) for row in known if row.size]), MS_DECIMALS)
 

@@ -55,7 +55,7 @@ EnvironmentOf = Callable[[int, int], Environment]
 
 
 class SubtaskMaker:
-    """Creates the subtasks of one attempt; they share cores and the clock of event time.
+    """Creates the subtasks of one attempt, which share cores and the clock of event time.
 
     `environment_of` returns the environment of a subtask; by default all use `environment`. Records of
     sources for which `is_blank` returns True have no bytes. `max_parallelism` holds the maximum parallelism
@@ -84,12 +84,14 @@ class SubtaskMaker:
         self._read_watermarks = readers_of_watermarks(scenario)
 
     def first_checkpoint(self, checkpoint_id: int) -> None:
-        """Let subtasks created from now on take part in checkpoints from this id on."""
+        """Set the id of the first checkpoint in which subtasks created from now on take part."""
         if self._tables is not None:
             self._tables = self._tables._replace(first_checkpoint=checkpoint_id)
 
     def change(self, scenario: Scenario, change: ScheduledChange) -> None:
-        """Create subtasks by the settings of `scenario` from now on, and update the costs of running ones."""
+        """Use the settings of `scenario` for subtasks created from now on, and update the costs of running
+        subtasks.
+        """
         self._scenario, self._config = scenario, scenario.config
         if change.vertex is not None:
             vertex = scenario.vertex(change.vertex)
@@ -197,7 +199,7 @@ class SubtaskMaker:
         held_back: HeldBack | None,
         name: str = "",
     ) -> Operator:
-        """Return the user's function, or an operator that emits as described in the scenario."""
+        """Return the operator of the user's function, or one that emits as described in the scenario."""
         if vertex.operator is not None:
             return cast(Operator, vertex.operator(index))
         if selectivity == 1 and vertex.record_bytes is None and held_back is None:
@@ -222,7 +224,9 @@ class SubtaskMaker:
         return GateWork(edge.input, operator, throttle)
 
     def _throttle(self, vertex: Vertex, index: int, edge: Edge | None = None) -> Throttle:
-        """Return the throttle for the service time of a subtask's records, or of those of one `edge`."""
+        """Return the throttle for the service time of a subtask's records, or only of the records of one
+        `edge`.
+        """
         costs, randomness = self._environment.costs, self._environment.randomness
         cores = self._cores_of(vertex.manager_of(index)) if vertex.burns else None
         steps = self._steps(vertex, index, None if edge is None else edge.service)
@@ -282,10 +286,11 @@ def calls_of(source: SourceSpec | None) -> Calls:
 
 
 def table_settings(scenario: Scenario, stores: TableStores | None) -> TableSettings | None:
-    """Return the settings of keyed state in tables; None if it is in memory, or there is none.
+    """Return the settings of keyed state in tables; None if the vertex has no keyed state or keeps it in
+    memory.
 
     Raises:
-        ScenarioError: if it needs `stores` and has none.
+        ScenarioError: if the state needs `stores`, but none are given.
     """
     config = scenario.config
     if config.state_backend is not StateBackendType.ROCKSDB or not scenario.keeps_keyed_state:
@@ -324,8 +329,8 @@ def source_of(scenario: Scenario, vertex: Vertex, *, blank: bool = False) -> Sou
 def key_hash_of(scenario: Scenario, edge: Edge) -> KeyHash:
     """Return the hash of a record's key for an edge.
 
-    It is the edge's own hash, or that of the upstream source. If neither is given, or a user function has
-    created new records, it is computed from the key that the downstream operator declares.
+    This is the edge's own hash, or the hash of the upstream source. If neither is given, or a user function
+    has created new records, the hash is computed from the key that the downstream operator declares.
 
     Raises:
         ScenarioError: if a path has not been opened.

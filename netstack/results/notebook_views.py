@@ -1,7 +1,7 @@
 """Objects with a notebook view: tables, charts and HTML.
 
-This module does not draw, and does not import the code that does. A distribution registers its view of a
-class as an entry point, in the same way in which pandas finds plotting backends::
+This module contains and imports no drawing code. A distribution registers its view of a class as an entry
+point, in the same way in which pandas finds plotting backends::
 
     [project.entry-points."netstack.views"]
     Result = "integration.present.notebook:RESULT"
@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 GROUP = "netstack.views"
-"""Group of the entry points, which are named after classes."""
+"""Group of the entry points. Each entry point is named after the class that it shows."""
 
 
 class View(Protocol):

@@ -2,10 +2,10 @@
 
 The job passes its raw figures to a `Recorder`; `result_figures` turns them into a result.
 
-Both tables are numpy arrays that grow by doubling. Their memory is bounded for runs of any length. A full
-table drops every second row, and from then on keeps only every 2nd, 4th, 8th ... row. Before that no sample
-is lost: for four hours with six subtasks, or one hour with 25. Afterwards, medians use fewer values, and
-slopes cover the same time.
+Both tables are numpy arrays that grow by doubling. Their memory is bounded for runs of any length. Each time
+a table is full, it drops every second row, and afterwards keeps only every 2nd, 4th, 8th ... row. A table
+fills after four hours with six subtasks, or one hour with 25; until then, no sample is lost. Afterwards,
+medians use fewer values, and slopes cover the same time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 Figures = NDArray[np.float64]
 
 TABLE_BYTES = 16 << 20
-"""Memory of a table from which rows are dropped."""
+"""Maximum memory of a table in bytes; beyond it, rows are dropped."""
 
 LEAST_ROWS = 1024
 """Minimum number of rows that a table keeps, whatever their size."""
@@ -30,7 +30,7 @@ _FIRST_ROWS = 64
 
 
 class SubtaskSample(NamedTuple):
-    """One subtask at one moment: counters and times since opening, and gauges."""
+    """Figures of one subtask at one moment: counters and times since opening, and gauges."""
 
     records_in: int = 0
     bytes_in: int = 0
@@ -49,16 +49,21 @@ class SubtaskSample(NamedTuple):
     """Buffers and events over all channels."""
     output_queue_length: int = 0
     input_queue_size: float = math.nan
-    """Bytes in these buffers; NaN if not known. The same holds for the next field."""
+    """Bytes in the queued buffers; NaN if not known. The same holds for the next field."""
     output_queue_size: float = math.nan
     in_pool_usage: float = 0.0
     """0 to 1, above 1 with overdraft buffers."""
     out_pool_usage: float = 0.0
     exclusive_buffers_usage: float = math.nan
-    """Parts of the in-pool usage; NaN if there is no input. The same holds for the next field."""
+    """Usage of the exclusive buffers alone; NaN if there is no input.
+
+    The next field is the same for floating buffers.
+    """
     floating_buffers_usage: float = math.nan
     watermark_lag_ms: float = math.nan
-    """Lag behind the clock of the last watermark sent (source), or of the lowest watermark read."""
+    """Lag behind the clock: of the last watermark sent for a source, of the lowest watermark read for other
+    tasks.
+    """
 
 
 class FiredFault(msgspec.Struct, frozen=True):
@@ -86,7 +91,10 @@ class SubtaskCheckpoint(NamedTuple):
 
 
 class Table:
-    """Rows of figures for all subtasks, ``rows[row, column, subtask]``; a full table drops half of them."""
+    """Rows of figures for all subtasks, ``rows[row, column, subtask]``.
+
+    A full table drops half of its rows.
+    """
 
     def __init__(self, columns: int, subtasks: int, *, table_bytes: int = TABLE_BYTES) -> None:
         self._limit = max(LEAST_ROWS, table_bytes // (8 * columns * max(1, subtasks))) & ~1
@@ -135,7 +143,7 @@ class CheckpointHead(NamedTuple):
     checkpoint_type: str = "CHECKPOINT"
     failure: str | None = None
     state_bytes: int = 0
-    """Size of all its state, including in-flight data."""
+    """Size of all state of the checkpoint, including in-flight data."""
     checkpointed_bytes: int | None = None
     """The part of the state that was newly stored for this checkpoint; None: unknown."""
     savepoint: str | None = None
@@ -162,7 +170,7 @@ class Recorder:
         self._last_sample = -math.inf
 
     def sample(self, now: float, subtasks: Sequence[SubtaskSample]) -> None:
-        """Record a sample of all subtasks, in seconds; a second sample for the same time is ignored."""
+        """Record a sample of all subtasks at time `now` in seconds; a second sample for it is ignored."""
         if self._last_sample == now:
             return
         self._last_sample = now
@@ -185,10 +193,11 @@ class Recorder:
     ) -> None:
         """Record a checkpoint that has ended.
 
-        `parts` maps (vertex, subtask) to its figures; missing subtasks did not acknowledge. `duration_s`:
-        time from trigger to completion; None if not completed. `failure`: the reason of a failure.
-        `state_bytes`: size of all state, of which `checkpointed_bytes` were newly stored. `savepoint`:
-        location, if it is one. `ended_at`: time of completion or failure, in seconds of the run.
+        `parts` maps (vertex, subtask) to its figures; subtasks that did not acknowledge are missing.
+        `duration_s`: time from trigger to completion; None if not completed. `failure`: the reason of a
+        failure. `state_bytes`: size of all state, of which `checkpointed_bytes` were newly stored.
+        `savepoint`: location of a savepoint; None for a checkpoint. `ended_at`: time of completion or
+        failure, in seconds of the run.
         """
         row = np.full((len(SubtaskCheckpoint._fields), self._offsets[-1]), math.nan)
         for (vertex, subtask), part in parts.items():

@@ -39,7 +39,10 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VertexCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One vertex's part of a checkpoint; lists over subtasks, None for a subtask that did not take part."""
+    """One vertex's part of a checkpoint.
+
+    Lists are over subtasks, with None for a subtask that did not take part.
+    """
 
     name: str
     end_to_end_ms: list[float | None] = []
@@ -66,19 +69,19 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "COMPLETED"
     """COMPLETED, FAILED or IN_PROGRESS."""
     checkpoint_type: str = "CHECKPOINT"
-    """CHECKPOINT, UNALIGNED_CHECKPOINT or AT_LEAST_ONCE_CHECKPOINT, as at the end of the checkpoint; or
-    SAVEPOINT, or SYNC_SAVEPOINT, with which the job stopped.
+    """Type at the end of the checkpoint: CHECKPOINT, UNALIGNED_CHECKPOINT, AT_LEAST_ONCE_CHECKPOINT,
+    SAVEPOINT, or SYNC_SAVEPOINT for a savepoint that stopped the job.
     """
     savepoint: str | UnsetType = UNSET
     """Path of the savepoint; absent for a checkpoint."""
     failure: str | None = None
-    """Reason of a failure, as one of Flink's CheckpointFailureReason."""
+    """Reason of a failure: the name of one of Flink's CheckpointFailureReason."""
     duration_ms: float | None = None
     """Time from trigger to completion; None if not completed."""
     state_bytes: Whole = 0
     """Size of all state, including in-flight data."""
     checkpointed_bytes: Whole | UnsetType = UNSET
-    """The part of the state that was newly stored for this checkpoint; absent if it is all state."""
+    """Size of the state that was newly stored for this checkpoint; absent if all state was."""
     processed_bytes: Whole = 0
     persisted_bytes: Whole = 0
     vertices: list[VertexCheckpoint] = []
@@ -92,7 +95,10 @@ class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
     restarted_at: float | None = None
     """Time at which the tasks existed again and began to read their state."""
     running_at: float | None = None
-    """Time at which all tasks had read their state; checkpoints resume then, or after other recoveries."""
+    """Time at which all tasks had read their state.
+
+    Checkpoints resume then, or when other recoveries have ended.
+    """
     tasks: list[str] | UnsetType = UNSET
     """The tasks that failed and restarted while others kept running; absent for the whole job.
 
@@ -105,7 +111,8 @@ class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
     persisted_bytes: Whole = 0
     """Size of the restored in-flight data."""
     unusable_checkpoint_id: Whole | UnsetType = UNSET
-    """Id of a checkpoint that could not be restored, which was the next failure; absent after a success."""
+    """Id of a checkpoint that could not be restored, which caused the next failure; absent after a success.
+    """
 
 
 class StartResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,10 +138,10 @@ class FaultResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VertexSteady(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of a vertex in one window; lists over subtasks. None: not measured.
+    """Figures of a vertex in one window; lists are over subtasks.
 
-    Delays and alignments are medians over the window's checkpoints; rates are slopes between the window's
-    first and last sample; the rest are medians of samples.
+    None: not measured. Delays and alignments are medians over the window's checkpoints. Rates are slopes
+    between the window's first and last sample. All other figures are medians of samples.
     """
 
     name: str
@@ -175,14 +182,16 @@ class VertexSteady(msgspec.Struct, frozen=True, kw_only=True):
     """0 to 1, for remote channels; None if there is no input. The same holds for the next field."""
     inputFloatingBuffersUsage: list[float | None] = []  # noqa: N815
     watermark_lag_ms: list[float | None] | UnsetType = UNSET
-    """Lag of the watermark behind the clock: of the last one sent by a source (Flink's watermarkLag),
-    otherwise of the lowest of the input channels (currentInputWatermark); absent if there are no watermarks.
+    """Lag of the watermark behind the clock; absent if there are no watermarks.
+
+    For a source it is the lag of the last watermark sent (Flink's watermarkLag), for other vertices the lag
+    of the lowest watermark of the input channels (currentInputWatermark).
     """
 
 
 class Steady(msgspec.Struct, frozen=True, kw_only=True):
-    """One window: medians over the completed checkpoints that were triggered in it, and figures of its
-    vertices.
+    """Figures of one window: medians over the completed checkpoints that were triggered in it, and figures of
+    the vertices.
     """
 
     from_s: float
@@ -233,7 +242,10 @@ class Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     clock: str
     """Either "virtual" or "real"."""
     link: str = "emulated"
-    """Either "emulated" or "tcp"; over TCP, costs other than the service time of records are real."""
+    """Either "emulated" or "tcp".
+
+    Over TCP, only the service time of records is emulated; all other times are real.
+    """
     seed: Whole
     emulated_seconds: float
     wall_seconds: float
@@ -241,12 +253,12 @@ class Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     virtual time.
     """
     behind_s: float | UnsetType | None = UNSET
-    """Delay of the end of a run in real time, in seconds; absent in virtual time.
+    """Lag of a run in real time behind the clock at its end, in seconds; absent in virtual time.
 
-    Over several processes it is the largest delay; None if one of them did not report it.
+    Over several processes it is the largest lag; None if a process did not report its lag.
     """
     task_managers_behind_s: dict[str, float | None] | UnsetType = UNSET
-    """The same for each task manager that ran as a process, by its name."""
+    """Lag behind the clock of each task manager that ran as a process, by its name; in seconds."""
     versions: dict[str, str] = {}
     work: Work = Work()
     checkpoints: list[CheckpointResult] = []

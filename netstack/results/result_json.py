@@ -1,7 +1,7 @@
 """Encoding and decoding of results as JSON documents.
 
-Decoding checks that a result fits its scenario: the same vertices everywhere, and no subtask too many.
-Readers rely on the positions of vertices and subtasks in lists.
+Decoding checks that a result fits its scenario: all lists have the scenario's vertices, and no list has too
+many subtasks. Readers rely on the positions of vertices and subtasks in lists.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def to_json(result: Result) -> bytes:
 
 
 def from_json(document: bytes | str) -> Result:
-    """Decode a result; objects named in its scenario are not imported, so it need not be trusted.
+    """Decode a result.
+
+    Objects named in its scenario are not imported, so the result may be from an untrusted origin.
 
     Raises:
         ValueError: if it is not JSON, not a result of this schema, its scenario is invalid, or it does not

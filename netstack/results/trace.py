@@ -19,7 +19,7 @@ from flowcontrol import (
 class Trace(Protocol):
     """A listener for trace events; called with the emulated time in seconds, the place, and the event.
 
-    `checkpoint_id`: the checkpoint that the event belongs to; None if it belongs to none.
+    `checkpoint_id`: the checkpoint to which the event belongs, if any.
     """
 
     def __call__(self, at: float, place: str, text: str, checkpoint_id: int | None = None) -> None:
@@ -56,7 +56,9 @@ def how(options: CheckpointOptions) -> str:
 
 
 def snapshot_text(barrier: CheckpointBarrier, metrics: AlignmentMetrics | None, sends: bool) -> str:
-    """Return the text for a subtask that begins a checkpoint; `sends`: it sends the barrier downstream."""
+    """Return the text for a subtask that begins a checkpoint; `sends`: whether it sends the barrier
+    downstream.
+    """
     missing = ", before its last barrier has arrived" if metrics is None else ""
     sent = "; barrier sent downstream" if sends else ""
     return f"snapshot for checkpoint {barrier.checkpoint_id}{missing}{sent}"

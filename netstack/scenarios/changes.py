@@ -1,7 +1,7 @@
 """Changes and savepoints at given times of a run, and their form in scenario files.
 
 A change sets options, the cost of records or the rate of a source from a given time on. Flink would restart
-the job for most of them. The emulator applies them at once, so that a run shows the effect of each.
+the job for most changes. The emulator applies a change at once, so that a run shows its effect alone.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def rendered(field: str, value: Any) -> Any:
 class ScheduledChange(HoldsTuples):
     """A change at a given time, in seconds: of the job's settings, or of one vertex.
 
-    A buffer that is being processed keeps its cost. Fields that are not given leave the vertex as described
-    in the scenario; a new `service_s` also drops later steps of its service. `settings` are pairs of a field
-    of `NetworkConfig`, one of `CHANGEABLE`, and its value.
+    A buffer that is being processed keeps its cost. Fields that are not given change nothing. A new
+    `service_s` also drops later steps of the vertex's service. `settings` are pairs of a field of
+    `NetworkConfig`, one of `CHANGEABLE`, and its value.
     """
 
     at_s: float = field(metadata=needed(TIME, '"30 s"', 0.0, "Time of the change."))
@@ -113,7 +113,7 @@ class ScheduledChange(HoldsTuples):
 
 
 def by_time(changes: Iterable[ScheduledChange]) -> list[tuple[float, list[ScheduledChange]]]:
-    """Group changes by their time, in order; changes at the same time keep their order."""
+    """Group changes by their time, ascending. Changes at the same time keep their order."""
     ordered = sorted(changes, key=lambda change: change.at_s)
     return [(at, list(group)) for at, group in groupby(ordered, key=lambda change: change.at_s)]
 
@@ -142,7 +142,7 @@ class ScheduledSavepoint:
     )
     format: SavepointFormat = key(_FORMAT, SavepointFormat.CANONICAL, "Format of its keyed state.")
     action: PostCheckpointAction = key(
-        _STOP, PostCheckpointAction.NONE, "How the job stops with it; None: the job continues.", name="stop"
+        _STOP, PostCheckpointAction.NONE, "How the job stops afterwards; None: it continues.", name="stop"
     )
 
 
@@ -150,7 +150,7 @@ def savepoint_format(value: object) -> SavepointFormat:
     """Return the savepoint format with this name.
 
     Raises:
-        QuantityError: if there is none.
+        QuantityError: if there is no such format.
     """
     found: SavepointFormat = _FORMAT.parse(value)
     return found

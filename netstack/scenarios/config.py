@@ -64,7 +64,7 @@ class RestartStrategy(StrEnum):
 
 
 class FailoverStrategy(StrEnum):
-    """The tasks that restart with a failed one: those connected with it, or the whole job."""
+    """The tasks that restart with a failed task: all tasks connected with it, or the whole job."""
 
     REGION = "region"
     FULL = "full"
@@ -138,7 +138,7 @@ class NetworkConfig:
         "taskmanager.network.memory.read-buffer.required-per-gate.max",
         COUNT,
         None,
-        "Most buffers that a gate may require; None: no limit, as in a streaming job.",
+        "Maximum number of buffers that a gate may require; None: no limit, as in a streaming job.",
     )
     request_backoff_initial_s: float = option(
         "taskmanager.network.request-backoff.initial", DURATION, 0.1, inert=True
@@ -201,7 +201,7 @@ class NetworkConfig:
         "execution.checkpointing.aligned-checkpoint-timeout",
         DURATION,
         0.0,
-        "Time for which an unaligned checkpoint stays aligned; 0: unaligned at once.",
+        "Time after which barriers of an unaligned checkpoint overtake data; 0: at once.",
     )
     max_subtasks_per_channel_state_file: int = option(
         "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file", WHOLE, 5, inert=True
@@ -293,7 +293,7 @@ class NetworkConfig:
         "execution.checkpointing.incremental",
         BOOLEAN,
         False,
-        "Whether a checkpoint stores only files that no earlier one has; hashmap ignores it.",
+        "Whether a checkpoint stores only files that no earlier checkpoint has; hashmap ignores this.",
         former=("state.backend.incremental",),
     )
     rocksdb_write_buffer_bytes: int = option("state.backend.rocksdb.writebuffer.size", SIZE, 64 << 20)
@@ -308,7 +308,7 @@ class NetworkConfig:
         "state.backend.rocksdb.localdir",
         TEXT,
         None,
-        "Folder of its files while a job runs; None: a temporary folder.",
+        "Folder of RocksDB's files while a job runs; None: a temporary folder.",
     )
     restart_strategy: RestartStrategy | None = option(
         "restart-strategy.type",
@@ -330,7 +330,7 @@ class NetworkConfig:
         "restart-strategy.exponential-delay.reset-backoff-threshold",
         DURATION,
         3600.0,
-        "Time that a job must run before its next failure counts as the first.",
+        "Time that a job must run without a failure until the restart delay returns to its initial value.",
     )
     restart_jitter_factor: float = option("restart-strategy.exponential-delay.jitter-factor", NUMBER, 0.1)
     restart_attempts_before_reset: int | None = option(
@@ -347,7 +347,7 @@ class NetworkConfig:
         "jobmanager.execution.failover-strategy",
         _FAILOVER,
         FailoverStrategy.REGION,
-        "Tasks that restart with a failed task: those of its pipelined region, or all.",
+        "Tasks that restart with a failed task: the tasks of its pipelined region, or all tasks.",
     )
     heartbeat_timeout_s: float = option(
         "heartbeat.timeout",
@@ -404,10 +404,10 @@ PRESETS: Mapping[str, NetworkConfig] = {
 
 
 def preset_for(version: str) -> str:
-    """Return the preset with the defaults of a version of Flink such as 2.1.0, or with the nearest ones.
+    """Return the preset with the defaults of a version of Flink such as 2.1.0, or the nearest preset.
 
-    Versions between two presets have the defaults of the older one; before the first of a major version, of
-    that one. A version without numbers counts as the newest.
+    A version between two presets gets the older one. A version older than the first preset of its major
+    version gets that first preset. A version without numbers counts as the newest.
     """
     wanted = _numbers(version) or _numbers(DEFAULT_PRESET)
     of_major = [name for name in PRESETS if _numbers(name)[0] == wanted[0]]
@@ -453,7 +453,7 @@ class CostModel:
     oversleep_s: float = key(
         TIME,
         70e-6,
-        "Excess of a sleep, times 0.5 to 1.5; it is credited to the next sleep.",
+        "Excess of a sleep, times a random factor of 0.5 to 1.5; subtracted from the next sleep.",
         written=True,
     )
     subtask_factor: Range = key(
@@ -565,7 +565,7 @@ class LinkConditions:
 
 
 def with_options(base: NetworkConfig, values: Mapping[str, object]) -> NetworkConfig:
-    """Return `base` with the given fields replaced; they then count as given."""
+    """Return `base` with the given fields replaced and added to `given`."""
     return dataclasses.replace(base, **values, given=base.given | values.keys())  # type: ignore[arg-type]
 
 
@@ -602,7 +602,7 @@ def split_assignment(text: str) -> tuple[str, str] | None:
 
 
 def _meant(name: str) -> str:
-    """Suggest an option for an unknown name: one with this ending, or a similar one."""
+    """Suggest an option for an unknown name: an option that ends with this name, or has a similar name."""
     ends = [option for option in _FIELDS if option.endswith(f".{name}")]
     if ends:
         return f"did you mean {' or '.join(map(repr, ends))}?"

@@ -64,10 +64,10 @@ def _about_values(config: NetworkConfig) -> Iterator[Problem]:
 def policy_class(name: str) -> type[DebloatPolicy]:
     """Return the policy class for `name`: a registered one, or the one at "package.module:Class".
 
-    The working directory is searched for the module, too, after all other places.
+    The module is searched in the working directory too, after all other places.
 
     Raises:
-        PolicyError: if there is none with this name, or the imported object is not a policy.
+        PolicyError: if there is no policy with this name, or the imported object is not a policy.
     """
     if ":" not in name:
         if name not in POLICIES:
@@ -88,7 +88,7 @@ def policy_class(name: str) -> type[DebloatPolicy]:
 def debloater_of(config: NetworkConfig, size_in_force: int | None = None) -> DebloatPolicy | None:
     """Return the debloating policy of one gate; None if debloating is off.
 
-    It begins with `size_in_force`, the current buffer size in bytes, if given, else with the configured
+    The policy begins with `size_in_force`, the current buffer size in bytes, or if None, with the configured
     starting size.
 
     Raises:
@@ -131,7 +131,10 @@ def _in_a_line(error: BaseException) -> str:
 
 
 def policy_problems(config: NetworkConfig) -> Iterator[Problem]:
-    """Yield an error if the policy does not exist or cannot be created; a policy in code is imported."""
+    """Yield an error if the policy does not exist or cannot be created.
+
+    To check a user's policy, its module is imported.
+    """
     try:
         if config.debloat_enabled and not any(True for _ in option_problems(config)):
             policy_of(config)  # each gate creates one; find errors before the run
@@ -183,7 +186,7 @@ def _about_restarts(config: NetworkConfig) -> Iterator[Problem]:
 
 
 def restart_notices(config: NetworkConfig, strategy: RestartStrategy) -> Iterator[Problem]:
-    """Yield the given restart options that belong to another strategy than the job's."""
+    """Yield a notice for each given restart option that belongs to another strategy than the job's."""
     for field in sorted(config.given & OPTIONS.keys()):
         family, _, rest = OPTIONS[field].name.partition(".")
         owner = rest.partition(".")[0]
@@ -218,7 +221,7 @@ def setting_notices(config: NetworkConfig) -> Iterator[Problem]:
 
 
 _RATES = tuple(field for field in CostModel.__dataclass_fields__ if field.endswith("_rate_bytes_per_s"))
-"""Costs that must not be 0, because nothing would ever finish."""
+"""Costs that must not be 0, because work would never finish."""
 
 
 def cost_problems(costs: CostModel) -> Iterator[Problem]:

@@ -53,8 +53,8 @@ def read_scenario(
 ) -> Scenario:
     """Return the scenario in a document; `name` is used if the document has no name.
 
-    If it is not `to_run`, it may contain names instead of Python objects, and its policy is not looked up. So
-    a document of unknown origin can be read: nothing in it is imported.
+    If the scenario is not `to_run`, the document may contain names instead of Python objects, and its policy
+    is not checked. Nothing is imported, so a document of unknown origin can be read.
 
     A list `notices` gets a line for each number without a unit where Flink takes a time or a size.
 
@@ -124,9 +124,9 @@ def _slot_sharing_group(vertex: Section, slots: int | None) -> str:
 def scenario_document(scenario: Scenario) -> Document:
     """Return a scenario as a document that loads as an equal scenario.
 
-    It contains the options that were given or differ from the preset, and all costs, so that its meaning does
-    not depend on later defaults. It contains only the names of functions and source objects of the Python
-    API; such a document cannot be loaded.
+    The document contains the options that were given or differ from the preset, and all costs, so that its
+    meaning does not depend on later defaults. For functions and source objects of the Python API it contains
+    only names. A document with such names cannot be loaded to run.
     """
     preset = PRESETS[scenario.preset]
     document = write_table(scenario)
@@ -137,8 +137,9 @@ def scenario_document(scenario: Scenario) -> Document:
 
 
 def _rank(value: object) -> int:
-    """Return the position in a table: values, then tables, then lists of tables, since TOML tables have no
-    end.
+    """Return the rank of a value in a table: values, then tables, then lists of tables.
+
+    In TOML, values must precede tables.
     """
     if isinstance(value, Mapping):
         return 1
@@ -162,7 +163,7 @@ def scenario_toml(scenario: Scenario, comments: Iterable[str] = ()) -> str:
 
 
 def _comment(text: str) -> Iterator[str]:
-    """Yield the lines of a comment; unprintable characters cannot end it."""
+    """Yield the lines of a comment. Unprintable characters are escaped, so that none ends the comment."""
     readable = "".join(letter if letter.isprintable() else " " for letter in text)
     for number, line in enumerate(wrap(readable, _COLUMNS - 4) or [""]):
         yield f"# {'  ' if number else ''}{line}".rstrip()
@@ -203,7 +204,7 @@ def _in_one_line(value: object) -> object:
 
 
 def scenario_schema() -> dict[str, Any]:
-    """Return the JSON Schema of scenario files: it accepts every valid scenario, and few invalid ones."""
+    """Return the JSON Schema of scenario files. It accepts all valid scenarios, and few invalid ones."""
     return {
         "$schema": DRAFT,
         "title": "A scenario of netstack",

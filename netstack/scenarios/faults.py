@@ -196,7 +196,7 @@ class CutLink:
     """No message passes between two task managers in either direction for `for_s` seconds; None: permanently.
 
     Messages sent meanwhile leave after the cut. A cut that lasts longer than the heartbeat timeout fails the
-    job, and again after each restart during the cut.
+    job, also after each restart during the cut.
     """
 
     kind: ClassVar[str] = "cut_link"

@@ -1,7 +1,7 @@
 """Times, sizes and rates as text: parsing and formatting.
 
 There are two notations. Flink's options use Flink's notation: integers, "32 kb" (1 kb = 1024 bytes), "100
-ms"; a number without unit is in bytes or milliseconds, and `unit_notice` warns of it. All other values use
+ms"; a number without unit is in bytes or milliseconds, and `unit_notice` warns about it. All other values use
 the notation of scenario files: a number, with or without decimals, and its unit. The arithmetic is decimal,
 so that formatting and parsing return the same number.
 """
@@ -60,7 +60,7 @@ def parse_duration(value: object) -> float:
     """Return the seconds for a text such as "0.8 us" or "5 ms"; the unit is required.
 
     Raises:
-        QuantityError: if it is not such a text.
+        QuantityError: if the text is not a duration.
     """
     number, unit = _with_unit(value, _DURATION_HINT)
     return _finite(number * _scale(unit, DURATION_S, value, _DURATION_HINT), _DURATION_HINT)

@@ -81,7 +81,7 @@ _OUTPUT_FIELDS = ("selectivity", "emission", "record_bytes", "emit_every_s", "em
 """The fields that determine the output of a vertex."""
 
 LARGEST_SPREAD = 0.5
-"""Standard error of a cost from which the cost counts as unknown."""
+"""Minimum relative standard error of a cost for the cost to count as unknown."""
 
 _NAME_ONLY = "is a Python object, which a file cannot hold; build the scenario in Python"
 
@@ -90,7 +90,7 @@ def check_scenario(scenario: Scenario) -> None:
     """Check that a scenario is valid.
 
     Raises:
-        ScenarioError: if it is not; with a line for each mistake.
+        ScenarioError: if it is invalid, with a line for each mistake.
     """
     problems = [f"{key}: {message}" for key, message in scenario_problems(scenario)]
     if problems:
@@ -339,9 +339,9 @@ def _about_keys(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _deals_out_by_key(scenario: Scenario, edge: Edge) -> bool:
-    """Whether records with the same key reach one subtask; `forward` keeps them where they are.
+    """Whether records with the same key reach one subtask; `forward` keeps their distribution.
 
-    Whether an edge's own hash depends on the key only can not be checked here.
+    An edge's own hash is assumed to depend on the key only, which cannot be checked here.
     """
     seen: set[str] = set()
     left = [edge]

@@ -65,7 +65,7 @@ SHIPS = tuple(ship.value for ship in ShipStrategy)
 """Names of ship strategies."""
 
 EMISSIONS = ("regular", "random")
-"""Choices of the records that emit one more than others, if the selectivity is not an integer."""
+"""Ways to choose the records that emit one record more than others, if the selectivity is not an integer."""
 
 EMITS_BY = ("processing_time", "event_time")
 """Clocks by which a vertex emits held-back records: the wall clock, or the watermarks that it reads."""
@@ -139,19 +139,21 @@ _MODE = one_of(SERVICE_MODES)
 class Keys(HoldsTuples):
     """Keys of generated records: 0 to `number` - 1, key k with the weight ``1 / (k + 1) ** zipf``.
 
-    `most_frequent`: fractions of all records for keys 0, 1, ..., which override that rule; the remaining keys
-    share the rest by it.
+    `most_frequent`: fractions of all records for keys 0, 1, ..., which override these weights. The remaining
+    keys share the remaining records by their weights.
     """
 
     number: int = field(metadata=needed(INTEGER, "1000", 1, "Number of keys."))
-    zipf: float = key(REAL, 0.0, "Exponent of the Zipf distribution; 0: all keys alike.")
+    zipf: float = key(REAL, 0.0, "Exponent of the Zipf distribution; 0: equally frequent keys.")
     most_frequent: tuple[float, ...] = key(
-        _REALS, (), "Shares of all records that the first keys have; others have the rest."
+        _REALS, (), "Fractions of all records for the first keys; the other keys share the rest."
     )
 
 
 CATCH_UP_S = 1.0
-"""Time of missed records that a paced source makes up for, as in Flink's generators (Guava's RateLimiter)."""
+"""Maximum delay in seconds that a source with an even rate makes up, as in Flink's generators (Guava's
+RateLimiter).
+"""
 
 
 _RATES = needed(
@@ -160,9 +162,7 @@ _RATES = needed(
     doc="Records per second of each subtask, cyclic; 0: as fast as possible.",
     name="rate",
 )
-_OUT_OF_ORDERNESS = needed(
-    TIME, doc="Time by which its watermarks stay behind its records; None: it sends none."
-)
+_OUT_OF_ORDERNESS = needed(TIME, doc="Lag of the watermarks behind the records; None: no watermarks.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,23 +182,21 @@ class GeneratorSpec(HoldsTuples):
     keys: Keys | None = key(
         TableOf(Keys),
         None,
-        "Number of keys, and how often each occurs; None: random 64-bit numbers, which hardly repeat.",
+        "Number of keys and their frequencies; None: random 64-bit numbers, which hardly repeat.",
     )
     burst_s: float | None = key(
-        TIME, None, "The records of each such period come at once, at its beginning; None: one by one."
+        TIME, None, "Period of bursts: all records of a period come at its start; None: no bursts."
     )
-    batch: int = key(
-        INTEGER, 1, "Records of one call, as of a flat map in the source's chain; they are written whole."
-    )
+    batch: int = key(INTEGER, 1, "Number of records of a call, as of a flat map in the source's chain.")
     legacy: bool = key(
         FLAG, False, "Whether it is a SourceFunction, which emits even if no output is available."
     )
-    cost_s: float | None = key(TIME, None, "Time to emit a record; None: as the cost model says.")
+    cost_s: float | None = key(TIME, None, "Time to emit a record; None: the time in the cost model.")
     catch_up_s: float = key(
-        TIME, CATCH_UP_S, "Delay, from a lack of buffers, that an evenly paced source makes up for."
+        TIME, CATCH_UP_S, "Maximum delay, from a lack of buffers, that a source with an even rate makes up."
     )
     wave_s: float | None = key(
-        TIME, None, "Period of a sine wave that the rate follows, from 0 to twice the rate; None: it is even."
+        TIME, None, "Period of a sine wave of the rate, between 0 and twice the rate; None: an even rate."
     )
 
 
@@ -284,7 +282,7 @@ SLOT_SHARING_GROUP = Key(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vertex(HoldsTuples):
-    """One operator of the job, in `parallelism` subtasks; a source where `source` is given."""
+    """One operator of the job, in `parallelism` subtasks; a source if `source` is given."""
 
     name: str = field(metadata=needed(STRING, '"source"', "", "Name of the vertex in edges and results."))
     parallelism: int = key(
@@ -309,7 +307,7 @@ class Vertex(HoldsTuples):
     service_spread: float = key(
         REAL,
         0.0,
-        "Standard error of the cost, as a share of it; seed 1 has the given cost, other seeds vary it.",
+        "Relative standard error of the cost: seed 1 uses the given cost, other seeds vary it.",
     )
     service_mode: str = key(
         _MODE,
@@ -320,10 +318,10 @@ class Vertex(HoldsTuples):
     emission: str = key(
         one_of(EMISSIONS),
         "regular",
-        "If the selectivity is no whole number: which records give one record more.",
+        "If the selectivity is not an integer: choice of the records that emit one more.",
     )
     record_bytes: int | None = key(
-        INTEGER, None, "Bytes of an emitted record, without its length field; None: as the records read."
+        INTEGER, None, "Bytes of an emitted record, without its length field; None: those of the record read."
     )
     emit_every_s: float | None = key(
         TIME, None, "Output is held back until multiples of this time, as in a window; None: at once."
@@ -332,7 +330,7 @@ class Vertex(HoldsTuples):
     behind_s: tuple[float, ...] = key(
         one_or_more(TIME),
         (0.0,),
-        "Time of earlier work that each subtask finishes before it reads anything, cyclic.",
+        "Duration of earlier work that each subtask finishes before it reads, cyclic.",
     )
     operator: Callable[[int], OperatorOfRecords] | None = key(
         _OBJECT,
@@ -350,18 +348,18 @@ class Vertex(HoldsTuples):
 
     @property
     def managers(self) -> tuple[str, ...]:
-        """The task managers in which it runs, in the order of its subtasks, each once."""
+        """The task managers in which the vertex runs, in the order of its subtasks, without duplicates."""
         every = (self.manager_of(subtask) for subtask in range(max(1, self.parallelism)))
         return tuple(dict.fromkeys(every))
 
     @property
     def emits_by_event_time(self) -> bool:
-        """Whether it emits held-back records by watermarks."""
+        """Whether the vertex emits held-back records by watermarks."""
         return self.emit_by == "event_time"
 
     @property
     def burns(self) -> bool:
-        """Whether its work on records occupies a core instead of only waiting."""
+        """Whether the vertex's work on records occupies a core instead of only waiting."""
         return self.service_mode == "burn"
 
     def rate(self, subtask: int) -> float:
@@ -371,11 +369,13 @@ class Vertex(HoldsTuples):
         return self.source.rates[subtask % len(self.source.rates)]
 
     def service_steps(self, subtask: int) -> tuple[Step, ...]:
-        """Return the (time, cost) steps of a subtask, with its factor; at least one."""
+        """Return the (time, cost) steps of a subtask, multiplied by its factor; there is at least one."""
         return self.steps_of(self.service, subtask)
 
     def steps_of(self, service: Sequence[Step], subtask: int) -> tuple[Step, ...]:
-        """Return the (time, cost) steps of `service` for a subtask, with its factor; at least one."""
+        """Return the (time, cost) steps of `service` for a subtask, multiplied by its factor; there is at
+        least one.
+        """
         factor = self.service_skew[subtask % len(self.service_skew)] if self.service_skew else 1.0
         return tuple((at, cost * factor) for at, cost in service) or ((0.0, 0.0),)
 
@@ -383,17 +383,15 @@ class Vertex(HoldsTuples):
 def in_slots(
     vertices: Sequence[Vertex], slots: int | None, groups: Sequence[str] | None = None
 ) -> tuple[Vertex, ...]:
-    """Assign subtasks to the slots of task managers, `slots` each, by slot sharing; returns the vertices.
+    """Assign subtasks to task managers with `slots` slots each, by slot sharing; returns the vertices.
 
     Subtask i of every vertex of a slot sharing group shares slot i of the group. The slots of the groups are
     numbered one group after the other, and fill one task manager after the other: "tm-1", "tm-2" and so on.
-    `groups` holds the group of each vertex; by default all are in one. A vertex that names its task manager
-    stays there. The vertices are returned unchanged if `slots` is None or less than 1, or if one has more
-    subtasks than a job may have: a rule refuses it later, and the names of its task managers would fill the
-    memory.
-
-    The algorithm is Flink's LocalInputPreferredSlotSharingStrategy, for vertices whose inputs are all of one
-    kind.
+    `groups` holds the group of each vertex; by default all vertices are in one group. A vertex that names its
+    task manager stays there. The vertices are returned unchanged if `slots` is None or less than 1, or if a
+    vertex has more subtasks than allowed. A rule refuses such a vertex later, and the names of its task
+    managers would fill the memory. The algorithm is Flink's LocalInputPreferredSlotSharingStrategy, for
+    vertices whose inputs are all of one kind.
     """
     huge = any(vertex.parallelism > MAX_PARALLELISM for vertex in vertices)
     if slots is None or slots < 1 or huge:
@@ -419,16 +417,16 @@ def _managers(first: int, count: int, slots: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeBuffers:
-    """Buffers of an edge's gates and partitions; None: the value of the option."""
+    """Numbers of buffers of an edge's gates and partitions; None: the value of the option."""
 
     exclusive: int | None = key(INTEGER, None, "Exclusive buffers of each channel.")
     floating: int | None = key(INTEGER, None, "Floating buffers of each gate.")
     partition: int | None = key(
         INTEGER,
         None,
-        "Most buffers of a producer's pool, without overdraft; None: from the two above.",
+        "Maximum number of buffers of a producer's pool, without overdraft; None: from the two above.",
     )
-    max_per_channel: int | None = key(INTEGER, None, "Most buffers of the pool that a subpartition holds.")
+    max_per_channel: int | None = key(INTEGER, None, "Maximum number of buffers of a subpartition.")
 
     def per_channel(self, config: NetworkConfig) -> int:
         """Return the exclusive buffers of a channel."""
@@ -485,25 +483,25 @@ class Edge(HoldsTuples):
     shares: tuple[float, ...] = key(
         list_of(REAL),
         (),
-        "With hash: how many records go to each consumer, in any unit; empty: the key decides.",
+        "With hash: share of the records for each consumer, in any unit; empty: the key decides.",
     )
-    fraction: float = key(REAL, 1.0, "Share of the producer's records on this exchange, as of a side output.")
-    input: int = key(
-        INTEGER, 0, "Input of the consumer; edges of one input are a union, and inputs take turns."
-    )
+    fraction: float = key(REAL, 1.0, "Fraction of the producer's records sent here, as to a side output.")
+    input: int = key(INTEGER, 0, "Number of the consumer's input: edges with one number form a union.")
     selectivity: float | None = key(
-        REAL, None, "Records that the consumer emits for each record of this edge; None: as its vertex says."
+        REAL,
+        None,
+        "Records that the consumer emits for each record of this edge; None: the consumer's selectivity.",
     )
     service: tuple[Step, ...] | None = key(
-        _SERVICE, None, "Cost at the consumer of a record of this edge; None: as its vertex says."
+        _SERVICE, None, "Cost at the consumer of a record of this edge; None: the consumer's service."
     )
     buffers: EdgeBuffers = key(
-        TableOf(EdgeBuffers), AS_OPTIONS_SAY, "Network buffers of this edge; None: as the options say."
+        TableOf(EdgeBuffers), AS_OPTIONS_SAY, "Network buffers of this edge; None: the values of the options."
     )
 
     @property
     def strategy(self) -> ShipStrategy:
-        """The ship strategy; an unknown name counts as rebalance until the rules report it."""
+        """The ship strategy. An unknown name counts as rebalance; the rules report it."""
         return ShipStrategy.of(self.ship)
 
 
@@ -560,7 +558,7 @@ class Scenario(HoldsTuples):
     edges: tuple[Edge, ...] = key(
         TablesOf(Edge, label), (), "The exchanges between the operators.", written=True
     )
-    warmup_s: float = key(TIME, 0.0, "Time at the beginning that the figures leave out.", written=True)
+    warmup_s: float = key(TIME, 0.0, "Time at the beginning that is not part of the figures.", written=True)
     seed: int = key(INTEGER, 1, "Seed of random numbers; the same seed gives the same result.", written=True)
     preset: str = key(_PRESET, DEFAULT_PRESET, "Version of Flink that sets the defaults.", written=True)
     phases: tuple[tuple[float, float], ...] = key(
@@ -610,7 +608,7 @@ class Scenario(HoldsTuples):
 
     @property
     def takes_checkpoints(self) -> bool:
-        """Whether any checkpoint is taken, by the interval or by a user."""
+        """Whether any checkpoint is taken, periodically or at a user's request."""
         return self.config.checkpoint_interval_s is not None or bool(self.manual_checkpoints_s)
 
     @property
@@ -630,14 +628,16 @@ class Scenario(HoldsTuples):
 
     @property
     def windows(self) -> tuple[tuple[float, float], ...]:
-        """The phases; without any, one window from the warm-up to the end."""
+        """The windows that results summarise: the phases, or without phases one window from the warm-up to
+        the end.
+        """
         return self.phases or ((self.warmup_s, self.duration_s),)
 
     def ending_at(self, duration_s: float) -> Scenario:
         """Return the scenario of a run that ends at `duration_s`, before or after the planned end.
 
-        Windows, requests and faults after that time are removed. A window up to the planned end now lasts up
-        to the new end.
+        Windows, requests and faults after that time are removed. A window that ended at the planned end now
+        ends at the new end.
         """
         if duration_s == self.duration_s:
             return self
@@ -673,7 +673,7 @@ class Scenario(HoldsTuples):
         """Return the vertex with this name.
 
         Raises:
-            KeyError: if there is none.
+            KeyError: if there is no such vertex.
         """
         return self._by_name[name]
 
@@ -709,7 +709,10 @@ class Scenario(HoldsTuples):
         return any(source != target for source, target in self.channel_ends(edge))
 
     def topological_order(self) -> tuple[Vertex, ...]:
-        """Return the vertices in topological order, otherwise in their own order, without those of cycles."""
+        """Return the vertices in topological order, and otherwise in their given order.
+
+        Vertices of cycles are omitted.
+        """
         return self._topological_order
 
     @cached_property
@@ -731,7 +734,7 @@ class Scenario(HoldsTuples):
         return tuple(placed)
 
     def key_of(self, vertex: Vertex) -> KeyOf | None:
-        """Return the function that returns a record's key, if an operator has keyed state; else None."""
+        """Return the function that computes a record's key, if the operator has keyed state; else None."""
         operator = None if vertex.operator is None else vertex.operator(0)
         return operator.key_of if operator is not None and operator.keyed else None
 
@@ -757,7 +760,7 @@ def _edges_by(end: Callable[[Edge], str], edges: Iterable[Edge]) -> dict[str, tu
 
 
 def changed(scenario: Scenario, change: ScheduledChange) -> Scenario:
-    """Return the scenario after a change, for those of its parts that the change names."""
+    """Return the scenario after a change."""
     config = with_options(scenario.config, dict(change.settings)) if change.settings else scenario.config
     vertices = tuple(
         _changed_vertex(vertex, change) if vertex.name == change.vertex else vertex

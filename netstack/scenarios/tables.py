@@ -30,7 +30,7 @@ _LONGEST = 400
 
 _TUPLE = re.compile(r"tuple\[(.*), \.\.\.\](?: \| None)?")
 _PAIRS = {"Step": "((0.0, 0.005),)", "tuple[float, float]": "((20.0, 60.0),)"}
-"""Types of pairs, as they stand in annotations, with an example of a tuple of them."""
+"""Pair types as written in annotations, each with an example of a tuple of such pairs."""
 
 _UNITS = ("_bytes_per_s", "_s")
 _NOTHING: Mapping[str, Any] = {}
@@ -39,8 +39,8 @@ _NOTHING: Mapping[str, Any] = {}
 class Section:
     """One table of a document.
 
-    `problems` and `notices` are shared by all sections of a document: a line for each mistake, and for each
-    value that is valid but may mean something else than its author expects.
+    `problems` and `notices` are shared by all sections of a document. `problems` has a line for each mistake,
+    `notices` for each valid value that may mean something else than its author expects.
     """
 
     __slots__ = ("_taken", "notices", "path", "problems", "values")
@@ -83,7 +83,7 @@ class Section:
         return self.take(key, parse, default)
 
     def section(self, key: str) -> Section:
-        """Return the table of a key; an empty one if the key is absent or its value is not a table."""
+        """Return the table of a key; an empty table if the key is absent or its value is not a table."""
         return Section(self.take(key, table, {}), f"{self.path}{key}.", self.problems, self.notices)
 
     def sections(self, key: str, label: Callable[[Mapping[str, Any], int], object]) -> list[Section]:
@@ -156,11 +156,12 @@ class Key:
     default: Any
     """Value if the key is absent."""
     doc: str = ""
-    """Meaning of the key; a text after "None:", "empty:" or "absent:" at its end is the meaning of its
-    absence.
+    """Meaning of the key.
+
+    At the end, the text after "None:", "empty:" or "absent:" explains an absent key.
     """
     example: str | None = None
-    """A value for the message that the key is missing; None: the key is optional."""
+    """Example of a value, for the message that the key is missing; None: the key is optional."""
     written: bool = False
     """Whether a document contains the key even if it has its default."""
     hidden: bool = False
@@ -205,7 +206,7 @@ def key(
         doc: Meaning of the key.
         name: Name of the key, if it is not the name of the field without its unit.
         written: Whether a document contains the key even if it has its default.
-        hidden: Whether messages and the reference omit it.
+        hidden: Whether messages and the reference omit the key.
         beside: Keys of the same table without a field of their own.
     """
     declared = Key(name=name, kind=kind, default=default, doc=doc, written=written, hidden=hidden)
@@ -223,8 +224,8 @@ def needed(
 ) -> Mapping[str, Any]:
     """Return the metadata of a dataclass field for a key without a default.
 
-    The message about the missing key shows the example; without an example there is no message. The reader
-    continues with `stand_in`. Fields of several classes may share the metadata.
+    The message about a missing key shows the example; without an example there is no message. If the key is
+    missing, reading continues with the value `stand_in`. Fields of several classes may share the metadata.
     """
     declared = Key(name=name, kind=kind, default=stand_in, doc=doc, example=example, written=True)
     return {"key": declared, "beside": beside}
@@ -245,7 +246,7 @@ def keys_of(cls: type) -> Mapping[str, Key]:
 
 
 def all_keys(cls: type) -> tuple[Key, ...]:
-    """Return all keys of a table: the key of each field, followed by the keys in its `beside`."""
+    """Return all keys of a table: the key of each field, followed by the keys in the field's `beside`."""
     beside = {field.name: field.metadata.get("beside", ()) for field in dataclasses.fields(cls)}
     return tuple(each for field, key in keys_of(cls).items() for each in (key, *beside[field]))
 
@@ -287,7 +288,7 @@ def read_keys(
     given: Mapping[str, Any] = _NOTHING,
     defaults: Mapping[str, Any] = _NOTHING,
 ) -> T:
-    """Do the same as `read_table`, for a section that has other keys too."""
+    """Like `read_table`, for a section that has other keys too."""
     values = dict(given)
     for field, key in keys_of(cls).items():
         if field not in values:
@@ -388,7 +389,10 @@ class TablesOf(Part):
 
 
 class HoldsTuples:
-    """Base of dataclasses with tuples: a single value in place of one is refused, as in ``service=0.005``."""
+    """Base of dataclasses with tuple fields.
+
+    It refuses a single value in place of a tuple, as in ``service=0.005``.
+    """
 
     __slots__ = ()
 
@@ -396,7 +400,7 @@ class HoldsTuples:
         """Check the fields.
 
         Raises:
-            ScenarioError: with a line for each single value: what it is, and what would be right.
+            ScenarioError: with a line for each single value: the value, and a correct tuple.
         """
         cls, problems = type(self), []
         for field, element in _tuples_of(cls).items():
@@ -425,7 +429,7 @@ def _tuples_of(cls: type) -> Mapping[str, str]:
 
 
 def did_you_mean(wrong: object, known: Iterable[str]) -> str:
-    """Return a suggestion, or all known names: the end of a message about an unknown name."""
+    """Return the end of a message about an unknown name: a suggestion, or all known names."""
     choices = list(known)
     close = get_close_matches(str(wrong), choices, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(choices)}"

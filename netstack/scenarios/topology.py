@@ -2,7 +2,7 @@
 
 Some job shapes can deadlock under unaligned checkpoints (`standstills`). Into some vertices, barriers cannot
 overtake data (`aligned_readers`), even if checkpoints are unaligned. So one checkpoint may be aligned at some
-vertices and unaligned at others. Then it can wait for itself::
+vertices and unaligned at others. Then the tasks can wait for each other::
 
             /--- b ---\\          b -> c is forward: each barrier blocks its channel of c
     x --- a            c         until the barriers of all channels of c are there
@@ -15,15 +15,16 @@ continues, even after the checkpoint has expired. Flink 2.2.1 deadlocks in the s
 aligned checkpoints it does not, because `b` sends its barrier only after the barriers of all subtasks of `a`
 have arrived.
 
-If barriers overtake only after a timeout, an expired checkpoint leaves channels blocked that the next ones
-need. Then no diamond is needed: any vertex whose barriers stay behind data can take the role of `a` (also
-measured).
+If barriers overtake only after a timeout, an expired checkpoint leaves channels blocked, and the next
+checkpoints wait for these channels. Then no diamond is needed: any vertex whose barriers stay behind data can
+take the role of `a` (also measured).
 
-A task handles a barrier only between two records. So a vertex can also take the role of `a` if it waits for
-buffers in the middle of a record, because it writes more for a record than there is room for.
+A task handles a barrier only between two records. So a vertex can also take the role of `a` if it writes more
+for a record than the free buffers hold, and so waits for buffers in the middle of a record.
 
-A source sends watermarks only if a downstream vertex emits by event time; then they reach every vertex
-downstream of that source, as in Flink. The event time of a record is the time at which its source emitted it.
+A source sends watermarks only if a downstream vertex emits by event time. As in Flink, its watermarks then
+reach every vertex downstream of the source. The event time of a record is the time at which its source
+emitted it.
 
 User functions read the content of records, and so does the writing side of a hash exchange. Vertices without
 a function forward the records that they read. The records of all other edges need no bytes
@@ -109,15 +110,16 @@ class NamedExchange(Protocol):
 
 
 def aligned_readers(exchanges: Iterable[NamedExchange]) -> set[str]:
-    """Return the vertices into which no barrier overtakes: one such exchange makes all inputs aligned.
+    """Return the vertices at which barriers overtake no data.
 
-    As in Flink's StreamGraphGenerator.
+    As in Flink's StreamGraphGenerator, one exchange that cannot be overtaken makes all inputs of a vertex
+    aligned.
     """
     return {each.target for each in exchanges if not ShipStrategy.of(each.ship).can_be_overtaken}
 
 
 def consumers_of_producers(ship: str, producers: int, consumers: int) -> list[list[int]]:
-    """Return the consumers for which each producer has a subpartition, in the order of the subpartitions.
+    """Return, for each producer, the consumers of its subpartitions, in the order of the subpartitions.
 
     All-to-all exchanges reach every consumer. Pointwise exchanges distribute the larger side evenly over the
     smaller one, in order (Flink's pointwise distribution pattern).
@@ -160,10 +162,10 @@ def channel_counts(ship: str, producers: int, consumers: int) -> dict[int, int]:
 
 
 def capacity_by_load(ship: str, producers: int, rates: Sequence[float]) -> float:
-    """Return the records/s that consumers can read if each producer chooses them by load (FLIP-339).
+    """Return the records/s that consumers can read if each producer chooses the consumer by load (FLIP-339).
 
-    `rates` are the records/s of each consumer. The producers emit at one rate, so the one whose consumers
-    can read least limits all of them.
+    `rates` are the records/s of each consumer. All producers emit at the same rate, so the producer whose
+    consumers read least limits all producers.
     """
     reached = consumers_of_producers(ship, producers, len(rates))
     readers = [len(channels) for channels in producers_of_consumers(reached, len(rates))]
@@ -190,10 +192,10 @@ class JobShape(NamedTuple):
 
 
 class Standstill(NamedTuple):
-    """Three vertices by name that can deadlock: `joins` blocks its channel from `blocked` until a barrier
-    arrives that waits for `late`, and `late` waits for `blocked`.
+    """Three vertices, by name, that can deadlock.
 
-    `at_once`: whether one checkpoint suffices; otherwise an expired one must come before.
+    `joins` blocks its channel from `blocked` until a barrier arrives that waits for `late`, and `late` waits
+    for `blocked`. `at_once`: whether one checkpoint suffices; if not, an expired checkpoint must precede it.
     """
 
     late: str
@@ -274,9 +276,9 @@ def readers_of_watermarks(scenario: Scenario) -> frozenset[str]:
 
 
 def disorder_s(scenario: Scenario, edge: Edge) -> float:
-    """Return how far the watermarks of an edge lag behind the preceding records, in seconds.
+    """Return the lag of an edge's watermarks behind the preceding records, in seconds.
 
-    If the records of several sources are merged, the lowest watermark is forwarded, which belongs to the
+    If the records of several sources are merged, the lowest watermark is forwarded, which is that of the
     source with the most disorder. The results of an event-time window are sent directly before the watermark
     that fired it.
     """
@@ -298,8 +300,8 @@ def sources_of(scenario: Scenario, vertex: Vertex) -> list[Vertex]:
 
 
 class Contents(NamedTuple):
-    """Vertices (by name) and edges (by number) whose records need real bytes, because they are read there or
-    downstream.
+    """Vertices (by name) and edges (by number) whose records need real bytes, because their bytes are read
+    there or downstream.
     """
 
     vertices: frozenset[str]
@@ -307,7 +309,7 @@ class Contents(NamedTuple):
 
 
 def contents_of(scenario: Scenario) -> Contents:
-    """Return the vertices and edges whose records need real bytes, including all with watermarks."""
+    """Return the vertices and edges whose records need real bytes, including all edges with watermarks."""
     with_watermarks = sources_with_watermarks(scenario) | readers_of_watermarks(scenario)
     vertices: set[str] = set()
     edges: set[int] = set()

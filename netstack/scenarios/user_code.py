@@ -1,7 +1,8 @@
 """Interfaces for user code in a scenario: sources, keys, operators.
 
 A job opens one `SourceReader` of a `Source` for each subtask, and reads blocks of records from it until the
-input ends. Readers are synchronous and never wait: slow preparations happen before the job starts.
+input ends. Readers are synchronous and must not wait, so slow preparations belong before the start of the
+job.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class SourceReader(Protocol):
         ...
 
     def seek(self, position: int) -> None:
-        """Make the record after the first ``position`` (>= 0) records of the input the next one.
+        """Move so that the next record is the one after the first ``position`` (>= 0) records of the input.
 
         Later reads return the same records as if ``position`` records had been read; a position beyond the
         end of the input counts as the end. The method is optional: see `skip`.
@@ -58,18 +59,19 @@ class Source(Protocol):
     """The source of the records of a vertex.
 
     After a change of parallelism, a job opens the readers of the earlier run with their former subtask and
-    parallelism. If the records of a reader depend on more than these two numbers, the source has a method
-    `open_split`. It is called instead and raises a SourceError if the source cannot provide the same records.
+    parallelism. A source whose records depend on more than these two numbers has a method `open_split`. The
+    job then calls this method, which raises a SourceError if the source cannot provide the same records.
     """
 
     @property
     def parallelism_hint(self) -> int | None:
-        """Number of subtasks that matches the source's own partitions; None if any number does."""
+        """Number of subtasks that matches the source's own partitions; None if any number is possible."""
         ...
 
     def open(self, subtask: int, parallelism: int) -> SourceReader:
-        """Return the reader of subtask ``subtask`` of ``parallelism``; the readers together read every record
-        once.
+        """Return the reader of subtask ``subtask`` of ``parallelism``.
+
+        Together, the readers read every record once.
 
         Raises:
             SourceError: if the source cannot be read.
@@ -91,7 +93,7 @@ class OperatorOfRecords(Protocol):
 
     @property
     def reads_broadcast(self) -> bool:
-        """Whether it processes records of ``broadcast`` edges separately."""
+        """Whether the operator processes records of ``broadcast`` edges separately."""
         ...
 
     def key_of(self, record: bytes) -> object:
@@ -101,7 +103,7 @@ class OperatorOfRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NamedObject:
-    """The name of a Python object, in place of the object; documents contain only names."""
+    """The name of a Python object, in place of the object, since documents contain only names."""
 
     name: str
 

@@ -175,7 +175,7 @@ STRING = Kind(text, as_is, {"type": "string"})
 INTEGER = Kind(integer, as_is, {"type": "integer"})
 FLOAT = Kind(number, as_is, {"type": "number"})
 REAL = replace(FLOAT, render=_short)
-"""A number; it is written without decimals if it is an integer."""
+"""Kind of a number, which is written without decimals if it is an integer."""
 FLAG = Kind(boolean, as_is, {"type": "boolean"})
 TIME = Kind(parse_duration, format_duration, _DURATION)
 RATE = Kind(parse_rate, format_rate, _RATE)
@@ -192,7 +192,7 @@ def list_of(kind: Kind) -> Kind:
 
 
 def one_or_more(kind: Kind) -> Kind:
-    """Return the kind for one value of another kind or a list of them; a list is written."""
+    """Return the kind for one value of another kind, or a list of such values. Documents contain a list."""
     parse, several = kind.parse, list_of(kind)
     return Kind(
         lambda value: several.parse(value) if isinstance(value, list) else (parse(value),),
@@ -202,7 +202,7 @@ def one_or_more(kind: Kind) -> Kind:
 
 
 def range_of(kind: Kind) -> Kind:
-    """Return the kind for pairs of minimum and maximum; a single value is both."""
+    """Return the kind for pairs of minimum and maximum. A single value counts as both."""
     parse, several = kind.parse, list_of(kind)
 
     def parse_range(value: object) -> tuple[object, object]:
@@ -254,7 +254,7 @@ class Option:
     since: str = ""
     """The first version of Flink with this option, such as 2.3, if newer than Flink 2.2."""
     inert: bool = False
-    """Whether it has no effect in the emulator."""
+    """Whether the option has no effect in the emulator."""
 
 
 def option(
@@ -381,7 +381,7 @@ SIZE = Kind(parse_flink_size, format_size, FLINK_SIZE)
 def unit_notice(kind: Kind, value: object) -> str | None:
     """Return a warning for a bare number where Flink takes a time or a size; None for every other value.
 
-    0 needs no unit. The value has to be one that `kind` reads.
+    0 needs no unit. `kind` must be able to read the value.
     """
     text = str(value).strip()
     if kind not in (DURATION, SIZE) or not text.isdecimal() or not int(text):

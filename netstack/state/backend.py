@@ -5,9 +5,9 @@ marks the state that belongs to it. The asynchronous part, `BackendSnapshot.hand
 state while the task continues.
 
 The interface also supports backends that do not store all state each time. An incremental backend writes
-shared files, and returns handles to files of earlier checkpoints. From `checkpoint_completed` it learns which
-of these it may use again. A backend with a changelog returns handles to a base and to the changes since.
-(Flink: ``StateBackend``, ``SnapshotStrategy``, ``RunnableFuture<SnapshotResult>``.)
+shared files, and returns handles to files of earlier checkpoints. `checkpoint_completed` informs it which of
+these files it may use again. A backend with a changelog returns handles to a base and to the changes since
+this base. (Flink: ``StateBackend``, ``SnapshotStrategy``, ``RunnableFuture<SnapshotResult>``.)
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ ReadHandle = Callable[[StateHandle], bytes]
 
 
 class SnapshotWork(NamedTuple):
-    """The work of a snapshot except storing files; its duration is computed from this."""
+    """The work of a snapshot except storing files, from which the duration of the snapshot is computed."""
 
     logged_bytes: int = 0
     """Bytes of a changelog that the synchronous part collects."""
     flushed_bytes: int = 0
     """Bytes of a table file that the synchronous part writes."""
     linked: int = 0
-    """1 if the synchronous part keeps table files by creating a link to each, else 0."""
+    """1 if the synchronous part keeps table files by creating a link to each file, else 0."""
     entry_bytes: int = 0
     """Minimum number of bytes that the asynchronous part serializes from entries in memory."""
 
@@ -47,7 +47,7 @@ class WriteFile(Protocol):
         shared.
 
         Raises:
-            StorageError: if it could not be stored.
+            StorageError: if the file could not be stored.
         """
         ...
 
@@ -60,7 +60,8 @@ class BackendSnapshot(Protocol):
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
         """Store the state and release the snapshot, even after an error; returns the handles.
 
-        State of at most ``inline_up_to`` bytes is put in the handles themselves. Equal state has equal bytes.
+        State of at most ``inline_up_to`` bytes is stored in the handles themselves. Equal state has equal
+        bytes.
 
         Raises:
             StorageError: if a file could not be stored.
@@ -79,7 +80,7 @@ class StateBackend(Protocol):
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> BackendSnapshot:
-        """Mark the current state for a checkpoint; the duration does not depend on the size of the state.
+        """Mark the current state for a checkpoint. The duration does not depend on the size of the state.
 
         For a ``savepoint`` in the given format, the snapshot shares no files with any other snapshot.
         """
@@ -95,11 +96,11 @@ class StateBackend(Protocol):
         ...
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Note that later checkpoints may use the files of this checkpoint."""
+        """Record that later checkpoints may use the files of this checkpoint."""
         ...
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Note that the files of this checkpoint have been or will be deleted."""
+        """Record that the files of this checkpoint have been or will be deleted."""
         ...
 
     def close(self) -> None:
@@ -108,7 +109,7 @@ class StateBackend(Protocol):
 
 
 class StatePiece(NamedTuple):
-    """Bytes of state that get their own handle; the fields are the same as in `StateHandle`."""
+    """Bytes of state that get a handle of their own. The fields are the same as in `StateHandle`."""
 
     kind: StateKind
     data: bytes

@@ -1,8 +1,8 @@
 """Keyed state with a changelog (FLIP-158): checkpoints store the changes, not the whole state.
 
-Every change is applied to the state and added to the log. A checkpoint consists of the base, which is the
-whole state when it was last stored, and of the log since. A materialiser renews the base from time to time in
-the background, with `materialise` and `materialised`::
+Every change is applied to the state and added to the log. A checkpoint consists of a base and of the later
+part of the log. The base is the whole state at the time of the last materialisation. A materialiser renews it
+from time to time in the background, with `materialise` and `materialised`::
 
     checkpoint 6    base 1 + |------------|
     materialised             |------------|  base 2
@@ -12,10 +12,10 @@ the background, with `materialise` and `materialised`::
 With storage in memory, the whole log is sent with each acknowledgement. With storage in files, each
 checkpoint stores the new changes and refers to those that the last completed checkpoint has stored. The files
 of a base and of the log are shared files: they are deleted when no retained checkpoint refers to them. After
-a recovery there is no base, so each checkpoint stores the whole state until there is one.
+a recovery there is no base, so each checkpoint stores the whole state until the first materialisation.
 
-Each change has a number, its sequence. It is encoded so that it can be replayed without the state in which it
-was made. All numbers are big-endian:
+Each change has a number, its sequence. The encoding of a change suffices to replay it, without the state to
+which it was first applied. All numbers are big-endian:
 
 | bytes | content |
 |---|---|
@@ -121,7 +121,9 @@ class Changelog:
         self._changes.append(head + key + len(encoded).to_bytes(_LENGTH_BYTES, "big") + encoded)
 
     def since(self, begin: int) -> Segment:
-        """Return all changes from the sequence `begin` on; it must be one that is kept, or `end`."""
+        """Return all changes from the sequence `begin` on, which must be `end` or the sequence of a kept
+        change.
+        """
         states = msgspec.msgpack.encode((LAYOUT, self._states))
         data = len(states).to_bytes(_LENGTH_BYTES, "big") + states
         return Segment(begin, self.end, data + b"".join(self._changes[begin - self.begin :]))
@@ -265,15 +267,15 @@ class _Base:
 
     handles: tuple[StateHandle, ...]
     is_named: bool = False
-    """Whether a completed checkpoint refers to its files; they are then deleted together with that
+    """Whether a completed checkpoint refers to the base's files, which are then deleted together with that
     checkpoint.
     """
     pending: set[int] = field(default_factory=set)
-    """Pending checkpoints that refer to it."""
+    """Pending checkpoints that refer to the base."""
 
 
 class Materialisation(NamedTuple):
-    """The whole state, to be stored, and the sequence up to which it contains the changes."""
+    """The whole state, to be stored, and the sequence of the first change that it does not contain."""
 
     sequence: int
     snapshot: BackendSnapshot
@@ -282,9 +284,9 @@ class Materialisation(NamedTuple):
 class ChangelogBackend:
     """Keyed state whose changes are stored; a `StateBackend`.
 
-    `keyed` holds the state. `in_files`: whether the log is stored in files, each part once, or in the
-    handles. `discard` is called with files of bases that are no longer needed. `being_stored`: the files of a
-    base that is not complete yet.
+    `keyed` holds the state. `in_files`: whether each part of the log is stored once in a file, or in the
+    handles of each checkpoint. `discard` is called with files of bases that are no longer needed.
+    `being_stored`: the files of a base that is not complete yet.
     """
 
     def __init__(self, keyed: KeyedStateBackend, *, in_files: bool, discard: Discard) -> None:
@@ -302,7 +304,7 @@ class ChangelogBackend:
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> BackendSnapshot:
-        """Mark the current base and log; for a savepoint, the whole state instead."""
+        """Mark the current base and log for a checkpoint, or the whole state for a savepoint."""
         if savepoint is not None:
             return self._keyed.snapshot(checkpoint_id, savepoint)
         if self._base is None:
@@ -316,10 +318,10 @@ class ChangelogBackend:
         return ChangelogSnapshot(self, checkpoint_id, stored, None, segment)
 
     def _retained_parts(self) -> list[_Part]:
-        """Return the parts of the log that a checkpoint taken now can rely on.
+        """Return the parts of the log to which a checkpoint taken now can refer.
 
-        The newest completed checkpoint is the last one reported to this backend, or a later one. A part that
-        all of these refer to will not be deleted.
+        The newest completed checkpoint may be later than the last one reported to this backend. A part to
+        which all checkpoints from the reported one on refer will not be deleted.
         """
         parts = list(self._parts)
         for named in self._unconfirmed.values():
@@ -345,13 +347,15 @@ class ChangelogBackend:
         return handle
 
     def materialise(self) -> Materialisation | None:
-        """Mark the current state for storing it as a whole; None if nothing has changed since."""
+        """Mark the whole current state to be stored; None if nothing has changed since the last
+        materialisation.
+        """
         if self._base is not None and self.log.end == self.log.begin:
             return None
         return Materialisation(self.log.end, self._whole())
 
     def _whole(self, checkpoint_id: int = NO_CHECKPOINT_ID) -> BackendSnapshot:
-        """Mark the whole state, without references to files that may be deleted."""
+        """Mark the whole state, without references to files that may be deleted later."""
         return self._keyed.snapshot(checkpoint_id, SavepointFormat.NATIVE)
 
     def materialised(self, sequence: int, handles: Sequence[StateHandle]) -> None:
@@ -365,7 +369,7 @@ class ChangelogBackend:
         self._discard_former()
 
     def _usable(self, parts: Sequence[_Part]) -> list[_Part]:
-        """Return the given consecutive parts without those that the base already contains."""
+        """Return the given consecutive parts, except those whose changes the base already contains."""
         left = [part for part in parts if part.begin >= self.log.begin]
         return left if left and left[0].begin == self.log.begin else []
 

@@ -1,15 +1,15 @@
 """A map that takes snapshots in constant time.
 
 Each open snapshot keeps only the values that have been overwritten since it was taken. A write saves the old
-value once, in the newest snapshot; an older snapshot finds it there::
+value once, in the newest snapshot. Older snapshots read it there::
 
     snapshot 1    saved: a -> 1            a in snapshot 1: 1, saved by itself
     snapshot 2    saved: b -> 2            b in snapshot 1: not saved by itself, so 2 from snapshot 2
     live          a -> 7, b -> 8, c -> 9   c in both snapshots: 9, the live value
 
 A value that can be modified in place is copied on its first access after a snapshot, so that the snapshot
-keeps the original. This is the rule of Flink's ``CopyOnWriteStateMap``, which counts versions for the same
-purpose. As in Flink, a caller must not modify a value that it got before a snapshot.
+keeps the original. Flink's ``CopyOnWriteStateMap`` follows the same rule, with version counters. As in Flink,
+a caller must not modify a value that it got before a snapshot.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class CopyOnWriteMap(Generic[K, V]):
         return (key for key in self if key.startswith(prefix))  # type: ignore[attr-defined]
 
     def append(self, key: K, values: Sequence[Any]) -> None:
-        """Append values to the list of a key; creates the list if there is none."""
+        """Append values to the list of a key; creates the list if the key has none."""
         kept: Any = self.get(key)
         if kept is None:
             kept = []
@@ -123,7 +123,7 @@ class MapSnapshot(Generic[K, V]):
         """The values overwritten since the snapshot; only the map reads them."""
 
     def __len__(self) -> int:
-        """Return the number of entries; correct only as long as nothing has been written since."""
+        """Return the number of entries; correct only until the next write to the map."""
         return 0 if self._map is None else len(self._map)
 
     def items(self) -> list[tuple[K, V]]:

@@ -6,10 +6,10 @@ All states of a subtask share the current key, which is set before a record is p
     backend.set_current_key("flink", key_group)
     counts.add(1)
 
-The table of a state is ordered by key group, so that a subtask at another parallelism finds its part. Two
-keys are equal if their bytes are: 1, 1.0 and True are three keys. A value that was put into or returned by a
-state must not be modified afterwards, unless it is put again at once. With a `StateTtlConfig`, values expire.
-(Flink: ``HeapKeyedStateBackend`` and its states.)
+The table of a state is ordered by key group, so that after rescaling a subtask finds its part. Two keys are
+equal if their bytes are equal, so 1, 1.0 and True are three keys. A value that was put into a state or
+returned by it must not be modified afterwards, unless it is put again at once. With a `StateTtlConfig`,
+values expire. (Flink: ``HeapKeyedStateBackend`` and its states.)
 
 A snapshot has one table for each state, with the entries ordered by key: a msgpack array ``[layout, kind,
 [key, value, key, value, ...]]``. A key is a byte string: two bytes of key group, big-endian, and the key as
@@ -118,7 +118,7 @@ def _encoded(name: str, entries: Iterable[tuple[bytes, Any]]) -> Iterator[tuple[
 
 
 def encode_table(kind: str, entries: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """Return the bytes of a table with these keys and encoded values; None if there are none."""
+    """Return the bytes of a table with these keys and encoded values; None if the table is empty."""
     flat: list[bytes | msgspec.Raw] = []
     for key, value in entries:
         flat += key, msgspec.Raw(value)
@@ -154,8 +154,8 @@ class KeyedStateBackend:
     Args:
         key_groups: The key groups of the subtask.
         max_parallelism: Number of all key groups.
-        groups_of_keys: The key group of each key seen by any subtask of the vertex. The subtasks share it, so
-            that no two of them have state for the same key.
+        groups_of_keys: The key group of each key that any subtask of the vertex has seen. The subtasks share
+            this mapping, so that no two of them keep state for the same key.
         clock: Time for states with a time-to-live.
     """
 
@@ -180,7 +180,7 @@ class KeyedStateBackend:
         self._expiries: dict[str, Expiry] = {}
 
     def log_to(self, log: Changelog) -> None:
-        """Log the changes of all states; called before any state exists."""
+        """Log the changes of all states; called before the first state is created."""
         self._log = log
 
     def set_current_key(self, key: Any, key_group: int) -> None:
@@ -202,7 +202,7 @@ class KeyedStateBackend:
         self._current.prefixed = key_group.to_bytes(GROUP_BYTES, "big") + encoded
 
     def _remember(self, key: bytes, key_group: int) -> int:
-        """Return the key group with which a key was first seen; this one for a new key."""
+        """Return the key group with which a key was first seen; for a new key, the given one."""
         return self._groups_of_keys.setdefault(key, key_group)
 
     def _refuse(self, key: bytes, key_group: int) -> NoReturn:
@@ -217,8 +217,8 @@ class KeyedStateBackend:
         """Return the value state with this name.
 
         Raises:
-            StateError: if the name belongs to a state of another kind, or one has a time-to-live and the
-                other has none. The other methods for states do the same.
+            StateError: if the name belongs to a state of another kind, or to one that differs in having a
+                time-to-live. The other methods for states do the same.
         """
         return ValueState(self._declared("value", name, ttl), self._current, default)
 
@@ -252,7 +252,7 @@ class KeyedStateBackend:
         return AggregatingState(table, self._current, create, add, result)
 
     def _declared(self, kind: str, name: str, ttl: StateTtlConfig | None) -> Any:
-        """Return the table of a state; with a time-to-live, a table that hides expired values."""
+        """Return the table of a state. With a time-to-live, this table hides expired values."""
         if ttl is None:
             return self._table(kind, name)
         if self._clock is None:
@@ -290,7 +290,10 @@ class KeyedStateBackend:
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> BackendSnapshot:
-        """Mark the current states, without expired values; the duration depends only on their number."""
+        """Mark the current states, without expired values.
+
+        The duration depends only on the number of states.
+        """
         tables = {name: (self._tables[name][0], table.snapshot()) for name, table in self._maps.items()}
         expired_by = 0 if self._clock is None else self._clock.now_ms
         return KeyedSnapshot(self.key_groups, tables, dict(self._expiries), expired_by)
@@ -339,7 +342,7 @@ class KeyedStateBackend:
                 table.remove(change.key)
 
     def _takes(self, kind: str, key: bytes) -> bool:
-        """Whether a stored key belongs to this subtask; its key group is remembered."""
+        """Whether a stored key belongs to this subtask; also remembers its key group."""
         if _is_map(kind):
             key = parts_of(key)[0]
         group, plain = int.from_bytes(key[:GROUP_BYTES], "big"), key[GROUP_BYTES:]

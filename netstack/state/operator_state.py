@@ -32,7 +32,7 @@ _KINDS = {
 class OperatorStateBackend:
     """The operator state of one subtask, in memory; a `StateBackend`.
 
-    A name has one state and one `Redistribution`, determined by the first use of the name.
+    The first use of a name determines its kind of state and its `Redistribution`.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class OperatorStateBackend:
         return list(self._states)
 
     def get(self, name: str) -> list[Any]:
-        """Return a copy of the list with this name; empty if there is none.
+        """Return a copy of the list with this name; an empty list if there is none.
 
         Raises:
             StateError: if the name belongs to broadcast state.
@@ -57,7 +57,7 @@ class OperatorStateBackend:
     def put(self, name: str, values: Iterable[Any], redistribution: Redistribution | None = None) -> None:
         """Replace a list; the values must not be changed afterwards.
 
-        Without ``redistribution`` the list keeps its own; a new list gets SPLIT.
+        Without ``redistribution``, an existing list keeps its redistribution and a new list gets SPLIT.
 
         Raises:
             StateError: if the name belongs to a list with another redistribution, or to broadcast state.
@@ -83,7 +83,7 @@ class OperatorStateBackend:
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> OperatorSnapshot:
-        """Mark all current states, in constant time."""
+        """Return a copy-on-write snapshot of all states, in constant time."""
         return OperatorSnapshot(self._states.snapshot(), dict(self._redistributions))
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
@@ -126,9 +126,9 @@ class OperatorStateBackend:
 class BroadcastState(MutableMapping[Any, Any]):
     """A map that is equal in all subtasks (Flink: ``BroadcastState``).
 
-    Only the side that reads a broadcast exchange may write it, and it must write the same in each subtask:
-    after a restore, each subtask gets the map of one of them. Keys are compared by equality; values must not
-    be modified in place. A read or write takes constant time, except the first one after a snapshot: it
+    Only the code that reads a broadcast exchange may write it, and it must write the same in each subtask.
+    After a restore, a subtask may get the map of any of them. Keys are compared by equality. Values must not
+    be modified in place. A read or write takes constant time, except that the first access after a snapshot
     copies the map if the snapshot is still open.
     """
 

@@ -1,8 +1,8 @@
 """The content of a checkpoint: for each subtask, handles to the bytes of its state.
 
-A handle points to bytes in a file of the checkpoint storage, or contains them if they are few. A file may be
-*shared* with earlier checkpoints; when a checkpoint is deleted, such files stay as long as other checkpoints
-use them. The terms are those of Flink's state handles and OperatorSubtaskState.
+A handle points to bytes in a file of the checkpoint storage, or contains a small number of bytes itself. A
+file may be *shared* with earlier checkpoints. When a checkpoint is deleted, its shared files stay as long as
+other checkpoints use them. The terms are those of Flink's state handles and OperatorSubtaskState.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Redistribution(StrEnum):
     UNION = "union"
     """After every restore, each subtask gets all values of all subtasks."""
     BROADCAST = "broadcast"
-    """The values are equal in all subtasks, so each subtask gets those of one former subtask."""
+    """The values are equal in all subtasks, so each subtask gets the values of one former subtask."""
 
 
 CHANNEL_STATE = frozenset({StateKind.INPUT_CHANNEL, StateKind.OUTPUT_CHANNEL})
-"""Kinds of state that only unaligned checkpoints have: data that the barrier has overtaken."""
+"""Kinds of state that exist only in unaligned checkpoints: data that the barrier has overtaken."""
 
 
 HELD_BACK = "records held back"
@@ -65,8 +65,8 @@ POSITION = "source position"
 """Name of the operator state with the number of records that a source has emitted."""
 
 SPLITS = "source splits"
-"""Name of the operator state that replaces the position if a subtask reads splits of others: a list of
-`Split`.
+"""Name of the operator state that replaces the position if a subtask reads splits of other subtasks: a list
+of `Split`.
 """
 
 EVENT_TIME = "event time"
@@ -92,9 +92,9 @@ class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     """The location of one piece of state: `size` bytes from `offset` on in `file`, or `inline`.
 
     `name`: the name of the state; for a table file, the name of the table, unique in the job. `key_groups`:
-    the first and the last key group of keyed state. `exchange` and `channel` identify the channel of channel
-    state: the index of the gate (or output) within the subtask, and the index of the channel (or
-    subpartition) within that.
+    the first and the last key group of keyed state. For channel state, `exchange` is the index of the gate
+    (or output) within the subtask, and `channel` the index of the channel (or subpartition) within this gate
+    (or output).
     """
 
     kind: StateKind
@@ -110,7 +110,7 @@ class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     redistribution: Redistribution = Redistribution.SPLIT
     """Redistribution of operator state."""
     stored_before: bool = False
-    """Whether an earlier checkpoint has stored the bytes, and this one uses them again."""
+    """Whether the bytes were stored by an earlier checkpoint and are used again."""
 
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +128,7 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """Bytes of all its state."""
+        """Bytes of all state of the subtask."""
         return sum(handle.size for handle in self.handles)
 
     @property
@@ -155,7 +155,7 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """The metadata of a completed checkpoint; writing it last makes the checkpoint complete.
+    """The metadata of a completed checkpoint. It is written last, and makes the checkpoint complete.
 
     Times are in seconds of the run. `checkpoint_type` is CHECKPOINT, UNALIGNED_CHECKPOINT,
     AT_LEAST_ONCE_CHECKPOINT, SAVEPOINT or SYNC_SAVEPOINT. `parallelism` is by vertex. `exchanges`: the
@@ -182,7 +182,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_records(self) -> bool:
-        """Whether it contains records, in flight or held back by a vertex."""
+        """Whether the checkpoint contains records, in flight or held back by a vertex."""
         handles = [handle for snapshot in self.subtasks for handle in snapshot.handles if handle.size]
         return any(handle.kind in CHANNEL_STATE or handle.name == HELD_BACK for handle in handles)
 

@@ -1,10 +1,10 @@
 """The kinds of keyed state for operators: value, list, reducing, aggregating and map.
 
 All states of a subtask share the current key. Each keeps its value for this key in one entry of its table. A
-map state has one table entry for each entry of the map, so a large map is never rewritten. The key of such an
-entry consists of key group, key, key in the map, and the length of the latter in 4 bytes, to separate the
-two. No encoded key is a prefix of another one, so the entries of a key are those with this prefix, ordered by
-the bytes of their keys in the map.
+map state has one table entry for each entry of the map, so a large map is never rewritten. The table key of
+such an entry consists of key group, key, key in the map, and the length of the key in the map (4 bytes),
+which separates the two keys. No encoded key is a prefix of another one. So the entries of a key are those
+with this prefix, ordered by the bytes of their keys in the map.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .copy_on_write import CopyOnWriteMap
 from .value_encoding import copy_value, decode_value, encode_value
 
 GROUP_BYTES = 2
-"""Size of the key group in front of each key of a table."""
+"""Size in bytes of the key group in front of each key of a table."""
 
 
 class CurrentKey:
@@ -51,7 +51,7 @@ class Table(Protocol):
         ...
 
     def append(self, key: bytes, values: Sequence[Any]) -> None:
-        """Append to the list of a key; creates the list if there is none."""
+        """Append to the list of a key; creates the list if the key has none."""
         ...
 
     def remove(self, key: bytes) -> None:
@@ -116,7 +116,7 @@ class ValueState(KeyedState[V]):
         self._default = default
 
     def get(self) -> V:
-        """Return the value, or the default if there is none."""
+        """Return the value, or the default if no value is set."""
         value = self._table.get(self._current.get())
         result: V = copy_value(self._default) if value is None else value
         return result
@@ -152,7 +152,7 @@ class ListState(KeyedState[list[V]]):
 
 
 class ReducingState(KeyedState[V]):
-    """One value for each key, with which added values are combined (Flink: ``ReducingState``)."""
+    """One value for each key; each added value is combined with it (Flink: ``ReducingState``)."""
 
     __slots__ = ("_function",)
 
@@ -166,17 +166,17 @@ class ReducingState(KeyedState[V]):
         return value
 
     def add(self, value: V) -> None:
-        """Combine the current value with an added one."""
+        """Combine the current value with `value`, and store the result."""
         key = self._current.get()
         kept = self._table.get(key)
         self._write(key, value if kept is None else self._function(kept, value))
 
 
 class AggregatingState(KeyedState[R], Generic[V, A, R]):
-    """One accumulator ``A`` for each key, to which values ``V`` are added and from which a result ``R`` is
-    computed.
+    """One accumulator ``A`` for each key.
 
-    Flink: ``AggregatingState`` with an ``AggregateFunction``. An accumulator may not be None.
+    Values ``V`` are added to it, and a result ``R`` is computed from it. Flink: ``AggregatingState`` with an
+    ``AggregateFunction``. An accumulator may not be None.
     """
 
     __slots__ = ("_add", "_create", "_result")
@@ -195,7 +195,7 @@ class AggregatingState(KeyedState[R], Generic[V, A, R]):
         self._result = result
 
     def get(self) -> R | None:
-        """Return the result of the added values, or None if there are none."""
+        """Return the result of the added values, or None if no value was added."""
         accumulator = self._table.get(self._current.get())
         return None if accumulator is None else self._result(accumulator)
 
@@ -252,7 +252,7 @@ def parts_of(entry: bytes) -> tuple[bytes, bytes]:
 class MapState(Generic[K, V]):
     """A map for each key (Flink: ``MapState``). None cannot be a value.
 
-    Keys in the map are equal if their bytes are, like keys of state.
+    Like keys of state, two keys in the map are equal if their bytes are equal.
     """
 
     __slots__ = ("_current", "_table")

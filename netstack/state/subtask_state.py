@@ -17,7 +17,9 @@ from .table_backend import TableSettings, TableStateBackend
 from .time_to_live import StateClock
 
 TTL_CLOCK = "time of states with time-to-live"
-"""Name of the operator state with the time for time-to-live, in ms; an earlier run may have been ahead."""
+"""Name of the operator state with the clock for time-to-live in ms, so that a later run does not go back in
+time.
+"""
 
 
 class ChangelogTerms(NamedTuple):
@@ -39,9 +41,10 @@ class StateSnapshot:
         return SnapshotWork(*map(sum, zip(*(part.work for part in self._parts), strict=True)))
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
-        """Store the state and release it; each backend decides by itself whether to inline its state.
+        """Store the state and release the snapshot.
 
-        ``write`` is called with names that are unique within the subtask.
+        Each backend decides by itself whether to inline its state. ``write`` is called with names that are
+        unique within the subtask.
 
         Raises:
             StorageError: if a file could not be stored; files already stored are deleted with the checkpoint.
@@ -101,16 +104,20 @@ class SubtaskState:
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> StateSnapshot:
-        """Mark the current state: the synchronous part, whose duration does not depend on the size."""
+        """Mark the current state.
+
+        This is the synchronous part, whose duration does not depend on the size of the state.
+        """
         if self._clock is not None and self._clock.is_used:
             self.operator.put(TTL_CLOCK, [self._clock.now_ms], Redistribution.UNION)
         return StateSnapshot([backend.snapshot(checkpoint_id, savepoint) for backend in self._backends])
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
-        """Add stored state, before the first record; handles of channel state are ignored.
+        """Add stored state, before the first record.
 
-        From keyed state, only this subtask's key groups are taken, so the handles may come from several
-        subtasks and from another parallelism. Operator state is taken completely.
+        Handles of channel state are ignored. Of keyed state, only this subtask's key groups are restored, so
+        the handles may be from several subtasks and from another parallelism. All given operator state is
+        restored.
 
         Raises:
             StorageError: if a file could not be read.
@@ -126,16 +133,16 @@ class SubtaskState:
                 self._clock.go_on_from(reached_ms)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Note that all subtasks have stored their part of this checkpoint."""
+        """Record that all subtasks have stored their part of this checkpoint."""
         for backend in self._backends:
             backend.checkpoint_completed(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Note that this checkpoint has been aborted."""
+        """Record that this checkpoint has been aborted."""
         for backend in self._backends:
             backend.checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
-        """Release resources outside memory; no state is stored afterwards, and a second call does nothing."""
+        """Release resources outside memory. No state is stored afterwards; a second call does nothing."""
         for backend in self._backends:
             backend.close()

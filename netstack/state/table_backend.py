@@ -1,10 +1,10 @@
-"""Keyed state in a store of table files, which may exceed memory, and snapshots that share files.
+"""Keyed state in a store of table files, which may be larger than memory, and snapshots that share files.
 
 A snapshot flushes the writes and keeps the current table files. It consists of these files and of a
 catalogue, which lists the files and their states. Full snapshots store all files again. Incremental snapshots
-store only files that no confirmed checkpoint has, and refer to the others. So after a compaction, which
-creates new files from old entries, the next snapshot is large. A canonical savepoint contains the entries of
-the tables in the layout that all backends read. (Flink: ``RocksDBKeyedStateBackend`` with
+refer to files of confirmed checkpoints, and store only the other files. So after a compaction, which writes
+old entries to new files, the next snapshot is large. A canonical savepoint contains the entries of the tables
+in the layout that all backends read. (Flink: ``RocksDBKeyedStateBackend`` with
 ``RocksNativeFullSnapshotStrategy``, ``RocksIncrementalSnapshotStrategy`` and ``RocksFullSnapshotStrategy``.)
 """
 
@@ -44,7 +44,9 @@ LAYOUT_WITHOUT_LEVELS = 1
 CATALOGUE_NAME = "catalogue"
 
 REMEMBERED_KEYS = 1 << 16
-"""Number of keys whose key group is remembered for a vertex; all keys would take too much memory."""
+"""Maximum number of keys whose key group is remembered for a vertex, since all keys would take too much
+memory.
+"""
 
 
 class TableSettings(NamedTuple):
@@ -75,7 +77,7 @@ class Catalogue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TableStateBackend(KeyedStateBackend):
-    """The keyed state of one subtask in a store of tables, which is opened for the first state.
+    """The keyed state of one subtask in a store of tables, which is opened when the first state is declared.
 
     Args:
         name: Name of the subtask's state, unique in the job.
@@ -85,8 +87,8 @@ class TableStateBackend(KeyedStateBackend):
         settings: The stores and options of the tables.
         clock: Time for states with a time-to-live.
 
-    `on_flush` is called after each flush, when a compaction may be due; the caller decides about it.
-    `accesses` counts reads and writes of the store.
+    `on_flush` is called after each flush, so that its caller can begin a compaction. `accesses` counts reads
+    and writes of the store.
     """
 
     _cleans_on_access = False
@@ -161,7 +163,7 @@ class TableStateBackend(KeyedStateBackend):
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> TableSnapshot:
-        """Flush, and keep the current files; takes the time of a flush."""
+        """Flush, and keep the current files for a checkpoint; takes the time of a flush."""
         if self._store is None:
             return TableSnapshot(self, checkpoint_id, None, None, 0)
         flushed = self._store.flush()
@@ -177,7 +179,7 @@ class TableStateBackend(KeyedStateBackend):
         return snapshot
 
     def canonical_handles_of(self, view: StoreView, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
-        """Store the entries of a snapshot's tables, one piece for each state that has any."""
+        """Store the entries of a snapshot's tables, one piece for each state that has entries."""
         pieces = []
         files, levels = (table.read() for table in view.files), [table.level for table in view.files]
         with self._beside("savepoint", files, levels) as store:
@@ -197,7 +199,7 @@ class TableStateBackend(KeyedStateBackend):
 
     @contextmanager
     def _beside(self, suffix: str, files: Iterable[bytes], levels: Sequence[int]) -> Iterator[TableStore]:
-        """Open a temporary store with these files, besides the backend's own one."""
+        """Open a temporary store with these files, in addition to the backend's own store."""
         store = self._settings.stores.open(f"{self._name}-{suffix}", self._settings.options)
         try:
             store.restore(files, levels)
@@ -268,8 +270,8 @@ class TableStateBackend(KeyedStateBackend):
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
         """Add the part of the keyed state that belongs to this subtask's key groups.
 
-        Tables of a subtask with the same key groups are taken over as files, and later incremental snapshots
-        refer to their files if these are shared. From all other state, the entries of the own key groups are
+        Tables of a subtask with the same key groups are taken over as files. If these files are shared, later
+        incremental snapshots refer to them. Of all other state, the entries of this subtask's key groups are
         copied.
 
         Raises:
@@ -311,7 +313,7 @@ class TableStateBackend(KeyedStateBackend):
             self._table(kind, name)
 
     def _copy(self, catalogue: Catalogue, tables: Sequence[StateHandle], read: ReadHandle) -> None:
-        """Open tables in a temporary store, and copy the entries of the own key groups."""
+        """Open tables in a temporary store, and copy the entries of this subtask's key groups."""
         groups = self.key_groups
         first, stop = (bound.to_bytes(GROUP_BYTES, "big") for bound in (groups.start, groups.stop))
         # Without levels, all files are put in level 0; only iterating is reliable then, which suffices here.
@@ -325,14 +327,14 @@ class TableStateBackend(KeyedStateBackend):
                     self._written()
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Note that later checkpoints may use the files of this checkpoint."""
+        """Record that later checkpoints may use the files of this checkpoint."""
         stored = self._stored.get(checkpoint_id)
         if stored is not None:
             self._confirmed = stored
             self._stored = {other: files for other, files in self._stored.items() if other > checkpoint_id}
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Note that the files of this checkpoint have been or will be deleted."""
+        """Record that the files of this checkpoint have been or will be deleted."""
         self._stored.pop(checkpoint_id, None)
 
     def close(self) -> None:

@@ -1,9 +1,8 @@
 """The interface between a state backend and a store of immutable, sorted table files; bytes only.
 
-Such a store is a log-structured merge tree, like RocksDB. Writes go to memory. A flush turns them into a
-table file of level 0; a compaction merges files of a level into those of the next one. The store does neither
-by itself: it flushes and compacts only when `flush` and `compact` are called, so the same calls produce
-identical files.
+Such a store is a log-structured merge tree, like RocksDB. Writes go to memory. A flush writes them to a table
+file of level 0. A compaction merges files of a level into files of the next level. The store flushes and
+compacts only when `flush` and `compact` are called, so the same calls produce identical files.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ class TableOptions(NamedTuple):
     """Layout of the files of a store; the defaults are those of RocksDB in Flink."""
 
     write_buffer_bytes: int = 64 << 20
-    """Size of the unflushed writes at which the caller flushes at the latest."""
+    """Maximum size of the unflushed writes; at this size the caller flushes."""
     target_file_bytes: int = 64 << 20
     """Size of the files that a compaction writes."""
     level_base_bytes: int = 256 << 20
@@ -31,7 +30,7 @@ class TableOptions(NamedTuple):
 
 
 class TableFile(Protocol):
-    """A table file that never changes; it can be read as long as a view holds it."""
+    """A table file, which never changes. It can be read as long as a view holds it."""
 
     @property
     def number(self) -> int:
@@ -49,7 +48,7 @@ class TableFile(Protocol):
         ...
 
     def read(self) -> bytes:
-        """Return the bytes; the same calls produce files with identical bytes."""
+        """Return the bytes of the file. The same calls to the store produce identical bytes."""
         ...
 
 
@@ -87,14 +86,15 @@ class FamilyTable(Protocol):
         ...
 
     def items(self, first: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries from ``first`` up to, not including, ``stop``, ascending; later writes are not
-        seen.
+        """Yield the entries from ``first`` up to, not including, ``stop``, ascending.
+
+        Later writes have no effect on them.
         """
         ...
 
 
 class Compaction(Protocol):
-    """The result of a compaction; until `install`, views of the store contain the former files."""
+    """The result of a compaction. Until `install` is called, views of the store contain the former files."""
 
     @property
     def bytes_read(self) -> int:
@@ -107,7 +107,7 @@ class Compaction(Protocol):
         ...
 
     def install(self) -> None:
-        """Replace the merged files in the store; later views contain the new ones."""
+        """Replace the merged files in the store by the new files, which later views contain."""
         ...
 
 
@@ -115,7 +115,7 @@ class TableStore(Protocol):
     """The tables of one subtask in one attempt."""
 
     def family(self, name: str) -> FamilyTable:
-        """Return a column family; creates it if there is none with this name."""
+        """Return the column family with this name; creates it if it does not exist."""
         ...
 
     def unflushed_bytes(self) -> int:
@@ -123,7 +123,7 @@ class TableStore(Protocol):
         ...
 
     def flush(self) -> int:
-        """Write a file of level 0 for each family that was written to; returns the bytes written."""
+        """Write a file of level 0 for each family with unflushed writes; returns the bytes written."""
         ...
 
     def view(self) -> StoreView:
@@ -135,16 +135,19 @@ class TableStore(Protocol):
         ...
 
     def compact(self) -> Compaction:
-        """Merge until no level exceeds its maximum; the previous compaction must have been installed."""
+        """Merge files until no level exceeds its maximum.
+
+        The previous compaction must have been installed.
+        """
         ...
 
     def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
         """Take over files at the given levels, before any write; returns their numbers in this store.
 
-        Each file is read after the one before has been stored, since all of them may not fit into memory.
+        Files are read one at a time, since together they may not fit into memory.
 
         Raises:
-            StateError: if they are not such files, or cannot be at these levels.
+            StateError: if they are not files of a store, or cannot be at these levels.
         """
         ...
 

@@ -1,9 +1,9 @@
 """State with a time-to-live: each value, list element or map entry is stored with the time of its update.
 
 Expired values are removed when they are read. In addition, state in memory checks a few entries on each use,
-and tables drop expired values in a compaction. Snapshots of state in memory omit them too. The stored form is
-the list ``[value, ms]`` with the job's time of the update; the time-to-live itself is not stored. (Flink:
-``StateTtlConfig``, ``AbstractTtlDecorator``, ``TtlIncrementalCleanup``.)
+and tables drop expired values in a compaction. Snapshots of state in memory omit expired values. The stored
+form is the list ``[value, ms]`` with the job's time of the update; the time-to-live itself is not stored.
+(Flink: ``StateTtlConfig``, ``AbstractTtlDecorator``, ``TtlIncrementalCleanup``.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StateTtlConfig:
 
     Args:
         ttl: Seconds, or a duration such as "30 min"; at least a millisecond.
-        update_type: What restarts the time-to-live: only writing, or reading as well.
+        update_type: The operations that restart the time-to-live: only writing, or reading as well.
         visibility: Whether an expired value may still be returned if it has not been removed.
 
     Raises:
@@ -66,9 +66,10 @@ class StateTtlConfig:
 
 
 class StateClock:
-    """The time for state expiry, in whole ms: continues from the time of the run that stored the state.
+    """Clock for the expiry of state, in whole ms.
 
-    ``now`` returns the time of the run in seconds.
+    It continues from the time of the run that stored the state. ``now`` returns the time of the run in
+    seconds.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -124,7 +125,7 @@ class TtlTable:
         self._to_clean: Iterator[bytes] = iter(())
 
     def get(self, key: bytes) -> Any | None:
-        """Return the value; None if there is none or it has expired."""
+        """Return the value; None if the key has no value or an expired one."""
         self._clean_some()
         stored = self._table.get(key)
         if stored is None:

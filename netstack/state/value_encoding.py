@@ -32,7 +32,7 @@ _TUPLE, _DICT = 1, 2
 _BEGINS_OF_CONTAINERS = bytes(
     [*range(0x80, 0xA0), *range(0xC7, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0)]
 )
-"""First bytes of an array, a map or an extension in msgpack; they may also be part of other values."""
+"""First bytes of an array, a map or an extension in msgpack. These bytes may also occur in other values."""
 
 _TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\x04\xff", b"\x08\xff", b"\x0c\xff")
 """Byte sequences that begin msgpack's predefined timestamp extension: its length, and -1."""
@@ -111,7 +111,8 @@ def _plain(value: Any) -> Any:
 def _is_too_deep(value: Any, data: bytes) -> bool:
     """Whether the value with these bytes exceeds the maximum nesting depth.
 
-    Most long values have fewer containers than that; counting bytes shows this faster than a traversal.
+    Most long values have fewer containers than the maximum depth. Counting bytes shows this faster than a
+    traversal.
     """
     if type(value) in SCALARS:
         return False

@@ -1,20 +1,20 @@
-"""Emission of a vertex without a user function: the records that it emits for those that it reads.
+"""Output of a vertex without a user function.
 
-The selectivity determines the number of emitted records. They have the configured size, and are emitted at
-once or held back for a time::
+The selectivity is the number of records emitted for each record read. Emitted records have the configured
+size. They are emitted at once, or held back for a time::
 
     selectivity 0.5   read  a b c d e f   emitted  b d f
     selectivity 2     read  a b c         emitted  a a b b c c
 
-Event-time windows hold records back until a watermark passes their end. Records have no timestamps. The last
-watermark before a record in its channel gives the time by which its source had emitted all earlier records.
-The record counts as emitted at this time::
+Event-time windows hold records back until a watermark passes their end. Records have no timestamps. The event
+time of a record is the last watermark before it in its channel::
 
     channel    a b |W 9.8 s| c d e |W 10.0 s| f g         windows of 10 s, no disorder
     window        0 to 10 s: a b c d e          10 to 20 s: f g
 
-No record is lost, since a window fires at a watermark that follows all of its records. The borders of windows
-are as exact as watermarks are frequent. The rules are those of Flink's event-time windows (EventTimeTrigger).
+No record is lost, since a window fires at a watermark that follows all of its records. The more frequent the
+watermarks, the more exact are the borders of windows. The rules are those of Flink's event-time windows
+(EventTimeTrigger).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ROUNDING = 1e-9
 
 
 class HeldBack:
-    """Held-back records that are emitted together: those of a window, from all inputs."""
+    """Records from all inputs that are held back and then emitted together, such as those of a window."""
 
     def __init__(self) -> None:
         self._blocks: list[RecordBlock] = []
@@ -68,12 +68,12 @@ class HeldBack:
 
 
 class Emission(Operator):
-    """Emits `selectivity` records for each record read, of `record_bytes` bytes if that is given.
+    """Emits `selectivity` records for each record read, of `record_bytes` bytes if given.
 
     An emitted record is a copy of the record read, cut or padded; the key is kept. If the selectivity is not
     an integer, additional records are emitted at regular intervals, or at random with `chance`, a stream of
-    numbers between 0 and 1. With `held_back`, records are added there instead of being emitted. `name`
-    distinguishes several of them in one subtask.
+    numbers between 0 and 1. With `held_back`, records are added to it instead of being emitted. `name` must
+    be unique within the subtask, since the state is stored under it.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Emission(Operator):
         self._context: OperatorContext
 
     def open(self, context: OperatorContext) -> None:
-        """Continue with the fraction of a record that was still to be emitted."""
+        """Restore the fraction of a record that was not emitted yet."""
         self._context = context
         self._owed = sum(context.operator.get(self._state_name))  # of several former subtasks
 
@@ -143,14 +143,13 @@ class Emission(Operator):
         return NOTHING if self._held_back is None else self._held_back.take()
 
     def before_snapshot(self, checkpoint_id: int) -> None:
-        """Store the fraction of a record that is still to be emitted."""
+        """Store the fraction of a record that was not emitted yet."""
         self._context.operator.put(self._state_name, [self._owed] if self._owed else [])
 
 
 class EventTimeWindows(HeldBack):
-    """Held-back records by the end of their window, in milliseconds of event time.
-
-    `size_s` is the size of a window.
+    """Held-back records of each event-time window of `size_s` seconds, by the end of the window in
+    milliseconds.
     """
 
     def __init__(self, size_s: float) -> None:
@@ -161,10 +160,10 @@ class EventTimeWindows(HeldBack):
         self._end = self._size_ms
 
     def reads_from(self, event_time_ms: int | None) -> None:
-        """Set the event time of the records added next; it selects their window.
+        """Set the event time of the records added next, which selects their window.
 
-        If it is unknown (None), or its window has already fired, they go to the first window that has not: no
-        record is late.
+        No record is late: if the event time is unknown (None), or its window has already fired, the records
+        go to the first window that has not fired.
         """
         earliest = max(0, self._watermark + 1, event_time_ms or 0)
         self._end = (earliest // self._size_ms + 1) * self._size_ms

@@ -20,7 +20,7 @@ from ..state.table_store import TableStores
 
 
 class Coordinator(Protocol):
-    """The part of the checkpoint coordinator that subtasks use."""
+    """Methods of the checkpoint coordinator that subtasks call."""
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         """Report that a subtask has taken its snapshot."""
@@ -35,17 +35,17 @@ class Coordinator(Protocol):
         ...
 
     def fail_task(self, subtask: CheckpointedTask, cause: str) -> None:
-        """Fail a subtask that cannot continue, and with it its region or the job."""
+        """Fail a subtask that cannot continue. Its region, or the whole job, restarts."""
         ...
 
     def finished(self, subtask: CheckpointedTask) -> None:
-        """Report that a subtask has ended; it sends no acknowledgements any more."""
+        """Report that a subtask has ended and will send no more acknowledgements."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteSubtask:
-    """A subtask that runs in another process; only its name is known here."""
+    """Name of a subtask that runs in another process."""
 
     name: str
     index: int
@@ -56,7 +56,7 @@ class RemoteSubtask:
 
 
 class Output(NamedTuple):
-    """One exchange out of a subtask; without a selector, each record goes to all subpartitions."""
+    """One outgoing exchange of a subtask. Without a selector, each record is sent to all subpartitions."""
 
     partition: ResultPartition
     selector: ChannelSelector | None

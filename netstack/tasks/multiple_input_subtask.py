@@ -1,9 +1,9 @@
 """Subtasks with several inputs, such as joins.
 
-Inputs with data are read in turns, one record or event each. So a quiet input waits at most for one record of
-a busy one, unless a barrier has blocked it: then the data queued meanwhile, and the next barrier behind it,
-are read at half the pace. The rules are those of Flink's StreamMultipleInputProcessor, which does not read
-batches of records in tasks with several inputs (TwoInputStreamTask, MultipleInputStreamTask).
+Inputs with data are read in turns, one record or event each. So a quiet input waits for at most one record of
+a busy input. An input that was blocked by a barrier has queued data. This data, and the next barrier behind
+it, are then read at half the pace. The rules are those of Flink's StreamMultipleInputProcessor, which does
+not read batches of records in tasks with several inputs (TwoInputStreamTask, MultipleInputStreamTask).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class GateWork(NamedTuple):
 
 
 class TaskInput:
-    """One input of a task: one gate or a union of several, and the buffer that is being read.
+    """One input of a task, which is a gate or a union of gates, and the buffer that is being read from it.
 
-    `parts` holds the unprocessed parts of the buffer; `serving` processes the first one. Each part except the
-    last ends with a watermark, which is processed when `records_served` is True. The rules of a union are
-    those of Flink's UnionInputGate: its gates are polled in turns.
+    `parts` holds the unprocessed parts of the buffer; `serving` processes the first part. Each part except
+    the last ends with a watermark, which is processed when `records_served` is True. The gates of a union are
+    polled in turns, as in Flink's UnionInputGate.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,10 @@ class TaskInput:
 
 
 class MultipleInputSubtask(OperatorSubtask):
-    """Reads its inputs in turns; `works` holds the operator and throttle for the records of each gate."""
+    """Subtask that reads its inputs in turns.
+
+    `works` holds the operator and throttle for each gate's records.
+    """
 
     __slots__ = ("_gate_of_channel", "_task_inputs", "_works")
 
@@ -107,7 +110,7 @@ class MultipleInputSubtask(OperatorSubtask):
 
     @property
     def _operators(self) -> Iterable[Operator]:
-        """The operators of the task and of its edges, each once."""
+        """The operators of the task and of its edges, without duplicates."""
         return dict.fromkeys([self.operator, *(work.operator for work in self._works)])
 
     async def _read(self) -> None:
@@ -129,7 +132,7 @@ class MultipleInputSubtask(OperatorSubtask):
                 await self._read_one(inputs[turn])
 
     def _readable_after(self, last: int) -> int | None:
-        """Return the next input with data after `last` in turn, or None."""
+        """Return the next input after `last`, in turn, that has data; None if no input has data."""
         inputs = self._task_inputs
         turn = last
         for _ in inputs:
@@ -159,7 +162,7 @@ class MultipleInputSubtask(OperatorSubtask):
         task_input.serving.begin(channel, task_input.parts[0][0], self._cost_of_buffer())
 
     async def _serve(self, task_input: TaskInput) -> bool:
-        """Process the next record or watermark of an input's buffer; returns False if none is left."""
+        """Process the next record or watermark of an input's buffer; returns False if none is left in it."""
         serving, channel, buffer = task_input.serving, task_input.channel, task_input.buffer
         if serving is None or channel is None or buffer is None:
             return False

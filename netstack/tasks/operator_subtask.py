@@ -33,13 +33,13 @@ from .watermarks import WatermarkFlow
 
 
 class OperatorSubtask(Subtask):
-    """Reads its gates buffer by buffer and spends the service time of each record.
+    """Subtask that reads its gates buffer by buffer and spends the service time of each record.
 
-    A subtask without outputs waits once for a whole buffer; mail that arrives meanwhile is handled at the
-    next end of a record's sleep. With outputs, or if its work occupies a core, it emits each record when its
-    service is finished, and begins the next one only while the outputs are available. Records in `held_back`
-    are emitted periodically, or by watermarks if `watermarks` is set before `connect`. The subtask begins
-    with `behind_s` seconds of earlier work, unless a checkpoint is restored.
+    A subtask without outputs processes all records of a buffer in one wait. Mail that arrives meanwhile is
+    handled at the end of the current record's sleep. A subtask with outputs, or whose work occupies a core,
+    emits each record when its service is finished. It begins the next record only while the outputs are
+    available. Records in `held_back` are emitted periodically, or by watermarks if `watermarks` is set before
+    `connect`. Unless a checkpoint is restored, the subtask begins with a debt of `behind_s` seconds of work.
     """
 
     __slots__ = (
@@ -108,7 +108,7 @@ class OperatorSubtask(Subtask):
         self._serving: Serving = WholeBuffers(environment.agenda, operator, throttle, cost)
 
     def connect(self, gates: list[InputGate]) -> None:
-        """Set the gates to read from; their channels and the outputs are complete."""
+        """Set the gates to read from. Their channels and the outputs must exist already."""
         self.gates = gates
         if self.outputs or self.throttle.cores is not None:
             cost = self.environment.costs.consumer_record_s
@@ -126,7 +126,9 @@ class OperatorSubtask(Subtask):
             self._waiter.wake(self._wake_up * self._jitter())
 
     def post(self, mail: Mail) -> None:
-        """Have `mail` handled between two records; within a buffer, at the end of the current sleep."""
+        """Schedule `mail` to be handled between two records, or at the end of the current sleep within a
+        buffer.
+        """
         pause_ends = self._serving.pause_ends
         if pause_ends is not None:
             self.environment.scope.at(pause_ends, mail)
@@ -134,7 +136,10 @@ class OperatorSubtask(Subtask):
             super().post(mail)
 
     def cancel(self) -> None:
-        """Cancel the partition requests: the routine was closed, and nothing wakes it any more."""
+        """Cancel the partition requests.
+
+        The caller has closed the routine, so the subtask cannot be woken any more.
+        """
         super().cancel()
         for gate in self.gates:
             gate.cancel()
@@ -188,7 +193,7 @@ class OperatorSubtask(Subtask):
                     await self._process(channel, item)  # type: ignore[arg-type]
 
     def _poll_in_turns(self, now: float) -> tuple[InputChannel, Item] | None:
-        """Return the next item of the gate whose turn it is."""
+        """Return the next item from the gate that is next in turn."""
         gates = self.gates
         for _ in gates:
             gate = gates[self._turn]
@@ -235,7 +240,7 @@ class OperatorSubtask(Subtask):
         self._emits_held_back = True
 
     async def handle_mail(self) -> None:
-        """Handle all mail, and emit the held-back records if a timer has requested it."""
+        """Handle all mail. Emit the held-back records if a timer has requested this."""
         await super().handle_mail()
         while self._emits_held_back and self.held_back is not None:
             self._emits_held_back = False
@@ -243,7 +248,9 @@ class OperatorSubtask(Subtask):
             await super().handle_mail()
 
     async def _event_time_goes_on(self, watermark: int) -> None:
-        """Fire windows after the lowest watermark of all channels has risen, then send it downstream."""
+        """Fire windows because the lowest watermark of all channels has risen, then send this watermark
+        downstream.
+        """
         if self.watermarks is not None and self.watermarks.windows is not None:
             for block in self.watermarks.windows.take_until(watermark):
                 await self.emit_all(block)
@@ -300,7 +307,7 @@ class OperatorSubtask(Subtask):
         channel.acknowledge_all_records()
 
     def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """Begin a checkpoint for the coordinator, after the last events of the ended upstream tasks."""
+        """Begin a checkpoint that the coordinator has triggered because all upstream tasks have ended."""
         if self.checkpoints.open_channels:
             self._requested.append(barrier)
         else:
@@ -340,7 +347,7 @@ class OperatorSubtask(Subtask):
         super()._checkpoint_completed(checkpoint_id)
 
     def recover(self, recovery: SubtaskRecovery) -> None:
-        """Restore the state of a checkpoint; its in-flight data is read first.
+        """Restore the state of a checkpoint. The task processes the recovered in-flight data first.
 
         New data and checkpoints wait until then, unless checkpoints are taken during recovery.
         """
@@ -358,8 +365,9 @@ class OperatorSubtask(Subtask):
 
     @property
     def had_ended(self) -> bool:
-        """Whether the subtask had ended before and no record has arrived since, which is possible with
-        at-least-once.
+        """Whether the subtask had ended before the checkpoint and no record has arrived since.
+
+        With at-least-once, records can arrive after a restart.
         """
         return super().had_ended and not self.records_in
 
@@ -372,8 +380,9 @@ class OperatorSubtask(Subtask):
             self.on_running()
 
     def _recovered(self, channel: InputChannel) -> None:
-        """Note that the recovered data of `channel` was read; after the last one, the gate requests
-        partitions.
+        """Handle the end of `channel`'s recovered data.
+
+        After the last such channel, the gate requests partitions.
         """
         gate = channel.gate
         if gate.recovered(channel):
@@ -383,7 +392,10 @@ class OperatorSubtask(Subtask):
             self.on_running()
 
     def _recovered_upstream(self, channel: InputChannel) -> None:
-        """Note that a producer's recovered data was read; all channels wait for the last one."""
+        """Handle the end of a producer's recovered data.
+
+        All channels stay blocked until this end has arrived on each of them.
+        """
         gate = channel.gate
         waiting = self._upstream_recovered.setdefault(gate, set())
         waiting.add(channel.index)
@@ -406,9 +418,9 @@ class OperatorSubtask(Subtask):
     def debloat(self) -> None:
         """Recalculate the buffer sizes of all gates; called as mail of a timer.
 
-        It does nothing while recovered in-flight data is being read: no partition is requested then, so an
-        announced size would not reach the producers, and would not be repeated while it stays the same.
-        (Flink's StreamTask begins when all gates have recovered.)
+        Does nothing while recovered in-flight data is being read. At that time no partition has been
+        requested, so an announced size would not reach the producers, and an unchanged size is not announced
+        again. (Flink's StreamTask begins when all gates have recovered.)
         """
         if not self._recovering:
             for gate in self.gates:

@@ -40,7 +40,7 @@ class OperatorContext(NamedTuple):
 
     `key_hash`: Java's hashCode of the key of each record of a block; None if the input is not hash
     partitioned. `checkpointing`: whether checkpoints are taken regularly. `trace` adds a text to the trace of
-    the job, if there is one.
+    the job, if the job has a trace.
     """
 
     vertex: str
@@ -52,7 +52,10 @@ class OperatorContext(NamedTuple):
     trace: Callable[[str], None] = _unheard
 
     def key_groups(self, block: RecordBlock) -> list[int]:
-        """Return the key group of each record; without hash partitioning, the subtask's first one."""
+        """Return the key group of each record.
+
+        Without hash partitioning this is the subtask's first key group.
+        """
         if self.key_hash is None:
             return [self.keyed.key_groups.start] * len(block)
         groups: list[int] = key_groups(self.key_hash(block), self.keyed.max_parallelism).tolist()
@@ -73,12 +76,14 @@ class Operator:
     """
 
     keyed = False
-    """Whether it keeps keyed state by the key that `key_of` returns. Then all records of a key must reach one
-    subtask; a hash exchange without its own hash distributes them by this key.
+    """Whether the operator keeps state for each key that `key_of` returns.
+
+    All records of a key must then reach the same subtask. A hash exchange without a hash of its own
+    distributes records by this key.
     """
 
     reads_broadcast = False
-    """Whether it processes the records of ``broadcast`` edges separately."""
+    """Whether the operator processes the records of ``broadcast`` edges separately."""
 
     hears_of_completion = False
     """Whether `checkpoint_completed` is overridden."""
@@ -88,7 +93,10 @@ class Operator:
         cls.hears_of_completion = cls.checkpoint_completed is not Operator.checkpoint_completed
 
     def key_of(self, record: bytes) -> object:
-        """Return the key of a record: bytes, text, a number, or a tuple of these. May precede `open`."""
+        """Return the key of a record: bytes, text, a number, or a tuple of these.
+
+        May be called before `open`.
+        """
         raise NotImplementedError
 
     def open(self, context: OperatorContext) -> None:
@@ -103,14 +111,17 @@ class Operator:
         return NOTHING
 
     def before_snapshot(self, checkpoint_id: int) -> None:
-        """Put all data that must survive into the state, which is about to be snapshotted."""
+        """Write all data that must survive a restart into the state, before the state is snapshotted."""
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Note that the whole job has completed a checkpoint."""
 
 
 OperatorFactory = Callable[[int], Operator]
-"""Creates the operator of the subtask with this index; some are only asked for keys and never opened."""
+"""Creates the operator of the subtask with this index.
+
+Some operators are never opened, and only used for their keys.
+"""
 
 
 class Forward(Operator):
@@ -160,7 +171,10 @@ class MapBlocks(Operator):
 
 
 def _several(records: Iterable[bytes]) -> Iterable[bytes]:
-    """Check a user function's output: a single record, whose bytes would count as records, is an error."""
+    """Check that a user function returned several records.
+
+    A single record is an error, since each of its bytes would count as a record.
+    """
     if records is None or isinstance(records, bytes | bytearray | memoryview | str):
         raise TypeError(
             f"an operator returned {records!r:.40}; it must return a list of records, such as [record]"
@@ -218,8 +232,8 @@ class KeyedOperator(Operator):
 class KeyedBroadcastOperator(KeyedOperator):
     """Processes keyed records with rules from broadcast records, which all subtasks read.
 
-    Broadcast records come from edges of ship ``broadcast``. Only they change the state `broadcast`, which is
-    equal in all subtasks. (Flink: ``KeyedBroadcastProcessFunction``.)
+    Broadcast records arrive on edges of ship ``broadcast``. Only broadcast records change the state
+    `broadcast`, so it is equal in all subtasks. (Flink: ``KeyedBroadcastProcessFunction``.)
     """
 
     reads_broadcast = True
@@ -234,7 +248,7 @@ class KeyedBroadcastOperator(KeyedOperator):
         self.broadcast = MappingProxyType(self.written_broadcast)
 
     def process_broadcast(self, record: bytes, state: BroadcastState) -> Iterable[bytes]:
-        """Process a broadcast record and update `state` by it; returns output records."""
+        """Process a broadcast record, which may change `state`; returns output records."""
         raise NotImplementedError
 
 
@@ -289,7 +303,7 @@ class KeySum(Operator):
 
 
 class Sink(Operator):
-    """Passes each record to a function at once; after a restart it passes some of them again."""
+    """Passes each record to a function at once. After a restart, some records are passed again."""
 
     def __init__(self, function: Callable[[bytes], None]) -> None:
         self._function = function
@@ -332,5 +346,8 @@ def key_sum(
 
 
 def sink(function: Callable[[bytes], None]) -> OperatorFactory:
-    """Return a factory of operators that pass each record to `function`, after a restart some again."""
+    """Return a factory of operators that pass each record to `function`.
+
+    After a restart, some records are passed again.
+    """
     return lambda subtask: Sink(function)

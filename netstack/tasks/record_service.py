@@ -1,8 +1,8 @@
-"""Processing of the records that a task reads: spends their service time, then emits their output.
+"""Processing of the records that a task reads: service time and output.
 
-Without outputs, a task waits once for a whole buffer, and the operator gets the records at the end. With
-outputs, it processes and emits record by record, since it may begin the next one only while the outputs are
-available. A snapshot taken meanwhile keeps the rest of the block in progress.
+A task without outputs waits once for a whole buffer, and the operator gets the records at the end. A task
+with outputs processes and emits record by record, since it may begin the next record only while the outputs
+are available. A snapshot in between stores the unprocessed rest of the block.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Outbox:
     """The output of one block of input records, emitted up to a given input record.
 
     `position`: number of input records whose output has been written. A snapshot may be taken whenever the
-    subtask waits for its outputs between two of them, so an operator with state gets a record only when it is
-    due. An operator without state gets the whole block at once.
+    subtask waits for its outputs between two records. So an operator with state gets each record only when
+    the record is due. An operator without state gets the whole block at once.
     """
 
     __slots__ = ("_ahead", "_block", "_channels", "_operator", "_subtask", "position")
@@ -37,7 +37,7 @@ class Outbox:
         self._channels = subtask.select_channels(self._block) if self._ahead else []
 
     async def emit(self, records: int) -> None:
-        """Emit the output of the first `records` input records, as far as it has not been emitted."""
+        """Emit the output of the first `records` input records that has not been emitted yet."""
         if self._ahead:
             await self._emit_ready(records)
             return
@@ -52,7 +52,7 @@ class Outbox:
                 await self._subtask.wait_for_output()
 
     async def _emit_ready(self, records: int) -> None:
-        """Emit records one by one, each only while the outputs are available."""
+        """Emit records one by one; each waits until the outputs are available."""
         subtask = self._subtask
         while self.position < records:
             self.position = await subtask.emit(self._block, self._channels, self.position, records)
@@ -82,11 +82,11 @@ class Serving(Protocol):
         ...
 
     async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
-        """Process the records of one buffer; `spent` seconds pass for the buffer itself."""
+        """Process the records of one buffer; the buffer itself costs `spent` seconds."""
         ...
 
     def stall(self, duration: float) -> bool:
-        """Delay the records in progress by `duration`; returns False if no record has a fixed end."""
+        """Delay the planned finish times of records by `duration` seconds; returns False if none exist."""
         ...
 
     def catch_up(self) -> None:
@@ -94,12 +94,15 @@ class Serving(Protocol):
         ...
 
     def rest(self, channel: InputChannel) -> Content:
-        """Return the records of `channel` that have been read but not processed, encoded."""
+        """Return the encoded records of `channel` that have been read but not processed."""
         ...
 
 
 class WholeBuffers:
-    """Waits once for all records of a buffer; the operator gets them at the end, or before a snapshot."""
+    """Spends the service time of a whole buffer in one wait.
+
+    The operator gets the records at the end, or before a snapshot.
+    """
 
     __slots__ = (
         "_agenda",
@@ -155,7 +158,7 @@ class WholeBuffers:
         self._pauses = None
 
     def _show(self, records: int) -> None:
-        """Pass the first `records` records of the block to the operator, without those passed before."""
+        """Pass the records of the block up to number `records` to the operator, unless passed before."""
         seen, block = self._seen, self._block
         if records > seen:
             self._operator.process(block[seen:records] if seen or records < len(block) else block)
@@ -174,7 +177,7 @@ class WholeBuffers:
             self._show(self.records - self._served)
 
     def rest(self, channel: InputChannel) -> Content:
-        """Return the records of the buffer that were not passed to the operator, encoded."""
+        """Return the encoded records of the buffer that were not passed to the operator."""
         return self._block[self._seen :].content if self._channel is channel else b""
 
 
@@ -231,7 +234,7 @@ class RecordByRecord:
         return self._count - self._served
 
     async def go_on(self, *, one_record: bool = False) -> bool:
-        """Process the rest of the buffer, or its next record; returns whether the buffer is finished."""
+        """Process the rest of the buffer, or its next record only; returns whether the buffer is finished."""
         subtask, throttle, outbox = self._subtask, self._throttle, self._outbox
         agenda, count_of_block = subtask.agenda, self._count
         while self._served < count_of_block:
@@ -256,12 +259,14 @@ class RecordByRecord:
         return True
 
     def stall(self, duration: float) -> bool:
-        """Return False: no record has a fixed end."""
+        """Return False: no finish times are planned ahead that could be delayed, so the subtask itself
+        blocks.
+        """
         return False
 
     def catch_up(self) -> None:
-        """Do nothing: the operator gets each record in its turn."""
+        """Do nothing: the operator already has all records that are due."""
 
     def rest(self, channel: InputChannel) -> Content:
-        """Return the records whose output has not been written yet, encoded."""
+        """Return the encoded records whose output has not been written yet."""
         return self._block[self._outbox.position :].content if self._channel is channel else b""

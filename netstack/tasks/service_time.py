@@ -1,4 +1,4 @@
-"""The service time of records: how a task spends the time for work of a given cost.
+"""The service time of records: sleeps or work that take the time given by a cost.
 
 Costs add to a debt. When the debt reaches a millisecond, the task sleeps for the whole debt. The operating
 system wakes it a little late; this oversleep is subtracted from the next debt::
@@ -27,7 +27,9 @@ _ROUNDING = 1e-9
 
 
 class Pauses(NamedTuple):
-    """The sleeps during the service of some records: the end of each, and the records finished by then."""
+    """The sleeps during the service of some records: the end of each sleep, and the number of records
+    finished by it.
+    """
 
     ends: list[float]
     counts: list[int]
@@ -38,7 +40,7 @@ class Pauses(NamedTuple):
         return self.counts[passed - 1] if passed else 0
 
     def end_within(self, now: float) -> float | None:
-        """Return the end of the current sleep; None in the last one, which ends with the last record."""
+        """Return the end of the current sleep; None in the last sleep, which ends with the last record."""
         place = bisect_left(self.ends, now)
         return self.ends[place] if place < len(self.ends) - 1 else None
 
@@ -80,7 +82,7 @@ class Throttle:
         self._costs = [cost for _, cost in steps]
 
     def charge(self, records: int, now: float) -> tuple[int, float]:
-        """Charge up to `records` records at time `now`, until one of them has to sleep.
+        """Charge up to `records` records at time `now`, but stop at the first record that requires a sleep.
 
         Returns the number of records charged, and the sleep after the last of them in seconds (0: no sleep).
         """
@@ -92,7 +94,7 @@ class Throttle:
     def overslept(self, late: float) -> None:
         """Subtract the `late` seconds by which a real sleep was longer than charged.
 
-        On shared cores, the task has waited for other tasks; this time counts as cost.
+        On shared cores this includes the time for which the task waited for other tasks; it counts as cost.
         """
         if late > 0 and self._sleeps:
             self._debt -= late
@@ -102,7 +104,7 @@ class Throttle:
     def charge_all(self, records: int, start: float, overhead: float) -> Pauses:
         """Charge `records` records one after the other, each with additional `overhead` seconds.
 
-        A pause always ends with the last record, even without a sleep.
+        The last pause always ends with the last record, even if its length is 0.
         """
         if not self._exact and len(self._costs) == 1 and self._costs[0] > 0:
             return self._charge_evenly(records, start, overhead, self._costs[0])
@@ -118,7 +120,7 @@ class Throttle:
         return Pauses(ends, counts)
 
     def _charge_evenly(self, records: int, now: float, overhead: float, cost: float) -> Pauses:
-        """Do the same as `charge_all` for one cost, by the arithmetic of `_charge` without a call for each
+        """Return the result of `charge_all` for records of equal cost, faster since it makes no call per
         sleep.
         """
         ends: list[float] = []

@@ -1,8 +1,8 @@
 """Generated and in-memory sources, and the splits of a source's input.
 
-The input of a source is divided into as many splits as it had subtasks when the job began. A split never
-changes and can be read by any subtask. So if a source has more subtasks than splits, some have no work and
-end at once::
+When a job begins, the input of each source is divided into one split per subtask. A split never changes and
+can be read by any subtask. So if a source has more subtasks than splits, some subtasks have no work and end
+at once::
 
     3 subtasks, at   0 of 3: 17    1 of 3: 20    2 of 3: 4
     then 2           subtask 0: [0 of 3, 2 of 3]     subtask 1: [1 of 3]
@@ -25,7 +25,7 @@ from ..scenarios.scenario import KEY_BYTES, Keys
 from ..scenarios.user_code import KeyHash, Source, SourceReader
 
 BLOCK_BYTES = 1 << 18
-"""Bytes that a generated source creates at a time; at least one record."""
+"""Number of bytes that a generated source creates at a time, but at least one record."""
 
 BLOCK_RECORDS = 512
 """Maximum number of records that a generated source creates at a time."""
@@ -41,8 +41,7 @@ class _Readable(Protocol):
 def skip(reader: SourceReader | _Readable, position: int) -> None:
     """Skip the first ``position`` records of a new reader.
 
-    If the reader has no `seek`, the records are read and dropped; the result is the same, but takes as long
-    as reading them.
+    If the reader has no `seek`, this takes as long as reading the records, since they are read and dropped.
 
     Raises:
         ValueError: if ``position`` is negative.
@@ -71,11 +70,11 @@ def check_position(position: int) -> None:
 
 
 class GeneratedSource:
-    """Endless records of one length, each beginning with a uniformly random 64-bit key.
+    """Endless source of records of equal length, which begin with a random 64-bit key.
 
     Args:
         record_bytes: Length of a record in bytes, without its length header; at least 8.
-        seed: Seed of the keys; equal seed, subtask and length generate equal records.
+        seed: Seed of the keys. Equal seeds generate equal records, if subtask and length are equal too.
         keys: Number and frequencies of the keys; None: any 64-bit number.
         blank: Whether no operator reads the records, so that they need no bytes.
 
@@ -99,7 +98,7 @@ class GeneratedSource:
         return None
 
     def open(self, subtask: int, parallelism: int) -> GeneratedReader | BlankReader:
-        """Return the endless reader of one subtask; its records do not depend on ``parallelism``."""
+        """Return the endless reader of one subtask. The records do not depend on ``parallelism``."""
         if self._blank:
             return BlankReader(self._record_bytes)
         return GeneratedReader(self._record_bytes, self._seed, subtask, self._keys)
@@ -122,7 +121,7 @@ def key_shares(keys: Keys) -> NDArray[np.float64]:
 
 
 class GeneratedReader:
-    """Generates the records of one subtask, one block at a time; a read returns a slice of the block.
+    """Generates the records of one subtask in blocks; a read returns a slice of the current block.
 
     `cumulated` holds the cumulative frequency of each key, by its number; None: keys are any 64-bit numbers.
     """
@@ -362,7 +361,7 @@ class SplitReader:
         self._latest = 0
 
     def read(self, max_records: int) -> RecordBlock | None:
-        """Return the next records of the split whose turn it is, or None when all splits have ended."""
+        """Return the next records from the split that is next in turn; None when all splits have ended."""
         while self._left:
             place = self._left.pop(0)
             block = self._readers[place].read(max_records)
@@ -375,8 +374,8 @@ class SplitReader:
         return None
 
     def splits(self, unsent: int) -> list[Split]:
-        """Return the position of each split; the last `unsent` records of the latest block are not emitted
-        yet.
+        """Return the position of each split, without the last `unsent` records of the latest block, which
+        were not emitted yet.
         """
         splits = list(self._splits)
         split = splits[self._latest]
@@ -392,7 +391,7 @@ class SplitReader:
 def opener_of(source: Source) -> OpenSplit:
     """Return the function that opens a split of a source after a change of parallelism.
 
-    It is `open`, unless the source has a method `open_split`. That method raises a SourceError if the records
-    depend on more than the two numbers.
+    This is the source's method `open_split`, or `open` if it has none. `open_split` raises a SourceError if
+    the records of a split depend on more than its number and the number of splits.
     """
     return cast(OpenSplit, getattr(source, "open_split", source.open))

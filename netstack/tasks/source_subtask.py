@@ -1,7 +1,7 @@
 """Subtasks that read a source and write records, as fast as possible or at a given rate.
 
-A `Pace` is for rates that change over time: it returns the number of records due by a time, and the time at
-which the next ones are due. Times are seconds since the source began.
+A `Pace` describes a rate that changes over time. It returns the number of records due by a time, and the time
+at which more records are due. Times are seconds since the source began.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Pace(Protocol):
 
 
 class Bursts:
-    """`rate` records per second; those of each `period_s` seconds are all due at its start."""
+    """Bursts with a mean of `rate` records per second: all records of a period of `period_s` seconds are due
+    at its start.
+    """
 
     def __init__(self, rate: float, period_s: float) -> None:
         self._records = rate * period_s
@@ -78,12 +80,14 @@ class Wave:
         return int(self._rate * (elapsed_s + (1 - cos(turn * elapsed_s)) / turn) + _ROUNDING) + 1
 
     def next_due(self, elapsed_s: float) -> float:
-        """Return a slightly later time at which the rate is evaluated again."""
+        """Return the time, slightly later, at which the rate is evaluated again."""
         return elapsed_s + _LOOK_S
 
 
 def pace_of(source: SourceSpec | None, rate: float) -> Pace | None:
-    """Return the pace of a source's subtask with `rate` records per second; None: even, or without a rate."""
+    """Return the pace of a source's subtask with `rate` records per second; None if the rate is even or
+    unlimited.
+    """
     if not isinstance(source, GeneratorSpec) or rate <= 0:
         return None
     if source.burst_s is not None:
@@ -102,12 +106,13 @@ MIN_PACE_S = 0.001
 
 
 class Calls(NamedTuple):
-    """Settings for the calls of a source; all records of one call are written, even if outputs become
-    unavailable.
+    """Settings for the calls of a source.
 
-    A call returns `batch` records. A call of a `legacy` source, which is a SourceFunction in a
-    SourceStreamTask, also begins without checking the outputs. A record takes `cost_s` seconds; None: the
-    cost in the cost model. If an even pace lags by more than `catch_up_s`, the older records are skipped.
+    All records of a call are written, even if outputs become unavailable. A call returns `batch` records. A
+    call of a `legacy` source, which is a SourceFunction in a SourceStreamTask, also begins without checking
+    the outputs. A record takes `cost_s` seconds; None: the cost in the cost model. A source with an even rate
+    that is late catches up at most `catch_up_s` of its schedule. It does not make up for the rest of the
+    delay.
     """
 
     batch: int = 1
@@ -121,13 +126,13 @@ ONE_BY_ONE = Calls()
 
 
 class SourceSubtask(Subtask):
-    """Emits the records of a reader while its outputs are available, or at a given rate.
+    """Subtask that emits the records of a reader, at a given rate or as fast as its outputs allow.
 
-    `rate` is in records per second; 0: as fast as possible. `pace` returns when records are due, if not at
-    even intervals. With `watermarks` it sends watermarks, even while it waits for its outputs. After a
-    savepoint with which the job stops, it sends nothing. `open_split` opens splits that other subtasks had
-    begun, if a restored checkpoint assigns some; by default this is an error. The rules are those of Flink's
-    SourceOperator in a StreamTask.
+    `rate` is in records per second; 0: as fast as possible. `pace` returns the times at which records are
+    due; None: even intervals. With `watermarks` the subtask sends watermarks, even while it waits for its
+    outputs. After a savepoint that stops the job, it sends nothing. `open_split` opens splits that other
+    subtasks had begun, if a restored checkpoint assigns such splits; without it, this is an error. The rules
+    are those of Flink's SourceOperator in a StreamTask.
     """
 
     __slots__ = (
@@ -249,7 +254,7 @@ class SourceSubtask(Subtask):
         await self._end()
 
     def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """Begin a checkpoint; a savepoint that drains the job first ends the data."""
+        """Begin a checkpoint. For a savepoint that drains the job, end the data first."""
         savepoint = barrier.options.savepoint
         if savepoint is not None and savepoint.stops and not self.data_ended:
             if savepoint.action is PostCheckpointAction.TERMINATE:
@@ -259,7 +264,7 @@ class SourceSubtask(Subtask):
         super()._start_checkpoint(barrier)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Abort a checkpoint; if emission was held back for it, continue."""
+        """Abort a checkpoint. If the subtask had stopped emitting for it, continue to emit."""
         super().checkpoint_aborted(checkpoint_id)
         if checkpoint_id == self._holds_for:
             self._holds_for = None
@@ -279,7 +284,7 @@ class SourceSubtask(Subtask):
         self._watermark_due = self._holds_for is None
 
     async def handle_mail(self) -> None:
-        """Handle all mail, and send a watermark if a timer has requested it and it has risen."""
+        """Handle all mail. Send a watermark if a timer has requested this and the watermark has risen."""
         await super().handle_mail()
         while self._watermark_due and self._watermarks is not None:
             self._watermark_due = False
@@ -304,14 +309,17 @@ class SourceSubtask(Subtask):
         return True
 
     def _plain_output(self) -> ResultPartition | None:
-        """Return the output if it is the only one and records are written without a pace; else None."""
+        """Return the subtask's only output if it has one output and no pace; else None."""
         if self._period or self._batch > 1 or self._legacy or self._watermarks is not None:
             return None
         single = len(self.outputs) == 1 and self.outputs[0].selector is not None
         return self.outputs[0].partition if single else None
 
     def _emit_next(self) -> None:
-        """Emit more records when the last ones have taken their time; resume the routine for other work."""
+        """Emit more records when the time of the last ones is over.
+
+        Resume the routine if other work is due.
+        """
         agenda, partition = self.agenda, self._only_partition
         if self._routine is None:
             return  # cancelled
@@ -354,7 +362,7 @@ class SourceSubtask(Subtask):
         self._next_due += emitted * self._period
 
     async def _emit_calls(self, stop: int) -> None:
-        """Emit the output of calls up to record `stop`; each call begins while outputs are available."""
+        """Emit the records up to `stop` in calls. Each call begins only while the outputs are available."""
         block, channels = self._block, self._channels
         while self._index < stop and (self._legacy or self.available):
             end = min(self._index + self._batch, len(block))
@@ -391,7 +399,7 @@ class SourceSubtask(Subtask):
         lateness.measure(self.agenda.now, self.times, work_s, self.checkpoints.snapshots)
 
     def adapt(self, adaptive: bool) -> None:
-        """Switch the adaptive choice of channels; also reassigns the rest of the current block."""
+        """Switch the adaptive choice of channels on or off, also for the rest of the current block."""
         super().adapt(adaptive)
         self._channels = self.select_channels(self._block)
 
@@ -413,7 +421,7 @@ class SourceSubtask(Subtask):
         return self._read_records - (len(self._block) - self._index)
 
     def before_snapshot(self, checkpoint_id: int) -> None:
-        """Store the position, which is the state of a source."""
+        """Store the position in the input, which is the state of a source."""
         if self._split_reader is None:
             self.state.operator.put(POSITION, [self.position])
         else:
@@ -436,7 +444,7 @@ class SourceSubtask(Subtask):
                 self._watermarks.clock.go_on_from(reached_ms)
 
     def _read_splits(self, splits: list[Split]) -> None:
-        """Read these splits instead of the subtask's own input, if there are any."""
+        """Read these splits, if any, instead of the subtask's own input."""
         if not splits:
             return
         try:
@@ -454,7 +462,7 @@ class SourceSubtask(Subtask):
             self.trace(f"continues after record {position} of part {part} of {of}")
 
     def cancel(self) -> None:
-        """Cancel the subtask: its routine was closed and is not resumed."""
+        """Cancel the subtask. The caller has closed its routine."""
         super().cancel()
         self._routine = None
 

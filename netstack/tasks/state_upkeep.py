@@ -1,26 +1,26 @@
 """Work with keyed state besides the service time of records: accesses, compaction, materialisation.
 
 **Accesses.** For state in memory, accesses are part of the service time. Tables count reads and writes, and a
-changelog counts the changes added; a task spends the time for them with its next buffer.
+changelog counts added changes. A task spends the time for these with its next buffer.
 
 **Compaction** of tables runs in the background, in emulated time::
 
     flush, by a snapshot or a full write buffer -> compaction begins -- bytes / rate --> its files are used
-                                 snapshots meanwhile have the old files, and new ones of level 0
+                                 snapshots meanwhile have the old files, and new files of level 0
 
-So the snapshot that triggers a compaction still contains the former files, as in RocksDB, which compacts in
-separate threads. One compaction runs at a time; the next one is chosen when it ends. Entries that have
-expired when a compaction begins are dropped by it.
+As in RocksDB, which compacts in separate threads, the snapshot that triggers a compaction still contains the
+former files. Compactions run one at a time, and the next is chosen when the last has ended. A compaction
+drops the entries that have expired when it begins.
 
 **Materialisation** of a changelog stores the whole state from time to time::
 
     task opens --- delay ---> mark the state, between two records
                                  | upload, while the task continues
-                              checkpoints rest on it from here on
+                              later checkpoints are based on it
                                  |--- interval ---> again
 
 The first delay is a fraction of the interval, derived from a hash of the task's name, so that not all tasks
-store their state at once. After a recovery there is no base for checkpoints, so the first materialisation
+store their state at once. After a recovery, checkpoints have no materialisation to build on, so the first one
 begins at once. (Flink: ``PeriodicMaterializationManager``.)
 """
 
@@ -100,7 +100,7 @@ class TableSchedule:
 
 
 OPERATOR = "KeyedProcessOperator"
-"""Name of the operator in the identifier that is hashed, before the name of the vertex."""
+"""Operator name in the hashed identifier; the name of the vertex follows it."""
 
 
 def first_delay_s(vertex: str, index: int, parallelism: int, interval_s: float) -> float:
@@ -142,7 +142,10 @@ class Materializer:
             self._subtask.post(self._begin)
 
     def _begin(self) -> None:
-        """Mark the state between two records and store it; it takes effect when the upload has finished."""
+        """Mark the state between two records and store it.
+
+        Checkpoints use it when the upload has finished.
+        """
         marked = self._backend.materialise()
         if marked is None:
             self._after(self._interval_s)

@@ -35,7 +35,7 @@ Mail = Callable[[], None]
 class Subtask:
     """One parallel instance of a vertex.
 
-    `vertex`, `name` and `index` identify it. `outputs` are written in order; a record goes to each of them.
+    `vertex`, `name` and `index` identify the subtask. Each record is written to all `outputs`, in order.
     `upstream`: the subtasks that it reads from. `readers`: for each output, the reading vertex and the index
     of its subtask by subpartition. `data_ended`: whether the last record has been processed. `suspended`:
     whether the savepoint that stops the job without draining is complete. `mail` is handled after the current
@@ -110,7 +110,7 @@ class Subtask:
         return self.checkpoints.last
 
     def behind_s(self, held_up_s: float) -> float | None:
-        """Return how far the task lags behind the wall clock, in seconds; None: not measured.
+        """Return the seconds by which the task lags behind the wall clock; None if this is not measured.
 
         `held_up_s`: total time for which its process could not run entries that were due.
         """
@@ -122,7 +122,7 @@ class Subtask:
         return self.lateness.behind_s(held_up_s)
 
     def measure_lateness(self, lateness: Lateness) -> None:
-        """Update the lateness with the work done so far; called while nothing is in progress."""
+        """Update the lateness with the work done so far; called while no record is in progress."""
         raise NotImplementedError
 
     async def run(self) -> None:
@@ -130,7 +130,9 @@ class Subtask:
         raise NotImplementedError
 
     def begin(self) -> Routine:
-        """Return the routine of the subtask: the rest of the recovery, if it waits for memory, then `run`."""
+        """Return the routine of the subtask: the rest of a recovery that waits for memory, if any, then
+        `run`.
+        """
         return self.run() if self._putting_back is None else self._recover_and_run(self._putting_back)
 
     async def _recover_and_run(self, putting_back: Iterator[None]) -> None:
@@ -139,12 +141,12 @@ class Subtask:
         await self.run()
 
     def post(self, mail: Mail) -> None:
-        """Have `mail` handled between two records, as soon as possible."""
+        """Schedule `mail` to be handled as soon as possible, between two records."""
         self.mail.append(mail)
         self._waiter.wake(self._wake_up * self._jitter())
 
     def output_available(self) -> None:
-        """Resume if the subtask is waiting for its outputs: a pool has buffers again."""
+        """Resume if the subtask is waiting for its outputs; called when a pool has buffers again."""
         if self._waiting is Waiting.OUTPUT:
             self._waiter.wake(self._wake_up * self._jitter())
 
@@ -157,7 +159,7 @@ class Subtask:
         return True
 
     async def handle_mail(self) -> None:
-        """Handle all mail, including mail that arrives during the time of a snapshot."""
+        """Handle all mail, including mail that arrives while a snapshot is being taken."""
         while self.mail or self._stalled_s:
             while self.mail:
                 self.mail.popleft()()
@@ -179,7 +181,7 @@ class Subtask:
         self._waiting = Waiting.NOTHING
 
     async def wait_for_output(self) -> None:
-        """Wait until the next record may begin; mail is handled meanwhile."""
+        """Wait until the outputs can take another record; mail is handled meanwhile."""
         while not (self.available or self.suspended):
             if not self.mail:  # mail may have arrived while a record was being written
                 await self._wait(Waiting.OUTPUT)
@@ -192,7 +194,9 @@ class Subtask:
             await self._wait(Waiting.OUTPUT)
 
     async def emit(self, block: RecordBlock, channels: list[list[int]], start: int, stop: int) -> int:
-        """Write records until the outputs become unavailable; returns the index of the next one."""
+        """Write records until the outputs become unavailable; returns the index of the first unwritten
+        record.
+        """
         if len(self.outputs) == 1:
             return await self._emit_to(0, block, channels[0], start, stop)
         while start < stop:
@@ -240,7 +244,7 @@ class Subtask:
                 partition.flush()
 
     def adapt(self, adaptive: bool) -> None:
-        """Switch round-robin exchanges to the choice by load, or back."""
+        """Switch the round-robin exchanges to choosing channels by load, or back."""
         for _, selector in self.outputs:
             turns = selector.selector if isinstance(selector, Fraction) else selector
             if isinstance(turns, RoundRobin):
@@ -264,7 +268,7 @@ class Subtask:
             output.partition.broadcast_event(event)
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """Start the checkpoint of `barrier` for the coordinator; handled as mail."""
+        """Start the checkpoint of `barrier`, as requested by the coordinator; handled as mail."""
         self.post(partial(self._start_checkpoint, barrier))
 
     def _start_checkpoint(self, barrier: CheckpointBarrier) -> None:
@@ -274,7 +278,10 @@ class Subtask:
         """Complete the state before it is snapshotted."""
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
-        """Return the data of `channel` that has been read but not processed; empty in this class."""
+        """Return the data of `channel` that has been read but not processed.
+
+        A subtask without inputs has none.
+        """
         return []
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
@@ -285,7 +292,7 @@ class Subtask:
 
     @property
     def _awaits_completion(self) -> bool:
-        """Whether this subtask waits for its final checkpoint, or for the savepoint that it stops with."""
+        """Whether this subtask waits for its final checkpoint, or for the savepoint that stops the job."""
         return self.checkpoints.final is not None or self.checkpoints.stops_with is not None
 
     def _checkpoint_completed(self, checkpoint_id: int) -> None:
@@ -297,11 +304,11 @@ class Subtask:
             self.consumer_acknowledged()
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Abort a checkpoint for the coordinator."""
+        """Abort a checkpoint, as requested by the coordinator."""
         self.checkpoints.abort(checkpoint_id)
 
     def recover(self, recovery: SubtaskRecovery) -> None:
-        """Restore the state of a checkpoint; called first."""
+        """Restore the state of a checkpoint; called before all other methods."""
         self._recovery = recovery
         self.state.restore(recovery.state_handles, recovery.read)
         putting_back = restore_partitions([output.partition for output in self.outputs], recovery)
@@ -312,12 +319,12 @@ class Subtask:
 
     @property
     def had_ended(self) -> bool:
-        """Whether it had processed its last record before the restored checkpoint."""
+        """Whether the subtask had processed its last record before the restored checkpoint."""
         return self._recovery is not None and self._recovery.data_ended
 
     @property
     def recovered_from(self) -> int | None:
-        """Id of the restored checkpoint; None: it started without state."""
+        """Id of the restored checkpoint; None if the subtask started without state."""
         return None if self._recovery is None else self._recovery.checkpoint_id
 
     @property
@@ -326,14 +333,14 @@ class Subtask:
         return self.environment.trace is not None
 
     def trace(self, text: str, checkpoint_id: int | None = None) -> None:
-        """Add a text to the trace of the job, if there is one."""
+        """Add a text to the trace of the job, if the job has a trace."""
         if self.environment.trace is not None:
             self.environment.trace(self.agenda.now, str(self), text, checkpoint_id)
 
     async def _end(self) -> None:
         """Wait until all consumers have processed all records and the final checkpoint is complete.
 
-        Checkpoints continue meanwhile, so that all work of this subtask is part of one (FLIP-147).
+        Checkpoints continue meanwhile, so that a checkpoint covers all work of this subtask (FLIP-147).
         """
         if self.environment.config.checkpoints_after_tasks_finish:
             while not (self._may_end or self.suspended):
@@ -354,7 +361,7 @@ class Subtask:
         return all(output.partition.acknowledged for output in self.outputs)
 
     def consumer_acknowledged(self) -> None:
-        """Resume if all consumers have acknowledged and the subtask waits for that."""
+        """Resume if the subtask waits for acknowledgements and all consumers have acknowledged."""
         if self._waiting is Waiting.CONSUMERS and self._may_end:
             self._waiter.wake(self._wake_up * self._jitter())
 
@@ -377,7 +384,7 @@ class Subtask:
         )
 
     def cancel(self) -> None:
-        """Cancel the subtask: its routine was closed and is not woken again; call `release` afterwards."""
+        """Cancel the subtask. The caller has closed its routine, and calls `release` afterwards."""
         self._waiter.forget()
         self.checkpoints.release()  # before its outputs, whose barriers count as sent when they are released
 
@@ -406,6 +413,6 @@ def with_inputs(sample: SubtaskSample, gates: Sequence[InputGate]) -> SubtaskSam
 
 
 def _usage(pools: Sequence[tuple[int, int]]) -> float:
-    """Return the fraction of all buffers in use; 0 if there are none, as in Flink's gauges."""
+    """Return the fraction of buffers that are in use; 0 if there are no buffers, as in Flink's gauges."""
     total = sum(total for _, total in pools)
     return sum(used for used, _ in pools) / total if total else 0.0

@@ -1,9 +1,9 @@
 """The checkpoints of one task, from the first barrier or the coordinator's trigger to the acknowledgement.
 
-Barriers that the task reads are passed to the barrier handler of the checkpoint mode, and its actions are
-carried out here. The synchronous part of a snapshot sends the barrier downstream and marks the state; the
-task does nothing else meanwhile. The asynchronous part runs in the background and ends when three parts are
-complete::
+Barriers that the task reads are passed to the barrier handler of the checkpoint mode. `TaskCheckpoints`
+carries out the actions that the handler returns. The synchronous part of a snapshot sends the barrier
+downstream and marks the state. It blocks the task. The asynchronous part runs in the background and ends when
+three uploads are complete::
 
     begin --- sync ---> upload of the state -----------------------\\
           \\-- unaligned: data of the inputs, until the last barrier -> upload of channel state -> acknowledge
@@ -84,9 +84,9 @@ class Begun(NamedTuple):
 class RunningCheckpoint:
     """A checkpoint that the task has begun and not acknowledged yet.
 
-    `barrier` becomes unaligned when it may overtake. `metrics` is None until the alignment has ended.
-    `channel_data` is None once it has been stored, which requires the data of `open_outputs` more
-    subpartitions. `uploading_since`: end of the synchronous part; `uploads`: number of uploads in progress.
+    `barrier` becomes unaligned when it may overtake data. `metrics` is None until the alignment has ended.
+    `channel_data` is None after it has been stored, for which the data of `open_outputs` subpartitions is
+    still missing. `uploading_since`: end of the synchronous part; `uploads`: number of uploads in progress.
     `written`: files in `storage` that belong only to this checkpoint.
     """
 
@@ -156,7 +156,7 @@ class TaskCheckpoints:
     # Barriers at the inputs
 
     def connect(self, gates: list[InputGate]) -> None:
-        """Take part in the checkpoints whose barriers arrive at these gates."""
+        """Take the checkpoints whose barriers arrive at these gates."""
         config = self._environment.config
         self._gates = gates
         for number, gate in enumerate(gates):
@@ -175,7 +175,10 @@ class TaskCheckpoints:
             channel.persist = persist
 
     def let_overtake(self) -> None:
-        """Allow barriers to overtake data from now on; an alignment that has begun stays aligned."""
+        """Allow barriers to overtake data from now on.
+
+        A checkpoint whose alignment has begun stays aligned.
+        """
         aligner = self.handler
         if isinstance(aligner, BarrierAligner):
             count_ends = self._environment.config.checkpoints_after_tasks_finish
@@ -184,7 +187,7 @@ class TaskCheckpoints:
             self._persist_data()
 
     def handle(self, channel: InputChannel, event: Event) -> Begun | None:
-        """Pass an event to the barrier handler, and carry out its actions up to a snapshot."""
+        """Pass an event to the barrier handler, and carry out the handler's actions up to a snapshot."""
         number, now, task = self._number(channel), self._environment.agenda.now, self._task
         handler = self.handler
         match event:
@@ -259,14 +262,14 @@ class TaskCheckpoints:
         self._task.post(self._handle_priority)
 
     def _handle_priority(self) -> None:
-        """Handle all events that overtake data, between two records; called as mail."""
+        """Handle all priority events between two records; called as mail."""
         for gate in self._gates:
             while (polled := gate.poll_priority(self._environment.agenda.now)) is not None:
                 channel, item = polled
                 self._in_mail(self.handle(channel, decode_event(bytes(item.payload))))
 
     def _in_mail(self, begun: Begun | None) -> None:
-        """Complete a snapshot begun in mail, which cannot wait: the task blocks after the mail."""
+        """Complete a snapshot that was begun in mail. Mail cannot wait, so the task blocks after it."""
         if begun is not None:
             for action in begun.rest:
                 self._do(action)
@@ -291,7 +294,7 @@ class TaskCheckpoints:
             channel.stop_persisting(checkpoint_id)
 
     def _end_alignment(self, checkpoint_id: int, metrics: AlignmentMetrics) -> None:
-        """End the alignment of an unaligned checkpoint, whose last barrier has arrived."""
+        """End the alignment of an unaligned checkpoint: its last barrier has arrived."""
         self._stop_persisting(checkpoint_id)
         running = self._running.get(checkpoint_id)
         if running is not None:
@@ -309,10 +312,10 @@ class TaskCheckpoints:
     # The synchronous part
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
-        """Take a checkpoint for the coordinator; must be called between two records.
+        """Take a checkpoint that the coordinator has triggered; must be called between two records.
 
-        It is skipped if a newer checkpoint has begun: it was aborted, and its barrier would fail the newer
-        one. (Flink: ``SubtaskCheckpointCoordinatorImpl``, "out of order checkpoint barrier".)
+        It is skipped if a newer checkpoint has begun. The older one was then aborted, and its barrier would
+        fail the newer one. (Flink: ``SubtaskCheckpointCoordinatorImpl``, "out of order checkpoint barrier".)
         """
         if barrier.checkpoint_id <= self.last:
             return
@@ -321,15 +324,15 @@ class TaskCheckpoints:
         self._pass_sync(barrier.checkpoint_id, sync_s)
 
     def _pass_sync(self, checkpoint_id: int, sync_s: float) -> None:
-        """Block the task for the synchronous part, then upload."""
+        """Block the task for the duration of the synchronous part, then upload."""
         self._task.stall(sync_s)
         self._environment.scope.after(sync_s, self.upload, checkpoint_id)
 
     def begin(self, barrier: CheckpointBarrier, metrics: AlignmentMetrics | None) -> float:
         """Run the synchronous part; returns its duration in seconds.
 
-        `metrics` is None if the alignment has not ended, for which an unaligned checkpoint does not wait. If
-        the coordinator has aborted the checkpoint, no snapshot is taken, and a cancel marker is sent
+        `metrics` is None if the alignment has not ended; an unaligned checkpoint does not wait for its end.
+        If the coordinator has aborted the checkpoint, no snapshot is taken, and a cancel marker is sent
         downstream.
         """
         task, number = self._task, barrier.checkpoint_id
@@ -367,7 +370,7 @@ class TaskCheckpoints:
         return running.sync_s
 
     def _send_on(self, running: RunningCheckpoint) -> None:
-        """Send the barrier to all outputs; it may overtake queued data there, now or after a timeout."""
+        """Send the barrier to all outputs. It may overtake their queued data, now or after a timeout."""
         barrier, environment = running.barrier, self._environment
         for number, output in enumerate(self._task.outputs):
             running.open_outputs += len(output.partition.subpartitions)
@@ -385,7 +388,7 @@ class TaskCheckpoints:
     ) -> None:
         """Store the data that the barrier has overtaken in a subpartition.
 
-        If `data` is None, a newer barrier with a timeout arrived while this one was queued, so this
+        If `data` is None, a newer barrier with a timeout was queued before this barrier had left, so this
         checkpoint fails.
         """
         running.open_outputs -= 1
@@ -483,8 +486,9 @@ class TaskCheckpoints:
     def _store(
         self, running: RunningCheckpoint, store: Callable[[], list[StateHandle]], since: float
     ) -> None:
-        """Write now; the upload counts as finished after its emulated duration from `since`, or at once if
-        inline.
+        """Write now.
+
+        The upload ends after its emulated duration, counted from `since`, or at once if the data is inline.
         """
         try:
             handles = store()
@@ -525,7 +529,7 @@ class TaskCheckpoints:
         self._environment.coordinator.decline(self._task, checkpoint_id, ASYNC_FAILED, detail)
 
     def abort(self, checkpoint_id: int) -> None:
-        """Abort a checkpoint: drop its data, and do not begin it later."""
+        """Abort a checkpoint: drop its data, or do not begin it if it has not begun."""
         running = self._running.pop(checkpoint_id, None)
         if checkpoint_id == self.stops_with:
             self.stops_with = None
@@ -561,17 +565,17 @@ def barrier_handler(config: NetworkConfig, channels: int) -> BarrierHandler:
 
 
 def snapshot_s(work: SnapshotWork, costs: CostModel) -> float:
-    """Return the duration of the synchronous part of a snapshot for its work, in seconds."""
+    """Return the duration of the synchronous part of a snapshot in seconds, computed from its work."""
     logging_s = work.logged_bytes / costs.log_rate_bytes_per_s
     flushing_s = work.flushed_bytes / costs.table_flush_rate_bytes_per_s
     return logging_s + flushing_s + work.linked * costs.table_snapshot_s
 
 
 def storing_s(handles: Sequence[StateHandle], costs: CostModel) -> float:
-    """Return the time to store the new state in these handles, in seconds; inline state takes none.
+    """Return the time to store the new state of these handles, in seconds.
 
-    State in memory is serialized first; all other state is already in bytes. Table files are uploaded a few
-    at a time, so their fixed cost counts only for a fraction of them.
+    Inline state takes no time. State in memory is serialized first, other state is stored as bytes already.
+    Since several table files are uploaded at a time, only a fraction of their fixed costs adds up.
     """
     new = [handle for handle in handles if handle.file is not None and not handle.stored_before]
     uploading_s = sum(handle.size for handle in new) / costs.upload_rate_bytes_per_s

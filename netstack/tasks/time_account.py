@@ -1,17 +1,17 @@
 """The time of a subtask: busy, idle and back-pressured time, and its lateness in real time.
 
-In one process, virtual time shows the work done, and the wall clock the work that should have been done. Over
-several processes there is no common virtual time. So each task has its own virtual time, which advances by
-the cost of its work in the cost model. While the task waits, it catches up::
+A task is late if its work takes longer than its cost in the cost model. In one process, all tasks share one
+virtual time, and the lateness is its lag behind the wall clock. Over several processes, each task has its own
+virtual time, which advances by the cost of its work. While the task waits, its virtual time catches up::
 
     work of 10 ms, done in 10 ms         lateness 0
     work of 10 ms, done in 14 ms         lateness 4 ms: its process was too slow, or busy with other tasks
     waits for 3 ms for input             lateness 1 ms
     waits for 9 ms for its outputs       lateness 0: a task is never ahead
 
-If processes delay each other, all of them wait, and none catches up. So the lateness of a task is at least
-the time for which its process was delayed, with two exceptions: the task has worked all of the time, or has
-waited as long for its outputs, so that it was early enough.
+If processes delay each other, their tasks wait without catching up. So the lateness of a task is at least the
+time for which its process was delayed, with two exceptions. The task was busy all the time, or it waited for
+its outputs for at least as long.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Waiting(Enum):
 
 
 class TimeAccount:
-    """Idle and back-pressured time of a subtask, in seconds; it was busy during the rest.
+    """Idle and back-pressured time of a subtask, in seconds; in the remaining time it was busy.
 
     Only the time from `begin` to `end` counts: a subtask is not busy while it waits for others to be built,
     nor after it has ended.
@@ -86,7 +86,7 @@ class TimeAccount:
 
 
 class Lateness:
-    """Lateness of one task, in seconds, if its work has the costs in `costs`; 0 until the second update."""
+    """Lateness of one task in seconds, with the costs of its work in `costs`; 0 until the second update."""
 
     __slots__ = ("_behind_s", "_costs", "_least_s", "_unused_s", "_unused_s_at_first")
 
@@ -96,18 +96,22 @@ class Lateness:
         self._least_s = self._unused_s_at_first = nan
 
     def of_reading(self, buffers: int, records: int) -> float:
-        """Return the seconds for reading so many buffers and records, without their service time."""
+        """Return the cost of reading this number of buffers and records in seconds, without their service
+        time.
+        """
         costs = self._costs
         low, high = costs.subtask_factor
         return buffers * costs.consumer_buffer_s * (low + high) / 2 + records * costs.consumer_record_s
 
     def of_emitting(self, records: int, record_s: float | None) -> float:
-        """Return the seconds for emitting so many records; `record_s` overrides the cost model's cost."""
+        """Return the cost of emitting this number of records in seconds; `record_s` overrides the cost
+        model's cost.
+        """
         return records * (self._costs.source_record_s if record_s is None else record_s)
 
     def measure(self, now: float, times: TimeAccount, work_s: float, snapshots: int) -> None:
-        """Update the lateness at `now`, with nothing in progress, `work_s` of work and `snapshots` snapshots
-        done.
+        """Update the lateness at `now`, after `work_s` seconds of work and `snapshots` snapshots; no record
+        is in progress.
         """
         low_s, high_s = self._costs.sync_s
         not_done_s = now - work_s - snapshots * (low_s + high_s) / 2

@@ -31,7 +31,7 @@ class Transaction(NamedTuple):
 
 
 class TransactionLog:
-    """Committed transactions, in the order of the commits; exists independently of attempts."""
+    """Committed transactions, in the order of the commits. The log survives restarts."""
 
     def __init__(self) -> None:
         self._committed: dict[tuple[str, int, int], Transaction] = {}

@@ -1,7 +1,7 @@
 """Watermarks of tasks: created by sources, and read by other tasks among their records.
 
 A watermark is handled in its turn, between two records. If it raises the lowest watermark of all channels,
-windows fire; then the new lowest watermark is sent to all channels of all outputs::
+windows fire. Then the new lowest watermark is sent to all channels of all outputs::
 
     buffer   a b c |W| d e     serve a b c;  take W: fire windows, send the least watermark on;  serve d e
 
@@ -41,18 +41,18 @@ class SourceWatermarks:
         self._sent = NO_WATERMARK
 
     def emitted(self, at_ms: int) -> None:
-        """Note that records with this event time were emitted."""
+        """Record that records with this event time were emitted."""
         self._latest_ms = at_ms
 
     def due(self) -> int | None:
-        """Return the watermark to send now; None if it has not risen."""
+        """Return the watermark to send now; None if it is not higher than the last one."""
         if self._latest_ms is None or self._latest_ms - self._behind_ms <= self._sent:
             return None
         self._sent = self._latest_ms - self._behind_ms
         return self._sent
 
     def ended(self) -> None:
-        """Note that the last watermark is sent, because no record follows."""
+        """Record that the last watermark has been sent; no record follows."""
         self._sent = MAX_WATERMARK
 
     @property
@@ -64,7 +64,7 @@ class SourceWatermarks:
 class WatermarkFlow:
     """The watermarks of the channels that a subtask reads, and its own `windows`, if any.
 
-    `disorders_s` holds for each gate, in order, how far its watermarks lag behind the preceding records.
+    `disorders_s` holds, for each gate in order, the lag of its watermarks behind the preceding records.
     """
 
     def __init__(
@@ -79,7 +79,10 @@ class WatermarkFlow:
         self._ahead_ms: list[int] = []
 
     def connect(self, gates: Sequence[InputGate], pass_on: PassOn) -> None:
-        """Follow the watermarks of these gates; `pass_on` is called with the lowest one when it rises."""
+        """Follow the watermarks of these gates.
+
+        When the lowest watermark rises, `pass_on` is called with it.
+        """
         channels = [channel for gate in gates for channel in gate.channels]
         self._numbers = {channel: number for number, channel in enumerate(channels)}
         self._ahead_ms = [

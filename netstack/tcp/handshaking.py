@@ -1,8 +1,7 @@
-"""Establishes a proven connection after a dial or an accept: optional TLS, then the handshake.
-
-All failures end in `UnprovenError` with a short reason; no text of the peer is part of it. The dialling side
-also learns whether to retry. A peer that is not running yet, or has dropped this connection for lack of room,
-may accept later. A peer that sends something wrong, or refuses the proof, will do so again.
+"""Establishes a proven connection after a dial or an accept: optional TLS, then the handshake. All failures
+end in `UnprovenError` with a short reason, which contains no text of the peer. The error also states whether
+the dialling side should retry. A peer that is not running yet, or has dropped this connection for lack of
+room, may accept later. A peer that sends invalid data, or refuses the proof, will do so again.
 """
 
 from __future__ import annotations
@@ -63,7 +62,8 @@ async def dial(
     """Return a proven stream to a listener.
 
     Raises:
-        UnprovenError: if nothing listens there, or the peer did not prove itself, or refused this end.
+        UnprovenError: if nothing listens at the address, the peer did not prove itself, or it refused this
+            end.
     """
     with _as_unproven():
         transport = await trio.open_tcp_stream(*address)
@@ -87,7 +87,7 @@ async def converse(stream: Stream, handshake: Handshake) -> bytes:
     Data after the handshake is not read.
 
     Raises:
-        UnprovenError: if the peer sent something wrong, or closed the connection.
+        UnprovenError: if the peer sent invalid data, or closed the connection.
     """
     said = handshake.begin()
     while not handshake.proven:
@@ -111,7 +111,7 @@ async def refuse(stream: Stream, handshake: Handshake) -> None:
 
 
 async def say(stream: Stream, data: bytes) -> None:
-    """Send `data`, if there is any.
+    """Send `data`, if it is not empty.
 
     Raises:
         UnprovenError: if the peer has closed the connection.
@@ -124,7 +124,8 @@ async def say(stream: Stream, data: bytes) -> None:
 def is_own_end(stream: trio.SocketStream) -> bool:
     """Whether a connection leads back to itself.
 
-    TCP can create such a connection if a free port is dialled and the dialling end happens to get this port.
+    TCP can create such a connection if a free port is dialled and the dialling end happens to get the same
+    port.
     """
     try:
         return bool(stream.socket.getsockname() == stream.socket.getpeername())
@@ -150,7 +151,7 @@ def _as_unproven() -> Iterator[None]:
 
 
 def _is_final(error: BaseException) -> bool:
-    """Whether TLS failed because of the peer's data, and not because the peer sent none."""
+    """Whether TLS failed because of data that the peer sent, and not because the peer sent no data."""
     cause = error.__cause__
     return isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
 

@@ -1,14 +1,15 @@
-"""Sealed questions and answers between processes without a connection, one for each TCP connection.
+"""Sealed requests and replies between processes. Each request opens its own TCP connection, which closes
+after the reply.
 
 ::
 
     ask_letterbox:  dial, seal the question, half-close  -->  Letterbox: read, unseal, `answer`
                     read, unseal                         <--  seal the answer, close
 
-The seal of an answer covers the question, so that no other message can replace the answer. A repeated
-question, after a lost answer or a replay by a stranger, is answered again, but counts only once.
-Strangers are handled as by `Listener`: they are dropped after a while, or when there is no room, and each
-leaves one line in the log.
+The seal of an answer covers the question, so that no other message can replace the answer. A question that
+arrives again, after a lost answer or because a stranger replays it, is answered again, but counts only once.
+Strangers are handled as in `Listener`: they are dropped after a while, or when there is no room, and each
+causes one line in the log.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ Answer = Callable[[bytes], Awaitable[bytes]]
 
 
 class Letterbox(trio.abc.AsyncResource):
-    """Listens at `host` for `count` different questions of at most `max_bytes`, answered by `answer`."""
+    """Listens at `host` for `count` different questions of at most `max_bytes` bytes, and answers each with
+    `answer`."""
 
     def __init__(self, host: str, secret: Secret, count: int, max_bytes: int, answer: Answer) -> None:
         self._secret = secret
@@ -82,7 +84,8 @@ class Letterbox(trio.abc.AsyncResource):
 async def ask_letterbox(
     address: tuple[str, int], secret: Secret, question: bytes, max_bytes: int
 ) -> bytes | None:
-    """Return the answer, of at most `max_bytes`, or None if no peer that knows the secret answers."""
+    """Send a question, and return the answer, of at most `max_bytes` bytes; None if no peer that knows the
+    secret answers."""
     try:
         async with await trio.open_tcp_stream(*address) as stream:
             await _send(stream, seal(secret, _QUESTION, question))

@@ -1,15 +1,16 @@
 """The listening socket of a process: admits proven peers and refuses all others.
 
-A connection is a stranger until its peer is proven. A stranger stays for at most `handshake_timeout_s`. When
-all places are taken, the oldest stranger is dropped for the next connection::
+A connection is a stranger until its peer has proven that it knows the secret. A stranger stays for at most
+`handshake_timeout_s`. When all places are taken, the oldest stranger is dropped to make room for the next
+connection::
 
     accept --> [ oldest stranger, ..., newest stranger ] -- proven --> stays until it leaves
                     | dropped if there is no room
 
-A peer proves itself within a few turns of the event loop. So strangers that send nothing delay a peer only by
-the time to accept them, however many there are. Each dropped stranger leaves one line in the log
-("netstack.tcp") with its address and the reason. There are `max_connections` places. Strangers never use more
-than half of the process's free file descriptors; the other half is for files that the process opens itself.
+A peer proves itself within a few turns of the event loop. So even many strangers that send nothing delay a
+peer only by the time to accept them. For each dropped stranger, one line in the log ("netstack.tcp") names
+its address and the reason. There are `max_connections` places. Strangers never use more than half of the
+process's free file descriptors; the other half is for files that the process opens itself.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class _Stranger(NamedTuple):
 class Listener:
     """Listens at `host` and calls `admit` for each connection.
 
-    `admit` calls `proven` as soon as the peer has proven itself. It returns when the connection is to be kept
-    or has been served, or raises `UnprovenError` with the reason for a refusal.
+    `admit` calls `proven` as soon as the peer has proven itself. It returns when the connection has been
+    served or will be kept. It raises `UnprovenError` with the reason if it refuses the connection.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Listener:
         return self._socket is not None
 
     async def open(self, port: int = 0) -> tuple[str, int]:
-        """Begin to listen, at a free port if none is given; returns the address.
+        """Begin to listen, at a free port if no port is given; returns the address.
 
         Raises:
             OSError: if it cannot listen at this host, or the port is taken.
@@ -82,7 +83,7 @@ class Listener:
         return host, port
 
     def proven(self, stream: trio.SocketStream) -> None:
-        """Keep a connection whatever others arrive; without effect if it is already being closed."""
+        """Keep a connection when new ones need room; does nothing if it is already being closed."""
         if self._strangers.pop(stream, None) is not None:
             self._proven.add(stream)
 
@@ -117,7 +118,8 @@ class Listener:
                     socket.close()
 
     def _make_room(self) -> bool:
-        """Drop strangers, oldest first, until there is room for one more; returns False if there is none."""
+        """Drop strangers, oldest first, until there is room for one more connection; returns False if there
+        is no room."""
         proven = len(self._proven)
         descriptors = max(1, (self._descriptors - proven) // 2)
         places = min(self._limits.max_connections - proven, descriptors)
@@ -136,7 +138,7 @@ class Listener:
         _log.warning(crowded, stranger.address, count)
 
     async def _wait_after(self, error: OSError) -> None:
-        """Continue at once if a connection closed before it was accepted; wait if resources are exhausted."""
+        """Wait if resources are exhausted. Continue at once if a connection closed before it was accepted."""
         if error.errno not in _EXHAUSTED:
             return
         if self._strangers:

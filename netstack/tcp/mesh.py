@@ -1,6 +1,6 @@
 """The proven connections between the processes of a job: one for each pair.
 
-Each process listens, publishes its address, and then connects: the higher index dials the lower one::
+Each process listens, publishes its address, and then connects. The process with the higher index dials::
 
     0 <--- 1 <--- 2        the listening end, which any process can dial,
     ^------------ 2        sends no data before the handshake is done
@@ -29,12 +29,12 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
 
 class Mesh(trio.abc.AsyncResource):
-    """Connects process `index` of `size` with each of the others; can be used once.
+    """Connects process `index` of `size` with each other process; can be used once.
 
     `host` is the address to listen at; it must not be a wildcard, which cannot be dialled.
 
     Raises:
-        ValueError: if there is no such process or no host, or more peers have to dial it than the limit
+        ValueError: if `index` or `host` is invalid, or if more peers have to dial this process than the limit
             allows.
     """
 
@@ -80,13 +80,15 @@ class Mesh(trio.abc.AsyncResource):
         return await self._listener.open()
 
     async def connect(self, addresses: Sequence[tuple[str, int]], secret: Secret) -> dict[int, Stream]:
-        """Connect to all others; `addresses` holds the results of `listen` of all processes, by index.
+        """Connect to all other processes; `addresses` holds the results of `listen` of all processes, by
+        index.
 
         Each process proves that it knows `secret`. A process that dials before this one knows the secret has
         to wait. The streams have TCP_NODELAY set; the caller closes them.
 
         Raises:
-            HandshakeError: names the peers that failed to prove themselves or did not connect in time.
+            HandshakeError: if peers failed to prove themselves or did not connect in time. The message names
+                them.
             ValueError: if the number of addresses is not the number of processes.
         """
         if len(addresses) != self._size:
@@ -128,7 +130,7 @@ class Mesh(trio.abc.AsyncResource):
         """Keep a connection if a peer of the job proves itself at its other end.
 
         Raises:
-            UnprovenError: if it does not.
+            UnprovenError: if the peer does not prove itself.
         """
         stream = await answer(transport, self._tls)
         handshake = ServerHandshake(self._secret, self._index, self._size, fresh_nonce())
@@ -150,7 +152,7 @@ class Mesh(trio.abc.AsyncResource):
             self._diallers_done.cancel()
 
     async def _dial(self, peer: int, scope: trio.CancelScope) -> None:
-        """Connect to a lower index, with retries; cancel `scope` if retrying is useless."""
+        """Connect to the process with a lower index, with retries; cancel `scope` if retrying is useless."""
         identity = Identity(self._index, peer, self._size)
         pause = _FIRST_PAUSE_S
         while peer not in self._streams:

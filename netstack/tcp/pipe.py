@@ -1,8 +1,8 @@
 """Bytes to and from a peer, over a plain socket or TLS; the queue of messages; limits.
 
 A plain socket sends from and reads into many pieces of memory with one system call each, without copies. The
-pipe calls the kernel first, and waits with trio only if there is nothing to do. So a busy connection does not
-need a turn of the event loop for each call. TLS has to copy.
+pipe calls the kernel first, and waits with trio only if the kernel cannot transfer any bytes yet. So a busy
+connection does not need a turn of the event loop for each call. TLS has to copy.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _TLS_BYTES = 256 << 10
 
 
 class Pipe(Protocol):
-    """Both directions of a stream of bytes; each is used by one task at a time."""
+    """Both directions of a stream of bytes. Each direction is used by one task at a time."""
 
     def send_now(self, parts: Sequence[bytes | memoryview]) -> int | None:
-        """Send without waiting, as `send`; returns None if it would have to wait."""
+        """Like `send`, but does not wait: returns None if no byte can be sent yet."""
         ...
 
     def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
-        """Read bytes that have arrived, as `receive_into`; returns None if it would have to wait."""
+        """Like `receive_into`, but does not wait: returns None if no bytes have arrived."""
         ...
 
     async def send(self, parts: Sequence[bytes | memoryview]) -> int:
@@ -60,7 +60,7 @@ class Pipe(Protocol):
         ...
 
     async def send_eof(self) -> None:
-        """Stop sending; data of the peer can still be received."""
+        """Stop sending. Data of the peer can still be received."""
         ...
 
     async def aclose(self) -> None:
@@ -141,7 +141,8 @@ class TlsPipe:
         return len(data)
 
     async def send_eof(self) -> None:
-        """Half-close the underlying socket; the peer sees a broken connection, but all data has been sent."""
+        """Half-close the underlying socket. The peer sees a broken connection, but receives all data sent
+        before."""
         with suppress(OSError, trio.BrokenResourceError):
             await self._stream.transport_stream.send_eof()
 
@@ -188,7 +189,7 @@ class ConnectionLimits:
     connect_timeout_s: float = 60.0
     """Timeout for connecting all peers."""
     keep_alive_s: float = 30.0
-    """Time without data after which a peer counts as dead; detection takes up to a quarter longer."""
+    """Timeout for a silent peer, after which it counts as dead. Detection takes up to a quarter longer."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -224,10 +225,10 @@ class Outgoing:
         return bool(self._parts)
 
     def add(self, message: Message, written: Callable[[], None] | None = None) -> None:
-        """Append `message`; its payload is not copied and must not change until `written` is called.
+        """Append `message`. Its payload is not copied, and must not change until `written` is called.
 
         Raises:
-            LocalProtocolError: if it cannot be encoded.
+            LocalProtocolError: if the message cannot be encoded.
         """
         head = encode_header(message)
         self.waiting_bytes += len(head)
@@ -243,7 +244,7 @@ class Outgoing:
         return [data for data, _, _ in islice(self._parts, MAX_PARTS)]
 
     def left(self, count: int) -> None:
-        """Note that the first `count` waiting bytes have been sent."""
+        """Record that the first `count` waiting bytes have been sent."""
         self.sent_bytes += count
         self.waiting_bytes -= count
         parts = self._parts
@@ -260,7 +261,8 @@ class Outgoing:
                 written()
 
     def drop(self) -> None:
-        """Drop all messages except the rest of a partly sent one, which the peer needs to stay in step."""
+        """Drop all messages except the rest of a partly sent message, which the peer needs to find the next
+        frame."""
         begun = list(self._parts) if self._mid_message else []
         self.clear()
         for data, _, ends_message in begun:
@@ -270,6 +272,6 @@ class Outgoing:
                 break
 
     def clear(self) -> None:
-        """Drop everything; nothing more will be sent."""
+        """Drop all messages; nothing more will be sent."""
         self._parts.clear()
         self.waiting_bytes = 0

@@ -7,10 +7,11 @@
 
     write -> LoopbackRecords -> read                                       records of this process to itself
 
-A reader that does not read gives no credit. So its peers stop sending, their partitions fill up, and their
-writers wait: memory is bounded, whatever the skew. Records of a process to itself take no segments; they are
-passed on directly, up to as many bytes as a channel may hold. After the first record to all processes, later
-records to itself go through the process's own subpartition, which is read without a link, to keep the order.
+A reader that does not read grants no credit. So its peers stop sending, their partitions fill up, and their
+writers wait. This bounds the memory, whatever the skew. Records of a process to itself take no segments. They
+are passed on directly, up to as many bytes as a channel may hold. To keep the order after the first record to
+all processes, later records of a process to itself go through its own subpartition, which is read without a
+link.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ READ_BYTES = 1 << 20
 """Approximate maximum number of bytes of records that one `read` returns."""
 
 MAX_RECORD_BYTES = DEFAULT_MAX_RECORD_BYTES
-"""Maximum length of a record; a reader treats a greater length as corrupt."""
+"""Maximum length of a record in bytes. A reader treats a greater length as corrupt."""
 
 ALL_TARGETS = ALL
 """Target of a record for all processes."""
@@ -59,8 +60,8 @@ class Endpoint:
     """Process `index` of `size`; `links` holds the link to each other process.
 
     At most one trio task runs it at a time. Invariant: while `error` is None, every written record is in
-    exactly one place: in a subpartition, on a link, in the gate of its reader, in `LoopbackRecords`, or has
-    been read.
+    exactly one place: in a subpartition, on a link, in the gate of its reader, in `LoopbackRecords`, or
+    already read.
     """
 
     def __init__(self, index: int, size: int, config: TransportConfig) -> None:
@@ -114,7 +115,7 @@ class Endpoint:
         self._gate.request_partitions()
 
     async def write(self, records: Sequence[tuple[int, bytes | memoryview]]) -> None:
-        """Write records, each to its target; waits while no memory is free.
+        """Write records, each to its target. Waits while no memory is free.
 
         Raises:
             TransportError: if the exchange has failed, or writing was finished.
@@ -172,7 +173,7 @@ class Endpoint:
         self._write_blocked_s += trio.current_time() - started
 
     def finish_writing(self) -> None:
-        """End writing; readers get the end of data after the last record.
+        """End writing. Readers get the end of data after the last record.
 
         Raises:
             TransportError: if the exchange has failed.
@@ -183,7 +184,8 @@ class Endpoint:
         self._partition.finish()
 
     async def read(self) -> list[memoryview] | None:
-        """Return the records that have arrived, waiting for at least one; None when all data has ended.
+        """Wait for at least one record, and return the records that have arrived; None when all data has
+        ended.
 
         Raises:
             TransportError: if the exchange has failed.
@@ -219,7 +221,8 @@ class Endpoint:
         return records or None
 
     def _take_loopback(self, records: list[memoryview]) -> int:
-        """Read a record of this process to itself, if any; returns its bytes, including its length."""
+        """Read a record of this process to itself, if any; returns the number of its bytes, including its
+        length field."""
         if not self._loopback:
             return 0
         record = self._loopback.take()
@@ -248,7 +251,7 @@ class Endpoint:
         self._end_if_done()
 
     def _acknowledged(self) -> None:
-        """Check the acknowledgements of readers, and finish the links of readers that have read everything.
+        """Check the acknowledgements of readers, and finish the links to readers that have read everything.
 
         Raises:
             RemoteProtocolError: if a reader acknowledges before everything has been sent to it.
@@ -266,7 +269,7 @@ class Endpoint:
             self._done.set()
 
     async def wait_done(self) -> None:
-        """Wait until this process has read all data, and the others have read all data of this process.
+        """Wait until this process has read all data, and the other processes have read all data of this one.
 
         Raises:
             TransportError: if the exchange has failed.
@@ -329,7 +332,7 @@ class Endpoint:
 class ExchangeBuffers:
     """The memory, the partition and the gate (without channels) of process `index` of `size`.
 
-    `on_room` is called when a record may be written, `on_data` when one may be read.
+    `on_room` is called when a record may be written, `on_data` when a record may be read.
 
     Raises:
         InsufficientBuffers: if the network memory in `config` is too small for this number of processes.
@@ -402,13 +405,12 @@ RECORD_BYTES = 200
 """Memory of a record besides its bytes: its object and its place in the queue."""
 
 _MOST_KEPT = 2
-"""Maximum factor by which the memory that a record keeps alive may exceed the record."""
+"""Maximum ratio of the memory that a record keeps alive to the size of the record."""
 
 
 class LoopbackRecords:
-    """A queue of records that is full at `max_bytes` of memory; one record may exceed the limit.
-
-    `records` and `bytes` count the records added, without those that `close` returned. Invariant: a closed
+    """A queue of records that is full at `max_bytes` bytes of memory. One record may exceed the limit.
+    `records` and `bytes` count the records added, except records that `close` returned. Invariant: a closed
     queue is empty.
     """
 
@@ -430,7 +432,7 @@ class LoopbackRecords:
         return self._queued_bytes >= self._max_bytes
 
     def add(self, record: memoryview) -> None:
-        """Append a record; it is copied if its memory may change, or is part of a much larger object."""
+        """Append a record. It is copied if its memory may change, or is part of a much larger object."""
         size = len(record)
         self._queue.append(record if _may_be_kept(record) else memoryview(bytes(record)))
         self._queued_bytes += size + RECORD_BYTES
@@ -456,7 +458,7 @@ class LoopbackRecords:
 
 def _may_be_kept(record: memoryview) -> bool:
     """Whether the memory of a record is immutable (as in bytes and Arrow buffers) and not much larger than
-    it.
+    the record.
 
     A read-only view does not guarantee that its owner is immutable.
     """

@@ -1,6 +1,6 @@
 """An exchange of records between processes, for programs with threads and without an event loop.
 
-One thread writes the records, another one reads arriving records, and both block when necessary. The network
+One thread writes records, another thread reads arriving records, and both block when necessary. The network
 runs in a third thread, on trio::
 
     thread that writes -- write --> |                 |
@@ -45,12 +45,12 @@ class Transport:
     """Process `index` of an exchange of records between `size` processes.
 
     `host` is the address to listen at. A record has at most 256 MiB. Records from one process to another
-    arrive once, in the order in which they were written. Memory is bounded by the network memory in `config`,
-    whatever the skew, plus one `read`, one record for each sender, and as much as one channel may hold for
-    records of the process to itself.
+    arrive once, in the order in which they were written. Whatever the skew, memory is bounded by the network
+    memory in `config` plus one `read`, one record for each sender, and, for records of the process to itself,
+    as much as one channel may hold.
 
-    One thread calls `write` and `finish_writing`, another one `read`. After any failure, all calls raise a
-    `TransportError` with the first cause.
+    One thread calls `write` and `finish_writing`, another thread calls `read`. After any failure, all calls
+    raise a `TransportError` with the first cause.
     """
 
     def __init__(
@@ -110,7 +110,8 @@ class Transport:
             self._token.set_exception(error)
 
     def connect(self, addresses: Sequence[tuple[str, int]], secret: Secret) -> None:
-        """Connect to all others; `addresses` are those of all processes by index, including this one.
+        """Connect to all other processes. `addresses` holds the addresses of all processes by index,
+        including this one.
 
         All processes share `secret`; each proves that it knows it before records are sent.
 
@@ -136,8 +137,8 @@ class Transport:
         self._call(self._finish_writing)
 
     def read(self) -> list[memoryview] | None:
-        """Return the records that have arrived, blocking until there is at least one; None after the last
-        one.
+        """Block until at least one record has arrived, and return all that have arrived; None after the last
+        record.
 
         Raises:
             TransportError: if the exchange has failed.
@@ -156,7 +157,7 @@ class Transport:
         """End the exchange and the network thread; further calls do nothing.
 
         Without a `cause`, it waits until all processes have read their records. With a cause, or if this
-        process has not written and read everything, the other processes get the reason and fail.
+        process has not written and read everything, the reason is sent to the other processes, which fail.
 
         Raises:
             TransportError: if the exchange fails during the wait.

@@ -19,7 +19,8 @@ class TransportConfig:
     The options of segments, buffers, debloating and the buffer timeout have an effect.
 
     Raises:
-        ValueError: if a channel may have only one buffer: it is always open for writing, so nothing is sent.
+        ValueError: if a channel may have only one buffer. This buffer would always be open for writing, so
+            nothing would be sent.
     """
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
@@ -42,7 +43,8 @@ class TransportConfig:
         )
 
     def segments(self, size: int) -> int:
-        """Return the segments of one of `size` processes: the maximum of gate and partition, or the limit."""
+        """Return the number of segments of one of `size` processes: the maxima of gate and partition
+        together, or the configured limit."""
         network = self.network
         wanted = gate_segments(self.gate(size), size - 1) + partition_segments(
             size,
@@ -58,8 +60,8 @@ class TransportConfig:
 class TransportStatistics(msgspec.Struct, frozen=True):
     """Counters of one process; times in seconds.
 
-    Records of a process to itself are included; they take no buffers until a record has gone to all
-    processes. Record bytes include the 4-byte length of each record; buffers include events. A record to all
+    Records of a process to itself are included. They take no buffers until a record has been sent to all
+    processes. Record bytes include the 4-byte length of each record. Buffers include events. A record to all
     counts once at its sender. A buffer that is sent in several parts because of the buffer timeout counts
     once at its sender, but each part counts at the receiver.
     """
@@ -72,7 +74,7 @@ class TransportStatistics(msgspec.Struct, frozen=True):
     buffers_sent: int
     buffers_received: int
     bytes_sent: int
-    """Bytes on the wire, protocol included; the same holds for the next field."""
+    """Bytes on the wire, including the protocol; the same holds for the next field."""
     bytes_received: int
     credit_stalls: int
     """Number of times that a channel with data had no credit."""

@@ -250,7 +250,7 @@ def test_an_editor_is_told_what_keys_mean() -> None:
     vertex = schema["properties"]["vertices"]["items"]["properties"]
     assert vertex["selectivity"]["description"] == "Records emitted for each record read."
     assert vertex["record_bytes"]["description"].endswith(
-        "without its length field; absent: as the records read."
+        "without its length field; absent: those of the record read."
     )
     costs = schema["properties"]["costs"]["properties"]
     assert costs["source_record"]["description"] == "Time for each generated record."
