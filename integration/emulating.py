@@ -1,4 +1,4 @@
-"""Emulation in a process of the command line, with Ctrl-C handled by trio and tables for keyed state."""
+"""Emulations of the command line: trio handles Ctrl-C, and RocksDB has keyed state if a job needs it."""
 
 from __future__ import annotations
 

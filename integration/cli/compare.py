@@ -56,7 +56,7 @@ def compare(
 ) -> int:
     """Compare scenarios or results with what a real Flink measured, or two results with each other.
 
-    Exit status 1 where a number is not within what is allowed of Flink's; two results are shown only.
+    Exit status 1 if a number differs from Flink's by more than its tolerance. Two results have no tolerance.
 
     Args:
         paths: Scenarios (files, or folders of them) or results, and last the reference: a file, or a folder

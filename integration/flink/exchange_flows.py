@@ -210,7 +210,7 @@ class JobFlows:
         return 0.0 if counts is None else counts.since_per_s
 
     def emitted_at_once(self, vertex: FlinkVertex) -> int:
-        """Return the number of records that divides all counters of a source; 1: none found."""
+        """Return how many records a source emits at once: the greatest common divisor of its counters."""
         counts = [
             int(sample["records_out"])
             for subtask in self._samples[vertex.id]

@@ -425,8 +425,8 @@ class VertexReader:
         if spread < _LEAST_SPREAD:
             return 0.0
         self._note_watch_longer(
-            f"{name}: the cost of a record varies, and is known only within {100 * spread:.2g} %; the "
-            "seeds vary it by as much."
+            f"{name}: the cost of a record varies, so the measured cost is uncertain by "
+            f"{100 * spread:.2g} %. Runs with different seeds use costs that differ by as much."
         )
         return spread
 

@@ -453,9 +453,9 @@ def _last_advances(rounds: Sequence[Round], job: FlinkJob) -> dict[Task, int]:
 
 
 def _last_advance(rounds: Sequence[Round], task: Task) -> int | None:
-    """Return the last poll at which a task may have advanced since the previous poll; -1: it never answered.
+    """Return the last poll at which the time that a task reports has grown; -1: the task never answered.
 
-    Return None if this is unknown, because the task answers but has no account of its time.
+    The time is the sum of busy, idle and back-pressured time. None: the task answers without these.
     """
     answers = [(at, round_[task][1]) for at, round_ in enumerate(rounds) if task in round_]
     accounts = [(at, account_s(sample)) for at, sample in answers]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LONGEST_KEY = 48
 
-_SKEW_LEGEND = "largest group, subtask: its bytes relative to the mean; x: number of entries or list values"
+_SKEW_LEGEND = "largest group, largest subtask: bytes divided by the mean; N x: N entries or list values"
 
 
 def print_inventory(inventory: Inventory, console: Console) -> None:

@@ -279,9 +279,8 @@ _TRIGGER = "trigger of the checkpoint (s)"
 _PHASES_NOTE = "Each bar has the phases of the subtask that acknowledged last: they add up to the duration."
 
 _UNALIGNED_NOTE = (
-    " Where barriers overtake data, sync and async run during the alignment, and the bar shows only "
-    "what comes after it. Async also lasts until a subtask's own barriers have been sent, or have "
-    "overtaken data after a timeout."
+    " In an unaligned checkpoint, sync and async overlap the alignment. The bar shows only their part after "
+    "the alignment. Async does not end before the subtask has sent its own barriers."
 )
 
 
@@ -634,7 +633,7 @@ def outcome(checkpoint: CheckpointResult) -> str:
 def _with_ends(
     result: Result, checkpoints: Sequence[CheckpointResult]
 ) -> Iterator[tuple[CheckpointResult, float]]:
-    """Yield each checkpoint with the right edge of its bar, before the next checkpoint or the run's end."""
+    """Yield each checkpoint and the right edge of its bar, which ends before the next one or with the run."""
     gaps = [after.t - before.t for before, after in pairwise(checkpoints)] or [1.0]
     usual = median(gaps)
     for checkpoint, gap in zip(checkpoints, [*gaps, usual], strict=False):

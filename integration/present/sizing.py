@@ -266,7 +266,7 @@ def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
             numbers = map(str, (place.least, place.enough, place.planned))
             table.add_row(f"  {name}", *numbers, bytes_text(place.planned * job.segment_bytes))
     console.print(table)
-    console.print("\nKeys of the edges in a scenario with this plan:")
+    console.print("\nTo use this plan in a scenario file, add to its edges:")
     for exchange in plan.exchanges:
         console.print(Text(f"{exchange.source} -> {exchange.target}"))
         keys = (f"{key} = {number}" for key, number in asdict(exchange.buffers).items())

@@ -156,7 +156,7 @@ def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
 
 
 def _start_session(conf: SparkConf, java: JavaProcess, workers: Mapping[str, str]) -> None:
-    """Start a session; settings of `workers` apply unless the user has set one of them."""
+    """Start a session with the settings `workers`; if the user has set any of these, with none of them."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 

@@ -7,7 +7,7 @@ An axis is written as a user types it, with commas between values. Values of an 
     policy        the job: how its gates size their buffers
     latency       the network between all task managers
     service       the vertices that have a service time; where none has, all but the sources
-    skew          the same vertices; a factor for each subtask, cyclic: 1:1:1:4
+    skew          the same vertices; a factor for each subtask; a shorter list repeats: 1:1:1:4
     parallelism   all vertices but the sources, and sources that an edge `forward` ties to them; what such
                   a source emits in all stays the same
 

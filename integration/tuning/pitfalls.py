@@ -21,7 +21,7 @@ from .settings import SETTING
 
 
 class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
-    """A documented failure of debloating that this job shows: the finding of a rule, over all points."""
+    """A documented failure of debloating: the findings of a rule at one vertex; the worst is the evidence."""
 
     name: str
     vertex: str

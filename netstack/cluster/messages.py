@@ -143,7 +143,7 @@ def deliver(message: ToTask, subtask: Subtask) -> None:
 
 
 class DistantTask:
-    """Represents a subtask of another process for the coordinator; `tell` sends messages to this process."""
+    """The coordinator's proxy for a subtask in another process; `tell` sends a message to that process."""
 
     def __init__(self, key: TaskKey, tell: Callable[[ToTask], None]) -> None:
         self.vertex, self.index = key

@@ -223,10 +223,10 @@ class ResultPartition:
     def write(self, block: RecordBlock, channels: list[int], start: int, stop: int) -> int:
         """Write the records ``start..stop-1`` of `block`, each to its channel.
 
-        `channels` holds a subpartition for each record of the block. `LEAST_LOADED`, for all records or none,
-        is replaced by the chosen subpartition. Returns the index of the first record that was not begun,
-        which is less than `stop` if the pool became unavailable. If the partition is then `blocked`, call
-        `go_on` until the last begun record is complete.
+        `channels` holds a subpartition for each record of the block. Either all of them or none are
+        `LEAST_LOADED`; if all are, each is overwritten with the chosen subpartition. Returns the index of the
+        first record that was not begun, which is less than `stop` if the pool became unavailable. If the
+        partition is then `blocked`, call `go_on` until the last begun record is complete.
         """
         if start < stop and channels[start] == LEAST_LOADED:
             self._open.end_turns()

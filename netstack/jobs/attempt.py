@@ -132,12 +132,12 @@ class Attempt:
         return [channel for gate in gates for channel in gate.channels]
 
     def open(self) -> None:
-        """Start all tasks without state."""
+        """Start all tasks with empty state."""
         for number in range(len(self._regions)):
             self.open_region(number)
 
     def open_region(self, number: int) -> None:
-        """Start the tasks of a region without state."""
+        """Start the tasks of a region with empty state."""
         tasks = self.tasks_of(number)
         self._start_timers(tasks)
         self._on_running(number)

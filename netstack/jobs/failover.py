@@ -85,7 +85,7 @@ def regions_of(scenario: Scenario) -> list[Region]:
 
 
 def failover_regions(scenario: Scenario) -> list[Region]:
-    """Return the groups of tasks that restart together: the regions, or if `full` the whole job."""
+    """Return the groups of tasks that restart together: the failover regions, or the whole job."""
     full = scenario.config.failover_strategy is FailoverStrategy.FULL
     return [all_tasks(scenario)] if full else regions_of(scenario)
 

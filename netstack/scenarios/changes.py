@@ -81,12 +81,12 @@ class ScheduledChange(HoldsTuples):
     vertex: str | None = key(STRING, None, "The vertex whose service or rate changes; None: no vertex.")
     service_s: float | None = key(TIME, None, "Cost of a record; None: as before.")
     service_skew: tuple[float, ...] = key(
-        _NUMBERS, (), "Factor of the cost of each subtask, cyclic; empty: as before."
+        _NUMBERS, (), "Factor of the cost of each subtask; a shorter list repeats. Empty: as before."
     )
     rates: tuple[float, ...] = key(
         _NUMBERS,
         (),
-        "Records per second of each subtask of a source, cyclic; 0: as fast as possible; empty: as before.",
+        "Records per second of each subtask of a source; a shorter list repeats. 0: as fast as possible.",
         name="rate",
     )
 

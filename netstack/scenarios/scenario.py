@@ -159,7 +159,7 @@ RateLimiter).
 _RATES = needed(
     _REALS,
     stand_in=(0.0,),
-    doc="Records per second of each subtask, cyclic; 0: as fast as possible.",
+    doc="Records per second of each subtask; a shorter list repeats. 0: as fast as possible.",
     name="rate",
 )
 _OUT_OF_ORDERNESS = needed(TIME, doc="Lag of the watermarks behind the records; None: no watermarks.")
@@ -294,7 +294,7 @@ class Vertex(HoldsTuples):
     task_manager: str | tuple[str, ...] | None = key(
         _PLACES,
         None,
-        "Task manager of the vertex, or a list for its subtasks, cyclic; None: its own.",
+        "Task manager of the vertex, or a list for its subtasks, which repeats; None: its own.",
         beside=(SLOT_SHARING_GROUP,),
     )
     source: SourceSpec | None = key(
@@ -303,7 +303,9 @@ class Vertex(HoldsTuples):
     service: tuple[Step, ...] = key(
         _SERVICE, (), "Cost of a record over time; the first cost applies from 0 on; empty: nothing."
     )
-    service_skew: tuple[float, ...] = key(_REALS, (1.0,), "Factor of the cost of each subtask, cyclic.")
+    service_skew: tuple[float, ...] = key(
+        _REALS, (1.0,), "Factor of the cost of each subtask; a shorter list repeats."
+    )
     service_spread: float = key(
         REAL,
         0.0,
@@ -330,7 +332,7 @@ class Vertex(HoldsTuples):
     behind_s: tuple[float, ...] = key(
         one_or_more(TIME),
         (0.0,),
-        "Duration of earlier work that each subtask finishes before it reads, cyclic.",
+        "Duration of earlier work that each subtask finishes before it reads; a shorter list repeats.",
     )
     operator: Callable[[int], OperatorOfRecords] | None = key(
         _OBJECT,

@@ -356,7 +356,7 @@ def _number(value: object) -> float:
 
 
 def _or_text(shape: Shape, pattern: str) -> Shape:
-    """Return the schema of a value without quotes or as text; Flink's values may always be texts."""
+    """Return a schema that accepts the value itself (`shape`), or a string that matches `pattern`."""
     return {"anyOf": [shape, {"type": "string", "pattern": rf"^\s*({pattern})\s*$"}]}
 
 
