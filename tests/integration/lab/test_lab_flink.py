@@ -206,7 +206,7 @@ def test_a_page_sees_flink_and_what_is_predicted(cluster: Cluster) -> None:
             cluster.refuse = in_order
             assert (await in_state(page, "running"))["text"] == ""
             begin_again(cluster)
-            assert "has restarted" in (await in_state(page, "gone"))["text"]
+            assert " restarted after" in (await in_state(page, "gone"))["text"]
             await page.say('{"type": "read_again"}')
             await page.next("hello")
             await in_state(page, "running")

@@ -194,7 +194,7 @@ def test_mistakes_in_the_path(spark: SparkSession, tmp_path: Path) -> None:
     )
     assert (
         problem_of(tmp_path)
-        == f"{tmp_path}: the folder contains files of several formats; give the one to read as format"
+        == f"{tmp_path}: the folder contains files of several formats; name one with format"
     )
     problem = problem_of(tmp_path / "broken.parquet")
     assert problem.startswith(f"{tmp_path / 'broken.parquet'}: [FAILED_READ_FILE")
