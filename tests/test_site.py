@@ -147,7 +147,7 @@ def test_the_reference_has_every_command_and_every_option_of_flink(site: Path) -
 
 def test_the_reference_says_what_docstrings_say(site: Path) -> None:
     pages = {page.name: page.read_text("utf-8") for page in (site / "reference").glob("*.html")}
-    assert "Setting of the scenario: a target" in pages["tuning.html"]  # not the type of something
+    assert "Name of the recommended setting" in pages["tuning.html"]  # not the type of something
     noise = (
         "Alias for field number",
         "&lt;lambda&gt;",

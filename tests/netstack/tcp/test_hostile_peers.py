@@ -206,7 +206,7 @@ STRANGERS: list[tuple[str, Stranger, str]] = [
         saying(hello(2, 0, 4)),
         "the peer belongs to a mesh of another size; this mesh has 3 processes",
     ),
-    ("a process that looks for another", saying(hello(2, 1, 3)), "the peer looks for another process than 0"),
+    ("a process that looks for another", saying(hello(2, 1, 3)), "the peer wants to reach another process; this is process 0"),
     ("a TLS client", greeting_with_tls, NO_PROTOCOL),
 ]
 
@@ -277,7 +277,7 @@ def test_a_second_connection_of_a_connected_process_is_refused() -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connect, mesh, [address] * 3, connected, 0)
                 first = await dial(address, SECRET, Identity(1, 0, 3), None)
-                with pytest.raises(UnprovenError, match="is connected with this process already") as caught:
+                with pytest.raises(UnprovenError, match="is already connected") as caught:
                     await dial(address, SECRET, Identity(1, 0, 3), None)
                 assert caught.value.final
                 last = await dial(address, SECRET, Identity(2, 0, 3), None)
@@ -313,7 +313,7 @@ def test_peers_get_in_while_strangers_hold_all_places(said: bytes) -> None:
                 assert await is_closed(stranger)
                 await stranger.aclose()
             await check_pairs(connected)
-        assert {line.partition(": ")[2] for line in log.lines} == {"there are 3 connections already"}
+        assert {line.partition(": ")[2] for line in log.lines} == {"3 connections are already open"}
         ports = [line.partition(": ")[0].rpartition(":")[2] for line in log.lines]
         assert len(set(ports)) == len(ports)
 
@@ -343,7 +343,7 @@ def test_strangers_leave_a_process_half_of_its_descriptors() -> None:
                     stranger.close()
             await check_pairs(connected)
         assert {re.sub(r"\d+", "N", line.partition(": ")[2]) for line in log.lines} == {
-            "there are N connections already"
+            "N connections are already open"
         }
 
     trio.run(main)
@@ -370,7 +370,7 @@ def test_a_flood_of_strangers_is_refused_one_by_one() -> None:
         assert len(log.lines) == 50
         assert {line.partition(": ")[2] for line in log.lines} <= {
             NO_PROTOCOL,
-            "there are 8 connections already",
+            "8 connections are already open",
         }
 
     trio.run(main)
