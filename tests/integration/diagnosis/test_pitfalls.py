@@ -92,7 +92,7 @@ def test_the_evidence_is_of_the_worst_point_and_names_all() -> None:
     (pitfall,) = pitfalls_of(points)
     assert pitfall.settings == ["target 0.4", "target 0.05", "target 0.2"]
     assert pitfall.point == "target 0.05"
-    assert ", against a target of 50 ms" in pitfall.evidence
+    assert " against a target of 50 ms" in pitfall.evidence
 
 
 def test_a_full_consumer_that_holds_up_the_others_is_skew_though_these_are_busy_too() -> None:
@@ -105,7 +105,7 @@ def test_a_full_consumer_that_holds_up_the_others_is_skew_though_these_are_busy_
 
 def test_checkpoints_that_leave_hardly_a_pause_are_told_by_the_mean_of_the_window() -> None:
     evidence = found_in(shown("back_to_back"))["back-to-back"].evidence
-    assert re.match(r"a checkpoint takes (9\d\d ms|1\.\d\d s), every 1\.00 s; ", evidence)
+    assert re.match(r"a checkpoint takes (9\d\d ms|1\.\d\d s), and the interval is 1\.00 s; ", evidence)
     scenario = load_scenario(EXAMPLES / "back_to_back.toml")
     rare = dataclasses.replace(scenario, config=with_options(scenario.config, {"checkpoint_interval_s": 4.0}))
     assert "back-to-back" not in found_in(emulate(rare))
