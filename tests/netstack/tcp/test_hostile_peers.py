@@ -206,7 +206,11 @@ STRANGERS: list[tuple[str, Stranger, str]] = [
         saying(hello(2, 0, 4)),
         "the peer belongs to a mesh of another size; this mesh has 3 processes",
     ),
-    ("a process that looks for another", saying(hello(2, 1, 3)), "the peer wants to reach another process; this is process 0"),
+    (
+        "a process that looks for another",
+        saying(hello(2, 1, 3)),
+        "the peer wants to reach another process; this is process 0",
+    ),
     ("a TLS client", greeting_with_tls, NO_PROTOCOL),
 ]
 
