@@ -360,7 +360,7 @@ class TestTheMinuteBefore:
         assert vertex.service[0][1] == pytest.approx(1 / 1020, rel=0.005)
         variance = 80**2 / (1 / 20 + 1 / 60)  # of a second, from means over 20 s and 60 s
         assert vertex.service_spread == pytest.approx((variance / 80) ** 0.5 / 1020, rel=0.02)
-        assert [note for note in self.notes if "known only within 3.4 %" in note]
+        assert [note for note in self.notes if "uncertain by 3.4 %" in note]
 
     def test_a_cost_that_is_given_is_sure(self):
         given = dataclasses.replace(RECORDS, service_s={"work": 0.002})

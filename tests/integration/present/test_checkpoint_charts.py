@@ -59,8 +59,8 @@ def test_types_have_a_band_where_they_differ():
     assert "The band above: their types. Crosses: they failed. Rings:" in mixed.note
     assert "All are of the type CHECKPOINT." in plain.note
     assert len(mixed.spec["spec"]["layer"]) > len(plain.spec["spec"]["layer"])
-    assert "overtake" in mixed.note
-    assert "overtake" not in plain.note
+    assert "unaligned checkpoint" in mixed.note
+    assert "unaligned checkpoint" not in plain.note
 
 
 def test_bytes_stored_are_the_results():
