@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -118,6 +119,9 @@ class TriedOptions:
             UsageError: a value is invalid.
         """
         debloats = Mechanism.DEBLOATING in (self.only or tuple(Mechanism))
+        if not debloats and (self.policy is not None or self.target != _DEFAULT_TARGETS):
+            both = "--target and --policy are for debloating, which --only leaves out"
+            raise UsageError([f"netstack tune: {both}; add --only debloating, or leave them out"])
         axes = read_axes(
             target=self.target if debloats else None,
             options=self.settings,
@@ -128,6 +132,20 @@ class TriedOptions:
             policy=self.policy,
         )
         return {axis.name: axis for axis in axes}
+
+    @property
+    def version(self) -> str | None:
+        """The preset of the version that the user may upgrade to; None: not given.
+
+        Raises:
+            UsageError: the text is not a version.
+        """
+        if self.flink is None:
+            return None
+        if not re.fullmatch(r"[12]\.\d+(\.\d+)*", self.flink):
+            wrong = f"--flink: {self.flink!r} is not a version of Flink"
+            raise UsageError([f"netstack tune: {wrong}; it must be a version such as 2.3"])
+        return preset_for(self.flink)
 
     @property
     def sets_interval(self) -> bool:
@@ -217,7 +235,7 @@ def tune(
         targets_s=[parse_flink_duration(value.text) for value in targets.values] if targets else (),
         policies=[value.text for value in policies.values] if policies else (),
         only=tried.only or tuple(Mechanism),
-        version=None if tried.flink is None else preset_for(tried.flink),
+        version=tried.version,
     )
     with LocalProcesses(os.cpu_count() or 1) as processes:
         run = _runner(scenario.name, out, master, processes)

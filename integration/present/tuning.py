@@ -97,7 +97,7 @@ def _print_verdict(recommendation: Recommendation, console: Console) -> None:
         for line in recommendation.configuration:  # not wrapped, without trailing blanks
             console.print(Text(f"  {line}"), soft_wrap=True)
         console.print()
-    elif recommendation.advised.policy is not None:
+    elif recommendation.verdict == "set":
         console.print(Text(NOT_IN_FLINK))
     for sentence in others:
         console.print(Text(sentence))

@@ -181,9 +181,9 @@ class Race:
                 self.runs.setdefault(name, {})[row.seed] = row.measures
             self.rows.append(row)
 
-    def choose(self, outcomes: Sequence[Outcome], now: str = NOW) -> Choice:
-        """Return the choice among some outcomes. The others have to be better than `now`."""
-        return choose(outcomes, now, self.constraints, takes_checkpoints=self.scenario.takes_checkpoints)
+    def choose(self, outcomes: Sequence[Outcome]) -> Choice:
+        """Return the choice among some outcomes, which include that of the present setting."""
+        return choose(outcomes, NOW, self.constraints, takes_checkpoints=self.scenario.takes_checkpoints)
 
     def seeds_of(self, name: str) -> set[int]:
         """Return the seeds of all runs of a setting, including failed runs."""
@@ -502,18 +502,19 @@ def _about_policies(
     policy.
     """
     policies = dict.fromkeys(each.policy for each in race.settings.values() if each.policy not in OWN)
-    best_now, said = own, []
     before, than = settings[own], f" with {'the present setting' if own == NOW else own}"
     owns = race.outcomes(among=[each for each in race.settings.values() if each.policy in OWN])
+    now = [each for each in owns if each.name == NOW]
+    better, said = list[Outcome](), []
     for policy in known(policies):
         theirs = [each for each in race.finalists([policy]) if each.name in settings]
         beyond = [each for each in race.outcomes(among=theirs) if not is_matched(each, owns)]
-        chosen = race.choose([*(each for each in owns if each.name == NOW), *beyond]).chosen
+        chosen = race.choose([*now, *beyond]).chosen
         if chosen not in (None, NOW):
-            best_now = str(chosen)
-            said.append(f"{policy} is better: with {best_now}, {effect(settings[best_now], before, than)}.")
+            better += [each for each in beyond if each.name == chosen]
+            said.append(f"{policy} is better: with {chosen}, {effect(settings[str(chosen)], before, than)}.")
             continue
         best = min((settings[each.name] for each in theirs), key=time_of, default=None)
         figures = "" if best is None else f": with {best.name}, {effect(best, before, than)}"
         said.append(f"{policy} is not clearly better{figures}.")
-    return (None if best_now == own else best_now), said
+    return race.choose([*now, *better]).chosen if better else None, said

@@ -231,6 +231,8 @@ def test_a_running_job_is_tuned_as_a_file_is(capsys: pytest.CaptureFixture[str])
             "netstack tune: --max-stored: '512' has no unit; it must be a size",
         ),
         (["FILE", "--only", "nothing"], "debloating"),
+        (["FILE", "--flink", "newest"], "--flink: 'newest' is not a version of Flink; it must be"),
+        (["FILE", "--only", "unaligned", "--target", "1s"], "are for debloating, which --only leaves out"),
         (["FILE", "--skew", "a"], "skew: 'a' is not a list of factors"),
         (["FILE", "--seeds", "0"], "netstack tune: --seeds: is 0; at least 1 is needed"),
         (["FILE", "--from-flink", "http://127.0.0.1:1"], "one of the two"),

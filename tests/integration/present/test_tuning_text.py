@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import re
@@ -35,7 +36,7 @@ from integration.tuning.axes import read_axes
 from integration.tuning.measures import Measures
 from integration.tuning.recommend import Recommendation
 from tests.integration.sample_results import sample_results
-from tests.integration.tuning.made_up import Figures, advice, measures, recommendation
+from tests.integration.tuning.made_up import SCENARIO, Figures, advice, measures, recommendation
 
 CURVE = {
     "now": (2000.0, 1000.0),
@@ -238,3 +239,11 @@ def test_a_policy_that_flink_lacks_has_no_lines_to_paste() -> None:
     assert "taskmanager." not in text
     assert "docs/TRY_A_CHANGE.md" in text
     assert sum("\u2500" in line for line in text.splitlines()) == 1
+
+
+def test_where_the_jobs_own_policy_is_not_flinks_there_are_no_lines_and_the_reason_is_said() -> None:
+    config = dataclasses.replace(SCENARIO.config, debloat_policy="burst")
+    text = printed([recommendation(curve, dataclasses.replace(SCENARIO, config=config))])
+    assert text.startswith("Set the debloat target to 300 ms")
+    assert "taskmanager." not in text
+    assert "Flink does not have this policy" in text

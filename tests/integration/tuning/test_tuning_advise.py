@@ -159,6 +159,23 @@ def test_another_policy_is_compared_with_the_best_setting_of_the_jobs_own() -> N
     assert worse.words[1].startswith("Set the debloat target to 500 ms")
 
 
+def test_of_several_better_policies_the_best_one_is_chosen() -> None:
+    """The order in which the user names the policies does not matter."""
+
+    def better(name: str, seed: int) -> Measures:
+        if name == "burst, target 300 ms":
+            return measures(100.0, 400.0, delay_ms=100.0)
+        if name == "per-channel, target 300 ms":
+            return measures(100.0, 480.0, delay_ms=100.0)
+        return usual(name.partition(", ")[2] or name, seed)
+
+    for policies in (["burst", "per-channel"], ["per-channel", "burst"]):
+        question = Question(policies=["flink", *policies], only=(Mechanism.DEBLOATING,))
+        (found,) = advice(better, question=question).recommendations
+        assert found.chosen == "per-channel, target 300 ms"
+        assert sum("is better: with" in sentence for sentence in found.words) == 2
+
+
 def test_a_policy_or_target_that_the_job_cannot_have_is_refused() -> None:
     with pytest.raises(InputError, match="policy: 'brust' is unknown; did you mean 'burst'"):
         advice(question=Question(policies=["brust"]))
