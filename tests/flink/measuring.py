@@ -25,7 +25,7 @@ from .software import Software
 from .steady_windows import steady
 
 _TRIES = 3
-"""Of getting subtasks where the scenario has them."""
+"""Maximum number of attempts to get each subtask on the task manager that the scenario names."""
 
 _ROW_KEYS = ("steady", "checkpoints")
 

@@ -1,4 +1,4 @@
-"""The first exchange of a connection: who gets in, and that nobody else does."""
+"""The handshake of a connection: peers with the secret get in, and all others are refused."""
 
 from __future__ import annotations
 

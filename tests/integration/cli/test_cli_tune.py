@@ -270,6 +270,6 @@ def test_a_limit_for_checkpoints_that_are_never_taken_is_refused(
 
 
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw no PNG, which takes longest and is looked at elsewhere."""
+    """Draw no PNG: that takes longest, and other tests check it."""
     monkeypatch.setattr("integration.present.pages.to_png", lambda chart: b"")
     monkeypatch.setattr("integration.cli.tune.runs_to_show", lambda *arguments: {})

@@ -145,7 +145,7 @@ def test_a_point_that_finds_no_room_leaves_nothing(out: Path, scenario: Path) ->
 
 
 def places(tmp_path: Path) -> dict[str, str]:
-    """Folders in which nobody can write a file, root included, with what is said of them."""
+    """Folders in which not even root can write a file, each with the end of its error message."""
     file = tmp_path / "file"
     file.write_bytes(b"")
     return {

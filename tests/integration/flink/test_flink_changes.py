@@ -42,7 +42,7 @@ PATIENCE_S = 2.0
 """For an answer over HTTP."""
 
 TOO_LITTLE = "too little"
-"""What comes of a job that is young, whether or not it was another one before."""
+"""Outcome for a job that has run for too short a time, also after a restart."""
 
 CHANGED = re.compile(
     "job .* (became|restarted)|vertices of job .* changed|stopped reporting|no job is running"
@@ -218,7 +218,7 @@ DEFECTS: dict[str, tuple[int, object, str, object]] = {
     "tasks may fall silent": (56, sampling, "check_all_go_on", nothing),
     "checkpoints of earlier starts count": (31, importing, "read_checkpoints", of_all_starts),
 }
-"""Of each a seed that finds it, and what is put in place of what."""
+"""For each defect: a seed that finds it, and the function that replaces a name of a module."""
 
 
 @pytest.mark.parametrize("defect", DEFECTS)

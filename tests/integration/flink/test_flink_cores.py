@@ -25,7 +25,7 @@ LOOKS = 12
 LOOK_S = 2.0
 
 BUSY = (0.8, 0.8, 1.0, 0.8)
-"""Of four subtasks, two in each of two task managers; they wait for each other's core where there are two."""
+"""Busy shares of four subtasks, two in each of two task managers, which share two cores."""
 
 
 def task(busy: float | SubtaskSamples | None, looks: int = LOOKS) -> SubtaskSamples:

@@ -29,7 +29,7 @@ OPENED = (
     "java.base/java.util.concurrent",
     "java.base/java.nio",
 )
-"""What Flink needs to see of Java."""
+"""Packages of Java that Flink accesses by reflection."""
 
 
 def libraries() -> Path | None:

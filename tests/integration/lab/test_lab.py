@@ -53,7 +53,7 @@ def run(lab: Lab, seconds: float) -> None:
 
 
 def wait(lab: Lab) -> None:
-    """Let the sides that are behind come to this moment."""
+    """Let the sides that are behind catch up with this moment."""
     while not lab.stands:
         lab.turn(0.05)
 

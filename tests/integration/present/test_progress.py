@@ -195,7 +195,7 @@ def test_tasks_note_their_rows_and_a_shuffle_says_the_sum(
     with task_notes(spark) as notes:
         run_cancellable(spark, lambda: shuffle(frame, "id", num_partitions=2).count())
         others = notes.numbers()
-    assert others == [], "nobody has asked for these"
+    assert others == [], "no reader has asked for these"
 
 
 @pytest.mark.spark
