@@ -146,6 +146,13 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
         return f"<Recommendation for {readable(self.scenario)}, {tried}: {self.words[0]}>"
 
 
+PRICES = {
+    Mechanism.ADAPTIVE: "Records of one producer may then be processed in another order; state by key is not "
+    "affected.",
+    Mechanism.INTERVAL: "After a failure, a longer interval means that more records are processed again.",
+}
+"""Costs of a mechanism that no figure shows, each as a sentence."""
+
 OWN = (None, FLINK)
 """Policies that the recommendation may choose: the job's own (None), and Flink's."""
 
@@ -388,6 +395,7 @@ def _words(race: Race, settings: Mapping[str, SettingSummary], choice: Choice) -
         return [_nothing_fits(settings, race)]
     chosen = settings[choice.chosen]
     words = [_keep(settings, race) if chosen is now else f"{_action(chosen)}: {effect(chosen, now)}."]
+    words += known(PRICES.get(each) for each in race.settings[choice.chosen].mechanisms)
     words += [alternative_text(kind, settings[name], now) for kind, name in choice.alternatives]
     if undecided := race.undecided():
         words.append(

@@ -252,7 +252,7 @@ def _combined(best: Sequence[Setting]) -> Iterator[Setting]:
         if not {*first.mechanisms} & {*other.mechanisms}:
             yield Setting(
                 f"{first.name}, {other.name}",
-                f"{first.action} and {other.action}",
+                f"{first.action}, and {other.action}",
                 (*first.mechanisms, *other.mechanisms),
                 tuple({**_values(first), **_values(other)}.items()),
             )

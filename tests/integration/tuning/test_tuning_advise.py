@@ -159,6 +159,17 @@ def test_another_policy_is_compared_with_the_best_setting_of_the_jobs_own() -> N
     assert worse.words[1].startswith("Set the debloat target to 500 ms")
 
 
+def test_a_cost_that_no_figure_shows_is_said_behind_the_verdict() -> None:
+    config = with_options(SCENARIO.config, {"checkpoint_interval_s": 5.0})
+
+    def pausing(name: str, seed: int) -> Measures:
+        return measures(1000.0 if name.startswith("interval") else 6000.0)
+
+    found = recommendation(pausing, replace(SCENARIO, config=config))
+    assert found.chosen == "interval 12 s"
+    assert found.words[1] == "After a failure, a longer interval means that more records are processed again."
+
+
 def test_of_several_better_policies_the_best_one_is_chosen() -> None:
     """The order in which the user names the policies does not matter."""
 
