@@ -141,7 +141,7 @@ class FailureRateRestart(RestartBackoffStrategy):
         """Text for the limit of failures within the interval."""
         interval = format_duration(self._config.restart_failure_rate_interval_s)
         most = self._config.restart_max_failures_per_interval
-        return f"failed {most + 1} times within {interval}, but only {most} failures are allowed in that time"
+        return f"failed {most + 1} times within {interval}, and the limit for this time is {most}"
 
 
 _CLASSES: Mapping[RestartStrategy, type[RestartBackoffStrategy]] = {

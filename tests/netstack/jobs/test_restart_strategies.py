@@ -147,7 +147,7 @@ def test_failures_that_are_rare_enough_are_followed_by_restarts() -> None:
     decides = strategy(RestartStrategy.FAILURE_RATE, **options, restart_failure_rate_delay_s=0.25)
     assert [decides.delay_after(at) for at in (0.0, 4.0, 10.5, 14.5)] == [0.25] * 4
     assert decides.delay_after(20.5) is None  # the third within 10 s, both ends included
-    assert decides.exhausted == ("failed 3 times within 10 s, but only 2 failures are allowed in that time")
+    assert decides.exhausted == ("failed 3 times within 10 s, and the limit for this time is 2")
 
 
 def test_without_a_strategy_the_delay_grows_where_checkpoints_are_taken() -> None:
@@ -182,10 +182,7 @@ def failed_for_good(scenario: Scenario, *, distributed: bool) -> Result:
 def test_both_runners_give_up_when_the_strategy_does(distributed: bool) -> None:
     kills = () if distributed else (0.5, 0.6, 0.7)
     result = failed_for_good(job(*kills, **RATE), distributed=distributed)
-    assert (
-        result.failure
-        == f"{KILLED} (failed 2 times within 60 s, but only 1 failures are allowed in that time)"
-    )
+    assert result.failure == f"{KILLED} (failed 2 times within 60 s, and the limit for this time is 1)"
     assert len(result.restarts) == 1
     options = {"restart_strategy": RestartStrategy.EXPONENTIAL_DELAY, "restart_attempts_before_reset": 2}
     options |= {"restart_initial_backoff_s": 0.01, "restart_max_backoff_s": 0.01}
