@@ -391,10 +391,12 @@ def stands_still(view: Observation) -> Iterator[Finding]:
             continue
         seen.add((blocked, joins))
         can = "can" if overtakes else "could"
-        when = "" if at_once else " after one has expired"
+        when = "" if at_once else " after one has expired, in Flink up to 2.2"
         keep = "Or keep aligned checkpoints: set execution.checkpointing.unaligned.enabled to false"
         if not at_once:
-            keep += ", or take unaligned ones without execution.checkpointing.aligned-checkpoint-timeout"
+            keep += (
+                ", take unaligned ones without execution.checkpointing.aligned-checkpoint-timeout, or use Flink 2.3"
+            )
         yield Finding(
             rule="standstill",
             severity="problem" if failed else "notice",

@@ -26,7 +26,7 @@ from ..exchange.partition import ResultPartition
 from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, MeasuredShares, RoundRobin
 from ..scenarios.changes import ScheduledChange
-from ..scenarios.config import LinkConditions
+from ..scenarios.config import LinkConditions, is_before
 from ..scenarios.config_rules import debloater_of
 from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.topology import (
@@ -384,7 +384,7 @@ class JobBuilder:
                 number,
                 starting_size=starting_size,
                 receiver_exclusive=credit,
-                passes_priority=config.checkpoints_during_recovery,
+                passes_priority=not is_before(self._scenario.preset, "2.3"),
             )
             queue.on_acknowledged = subtask.consumer_acknowledged
             subpartitions.append(queue)

@@ -17,7 +17,8 @@ have arrived.
 
 If barriers overtake only after a timeout, an expired checkpoint leaves channels blocked, and the next
 checkpoints wait for these channels. Then no diamond is needed: any vertex whose barriers stay behind data can
-take the role of `a` (also measured).
+take the role of `a` (also measured). In Flink 2.3, such a job continues (measured), because an unaligned
+barrier also passes on a channel that an older barrier blocks.
 
 A task handles a barrier only between two records. So a vertex can also take the role of `a` if it writes more
 for a record than the free buffers hold, and so waits for buffers in the middle of a record.
