@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from cyclopts import Parameter
 
 from netstack import (
-    Edge,
     FileLayout,
     InitialCheckpoint,
     JobFailedError,
@@ -19,7 +17,6 @@ from netstack import (
     ScenarioError,
     SourceError,
     StorageError,
-    channel_counts,
     distribution_notices,
     distribution_problems,
     task_managers,
@@ -144,18 +141,13 @@ def _run(
 def _progress(scenario: Scenario) -> AbstractContextManager[Report]:
     """Show the progress of a run. If stderr is no terminal, a line announces a long build."""
     console = to_stderr()
-    channels = sum(map(partial(_channels, scenario), scenario.edges))
+    channels = scenario.channels
     building = f"building {channels:,} channels" if channels > _MANY_CHANNELS else "building"
     if channels > _MANY_CHANNELS and not console.is_terminal:
         say(f"{scenario.name}: {building}")
     return progress(
         scenario.name, scenario.duration_s, "s", console, before=building, behind="releasing memory"
     )
-
-
-def _channels(scenario: Scenario, edge: Edge) -> int:
-    producers, consumers = (scenario.vertex(name).parallelism for name in (edge.source, edge.target))
-    return sum(each * count for each, count in channel_counts(edge.ship, producers, consumers).items())
 
 
 def _on_spark(

@@ -16,7 +16,6 @@ from cyclopts import Group, Parameter
 from netstack import (
     OPTIONS,
     Scenario,
-    format_duration,
     parse_flink_duration,
     parse_flink_size,
     preset_for,
@@ -31,13 +30,13 @@ from ..present.console import PAGE, say, to_stderr
 from ..present.documents import Tuning, indented, present, write_files
 from ..present.progress import progress
 from ..present.tuning import print_tuning
-from ..tuning.advise import MOST_SEEDS, Question, RunPoints, advise
+from ..tuning.advise import Question, RunPoints, advise
 from ..tuning.axes import POLICY, TARGET, Axis, read_axes
 from ..tuning.choice import Constraints
 from ..tuning.pitfalls import find_pitfalls
 from ..tuning.point_rows import FOLDER, PointRow
 from ..tuning.points import Point
-from ..tuning.settings import DEFAULT_TARGETS_S, Mechanism
+from ..tuning.settings import Mechanism
 from ..tuning.shown_runs import runs_to_show
 from ..tuning.sweep import LocalProcesses, run_points
 from .arguments import (
@@ -85,9 +84,6 @@ class JobOptions:
     """Time to watch the metrics of the job, such as 30s; by default until they have changed."""
 
 
-_DEFAULT_TARGETS = ",".join(map(format_duration, DEFAULT_TARGETS_S)).replace(" ", "")
-
-
 @Parameter(name="*", group=Group("Settings and loads to try", sort_key=1))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedOptions:
@@ -95,8 +91,8 @@ class TriedOptions:
 
     only: Annotated[tuple[Mechanism, ...], Parameter(negative=(), show_default=False)] = ()
     """Mechanism to try: debloating, unaligned, adaptive, buffers or interval; by default all of them."""
-    target: str = _DEFAULT_TARGETS
-    """Debloat targets."""
+    target: str | None = None
+    """Debloat targets; by default 50ms,100ms,200ms,300ms,500ms,1s,2s, or 300ms,1s for a large job."""
     policy: str | None = None
     """Names of debloat policies, to compare with the scenario's own."""
     flink: str | None = None
@@ -119,7 +115,7 @@ class TriedOptions:
             UsageError: a value is invalid.
         """
         debloats = Mechanism.DEBLOATING in (self.only or tuple(Mechanism))
-        if not debloats and (self.policy is not None or self.target != _DEFAULT_TARGETS):
+        if not debloats and (self.policy is not None or self.target is not None):
             both = "--target and --policy are for debloating, which --only leaves out"
             raise UsageError([f"netstack tune: {both}; add --only debloating, or leave them out"])
         axes = read_axes(
@@ -198,7 +194,7 @@ def tune(
     running: JobOptions = OF_A_FILE,
     access: AccessOptions = ANYBODY,
     tried: TriedOptions = USUAL_TRIALS,
-    seeds: Whole = MOST_SEEDS,
+    seeds: Whole | None = None,
     limits: ConstraintOptions = USUAL_CONSTRAINTS,
     allow_code: AllowCode = False,
     master: str | None = None,
@@ -212,13 +208,14 @@ def tune(
 
     Args:
         file: Scenario, a TOML file or its JSON form, or a result of it; or a recording of Flink's REST API.
-        seeds: The most runs of a setting, with the scenario's seed, the next one, and so on.
+        seeds: The most runs of a setting, with the scenario's seed, the next one, and so on; by default 8, or 1
+            for a large job.
         master: Spark's master URL, to run over Spark in place of processes of this machine.
         out: Folder for report.html, its pictures, tuning.json, and the points, which are not run again.
         json: Print all of it as one JSON document.
     """
     require("statistics", "netstack tune")
-    if seeds < 1:
+    if seeds is not None and seeds < 1:
         raise UsageError([f"netstack tune: --seeds: is {seeds}; at least 1 is needed"])
     if out is not None:
         require("report", "netstack tune --out")
@@ -232,7 +229,7 @@ def tune(
     targets, policies = (axes.pop(name, None) for name in (TARGET, POLICY))
     question = Question(
         constraints=constraints,
-        targets_s=[parse_flink_duration(value.text) for value in targets.values] if targets else (),
+        targets_s=[parse_flink_duration(value.text) for value in targets.values] if targets else None,
         policies=[value.text for value in policies.values] if policies else (),
         only=tried.only or tuple(Mechanism),
         version=tried.version,

@@ -395,7 +395,8 @@ def stands_still(view: Observation) -> Iterator[Finding]:
         keep = "Or keep aligned checkpoints: set execution.checkpointing.unaligned.enabled to false"
         if not at_once:
             keep += (
-                ", take unaligned ones without execution.checkpointing.aligned-checkpoint-timeout, or use Flink 2.3"
+                ", take unaligned ones without execution.checkpointing.aligned-checkpoint-timeout, "
+                "or use Flink 2.3"
             )
         yield Finding(
             rule="standstill",

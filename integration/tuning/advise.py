@@ -7,6 +7,9 @@
    each seed alone chooses the same setting, or an equally good one. Then the present and the chosen setting
    get more seeds until their figures are precise.
 4. The chosen setting is run with a step of the load, if it debloats.
+
+For a large job (`is_large`), fewer targets are tried, each setting runs with one seed, and step 4 is left
+out.
 """
 
 from __future__ import annotations
@@ -25,18 +28,18 @@ from .point_rows import PointRow
 from .points import Grid, Point, point_of, with_step
 from .recommend import OWN, Race, Recommendation, recommend
 from .settings import (
-    DEFAULT_TARGETS_S,
     NOW,
     SETTING,
     Mechanism,
     Setting,
     axis_of,
     first_settings,
+    is_large,
     later_settings,
 )
 
 MOST_SEEDS = 8
-"""Default maximum number of seeds for a setting."""
+"""Default maximum number of seeds for a setting. A large job has one seed: its many subtasks are a mean."""
 CLEARLY = 0.02
 """Minimum loss of throughput, as a share, for one run to show that a setting loses too much."""
 
@@ -57,7 +60,8 @@ class Question(NamedTuple):
     """The settings to compare, and the limits that they must meet."""
 
     constraints: Constraints = Constraints()
-    targets_s: Sequence[float] = DEFAULT_TARGETS_S
+    targets_s: Sequence[float] | None = None
+    """Debloat targets to try; None: the default ones for a job of this size."""
     policies: Sequence[str] = ()
     """Debloat policies to try beside that of the job."""
     only: Collection[Mechanism] = tuple(Mechanism)
@@ -82,9 +86,11 @@ def advise(
     question: Question = USUAL,
     axes: Sequence[Axis] = (),
     *,
-    most_seeds: int = MOST_SEEDS,
+    most_seeds: int | None = None,
 ) -> Advice:
     """Run the settings that may help a job, and recommend one for each combination of the values of `axes`.
+
+    `most_seeds`: maximum number of seeds for a setting; by default `MOST_SEEDS`, or 1 for a large job.
 
     Raises:
         UsageError: the scenario makes no sense with some value of an axis, a target or a policy.
@@ -117,7 +123,7 @@ _Wave = tuple[str, list[Point]]
 
 
 def _contest(
-    race: Race, question: Question, most_seeds: int
+    race: Race, question: Question, most_seeds: int | None
 ) -> Generator[_Wave, Sequence[PointRow], Recommendation]:
     """Yield the points to run, wave by wave. Return the recommendation at the end."""
     scenario = race.scenario
@@ -146,6 +152,8 @@ def _contest(
     combined = race.add_settings(_valid(scenario, later))
     if combined:
         race.add_rows((yield "trying combinations", _points(race, combined, scenario.seed)))
+    if most_seeds is None:
+        most_seeds = 1 if is_large(scenario) else MOST_SEEDS
     for number in range(1, most_seeds):
         if race.is_decided():
             break
@@ -153,7 +161,8 @@ def _contest(
         settings = [each for name, each in race.settings.items() if name in names]
         points = _points(race, settings, scenario.seed + number)
         race.add_rows((yield f"seed {number + 1} of settings that may win", points))
-    yield from _step(race)
+    if not is_large(scenario):
+        yield from _step(race)
     return recommend(race)
 
 

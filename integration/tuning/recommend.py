@@ -32,7 +32,7 @@ from .choice import (
 )
 from .estimates import Estimate, estimate
 from .measures import Measures
-from .settings import NOW, SETTING, Mechanism, Setting
+from .settings import NOW, SETTING, Mechanism, Setting, is_large
 from .settling import SETTLED_CHECKPOINTS
 
 if TYPE_CHECKING:
@@ -406,6 +406,11 @@ def _words(race: Race, settings: Mapping[str, SettingSummary], choice: Choice) -
         words.append(
             f"Not run: {', '.join(race.left_out)}, since a longer target already costs too much "
             "throughput, and a shorter one cannot cost less."
+        )
+    if is_large(race.scenario) and len(chosen.seeds) == 1:
+        words.append(
+            f"Each setting ran once, and only the usual ones, because the job has {race.scenario.channels:,} "
+            "channels."
         )
     return [*words, *_few_checkpoints(now, chosen)]
 

@@ -40,6 +40,12 @@ NOW = "now"
 DEFAULT_TARGETS_S = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0)
 """Default debloat targets. Shorter ones cost throughput, and longer ones gain nothing."""
 
+LARGE_TARGETS_S = (0.3, 1.0)
+"""Default debloat targets of a large job, whose runs take half a minute each."""
+
+LARGE_CHANNELS = 2000
+"""Minimum number of channels of a large job."""
+
 _TIMEOUT_S = 1.0
 """Alignment timeout if the user gives no limit for checkpoint durations."""
 _PAUSE_FACTOR = 2.0
@@ -105,10 +111,15 @@ def axis_of(settings: Sequence[Setting]) -> Axis:
     return Axis(SETTING, tuple(AxisValue(each.name, each.apply) for each in settings))
 
 
+def is_large(scenario: Scenario) -> bool:
+    """Return whether a run of the job takes so long that fewer settings are tried, each with one seed."""
+    return scenario.channels >= LARGE_CHANNELS
+
+
 def first_settings(
     scenario: Scenario,
     *,
-    targets: Sequence[float] = DEFAULT_TARGETS_S,
+    targets: Sequence[float] | None = None,
     policies: Sequence[str] = (),
     only: Collection[Mechanism] = tuple(Mechanism),
     version: str | None = None,
@@ -118,12 +129,15 @@ def first_settings(
 
     Args:
         scenario: The job as it is.
-        targets: Debloat targets in seconds.
+        targets: Debloat targets in seconds; by default `DEFAULT_TARGETS_S`, or `LARGE_TARGETS_S` for a large
+            job.
         policies: Debloat policies to try beside that of the job.
         only: The mechanisms to try.
         version: Flink version that the user may upgrade to; by default that of the scenario's preset.
         max_checkpoint_ms: The user's limit for checkpoint durations.
     """
+    if targets is None:
+        targets = LARGE_TARGETS_S if is_large(scenario) else DEFAULT_TARGETS_S
     made = [
         Setting(NOW, "keep the present setting"),
         *_debloating(scenario, targets, policies),
@@ -188,7 +202,11 @@ def _unaligned(scenario: Scenario, max_checkpoint_ms: float | None) -> Iterator[
         or not may_overtake(scenario.edges, scenario.vertices)
     ):
         return
-    timeouts = [0.0, _TIMEOUT_S if max_checkpoint_ms is None else max_checkpoint_ms / 2e3]
+    timeouts = [0.0]
+    if max_checkpoint_ms is not None:
+        timeouts.append(max_checkpoint_ms / 2e3)
+    elif not is_large(scenario):
+        timeouts.append(_TIMEOUT_S)
     for timeout in timeouts:
         if config.takes_unaligned_checkpoints and config.aligned_checkpoint_timeout_s == timeout:
             continue

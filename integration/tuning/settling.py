@@ -3,15 +3,16 @@
 A run has the duration of its scenario, with two exceptions.
 
 - **It ends sooner** once its figures have settled: at least five checkpoints have completed in its window;
-  their mean time and the mean throughput are precise to 2 % with a confidence of 95 %; and neither differs by
-  more than 2 % between the halves of the window. This holds only for a job that does not change with time: no
-  faults or requests, no step of a service time in the window, no files.
+  their mean time is precise to 5 % and the mean throughput to 2 % with a confidence of 95 %; and neither
+  differs by more than that between the halves of the window. This holds only for a job that does not change
+  with time: no faults or requests, no step of a service time in the window, no files.
 - **It goes on** while its window holds fewer than ten completed checkpoints, unless their times have settled
   as above. Checkpoints of six seconds at an interval of two are an example. It stops if no checkpoint has
   completed within twice the requested window, and after 20 minutes at the latest.
 
-The more checkpoints differ, the more of them are needed: five settle only if they spread by at most 1.6 %,
-twenty if by at most 4 %. If a checkpoint takes ten seconds, as in a job of 100x100, this halves the run.
+The more checkpoints differ, the more of them are needed: five settle only if they spread by at most 4 %,
+twenty if by at most 10 %. If a checkpoint takes ten seconds, as in a job of 100x100, this halves the run.
+Differences of 5 % between checkpoint times count as none (`choice.SAME_SHARE`).
 
 So each setting gets the window that it needs, not the window of the slowest setting. Most compared figures
 are rates and means, which the length of a window changes only by chance. A 95th percentile of few values is a
@@ -34,8 +35,8 @@ LEAST_CHECKPOINTS = 10
 """Minimum number of completed checkpoints in a window, unless fewer have settled."""
 SETTLED_CHECKPOINTS = 5
 """Minimum number of completed checkpoints for their times to count as settled."""
-SETTLED_SHARE = 0.02
-"""Maximum relative error of a mean that counts as settled."""
+SETTLED_TIME, SETTLED_RATE = 0.05, 0.02
+"""Maximum relative errors of a mean time and of a mean throughput that count as settled."""
 MOST_WINDOW_S = 1200.0
 """Maximum length of a window, in seconds. A window with too few checkpoints is then reported as such."""
 
@@ -94,7 +95,7 @@ class EndOnceSettled:
             completed = self._completed(recorder)
             if not _have_settled(completed):
                 return False
-        return settled(self._rates(recorder))
+        return settled(self._rates(recorder), SETTLED_RATE)
 
     def _completed(self, recorder: Recorder) -> list[tuple[float, float]]:
         """Return the trigger time and the duration of each completed checkpoint of the window."""
@@ -117,11 +118,11 @@ class EndOnceSettled:
 
 
 def _have_settled(completed: Sequence[tuple[float, float]]) -> bool:
-    return settled(np.array([duration for _, duration in completed]))
+    return settled(np.array([duration for _, duration in completed]), SETTLED_TIME)
 
 
-def settled(values: NDArray[np.float64]) -> bool:
-    """Return whether the mean of values, in order of time, is precise to `SETTLED_SHARE` and does not drift.
+def settled(values: NDArray[np.float64], share: float) -> bool:
+    """Return whether the mean of values, in order of time, is precise to `share` and does not drift.
 
     Return False for fewer than `SETTLED_CHECKPOINTS` values.
     """
@@ -130,7 +131,7 @@ def settled(values: NDArray[np.float64]) -> bool:
     mean = float(values.mean())
     if not mean > 0.0:
         return False
-    allowed = SETTLED_SHARE * mean
+    allowed = share * mean
     quantile = min(each for least, each in _QUANTILES.items() if least <= len(values))
     reach = quantile * float(values.std(ddof=1)) / sqrt(len(values))
     half = len(values) // 2

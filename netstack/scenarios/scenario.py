@@ -42,7 +42,7 @@ from .tables import (
     table_shape,
     write_table,
 )
-from .topology import ShipStrategy, consumers_of_producers, producers_of_consumers
+from .topology import ShipStrategy, channel_counts, consumers_of_producers, producers_of_consumers
 from .user_code import KeyHash, KeyOf, NamedObject, OperatorOfRecords, Source, object_name
 from .value_kinds import (
     FLAG,
@@ -702,6 +702,16 @@ class Scenario(HoldsTuples):
         for target, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
             for source, _ in channels:
                 yield producer.manager_of(source), consumer.manager_of(target)
+
+    @cached_property
+    def channels(self) -> int:
+        """Number of channels of all edges."""
+        total = 0
+        for edge in self.edges:
+            producers, consumers = (self.vertex(name).parallelism for name in (edge.source, edge.target))
+            counts = channel_counts(edge.ship, producers, consumers)
+            total += sum(each * count for each, count in counts.items())
+        return total
 
     def has_remote_channels(self, edge: Edge) -> bool:
         """Whether some of an edge's channels lead from one task manager to another."""

@@ -23,13 +23,15 @@ from .steady_windows import steady
 
 _DEBLOAT = "taskmanager.network.memory.buffer-debloat"
 _ON = {f"{_DEBLOAT}.enabled": "true"}
+_UNALIGNED = {"execution.checkpointing.unaligned.enabled": "true"}
 
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     "off": {},
     "on1s": _ON,
-    **{f"on{ms}ms": {**_ON, f"{_DEBLOAT}.target": f"{ms} ms"} for ms in (100, 200, 500)},
+    **{f"on{ms}ms": {**_ON, f"{_DEBLOAT}.target": f"{ms} ms"} for ms in (100, 200, 300, 500)},
     "adaptive": {"taskmanager.network.adaptive-partitioner.enabled": "true"},
-    "unaligned": {"execution.checkpointing.unaligned.enabled": "true"},
+    "unaligned": _UNALIGNED,
+    "unaligned_after_1s": {**_UNALIGNED, "execution.checkpointing.aligned-checkpoint-timeout": "1 s"},
     "rocksdb": {"state.backend.type": "rocksdb"},
     "rocksdb_incremental": {
         "state.backend.type": "rocksdb",

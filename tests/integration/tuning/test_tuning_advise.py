@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from integration.tuning.advise import MOST_SEEDS, Question
+from integration.tuning.advise import MOST_SEEDS, Question, advise
 from integration.tuning.axes import read_axes
 from integration.tuning.choice import Constraints
 from integration.tuning.measures import Measures
@@ -34,6 +34,26 @@ def test_where_seeds_agree_there_are_few_runs() -> None:
     assert cluster.seeds("now") == cluster.seeds("target 500 ms") == [1, 2]
     assert cluster.seeds("target 2 s") == [1], "it cannot win any more"
     assert sum(len(points) for _, points in cluster.calls) <= 20
+
+
+def test_a_large_job_has_few_settings_and_one_seed_for_each() -> None:
+    source, sink = SCENARIO.vertices
+    wide = replace(SCENARIO, vertices=(replace(source, parallelism=50), replace(sink, parallelism=50)))
+    cluster = Cluster()
+    found = recommendation(cluster, wide)
+    ran = [point.labels["setting"] for _, points in cluster.calls for point in points]
+    assert sorted(ran) == [
+        "adaptive selection",
+        "now",
+        "target 1 s",
+        "target 300 ms",
+        "target 300 ms, unaligned",
+        "unaligned",
+    ]
+    assert found.words[-1].startswith("Each setting ran once")
+    asked = Cluster()
+    advise(wide, asked, Question(targets_s=[0.1]), most_seeds=2)
+    assert asked.seeds("target 100 ms") == [1, 2]
 
 
 def test_seeds_are_added_until_the_choice_is_known_and_no_further() -> None:
