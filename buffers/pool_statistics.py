@@ -44,7 +44,7 @@ class NetworkPoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     pools: int
     """Number of local pools."""
     segment_size: int
-    """Bytes."""
+    """Size of a segment in bytes."""
 
     @property
     def total_bytes(self) -> int:

@@ -135,8 +135,8 @@ def check_header(length: int, magic: int, message_id: int, max_frame_bytes: int)
         raise UnknownMessage(f"the peer sent a message with the unknown id {message_id}")
     if not layout.accepts_length(length):
         raise MalformedFrame(
-            f"the peer sent {layout.message_type.__name__} in a frame of {length} bytes, which is not "
-            "its length"
+            f"the peer sent {layout.message_type.__name__} in a frame of {length} bytes; this message has "
+            "another length"
         )
     return layout
 

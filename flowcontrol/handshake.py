@@ -269,7 +269,7 @@ class ServerHandshake(Handshake):
             arrived = self._received[_DIALLER_AT : _DIALLER_AT + _INDEX.size]
             lowest, highest = (int.from_bytes(arrived.ljust(_INDEX.size, fill)) for fill in (b"\0", b"\xff"))
             if highest <= self._last.listener or lowest >= self._last.size:
-                raise HandshakeRefused("the peer's process number is not one that connects to this process")
+                raise HandshakeRefused("a process with the peer's number must not connect to this process")
 
     def _answer(self) -> bytes:
         if not self._said:

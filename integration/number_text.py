@@ -8,7 +8,7 @@ NOTHING = "-"
 """Text of a missing number."""
 
 SAME_THROUGHPUT = 0.01
-"""Relative difference, below which two throughputs count as the same."""
+"""Two throughputs with a smaller relative difference count as the same."""
 
 _MICRO = re.compile(r"\bus\b")
 

@@ -1,10 +1,10 @@
 """Handling of Ctrl-C and SIGTERM: an orderly exit at any moment of a command.
 
-What a signal does depends on how far the process is::
+The effect of a signal depends on the state of the process::
 
-    starting   nothing has been made yet: a line, and the process ends at once
-    working    `Stopped` is raised where the main thread is; what is open closes on the way out
-    ending     the outcome has been said: the interpreter is left to close down
+    starting   nothing has been created yet: the process prints a line and ends at once
+    working    `Stopped` is raised in the main thread; open files and connections are closed
+    ending     the result has been printed: the first signal is ignored while the interpreter ends
 
 An exception can be lost on its way, because a finalizer, a weak reference's callback or the import of a
 compiled module swallows it. Then it is raised again, until it arrives. A second signal within `PATIENCE_S` is

@@ -121,8 +121,8 @@ _COMMANDS = {
         "tune": "Say what to set so that checkpoints are fast, and what it costs.",
         "size": "Compute buffers, memory and drain times without a run.",
         "lint": (
-            "Check a Flink configuration file for the network layer.\n\n"
-            "Exit status 1 where there is an error or a warning, 0 where there are only notes."
+            "Check the options of the network layer and of checkpoints in a Flink configuration file.\n\n"
+            "The exit status is 1 if there is an error or a warning, otherwise 0."
         ),
         "validate": "Compare a prediction with what a Flink job shows.",
         "import-flink": "Print a running Flink job as a scenario file.",

@@ -18,12 +18,12 @@ from .input_files import require_kind
 
 
 def checkpoints(directory: str, /, *, verify: Flag = False, json: Flag = False) -> int:
-    """List the checkpoints in a directory; exit status 1 where `--verify` finds something wrong.
+    """List the checkpoints in a directory. With `--verify`, the exit status is 1 if a file is wrong.
 
     Args:
         directory: The directory that holds chk-1, chk-2 and so on: a path, or a URI such as s3://bucket/path.
         verify: Read every file and compare it with its checksum; name what is missing, corrupt or left over.
-        json: Print what was found as one JSON document.
+        json: Print the list as one JSON document.
     """
     require_kind(Path(directory), FileKind.CHECKPOINTS)
     try:

@@ -30,11 +30,11 @@ class AccessOptions:
     ca: Path | None = None
     """PEM file of the authority that signed the cluster's certificate, trusted in place of the system's."""
     cert: Path | None = None
-    """PEM file of your certificate, where the cluster asks for one."""
+    """PEM file of your certificate, if the cluster asks for one."""
     key: Path | None = None
     """PEM file of its private key, not encrypted."""
     header: Several = ()
-    """Header for every request, "Name: value", or @FILE with a header a line; put secrets in a file."""
+    """Header of every request, as "Name: value"; @FILE: a file with one on each line, for secrets."""
     user: str | None = None
     """Your user name; the password is read from --password-file, $NETSTACK_PASSWORD, or the terminal."""
     password_file: Path | None = None

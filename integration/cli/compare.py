@@ -56,15 +56,16 @@ def compare(
 ) -> int:
     """Compare scenarios or results with what a real Flink measured, or two results with each other.
 
-    Exit status 1 if a number differs from Flink's by more than its tolerance. Two results have no tolerance.
+    The exit status is 1 if a number is outside its tolerance. Two results have no tolerance.
 
     Args:
-        paths: Scenarios (files, or folders of them) or results, and last the reference: a file, or a folder
-            that holds NAME.json for each; or two results of ``netstack run``, of any jobs.
-        seeds: Runs of each scenario, with its own seed, the next one, and so on.
-        allow_code: Let files name a debloat policy as MODULE:CLASS, which is imported and so run.
+        paths: Scenarios (files, or folders of them) or results; the last argument is the reference: a file,
+            or a folder with a NAME.json for each of them. Or two results of ``netstack run``, of any jobs.
+        seeds: Number of runs of each scenario: with its own seed, the next seed, and so on.
+        allow_code: Allow files to name a debloat policy as MODULE:CLASS; the module is imported, so its code
+            runs.
         json: Print the comparison as one JSON document.
-        out: Folder for comparison.json and comparison.md; of two results for report.html, its pictures and
+        out: Folder for comparison.json and comparison.md. For two results: report.html, its pictures and
             comparison.json.
         markdown: File for the table as Markdown.
     """

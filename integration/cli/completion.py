@@ -26,10 +26,10 @@ fi
 
 
 def install_completion(*, shell: Shell | None = None) -> int:
-    """Let this shell complete commands and options; its start-up file gets a line for that.
+    """Make this shell complete commands and options, by a line in its start-up file.
 
     Args:
-        shell: bash, zsh or fish; by default the one that this is called from.
+        shell: bash, zsh or fish; by default the shell that runs this command.
     """
     from .app import app  # imported here, because that module calls this one by name
 

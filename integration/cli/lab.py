@@ -49,12 +49,12 @@ def lab(
     allow_code: AllowCode = False,
     no_browser: Flag = False,
 ) -> int:
-    """Open a page on this machine, on which a job runs: watch its channels, change it, and see the effect.
+    """Open a page on which a job runs: watch its channels, change it, and see the effect.
 
     Args:
         file: Scenario, a TOML file or its JSON form; by default a small job with back-pressure.
-        from_flink: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording:
-            its job is read and runs in the lab, with the figures of Flink beside the predicted ones.
+        from_flink: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording.
+            The lab reads its job, runs it, and shows Flink's figures beside the predicted ones.
         job: Id of the job in Flink; required if several jobs run.
         port: Port of the page; 0: any free port.
         seed: Seed that replaces the scenario's.
@@ -68,17 +68,17 @@ def lab(
     browser = not no_browser
     if from_flink is not None:
         if file is not None or seed is not None or allow_code:
-            only = "a file, --seed and --allow-code can be used only with a scenario"
             raise UsageError(
-                [f"netstack lab: {only}, but --from-flink reads the job from Flink; remove them"]
+                [
+                    "netstack lab: --from-flink reads the job from Flink, so it does not go with a file, "
+                    "--seed or --allow-code; remove these"
+                ]
             )
         serve_beside(access.cluster(from_flink), job, options, port, policies=policy, browser=browser)
         return 0
     if job is not None or options != AS_READ:
-        text = (
-            "--job and options that replace figures of Flink require --from-flink; give that, or remove them"
-        )
-        raise UsageError([f"netstack lab: {text}"])
+        text = "--job and the options that replace figures of Flink require --from-flink"
+        raise UsageError([f"netstack lab: {text}; add --from-flink, or remove the other options"])
     access.refuse_without_address("--from-flink is not given")
     with _ready(file, seed, allow_code) as scenario:
         serve(scenario, port, policies=policy, browser=browser)

@@ -19,13 +19,13 @@ DOCUMENT = "lint.json"
 
 
 def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path | None = None) -> int:
-    """Check Flink configuration files for the network layer.
+    """Check the options of the network layer and of checkpoints in Flink configuration files.
 
-    Exit status 1 where there is an error or a warning, 0 where there are only notes.
+    The exit status is 1 if there is an error or a warning, otherwise 0.
 
     Args:
         configs: A config.yaml, a flink-conf.yaml of Flink 1.x, a FlinkDeployment or a ConfigMap; or several.
-        flink: Version whose rules are applied, 1.12 to 2.3; by default that of a FlinkDeployment.
+        flink: Version of Flink whose rules apply, 1.12 to 2.3; by default that of a FlinkDeployment.
         json: Print the findings as one JSON document.
         out: Folder for lint.json.
     """

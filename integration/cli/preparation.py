@@ -57,7 +57,7 @@ class Begin:
     from_savepoint: str | None = None
     """Start from a savepoint: its folder."""
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
-    """Owner of that checkpoint: you (no-claim), the run, which deletes it in the end (claim), or legacy."""
+    """Owner from then on: you (no-claim), the run, which deletes it in the end (claim), or legacy."""
     allow_non_restored_state: Flag = False
     """Leave out the state of vertices that the job no longer has."""
 

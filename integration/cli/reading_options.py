@@ -35,23 +35,23 @@ class ReadingOptions:
     """Overrides of what is read from a running job, and how long to watch it."""
 
     record_bytes: Several = ()
-    """Bytes of a record, in place of those measured: VERTEX:BYTES, or BYTES for all sources."""
+    """Bytes of a record, instead of the measured ones: VERTEX:BYTES, or BYTES for all sources."""
     service: Several = ()
-    """Cost of a record, in place of the measured one: VERTEX:TIME, or TIME for all."""
+    """Cost of a record, instead of the measured one: VERTEX:TIME, or TIME for all."""
     service_mode: Several = ()
-    """Use of a record's cost: VERTEX:MODE, or MODE for all; burn takes a core, throttle waits."""
+    """Kind of work: VERTEX:MODE, or MODE for all. "burn": it is CPU-bound; "throttle": it waits."""
     cores: float | None = None
-    """Cores of each machine, in place of those reported; work that takes a core shares them."""
+    """Cores of each machine, instead of the reported number. CPU-bound work shares them."""
     rate: Several = ()
-    """Records per second of each subtask of a source, 0 for as fast as possible: VERTEX:RATE, or RATE."""
+    """Records per second of a source's subtask: VERTEX:RATE, or RATE for all; 0: as fast as possible."""
     settings: Settings = ()
-    """An option of Flink, OPTION=VALUE, in place of the cluster's."""
+    """An option of Flink, as OPTION=VALUE, instead of the cluster's value."""
     latency: str | None = None
     """Latency of the network between task managers."""
     watch: str | None = None
     """Time to watch the metrics; by default until they have changed three times, at least 20 s."""
     recording: Path | None = None
-    """File for all answers of the cluster, packed if its name ends in ".gz"; later it replaces the URL."""
+    """File for all answers of the cluster, to be given later instead of the URL; ".gz": compressed."""
 
     def overrides(self) -> Overrides:
         """Return the overrides.

@@ -23,15 +23,15 @@ def savepoint(
     drain: Flag = False,
     format: Literal["canonical", "native"] = "canonical",
 ) -> int:
-    """Take a savepoint of a job that runs with `--real-time` or `--on-spark`, and print where it is.
+    """Take a savepoint of a job that runs with `--real-time` or `--on-spark`, and print its path.
 
     `netstack run --from-savepoint` goes on from it. Nothing deletes it.
 
     Args:
-        directory: Where the job keeps its checkpoints (execution.checkpointing.dir).
-        to: Where the savepoint's folder goes; by default where the job keeps savepoints, or checkpoints.
-        stop: Stop the job with it: no data is sent after its barriers.
-        drain: End the job with it: operators emit what they hold, as at the end of their input.
+        directory: The directory of the job's checkpoints (execution.checkpointing.dir).
+        to: Directory for the savepoint's folder; by default the job's for savepoints, else for checkpoints.
+        stop: Stop the job with the savepoint: no data is sent after its barriers.
+        drain: End the job with the savepoint: operators emit the data that they hold, as at the end of input.
         format: canonical, which all state backends can read, or native, which is faster for RocksDB.
     """
     # Imported here, because few commands need it and it takes a while.

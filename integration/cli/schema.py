@@ -14,13 +14,13 @@ SCHEMA_FILE = "share/netstack/scenario.schema.json"
 
 
 def schema(*, path: Flag = False) -> int:
-    """Print the JSON Schema of scenario files, by which editors complete and check them.
+    """Print the JSON Schema of scenario files, which editors use to complete and check them.
 
     An editor that knows TOML schemas, as with Even Better TOML or taplo, reads a first line such as
     "#:schema PATH", with the path that --path prints.
 
     Args:
-        path: Print where the schema is installed instead.
+        path: Print the path of the installed schema instead.
     """
     if path:
         print_line(str(shipped(SCHEMA_FILE)))

@@ -91,17 +91,17 @@ class RoutingOptions:
     ship: Ship = "hash"
     """Distribution of rows to partitions."""
     bound: Several = ()
-    """Greatest key of each partition but the last, in rising order; for ranges."""
+    """For ranges: the greatest key of each partition except the last, in ascending order."""
     partitioner: Partitioner = "flink"
     """Placement of keys in partitions: by Flink's key groups, or as Spark does it."""
     master: str | None = None
-    """Spark's master URL; by default this machine, with a slot for each partition up to 4 a core."""
+    """Spark's master URL; by default this machine, with a slot for each partition, up to 4 for a core."""
     max_memory: str | None = None
-    """Most rows held by a task that has several partitions, such as "256 mb"; 128 MiB by default."""
+    """Maximum memory for the rows of a task with several partitions, such as "256 mb"; by default 128 MiB."""
     compression: Compression | None = None
     """Compression of columns in transfer."""
     settings: Settings = ()
-    """OPTION=VALUE, an option of Flink's network layer or of Spark's (spark...); several may be given."""
+    """An option of Flink's network layer, or of Spark (spark...), as OPTION=VALUE; may be repeated."""
 
 
 AS_FLINK = RoutingOptions()
@@ -122,9 +122,9 @@ def shuffle(
 
     Args:
         input: Parquet, CSV or JSON file, or a folder of them.
-        output: Folder for a file of each partition: CSV or JSON where its name ends so, else Parquet.
+        output: Folder for a file of each partition: CSV or JSON if its name ends so, otherwise Parquet.
         partitions: Number of partitions; with fewer slots a task takes several of them.
-        key: Column that decides the partition of a row; several may be given.
+        key: Column that decides the partition of a row; may be repeated.
         format: Format of the input, if the file names do not show it.
         json: Print the counts of each task as one JSON document.
     """
@@ -305,11 +305,12 @@ def _typed_names(line: str) -> str:
 
 
 def package(file: Path, /, *, libraries: Flag = False) -> int:
-    """Write the file from which Spark's executors get what a shuffle needs.
+    """Write the file that gives Spark's executors the packages for a shuffle.
 
     Args:
-        file: Where to write; a new file with a name that ends in .zip.
-        libraries: Include all libraries but NumPy, pandas and PyArrow, for --archives; else for --py-files.
+        file: Name of the new file; it must end in .zip.
+        libraries: Include all libraries except NumPy, pandas and PyArrow. Give the file to Spark with
+            --archives then, without this option with --py-files.
     """
     if file.suffix != ".zip":
         raise OutputError(f"{file}: the name must end in .zip, as Spark requires")

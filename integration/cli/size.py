@@ -51,7 +51,7 @@ _PARAMETERS = {
 }
 """Options of this command, by the parameter names with which messages begin."""
 _REACHED = 0.99
-"""Minimum share of a throughput for it to count as reached."""
+"""A throughput counts as reached if this share of it is reached."""
 
 
 @Parameter(name="*")
@@ -64,15 +64,15 @@ class SizingOptions:
     parallelism: str | None = None
     """Parallelism of both ends, such as 4, or of producer and consumer, such as 4:8; by default 1."""
     record_bytes: Whole | None = None
-    """Size of a record, by default 1000; with a scenario, the size of records that it reads from files."""
+    """Bytes of a record, by default 1000; with a scenario: of the records that it reads from files."""
     round_trip: str | None = None
-    """Time from one task manager to another and back, such as "1 ms"."""
+    """Round-trip time between task managers, such as "1 ms"."""
     ship: str | None = None
     """Distribution of records to consumers, by default rebalance."""
     settings: Settings = ()
-    """OPTION=VALUE, an option of Flink; several may be given."""
+    """An option of Flink, as OPTION=VALUE; may be repeated."""
     flink: str | None = None
-    """Flink version whose defaults apply, such as 2.3 or 1.20; a scenario has its own."""
+    """Flink version whose defaults apply, such as 2.3 or 1.20; a scenario names its own."""
 
 
 NO_OVERRIDES = SizingOptions()
@@ -95,13 +95,13 @@ def size(
     Args:
         file: Scenario, a TOML file or its JSON form; or give --throughput for a source and a consumer.
         check: Emulate the job too, and print its figures beside the computed ones. With a budget, emulate
-            other settings in as much memory, and print them beside the plan.
-        budget: Split so much network memory of each task manager, such as "512 mb", over gates and
-            partitions, so that barriers wait least. The job is emulated for that, and does as much as now,
-            except for 1 %; if no split that is tried keeps that, the loss is reported. Requires SciPy.
-        seeds: Runs of each emulation, by default 3, and 1 for a plan.
+            other settings with the same memory, and print them beside the plan.
+        budget: Network memory of each task manager, such as "512 mb", to split over gates and partitions so
+            that barriers wait as briefly as possible. The search emulates the job. It accepts 1 % less
+            throughput; if every split that it tries costs more, it reports the loss. Requires SciPy.
+        seeds: Number of runs of each emulation; by default 3, or 1 with a budget.
         json: Print all figures as one JSON document.
-        out: Folder for size.json; with a budget, for plan.toml too, the scenario with the plan's buffers.
+        out: Folder for size.json and, with a budget, plan.toml, the scenario with the plan's buffers.
     """
     if seeds is not None:
         require_some("size", "--seeds", seeds)

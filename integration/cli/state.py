@@ -30,11 +30,11 @@ def state(
     """Show the state in a checkpoint or savepoint: states by vertex, sizes, skew, largest keys.
 
     Args:
-        path: A chk-N, a savepoint, or a directory of checkpoints, of which the latest is taken.
+        path: A checkpoint (chk-N), a savepoint, or a directory of checkpoints, whose latest one is read.
         vertex: Only the state of this vertex.
         state: Only the keyed state of this name.
         top: Number of keys to show of each state, the largest first.
-        json: Print it as one JSON document, with the bytes of each key group.
+        json: Print one JSON document, which also has the bytes of each key group.
         arrow: Write all entries of keyed state to this file, in Arrow's format; keys and values as JSON.
     """
     # Imported here, because these modules take a while.

@@ -66,20 +66,20 @@ _USUAL_ADDRESS = "http://localhost:8081"
 @Parameter(name="*", group=Group("Job in Flink", sort_key=3))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """The job to tune, if it is not one of a file."""
+    """The job to tune, if it is not read from a file."""
 
     from_flink: str | None = None
     """Address of a Flink cluster's REST API, or a recording of it, to read the job from instead of a file."""
     job: str | None = None
-    """Id of the job there; by default the only one that is running."""
+    """Id of the job in Flink; required if several jobs run."""
     record_bytes: Several = ()
     """Bytes of a source's records, or VERTEX:BYTES; overrides the value read from Flink."""
     service_mode: Several = ()
-    """Use of a record's cost, burn or throttle, or VERTEX:burn; overrides the value read from Flink."""
+    """Kind of work: burn (CPU-bound) or throttle (it waits), or VERTEX:burn; overrides Flink's value."""
     cores: float | None = None
     """Cores of each machine; overrides the value read from Flink."""
     rate: Several = ()
-    """Records per second of a source's subtask, or VERTEX:RATE, 0: unlimited; overrides Flink's value."""
+    """Records per second of a source's subtask, or VERTEX:RATE; 0: unlimited. Overrides Flink's value."""
     watch: str | None = None
     """Time to watch the metrics of the job, such as 30s; by default until they have changed."""
 
@@ -87,26 +87,26 @@ class JobOptions:
 @Parameter(name="*", group=Group("Settings and loads to try", sort_key=1))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedOptions:
-    """What is tried."""
+    """Settings and loads to try."""
 
     only: Annotated[tuple[Mechanism, ...], Parameter(negative=(), show_default=False)] = ()
     """Mechanism to try: debloating, unaligned, adaptive, buffers or interval; by default all of them."""
     target: str | None = None
-    """Debloat targets; by default 50ms,100ms,200ms,300ms,500ms,1s,2s, or 300ms,1s for a large job."""
+    """Debloat targets to try; by default 50ms,100ms,200ms,300ms,500ms,1s,2s, or 300ms,1s for a large job."""
     policy: str | None = None
-    """Names of debloat policies, to compare with the scenario's own."""
+    """Names of debloat policies to compare with the policy of the scenario."""
     flink: str | None = None
     """Version of Flink that you may upgrade to, such as 2.3; by default that of the scenario."""
     settings: Settings = ()
-    """OPTION=V1,V2, values of any option of Flink's network layer, with advice for each; repeatable."""
+    """Values of an option of Flink's network layer, as OPTION=V1,V2: advice for each; may be repeated."""
     service: str | None = None
-    """Costs of a record, as 2ms,5ms, with advice for each; of one vertex with VERTEX:2ms."""
+    """Costs of a record to compare, as 2ms,5ms: advice for each; VERTEX:2ms is for one vertex."""
     skew: str | None = None
-    """Factors of the subtasks' costs, as 1:1:1:1,1:1:1:4, with advice for each."""
+    """Factors of the subtasks' costs to compare, as 1:1:1:1,1:1:1:4: advice for each."""
     parallelism: str | None = None
-    """Whole numbers, as 2,4,8, with advice for each; of one vertex with VERTEX:4."""
+    """Numbers of subtasks to compare, as 2,4,8: advice for each; VERTEX:4 is for one vertex."""
     latency: str | None = None
-    """Latencies between task managers, in addition to the present one, with advice for each."""
+    """Latencies between task managers to compare with the present one: advice for each."""
 
     def axes(self) -> dict[str, Axis]:
         """Return the axes by name. Debloat targets and policies are two of the axes.
@@ -116,8 +116,10 @@ class TriedOptions:
         """
         debloats = Mechanism.DEBLOATING in (self.only or tuple(Mechanism))
         if not debloats and (self.policy is not None or self.target is not None):
-            both = "--target and --policy are for debloating, which --only leaves out"
-            raise UsageError([f"netstack tune: {both}; add --only debloating, or leave them out"])
+            both = "--target and --policy are for debloating, but --only excludes it"
+            raise UsageError(
+                [f"netstack tune: {both}; add --only debloating, or remove --target and --policy"]
+            )
         axes = read_axes(
             target=self.target if debloats else None,
             options=self.settings,
@@ -155,7 +157,7 @@ class ConstraintOptions:
     """Limits that the recommended setting must meet."""
 
     min_throughput: float = Constraints().min_throughput
-    """Least mean throughput over seeds, as a share of the present one."""
+    """Minimum throughput as a share of the present one; the mean over seeds counts."""
     max_checkpoint: str | None = None
     """Limit for the duration of 95 % of the checkpoints, such as 2s."""
     max_delay: str | None = None
@@ -204,15 +206,16 @@ def tune(
 ) -> int:
     """Try settings on a job, and print the one to take, its effect and its cost.
 
-    Exit status 1 where nothing keeps to the limits, the present setting included.
+    The exit status is 1 if no setting keeps to the limits, not even the present one.
 
     Args:
         file: Scenario, a TOML file or its JSON form, or a result of it; or a recording of Flink's REST API.
-        seeds: The most runs of a setting, with the scenario's seed, the next one, and so on; by default 8, or 1
-            for a large job.
-        master: Spark's master URL, to run over Spark in place of processes of this machine.
-        out: Folder for report.html, its pictures, tuning.json, and the points, which are not run again.
-        json: Print all of it as one JSON document.
+        seeds: Maximum number of runs of a setting: with the scenario's seed, the next seed, and so on; by
+            default 8, or 1 for a large job.
+        master: Spark's master URL: run on Spark instead of in processes of this machine.
+        out: Folder for report.html, its pictures, tuning.json and the finished points. The same command
+            does not run these points again.
+        json: Print everything as one JSON document.
     """
     require("statistics", "netstack tune")
     if seeds is not None and seeds < 1:
@@ -288,10 +291,10 @@ def _scenario(
         imported = read_flink(access.cluster(running.from_flink), running.job, options)
         return imported.scenario, imported.notes
     if file is None or running.from_flink is not None:
-        raise UsageError(["netstack tune: name a scenario, or a Flink with --from-flink; one of the two"])
+        raise UsageError(["netstack tune: give either a scenario, or a Flink cluster with --from-flink"])
     if running != OF_A_FILE:
-        only = "--job, --record-bytes, --service-mode, --cores, --rate and --watch are for --from-flink"
-        raise UsageError([f"netstack tune: {only}; give that in place of a file, or leave them out"])
+        only = "--job, --record-bytes, --service-mode, --cores, --rate and --watch require --from-flink"
+        raise UsageError([f"netstack tune: {only}; give --from-flink instead of a file, or remove these"])
     access.refuse_without_address(f"{file} is a scenario")
     return load_runnable(file, allow_code=allow_code), []
 
@@ -315,7 +318,7 @@ def _runner(name: str, out: Path | None, master: str | None, processes: LocalPro
                 )
         except KeyboardInterrupt:
             if out is not None:
-                say(f"points that are done are kept in {out / FOLDER}; the same command goes on from there")
+                say(f"finished points are in {out / FOLDER}; the same command continues from there")
             raise
 
     return run

@@ -32,13 +32,13 @@ def validate(
     json: Flag = False,
     out: Path | None = None,
 ) -> int:
-    """Predict the figures of a running Flink job, and compare; exit status 1 where one is out of tolerance.
+    """Predict the figures of a running Flink job, and compare. The exit status is 1 if any differs too much.
 
     Args:
         from_flink: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording.
-        job: Id of the job; needed where several run.
-        seeds: Runs of the scenario.
-        json: Print prediction and measurement as one JSON document.
+        job: Id of the job; required if several jobs run.
+        seeds: Number of runs of the scenario.
+        json: Print the prediction and the measurement as one JSON document.
         out: Folder for report.html and validation.json.
     """
     require_some("validate", "--seeds", seeds)

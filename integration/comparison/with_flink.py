@@ -376,5 +376,5 @@ def _problem(runs: Sequence[_Run], vertices: int) -> str | None:
             sizes = vertex.debloatedBufferSize
             rates = len(vertex.bytes_in_per_s)
             if sizes and len(sizes) != rates:
-                return f"a vertex has {len(sizes)} buffer sizes but {rates} rates, which must be as many"
+                return f"a vertex has {len(sizes)} buffer sizes but {rates} rates; it must have as many"
     return None

@@ -52,7 +52,7 @@ from .observation import (
 )
 
 _ALTERNATES_FROM, _ALTERNATES_TO = 0.2, 0.8
-"""Range of the average back-pressured share within which a subtask may alternate between the two extremes."""
+"""A subtask may alternate between the extremes if its mean back-pressured share is in this range."""
 
 _EXTREME = 0.15
 """Distance to 0 or 1 within which a sample counts as "not" or "wholly" back-pressured."""
@@ -61,7 +61,7 @@ _MOSTLY = 0.7
 """Minimum share of extreme samples for a subtask to count as alternating."""
 
 _STARVED = 0.1
-"""Minimum idle share of time for a reader to starve. It also has to exceed that of full readers by this."""
+"""A reader starves if it is idle for at least this share of time, and by as much more than full readers."""
 
 _MOSTLY_IDLE = 0.2
 """Minimum mean idle share for a reader to count as waiting for the network."""

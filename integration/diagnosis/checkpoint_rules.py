@@ -48,10 +48,10 @@ BARRIERS_WAIT = "long-start-delay"
 """Name of the rule for barriers that wait behind in-flight data. Debloating is the remedy."""
 
 _WORTH_MS = 0.5
-"""Duration in ms, below which a phase counts as 0."""
+"""A shorter phase, in ms, counts as 0."""
 
 SHORT_MS = 200.0
-"""Duration in ms, below which a checkpoint is no problem, whatever its phases."""
+"""A shorter checkpoint, in ms, is no problem, whatever its phases."""
 
 LONG_SHARE = 0.5
 """Minimum share of the checkpoint interval for a duration to be a problem."""
@@ -123,7 +123,7 @@ def uneven(view: Observation) -> Iterator[Finding]:
 
 def _smooth(view: Observation, writer: VertexSteady, reader: VertexSteady) -> list[str]:
     """Return the advice against bursts of a writer's output."""
-    parallel = f"Raise the parallelism of {reader.name}: a burst lasts until {reader.name} has read it."
+    parallel = f"Raise the parallelism of {reader.name}, so that it reads a burst faster."
     if not view.inputs(writer):
         return [f"Check the input of {writer.name}: it arrives in bursts.", parallel]
     return [
@@ -402,8 +402,9 @@ def stands_still(view: Observation) -> Iterator[Finding]:
             rule="standstill",
             severity="problem" if failed else "notice",
             where=joins,
-            says=f"Unaligned checkpoints {can} deadlock the job{when}: {joins} does not read {blocked} "
-            f"before it has barriers that wait for {late}, whose data wait for {blocked}.",
+            says=f"Unaligned checkpoints {can} deadlock the job{when}: {joins} does not read {blocked} until "
+            f"the barriers of {late} arrive. They wait behind data that {blocked} can read only after "
+            f"{joins} reads again.",
             evidence=[f"barriers do not overtake data on the way into {late}, nor into {joins}"],
             next=[
                 f"Use rebalance() or keyBy() for each input of {joins} that is forward, rescale or "

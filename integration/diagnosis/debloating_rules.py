@@ -29,7 +29,7 @@ from .observation import (
 )
 
 _OFF_TARGET = 1.5
-"""Minimum ratio of waiting time to target for a missed target, although buffers could be smaller."""
+"""Buffers that could be smaller miss the target if data waits for this many times the target."""
 
 _MUCH = 0.3
 """Minimum share of time with a checkpoint in progress for checkpoints to disturb debloating."""
@@ -41,7 +41,7 @@ LEAST_ALIGNMENT = 0.2
 """Minimum share of alignment in a barrier's delay for uneven inputs to be the cause."""
 
 IDLE = 0.6
-"""Ratio between the busy times of two subtasks, below which the load counts as skewed."""
+"""The load counts as skewed if the least busy time is a smaller share of the greatest one than this."""
 
 BURST = 10.0
 """Minimum factor by which records get more expensive during a burst."""
@@ -267,7 +267,8 @@ def window_bursts(view: Observation) -> Iterator[Finding]:
             f"a record at {vertex.name} takes up to {milliseconds(1000.0 * max(costs))}, in "
             f"{counted(len(costs), 'burst')}; {_worst(view)}",
             "Spread the times at which windows fire (offsets, smaller windows), or raise the "
-            "parallelism. No target and no unaligned checkpoint overtakes a record in progress.",
+            "parallelism. Another target or unaligned checkpoints do not help: a barrier cannot overtake "
+            "a record in progress.",
         )
 
 
@@ -282,9 +283,9 @@ def moving_load(view: Observation) -> Iterator[Finding]:
             vertex.name,
             max(moves),
             "the load changes faster than debloating can follow",
-            f"the cost of a record at {vertex.name} changes by factors of up to {max(moves):.3g}, and "
-            f"changes again within {_reaction_s(view):.3g} s (period times samples), "
-            f"{counted(len(moves), 'time')}; {_worst(view)}",
+            f"the cost of a record at {vertex.name} changes by factors of up to {max(moves):.3g}. In "
+            f"{counted(len(moves), 'case')} it changes again within {_reaction_s(view):.3g} s (period times "
+            f"samples); {_worst(view)}",
             "Lower buffer-debloat.period or buffer-debloat.samples, which makes sizes noisier, or take "
             "unaligned checkpoints with a timeout.",
         )

@@ -41,7 +41,7 @@ HIGH_USAGE = 0.75
 """Minimum used share for a pool to count as full. It is below 1, because checkpoints drain pools."""
 
 LOW_USAGE = 0.5
-"""Used share of a pool, below which it counts as empty."""
+"""A pool counts as empty if a smaller share of it is used."""
 
 BACK_PRESSURED = 0.1
 """Minimum back-pressured share of time for a subtask to count as back-pressured.

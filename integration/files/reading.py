@@ -113,7 +113,7 @@ def _read_regular(file: Path, largest: int) -> bytes:
 
 
 def read_user_text(file: Path, largest: int, right: str) -> str:
-    """Return the text of a UTF-8 file, with or without a byte order mark; `right` is what would be right.
+    """Return the text of a UTF-8 file, with or without a byte order mark; `right` describes a correct file.
 
     Raises:
         FileError: as `read_user_file`, or the text is not UTF-8.

@@ -4,7 +4,7 @@ A file is written beside its place, under a name that begins with a dot, and mov
 
     out/.3f9c...partial  -- written, closed -->  out/report.html
 
-A full disk, a limit or Ctrl-C in between leaves neither half a file nor the one that was being written.
+A full disk, a limit or Ctrl-C in between leaves neither half a file nor the temporary file.
 """
 
 from __future__ import annotations

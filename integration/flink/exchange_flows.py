@@ -31,7 +31,7 @@ _SIGMAS = 3.0
 """Allowed difference, in standard deviations, between present counts and those since the start."""
 
 _EXACT = 0.03
-"""Relative error of a ratio over the time watched, above which counts since the start are used."""
+"""If a ratio over the time watched has a larger relative error, counts since the start are used."""
 
 _ROUND_BURSTS = tuple(step * 10.0**power for power in range(-2, 2) for step in (1, 2, 5))
 """Usual intervals between the bursts of a source, in seconds."""
@@ -47,10 +47,10 @@ _QUIET = 0.4
 """Minimum share of polls without output for a vertex to count as emitting in bursts, or rarely."""
 
 _MORE_THAN_CHANCE = 10
-"""Records per poll, above which polls without output cannot be chance if records come one by one."""
+"""With more records per poll, polls without output are no chance if records come one by one."""
 
 _HELD = 0.5
-"""Back-pressured share of time, above which a task's output follows the free buffers downstream."""
+"""The output of a task with a larger back-pressured share follows the free buffers downstream."""
 
 _WINDOW = re.compile(
     r"(?<!Session)Windows\((\d+)(?:, (\d+))?|(?:size|slide|step|max_size)=\[(\d+) (ms|s|min|h)\b"

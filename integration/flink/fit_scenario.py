@@ -68,19 +68,19 @@ _SAME = 0.05
 """Maximum relative difference for service times of subtasks to count as equal."""
 
 _LEAST_SPREAD = 0.005
-"""Relative error, below which costs count as exact."""
+"""Costs with a smaller relative error count as exact."""
 
 _ALIKE_RATES = 0.02
 """Maximum relative difference for rates of subtasks to count as equal."""
 
 _HARDLY_BUSY = 0.2
-"""Busy share, below which a vertex delays nothing and its costs are inexact."""
+"""A vertex with a smaller busy share delays nothing, and its costs are inexact."""
 
 _LIMITING = 0.7
 """Minimum busy share for the busiest consumer to limit a producer that is always back-pressured."""
 
 _HARDLY_HELD = 0.05
-"""Back-pressured share, below which a producer always finds room for its output."""
+"""A producer with a smaller back-pressured share always finds room for its output."""
 
 _SEGMENTS = "nettyShuffleMemorySegmentsTotal"
 
@@ -119,7 +119,7 @@ def fit_scenario(
 ) -> Scenario:
     """Return the scenario of a job; `notes` gets a line for each assumption.
 
-    `checkpoints` are the last checkpoints, `burning` is the work that takes a core, and `managers` are the
+    `checkpoints` are the last checkpoints, `burning` is the CPU-bound work, and `managers` are the
     answers of ``/taskmanagers/ID``. Each of them may be unknown.
 
     Raises:
@@ -584,14 +584,14 @@ def edges_of(job: FlinkJob, flows: JobFlows, notes: list[str]) -> tuple[Edge, ..
         name, inputs = job.names[vertex.id], len(job.inputs(vertex))
         if inputs > 1 and _reads_a_union(vertex):
             notes.append(
-                f"{name} reads {inputs} exchanges, which its name calls a union; assuming that keys are "
-                "spread alike in all of them, since Flink does not report what a subtask reads of each."
+                f"{name} reads {inputs} exchanges, which its name calls a union. Flink does not report how "
+                "many records a subtask reads from each; assuming the same distribution of keys in all."
             )
         elif inputs > 1:
             notes.append(
-                f"{name} reads {inputs} exchanges; assuming separate inputs, as of a join, with keys "
-                "spread alike, since Flink reports neither a union nor what a subtask reads of each. "
-                "For a union, give both edges the same input in the scenario."
+                f"{name} reads {inputs} exchanges. Flink reports neither whether they form a union nor how "
+                "many records a subtask reads from each; assuming separate inputs, as of a join, with the "
+                "same distribution of keys. For a union, give the edges the same input in the scenario."
             )
     return edges
 

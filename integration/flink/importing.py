@@ -151,7 +151,7 @@ def note_on_missing(client: RestClient) -> list[str]:
     if not paths:
         return []
     shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-    return [f"The cluster does not offer {shown}, or fails to answer; what these report is unknown."]
+    return [f"The cluster does not offer {shown}, or fails to answer; their figures are unknown."]
 
 
 def _general_notes(
@@ -181,7 +181,8 @@ def _general_notes(
         notes.append("The history contains no completed checkpoint, so delays are unknown.")
     elif config.debloat_enabled and duration_ms / 1e3 >= _BACK_TO_BACK * interval_s:
         notes.append(
-            f"Checkpoints take {duration_ms / 1000.0:.2g} s of an interval of {interval_s:g} s: the "
-            "blocked channels mislead debloating, and delays differ by up to a fifth between runs."
+            f"Checkpoints take {duration_ms / 1000.0:.2g} s, and the interval is {interval_s:g} s. So "
+            "channels are blocked most of the time, which misleads debloating. Delays differ by up to a "
+            "fifth between runs."
         )
     return notes

@@ -485,9 +485,7 @@ def _change(client: RestClient, before: JobState) -> str | None:
             continue
         which = next((n for n in starts if starts_now.get(n) != starts[n]), None)
         if which is None or not starts_now:
-            return (
-                f"job {before.id}: the subtasks of {entry['name']!r} are reported only at times. {_TRY_AGAIN}"
-            )
+            return f"job {before.id}: the subtasks of {entry['name']!r} are not always reported. {_TRY_AGAIN}"
         return (
             f"job {before.id}: subtask {which} of {entry['name']!r} restarted while it was watched. "
             f"{_TRY_AGAIN}"

@@ -55,7 +55,7 @@ _CHECKPOINTING: Mapping[str, str] = {
 """Field for each key of ``/jobs/ID/checkpoints/config``, whose times are in milliseconds."""
 
 _NEVER_MS = 1 << 62
-"""Interval in ms, above which checkpoints are off."""
+"""A longer interval, in ms, means that checkpoints are off."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Overrides:
     rate: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Records per second of each subtask of a source, 0: as fast as possible."""
     service_mode: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Service mode (of `SERVICE_MODES`) of a vertex with input. With "burn", its work takes a core."""
+    """Service mode (of `SERVICE_MODES`) of a vertex with input. "burn" is for CPU-bound work."""
     cores: float | None = None
     """Cores of each machine."""
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -99,7 +99,7 @@ def check_names(given: Overrides, job: FlinkJob) -> None:
     )
     wrong = [
         Note(
-            f"{name}: no {kind} has this name; there are {', '.join(known)}.",
+            f"{name}: no {kind} has this name; the job has {', '.join(known)}.",
             Parameter(parameter),
             advice="Set {} for one of these.",
         )

@@ -1,4 +1,4 @@
-"""Estimates whether the work of tasks takes a core, and their share of a core, from processor time.
+"""Estimates from processor time whether the work of tasks is CPU-bound, and their share of a core.
 
 A task is busy while it works, while it waits within its work (sleeps, queries a database), and while it waits
 for a core. Flink does not distinguish these three. It reports processor time only for whole task managers, so
@@ -25,10 +25,10 @@ tasks that are busy at the same time share the cores equally, as in the emulatio
     probability       1/8   3/8   3/8   1/8     of 2 cores in use: 3/8 + 2 * 3/8 + 2 * 1/8 = 1.375
     each has of one           1     1   2/3     while it is busy: 1/4 + 2/4 + 2/3 * 1/4 = 0.917
 
-**The rule.** The cores in use are compared with those that would be in use if all busy time took a core::
+**The rule.** The cores in use are compared with those that would be in use if all work were CPU-bound::
 
     2 cores; tasks that are busy for 0.8, 0.8, 0.8 and 1.0 of their time: 2 cores in use nearly always
-    used 1.8: their work takes a core, and each had one for about half of its busy time
+    used 1.8: their work is CPU-bound, and each had a core for about half of its busy time
     used 0.2: their work waits
 
 A task that does not report its busy time, such as a legacy source, may have used cores as well: at most its
@@ -62,7 +62,7 @@ CPU_TIME = "Status.JVM.CPU.Time"
 CPU_LOAD = "Status.JVM.CPU.Load"
 
 BURN = "burn"
-"""The service mode for work that takes a core."""
+"""The service mode for CPU-bound work."""
 
 _FAR_APART = 0.5
 """Minimum distance of two answers, as a share of the time watched, for them to show the cores in use."""
@@ -71,16 +71,20 @@ _AT_REST = 0.1
 """Cores that an idle task manager uses: heartbeats, metrics, garbage collection."""
 
 _MOST = 0.5
-"""Minimum share of the cores that busy tasks would use, for most of their work to take a core."""
+"""Work counts as CPU-bound if tasks use at least this share of the cores that it would use then."""
 
 _HARDLY = 0.25
-"""Share of those cores, below which the work waits; also the minimum part of the use for a decision."""
+"""Work waits if tasks use less than this share of those cores.
+
+The use by tasks that report their busy time must also be at least this share of all use. Otherwise the case
+is not decided.
+"""
 
 _NOTICEABLE = 0.1
-"""Minimum share of busy time spent waiting for a core, for the service mode to matter."""
+"""The service mode matters if CPU-bound tasks would wait for a core for more than this share of busy time."""
 
 _MUCH = 0.5
-"""Cores in use, or wanted, above which unexplained use is noted. Waiting tasks took 0.26 in a real job."""
+"""A note reports unexplained use of at least so many cores. Waiting tasks used 0.26 in a real job."""
 
 _DIGITS = 2
 """Decimals of busy shares in the distribution of cores."""
@@ -101,7 +105,7 @@ Place = tuple[str, int]
 
 
 def cores_in_use(busy: Sequence[float], cores: float) -> float:
-    """Return the mean number of cores in use if each task takes a core for its busy share of time."""
+    """Return the mean number of cores in use if each task uses a core for its busy share of time."""
     if cores >= len(busy):
         return sum(busy)
     free = cores - np.arange(ceil(cores))
@@ -310,7 +314,7 @@ class _HostLoad:
         self.unreported = [task.most for task in candidates if task.busy is None] + [1.0] * strays
         """Maximum possible busy shares of the tasks among them that do not report theirs."""
         self.if_all_burn = cores_in_use(self.busy, self.cores)
-        """Cores in use if all reported busy time took a core."""
+        """Cores in use if the work of all tasks that report busy time were CPU-bound."""
         of_operators = [task for task in tasks if task.reads and task.mode is None]
         self.has_undecided = bool(of_operators)
         self.undecided = {task.place: task.busy for task in of_operators if task.busy is not None}
@@ -322,7 +326,7 @@ class _HostLoad:
         self.burns = self._burns()
 
     def _burns(self) -> bool:
-        """Return whether tasks used most of the cores that they would use if all busy time took a core.
+        """Return whether tasks used most of the cores that CPU-bound work would use.
 
         The possible use by tasks that do not report busy time is subtracted first. If nearly all use is
         subtracted, the rest shows nothing.
@@ -340,7 +344,7 @@ class _HostLoad:
         return is_clear and self.used_by_tasks - of_unreported >= _MOST * of_busy
 
     def burning(self, vertices: Collection[str]) -> list[_Task]:
-        """Return the tasks of the vertices whose work takes a core."""
+        """Return the tasks that read input and belong to `vertices`, the vertices with CPU-bound work."""
         return [task for task in self.tasks if task.reads and task.place[0] in vertices]
 
     def shares(self, vertices: Collection[str]) -> dict[Place, float]:
@@ -352,7 +356,7 @@ class _HostLoad:
         return {place: shares[share] for place, share in busy.items()}
 
     def notes(self, vertices: Collection[str]) -> Iterator[Note]:
-        """Yield the assumptions about the work of tasks. The work of `vertices` takes a core."""
+        """Yield the assumptions about the work of tasks. The work of `vertices` is CPU-bound."""
         tasks, busy = self.burning(vertices), list(self.undecided.values())
         used = self.used_by_tasks
         if tasks:
@@ -360,7 +364,7 @@ class _HostLoad:
         elif not busy:
             if self.has_undecided and used is not None and used >= _MUCH:
                 text = (
-                    "the busy time of tasks is not reported, so it is unknown whether their work takes a core"
+                    "the busy time of tasks is not reported, so it is unknown whether their work is CPU-bound"
                 )
                 yield Note(
                     f"{text} ({self._figures()}); assuming that it waits.", _BURNS, advice=_IF_IT_BURNS
@@ -381,20 +385,20 @@ class _HostLoad:
         elif all(task.mode == BURN for task in tasks):
             by = "as overridden, "
         figures = "" if self.host.cores_in_use is None else f" ({self._figures()})"
-        takes = f"{by}the work of tasks takes a core{figures}"
+        text = f"{by}the work of tasks is CPU-bound{figures}"
         busy = [task.busy for task in tasks if task.busy is not None]
         if busy:
             had = cores_in_use(busy, self.cores) / sum(busy) if sum(busy) else 1.0
-            takes += f", which they got for {100 * had:.0f} % of their busy time"
+            text += f". They had a core for {100 * had:.0f} % of their busy time"
         yield Note(
-            f"{takes}, so the costs are processor time; they include any other use of the cores.",
+            f"{text}. The costs are processor time, including any other use of the cores.",
             _MODE_OF_ONE,
             _CORES,
-            advice="Set {} for work that waits, {} to override the number of cores.",
+            advice="Set {} if the work of a vertex waits instead. Set {} to override the number of cores.",
         )
         if len(busy) < len(tasks):
             yield Note(
-                f"{len(tasks) - len(busy)} of {len(tasks)} tasks whose work takes a core do not report "
+                f"{len(tasks) - len(busy)} of {len(tasks)} tasks with CPU-bound work do not report "
                 "their busy time; assuming that each had a whole core."
             )
         if self.cores == inf:
@@ -403,15 +407,15 @@ class _HostLoad:
     def _doubt(self) -> str:
         if self.host.cores_in_use is None:
             return (
-                "it is not reported whether the work of tasks takes a core, and there are fewer cores "
-                "than tasks"
+                "there are fewer cores than tasks, and it is not reported whether the work of tasks is "
+                "CPU-bound"
             )
         if self.host.other_jobs:
-            return "other jobs run there, too, so it is unknown whether the work of this job takes a core"
+            return "other jobs run there, too, so it is unknown whether the work of this job is CPU-bound"
         others = ""
         if self.unreported:
-            others = f", such as {len(self.unreported)} tasks that do not report their busy time"
-        return f"the cores may have been used by this work, or by others{others} ({self._figures()})"
+            others = f", such as that of {len(self.unreported)} tasks that do not report their busy time"
+        return f"this work may have used the cores, or other work may have{others} ({self._figures()})"
 
     def _figures(self) -> str:
         """Return, as text, the cores in use, their number, and the use by tasks with known busy time."""
@@ -426,12 +430,12 @@ class _HostLoad:
         if not self.busy:
             return in_use
         if used <= self.if_all_burn:
-            return f"{in_use}; it would be {self.if_all_burn:.2f} if all busy time took a core"
+            return f"{in_use}; it would be {self.if_all_burn:.2f} if all work were CPU-bound"
         who = "tasks that report their busy time" if self.unreported else "busy tasks"
         return f"{in_use}; at most {self.if_all_burn:.2f} by {who}"
 
 
-_IF_IT_BURNS = "Set {} if their work takes a core."
+_IF_IT_BURNS = "Set {} if the work is CPU-bound."
 
 
 # The work of a job
@@ -439,7 +443,7 @@ _IF_IT_BURNS = "Set {} if their work takes a core."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burning:
-    """The work of a job that takes a core: service modes and shares of a core."""
+    """The CPU-bound work of a job: service modes and shares of a core."""
 
     modes: Mapping[str, str] = field(default_factory=dict)
     """The service mode of vertices, by id. Other vertices have the default."""
@@ -460,7 +464,7 @@ NOTHING_BURNS = Burning()
 def burning_of(
     job: FlinkJob, samples: Samples, hosts: Sequence[Host], given: Overrides, notes: list[str]
 ) -> Burning:
-    """Determine the vertices whose work takes a core, from the machines and the overrides.
+    """Determine the vertices with CPU-bound work, from the machines and the overrides.
 
     `notes` gets lines for each machine on which the service mode matters.
     """

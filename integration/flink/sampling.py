@@ -89,7 +89,7 @@ _METER_AGE_S = METER_S + 10.0
 """Minimum age of a job, in seconds, for its meters to cover a whole minute of running tasks."""
 
 _SAME_LOAD = 0.2
-"""Relative difference between the present rate and the minute before, above which the load changed."""
+"""The load has changed if the present rate differs by a larger share from the minute before."""
 
 _OVER_GATES: Mapping[str, Callable[[Sequence[float]], float]] = {"debloatedBufferSize": min}
 """Aggregation of a field's values over several gates; by default the maximum."""
@@ -123,7 +123,7 @@ _STEP_BACK_S = 1.0
 """Maximum decrease, in seconds, of the sum of a task's times."""
 
 _YOUNGER_S = 10.0
-"""Maximum excess, in seconds, of a task's accounted time over its attempt's duration.
+"""A task's accounted time may exceed the duration of its attempt by this many seconds.
 
 Both are reported late.
 """

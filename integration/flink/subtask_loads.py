@@ -46,7 +46,7 @@ SATURATED = 0.9
 """Minimum busy or back-pressured share of time for a subtask to count as always so."""
 
 IDLE = 0.05
-"""Idle share of time, above which a source emits all records that arrive."""
+"""A source with a larger idle share of time emits all records that arrive."""
 
 _NEVER_IDLE = 0.99
 """Minimum busy share of time for a task's rate to be the inverse of its cost per record."""

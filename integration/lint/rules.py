@@ -61,7 +61,7 @@ MOST_INLINE = 1 << 20
 """Maximum size of state, in bytes, that may be stored in the metadata (FsStateBackend)."""
 
 _FEW = 1000
-"""Value without a unit, below which milliseconds or bytes were probably not intended."""
+"""If a value without a unit is smaller, milliseconds or bytes were probably not intended."""
 
 SLOW_S = 30.0
 """Maximum time, in seconds, for sizes to follow a change of load."""
@@ -73,7 +73,7 @@ _BACKOFF = "taskmanager.network.request-backoff"
 
 
 Severity = Literal["error", "warning", "note"]
-"""error: Flink rejects it, or no job runs. warning: its effect is not the apparent one. note: information."""
+"""error: Flink rejects the value, or no job runs. warning: its effect is unexpected. note: information."""
 
 
 class Remark(msgspec.Struct, frozen=True):
@@ -336,7 +336,7 @@ _USUAL: Mapping[str, Usual] = {
     ),
     "debloat_period_s": Usual(0.01, 60, "buffer sizes are adapted once a period; the default is 200 ms"),
     "debloat_samples": Usual(
-        1, 1000, "a change of load takes effect after this many periods; the default is 20"
+        1, 1000, "debloating takes this many periods to follow a change of load; the default is 20"
     ),
     "buffer_timeout_interval_s": Usual(
         0, 60, "a record may wait this long in a buffer; the default is 100 ms"

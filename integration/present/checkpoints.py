@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 _LONGEST_KEY = 48
 
-_SKEW_LEGEND = "largest group, largest subtask: bytes divided by the mean; N x: N entries or list values"
+_SKEW_LEGEND = (
+    "largest group, largest subtask: their bytes divided by the mean. N x: the state has N entries or list "
+    "values."
+)
 
 
 def print_inventory(inventory: Inventory, console: Console) -> None:

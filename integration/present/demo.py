@@ -85,8 +85,9 @@ def demo_facts(settings: DemoSettings, data: Data, result: Result) -> list[Fact]
 def modes_facts(settings: DemoSettings, data: Data, result: Result) -> list[Fact]:
     """Return the facts about the demo's job, with all checkpoint modes instead of one run's mode."""
     modes = (
-        f"every {format_duration(CHECKPOINT_INTERVAL_S)}; debloating aims at "
-        f"{format_duration(settings.target_s)}; the timeout is {format_duration(TIMEOUT_S)}, then unaligned"
+        f"every {format_duration(CHECKPOINT_INTERVAL_S)}; the debloat target is "
+        f"{format_duration(settings.target_s)}; with a timeout, checkpoints become unaligned after "
+        f"{format_duration(TIMEOUT_S)}"
     )
     facts = demo_facts(settings, data, result)
     return [(name, modes if name == "Checkpoints" else text) for name, text in facts]
@@ -123,10 +124,11 @@ def _fastest(exact: Mapping[str, float], results: Mapping[str, Result]) -> str:
 
 def _price(result: Result, stored: float) -> str:
     ms, measured = restore_ms(result)
-    reading = f"{'which took up to' if measured else 'an estimated'} {milliseconds(ms)} to read back"
+    restoring = f"to read it back and to process it took up to {milliseconds(ms)}"
+    if not measured:
+        restoring = f"to read it back would take an estimated {milliseconds(ms)}; to process it takes longer"
     return (
-        f"; its cost is {size(stored)} of data in flight that each checkpoint stores, {reading} after a "
-        "failure, and longer to work off"
+        f". Its cost: each checkpoint stores {size(stored)} of data in flight. After a failure, {restoring}"
     )
 
 
@@ -146,8 +148,8 @@ def _at_least_once(took: Mapping[str, float], results: Mapping[str, Result]) -> 
     if AT_LEAST_ONCE not in took or not read:
         return ""
     return (
-        f"At least once took {milliseconds(took[AT_LEAST_ONCE])}, and part of the {size(read)} that it "
-        "read between the first and the last barrier would be processed again after a failure."
+        f"An at-least-once checkpoint took {milliseconds(took[AT_LEAST_ONCE])}. Between its first and its "
+        f"last barrier, tasks read {size(read)}; after a failure, part of this would be processed again."
     )
 
 

@@ -120,7 +120,7 @@ class View(Generic[T]):
         return f"<div>{said}{drawn}{_grid_html(self.grid(shown))}</div>"
 
     def _no_such(self, what: str, name: str, names: Iterable[str]) -> str:
-        return f"there is no {what} {name!r}; those of this {self.kind} are {', '.join(names)}"
+        return f"this {self.kind} has no {what} {name!r}; use one of {', '.join(names)}"
 
 
 def _grid_html(grid: Grid) -> str:

@@ -189,10 +189,10 @@ MODE_COLUMNS = (
 """Columns of `modes_table`."""
 
 MODES_LEGEND = (
-    "Start delay: until the first barrier, alignment: from there until the last barrier, both of the "
-    "subtask that acknowledged last. With its snapshot and acknowledgement after them they add up to "
-    "end to end. Means over checkpoints. Processed: bytes read during alignment, stored: data in "
-    "flight, both of all subtasks; medians. Rate: records of all consumers."
+    "Start delay: time until the first barrier. Alignment: time from the first to the last barrier. Both "
+    "are of the subtask that acknowledged last; together with its snapshot and acknowledgement they are "
+    "the time end to end. Times are means over checkpoints. Processed: bytes read during alignment. "
+    "Stored: data in flight. Both are of all subtasks, and medians. Rate: records of all consumers."
 )
 """Meaning of the columns of `modes_table`."""
 
@@ -294,9 +294,9 @@ _OF_CHECKPOINTS = 4
 """Number of columns for a vertex and its checkpoints. The columns of its load follow."""
 
 LEGEND = (
-    "Checkpoints: ms, means over the completed ones, of the subtask that acknowledged last; in the "
-    "table, of each vertex. rec/s: records of all subtasks. buffer: smallest debloated size. in, out: "
-    "queued buffers of a subtask. blocked: share of the time that it is back-pressured."
+    "Times of checkpoints are in ms, as means over the completed ones. They are of the subtask that "
+    "acknowledged last, in the table for each vertex. rec/s: records of all subtasks. buffer: smallest "
+    "debloated size. in, out: queued buffers of a subtask. blocked: share of time with back-pressure."
 )
 
 

@@ -154,8 +154,8 @@ def in_flight_time(results: Results) -> Chart | None:
     )
     return Chart(
         "in-flight-time",
-        f"Records in flight last for: {per_window(results, _in_flight)}",
-        f"Queued bytes over throughput: how long a record waits on average.{ruler_note(results)}",
+        f"Time to consume the records in flight: {per_window(results, _in_flight)}",
+        f"Queued bytes divided by throughput: the mean time that a record waits.{ruler_note(results)}",
         panels([areas], rows, results, height=200 if len(results) <= MOST_COLUMNS else 110),
     )
 
@@ -305,10 +305,10 @@ def checkpoint_history(results: Results) -> Chart | None:
     few = len(results) <= MOST_COLUMNS
     spec = panels(marks, rows, results, height=150 if few else 90, time=_TRIGGER)
     spec["params"] = [{"name": CHOSEN, "value": ""}]
-    kinds = f"All are of the type {types[0]}." if len(types) == 1 else "The band above: their types."
+    kinds = f"All are of the type {types[0]}." if len(types) == 1 else "The band above shows their types."
     ends = {checkpoint.status for result in results.values() for checkpoint in result.checkpoints}
     failed = " Crosses: they failed." if FAILED in ends else ""
-    unfinished = " Rings: not finished at the end of the run." if ends - {COMPLETED, FAILED} else ""
+    unfinished = " Rings: not complete at the end of the run." if ends - {COMPLETED, FAILED} else ""
     return Chart(
         "checkpoint-history",
         f"A checkpoint takes: {per_window(results, _duration)}" if few else "Every checkpoint of each run",

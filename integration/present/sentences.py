@@ -17,7 +17,7 @@ from ..number_text import SAME_THROUGHPUT, digits, figure, milliseconds, percent
 from ..optional_figures import quotient
 
 SAME_TIME = 1.05
-"""Ratio, below which two times count as equal."""
+"""Two times with a smaller ratio count as equal."""
 
 _LAST = "for the subtask that acknowledged last, the first barrier"
 
@@ -297,13 +297,13 @@ def price(result: Result) -> str | None:
         return None
     ms, measured = restore_ms(result)
     if measured:
-        restoring = f"took up to {milliseconds(ms)} to read it back and to work it off."
+        restoring = f"to read it back and to process it took up to {milliseconds(ms)}."
     else:
         restoring = (
-            f"would take {milliseconds(ms)} to read it back (an estimate: bytes divided by the download "
-            "rate), and longer to work it off."
+            f"to read it back would take {milliseconds(ms)} (an estimate: bytes divided by the download "
+            "rate); to process it takes longer."
         )
-    return f"A checkpoint stored {size(persisted)} of data in flight. After a failure it {restoring}"
+    return f"A checkpoint stored {size(persisted)} of data in flight. After a failure, {restoring}"
 
 
 def restore_ms(result: Result) -> tuple[float, bool]:

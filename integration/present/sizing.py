@@ -31,17 +31,17 @@ class SizeReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LEGEND = (
-    "full: data that waits once the vertex, or one after it, takes no more data; an open buffer counts "
-    "as half full. at worst: all senders hold as much data for one subtask as they may. least by "
-    "debloating: a shorter target gains nothing, since a buffer must hold a record and last for the "
-    "round trip. drain: the time that an aligned barrier waits, which is bytes divided by the "
+    "full: data that waits if the vertex, or one after it, reads no more; a buffer that is being filled "
+    "counts as half full. at worst: all senders hold as much data for one subtask as they may. least by "
+    "debloating: a shorter target has no effect, since a buffer must hold a record, and the buffers must "
+    "last for a round trip. drain: time that an aligned barrier waits: the bytes divided by the "
     "throughput of a subtask."
 )
 
 _CHECKED = (
-    "emulated: the median of the seeds, and their range. Its drain is the time of a barrier from the "
-    "previous vertex; for the least, with a target of 1 ms. To start: tried with this many buffers, and "
-    "with one buffer less."
+    "emulated: median and range over the seeds. The emulated drain is the time of a barrier from the "
+    "previous vertex; for the least, the debloat target is 1 ms. To start: the job was started with this "
+    "many buffers, and with one buffer less."
 )
 
 _NO_TRIP = (
@@ -202,11 +202,11 @@ def _link(consumer: ConsumerSize, link: LinkSize, most_bytes_per_s: float) -> st
     need = f"Link: a round trip of {trip} needs {needed} at the receiver, which has {link.credit_buffers}"
     if most_bytes_per_s < consumer.bytes_per_s:
         most = bytes_per_second(most_bytes_per_s)
-        return f"{need}: these are too few, since only {most} get through, and the vertex never gets full."
+        return f"{need}. This is too few: only {most} reach the vertex, which could read more."
     least = _short(link.least_target_ms)
     return (
-        f"{need}: these are enough for up to {bytes_per_second(most_bytes_per_s)}. With a debloat "
-        f"target below {least}, the buffers become too small for that."
+        f"{need}. This is enough for up to {bytes_per_second(most_bytes_per_s)}. With a debloat target "
+        f"below {least}, buffers become too small for this rate."
     )
 
 
@@ -215,10 +215,10 @@ def _short(ms: float) -> str:
 
 
 _PLAN_LEGEND = (
-    "barriers: the time from when all previous vertices have sent a checkpoint's barriers until the "
-    "last barrier arrives, added up over all vertices; the mean over checkpoints. at least: the "
-    "smallest size with which the job does as much as now. enough: with more, barriers take as long or "
-    "longer. Overdraft buffers come in addition, from memory that is left."
+    "barriers: the time until a vertex has the last barrier of a checkpoint, counted from when all "
+    "previous vertices have sent theirs; the sum over all vertices, and the mean over checkpoints. at "
+    "least: the smallest size with which the job keeps its throughput. enough: with more memory, barriers "
+    "are not faster. Overdraft buffers are not included; they take memory that is left."
 )
 _WITH_OPTIONS = ("flink-1.20",)
 """Presets of Flink versions with options for the number of buffers."""

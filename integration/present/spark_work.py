@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from .documents import Shuffled
 
 LEGEND = (
-    "sent, received: bytes on the wire. stalls: how often a channel with data had no credit. blocked: "
-    "how long channels had no credit, added up over all. buffers: most network memory in use. worker: "
-    "most memory of the Python process."
+    "sent, received: bytes on the wire. stalls: number of times that a channel with data had no credit. "
+    "blocked: time that channels had no credit, summed over all channels. buffers: peak of the network "
+    "memory in use. worker: peak memory of the Python process."
 )
 
 MILLION = 1_000_000

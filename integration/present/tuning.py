@@ -21,17 +21,18 @@ if TYPE_CHECKING:
     from .documents import Tuning
 
 RULE = (
-    "Rule: of the settings that keep to the limits, the one whose distances from the best checkpoint time, "
-    "record delay, throughput and stored bytes have the least sum. Times count by their ratio, down to a "
-    "tenth of the present one. Of settings that are nearly as near, the one that changes the job least."
+    "Rule: each setting that keeps to the limits has a distance from the best checkpoint time, record delay, "
+    "throughput and stored bytes. The setting with the smallest sum of these distances is chosen. If others "
+    "are nearly as good, the one that changes the job least is chosen. For times, the ratio to the best "
+    "counts; times below a tenth of the present one count alike."
 )
 
 LEGEND = (
-    "Means over seeds, with 95 % intervals; these do not include the difference between the emulation and a "
-    "real job (docs/FIDELITY.md). Throughput is relative to the present one, with the same seeds. Start "
-    "delay, alignment and total time of checkpoints are of the subtask that acknowledged last. Stored: data "
-    "in flight in a checkpoint. Record: from emission to processing. Adapts: until queues have settled after "
-    "a service time has doubled."
+    "Figures are means over seeds, with 95 % intervals. The intervals do not include the difference between "
+    "the emulation and a real job (docs/FIDELITY.md). Throughput is relative to the present one, with the "
+    "same seeds. Start delay, alignment and total time of checkpoints are of the subtask that acknowledged "
+    "last. Stored: data in flight in a checkpoint. Record: time from emission to processing. Adapts: time "
+    "until queues are steady again after a service time has doubled."
 )
 
 NOT_IN_FLINK = (

@@ -199,7 +199,7 @@ OUTLINES = {
 """Outlines by meaning, in the order of the legend."""
 
 NARROWER = 600
-"""Width in pixels, below which the trade-off is drawn for a phone."""
+"""If the width in pixels is smaller, the trade-off is drawn for a phone."""
 
 MOST_CURVES = 8
 """Maximum number of conditions with a curve. The first ones are drawn."""
@@ -242,9 +242,10 @@ def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
     return Chart(
         "trade-off",
         f"Throughput against checkpoint time: {_said_of(recommendations)}",
-        "A mark is a setting, the mean over seeds; bars are 95 % intervals, and the line joins the debloat "
-        "targets. Throughput is compared with that now, at the same seed. Further left is a faster "
-        "checkpoint, further up a faster job. Outlines mark the present and the recommended setting.",
+        "Each mark is a setting: the mean over seeds, with bars for 95 % intervals. The line joins the "
+        "debloat targets. Throughput is relative to the present one, with the same seed. Checkpoints are "
+        "faster further left, the job is faster further up. Outlines mark the present and the recommended "
+        "setting.",
         _spec([*_ranges(base, colour), line, dots, *_outlines(rows), *_names(base)], placed(rows)),
     )
 
@@ -271,7 +272,7 @@ def times_by_target(recommendation: Recommendation) -> Chart | None:
     return Chart(
         "times-by-target",
         _reached(recommendation),
-        "Means over seeds, bars are 95 % intervals. Dashed: as long as the target. Red: the recommended one.",
+        "Means over seeds; bars are 95 % intervals. Dashed: time equal to the target. Red: recommended.",
         _spec(layers, rows),
     )
 

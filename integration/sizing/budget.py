@@ -62,7 +62,7 @@ _STEPS = 6
 _SAME_DELAY, _SAME_DELAY_MS = 0.01, 1.0
 """Delays count as equal if they differ by less than this share, or by less than this many milliseconds."""
 _TINY = 1e-6
-"""Relative difference, below which two numbers of the solver are equal."""
+"""Two numbers of the solver with a smaller relative difference count as equal."""
 
 Curve = dict[int, float]
 """Corners (size, cost) of a convex, falling curve, from the smallest size to the one that is enough."""

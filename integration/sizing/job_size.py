@@ -113,7 +113,7 @@ class LinkSize(msgspec.Struct, frozen=True, kw_only=True):
     most_bytes_per_s: float | None
     """Maximum throughput that the credit allows; None: there is no round trip."""
     least_target_ms: float
-    """Debloat target, below which buffers are too small for the round trip."""
+    """Smallest useful debloat target: with a shorter one, buffers are too small for the round trip."""
 
 
 class ConsumerSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,10 +140,11 @@ class ConsumerSize(msgspec.Struct, frozen=True, kw_only=True):
     least_drain_ms: float | None
     """Minimum drain time that debloating can reach without a loss of throughput."""
     target_ms: float | None
-    """The debloat target. This and the next two fields are None if debloating is off."""
+    """The debloat target; None: debloating is off."""
     debloated_bytes: int | None
-    """The buffer size that debloating sets."""
+    """The buffer size that debloating sets; None: debloating is off."""
     debloated_drain_ms: float | None
+    """Drain time with buffers of that size; None: debloating is off."""
     link: LinkSize | None
     """Need of the link; None: all channels are local."""
 

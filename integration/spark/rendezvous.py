@@ -218,9 +218,8 @@ class Rendezvous:
         """Log the missing tasks after a while, as Spark also waits for tasks that it will never start."""
         await trio.sleep(LONG_S)
         _log.warning(
-            "task %d of stage %d waits for %s; if some of its rows are cached and others were lost, as "
-            "happens with an executor, it will wait forever: stop the query and unpersist() the "
-            "DataFrame",
+            "task %d of stage %d waits for %s; if an executor was lost with some of the cached rows, the "
+            "task will wait forever: then stop the query and unpersist() the DataFrame",
             self._index,
             self._context.stageId(),
             "others" if self._index else self._absent(),

@@ -6,10 +6,10 @@ An axis is written as a user types it, with commas between values. Values of an 
     OPTION=       the job, any option of Flink's by its name
     policy        the job: how its gates size their buffers
     latency       the network between all task managers
-    service       the vertices that have a service time; where none has, all but the sources
+    service       the vertices that have a service time; if there are none, all except the sources
     skew          the same vertices; a factor for each subtask; a shorter list repeats: 1:1:1:4
-    parallelism   all vertices but the sources, and sources that an edge `forward` ties to them; what such
-                  a source emits in all stays the same
+    parallelism   all vertices except the sources, and sources that an edge `forward` ties to them; such a
+                  source keeps its total rate
 
 For the last three ``VERTEX:VALUE`` names one vertex instead.
 """

@@ -26,9 +26,9 @@ from ..number_text import milliseconds, size
 from ..optional_figures import known
 
 SAME_SHARE, SAME_MS = 0.05, 15.0
-"""Times that differ by less than the larger of the two count as equal."""
+"""Times count as equal if they differ by less than this share, or by less than this many milliseconds."""
 SAME_THROUGHPUT = 0.005
-"""Difference of two shares of throughput below which they count as equal."""
+"""Two shares of throughput with a smaller difference count as equal."""
 WORTH_SHARE, WORTH_MS = 0.20, 50.0
 """Minimum gain of time, as a share or in ms, that is worth a change.
 
@@ -37,7 +37,7 @@ It must also exceed the differences above.
 WORTH_THROUGHPUT = 0.05
 """Minimum gain of throughput, as a share, that is worth a change."""
 TIE = 0.1
-"""Difference between two sums of distances, below which settings count as ties."""
+"""Settings whose sums of distances differ by less count as ties."""
 MOST_EXPIRED = 0.05
 """Maximum share of checkpoints that may expire."""
 

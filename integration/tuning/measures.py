@@ -45,7 +45,7 @@ SETTLED_SHARE = 0.25
 """Maximum deviation from its final value, as a share, for a drain time to count as settled."""
 
 _SETTLED_PART = 1 / 3
-"""Share of the time after a step, at its end, that determines the settled drain time."""
+"""The last part of the time after a step, as a share, which determines the settled drain time."""
 
 _LATEST_PART = 0.75
 """Share of the time after a step within which the drain time has to settle."""

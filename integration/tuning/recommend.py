@@ -68,9 +68,11 @@ class SettingSummary(msgspec.Struct, frozen=True, kw_only=True):
     throughput_share: Estimate | None = None
     """Throughput as a share of the present setting's with the same seeds."""
     checkpoints_completed: int = 0
-    """Sum over all seeds, like the next two fields."""
+    """Completed checkpoints, summed over all seeds."""
     checkpoints_failed: int = 0
+    """Failed checkpoints, summed over all seeds."""
     checkpoints_expired: int = 0
+    """Expired checkpoints, summed over all seeds."""
     broken: list[str] = []
     """A sentence for each limit that the setting violates."""
 
@@ -305,7 +307,7 @@ def recommend(race: Race) -> Recommendation:
         UsageError: no point of the present setting was run.
     """
     if not race.seeds_of(NOW):
-        raise UsageError(["there is no point of what is set now, to compare with"])
+        raise UsageError(["no point has the present setting, so there is nothing to compare with"])
     choice = race.choice()
     ran = [each for each in race.settings.values() if race.seeds_of(each.name)]
     ran.sort(key=lambda each: (each.name != NOW, each.policy or "", each.target_s))
@@ -399,13 +401,13 @@ def _words(race: Race, settings: Mapping[str, SettingSummary], choice: Choice) -
     words += [alternative_text(kind, settings[name], now) for kind, name in choice.alternatives]
     if undecided := race.undecided():
         words.append(
-            f"Over {len(chosen.seeds)} seeds, single runs also favour {' or '.join(undecided)}; the "
-            "choice is by the mean."
+            f"In some of the runs with {len(chosen.seeds)} seeds, {' or '.join(undecided)} is better; the "
+            "mean over all seeds decides."
         )
     if race.left_out:
         words.append(
-            f"Not run: {', '.join(race.left_out)}, since a longer target already costs too much "
-            "throughput, and a shorter one cannot cost less."
+            f"Not run: {', '.join(race.left_out)}. A longer target already costs too much throughput, and "
+            "a shorter one costs at least as much."
         )
     if is_large(race.scenario) and len(chosen.seeds) == 1:
         words.append(

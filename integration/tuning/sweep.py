@@ -164,7 +164,7 @@ def _run_alone(point: Point) -> PointRow:
         try:
             return future.result()
         except BrokenProcessPool:
-            return failed_row(point, "the process that ran it was killed; is memory short?")
+            return failed_row(point, "the process that ran it was killed; the machine may be short of memory")
 
 
 class _Ledger:

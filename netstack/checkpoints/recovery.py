@@ -53,9 +53,7 @@ UNUSABLE = (StorageError, StateError, RecoveryError)
 
 
 def unusable_text(checkpoint_id: int, error: Exception, *, last: bool) -> str:
-    """Return a one-line message that a checkpoint cannot be restored; `last`: whether no other checkpoint is
-    left.
-    """
+    """Return a one-line message that a checkpoint cannot be restored; `last`: whether it was the last one."""
     end = "; there is no other checkpoint to restore" if last else ""
     return f"checkpoint {checkpoint_id} cannot be restored: {' '.join(str(error).split())}{end}"
 
@@ -315,9 +313,9 @@ def _mismatches(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out
         before = job.exchanges if metadata.exchanges is None else metadata.exchanges
         if name in job.parallelism and is_hashed(name, before) != is_hashed(name, job.exchanges):
             yield (
-                f"the checkpoint was taken with the edges {_shown(before)}, and the job has the edges "
-                f"{_shown(job.exchanges)}: with these, the keys of {name} would go to other subtasks "
-                "than their state; restore with the edges of the checkpoint"
+                f"the checkpoint was taken with the edges {_shown(before)}, but the job has the edges "
+                f"{_shown(job.exchanges)}; they would send keys of {name} to subtasks that do not have the "
+                "state of these keys; restore with the edges of the checkpoint"
             )
             return
     there = _with_edges(metadata, job)
@@ -331,8 +329,8 @@ def _blank_records_now_read(metadata: CheckpointMetadata, job: JobShape) -> Iter
         for source, target, _ in sorted({*metadata.blank_exchanges} - {*job.unread}):
             yield (
                 f"the checkpoint has in-flight records of {source} -> {target} without their bytes, "
-                "since no task read them then; a user's function, or a hash exchange after one, needs "
-                "these bytes now; restore an aligned checkpoint"
+                "since no task of that run read these bytes; now a user's function, or a hash exchange "
+                "after one, reads them; restore an aligned checkpoint"
             )
 
 

@@ -273,7 +273,7 @@ class _Process:
                 self._leader.receive(sender, message)
             case _:
                 raise RemoteProtocolError(
-                    f"{type(message).__name__} is for the leader, which is task {LEADER}"
+                    f"{type(message).__name__} must be sent to the leader, task {LEADER}"
                 )
 
     def _start(self, start: Start) -> None:

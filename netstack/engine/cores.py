@@ -56,7 +56,7 @@ class Cores:
         return min(1.0, self._cores / len(self._working)) if self._working else 1.0
 
     def _advance(self) -> None:
-        """Advance the virtual time since the last call; the set of working routines has not changed since."""
+        """Credit each working routine with its share of the time since the last call."""
         now = self._agenda.now
         self._got_s += (now - self._looked_at) * self._speed
         self._looked_at = now

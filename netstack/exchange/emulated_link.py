@@ -62,7 +62,7 @@ class EmulatedWire:
         """Send `message` of `size` encoded bytes; see `netstack.exchange.link.LinkEnd`."""
         if self._finished:
             raise LinkClosedError(
-                "emulated link", f"{type(message).__name__} was to be sent after the last message"
+                "emulated link", f"{type(message).__name__} cannot be sent after the last message"
             )
         jitter = self._jitter
         agenda = self._agenda

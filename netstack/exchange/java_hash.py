@@ -154,7 +154,7 @@ def combine(columns: Sequence[Hashes]) -> Hashes:
         ValueError: if there is no column.
     """
     if not columns:
-        raise ValueError("a key has at least one column")
+        raise ValueError("a key must have at least one column")
     total: NDArray[np.uint32] = np.ones(len(columns[0]), dtype=np.uint32)
     for hashes in columns:
         total = total * np.uint32(31) + np.ascontiguousarray(hashes, dtype=np.int32).view(np.uint32)

@@ -83,7 +83,7 @@ class OpenBuffers:
         return turns.take(count, channel, stride)
 
     def write_more_in_turns(self, stride: int, count: int) -> bool:
-        """Continue the current turns with `count` records, if there are turns with room for all of them."""
+        """Write `count` records in the current turns, if there are turns with room for all these records."""
         turns = self._turns
         return turns is not None and turns.take(count, turns.next_channel, stride)
 

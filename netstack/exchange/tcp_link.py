@@ -122,7 +122,7 @@ class TcpLink:
             LinkClosedError: if this side has finished.
         """
         if self._closing:
-            raise LinkClosedError(self.peer, "a control message was to be sent after the last message")
+            raise LinkClosedError(self.peer, "a control message cannot be sent after the last message")
         self.enqueue(ControlPayload(payload))
 
     def end_finished(self) -> None:
@@ -396,7 +396,7 @@ class TcpEnd:
         """Send `message`; see `netstack.exchange.link.LinkEnd`."""
         if self.finished:
             raise LinkClosedError(
-                self._link.peer, f"{type(message).__name__} was to be sent after the last message"
+                self._link.peer, f"{type(message).__name__} cannot be sent after the last message"
             )
         self._link.enqueue(message, written)
 

@@ -43,23 +43,23 @@ class SubtaskSample(NamedTuple):
     backpressured_s: float = 0.0
     idle_s: float = 0.0
     debloated_buffer_size: float = math.nan
-    """Bytes; NaN if there is no such gauge. The same holds for the next field, in milliseconds."""
+    """Size in bytes; NaN if debloating is off or there is no input."""
     estimated_time_to_consume_ms: float = math.nan
+    """NaN if debloating is off or there is no input."""
     input_queue_length: int = 0
     """Buffers and events over all channels."""
     output_queue_length: int = 0
     input_queue_size: float = math.nan
-    """Bytes in the queued buffers; NaN if not known. The same holds for the next field."""
+    """Bytes in the queued buffers; NaN if unknown."""
     output_queue_size: float = math.nan
+    """Bytes in the queued buffers; NaN if unknown."""
     in_pool_usage: float = 0.0
     """0 to 1, above 1 with overdraft buffers."""
     out_pool_usage: float = 0.0
     exclusive_buffers_usage: float = math.nan
-    """Usage of the exclusive buffers alone; NaN if there is no input.
-
-    The next field is the same for floating buffers.
-    """
+    """Usage of the exclusive buffers alone; NaN if there is no input."""
     floating_buffers_usage: float = math.nan
+    """Usage of the floating buffers alone; NaN if there is no input."""
     watermark_lag_ms: float = math.nan
     """Lag behind the clock: of the last watermark sent for a source, of the lowest watermark read for other
     tasks.

@@ -120,7 +120,7 @@ class StartResult(msgspec.Struct, frozen=True, kw_only=True):
 
     checkpoint_id: Whole
     path: str
-    """Its path."""
+    """Path of the checkpoint."""
     restored_bytes: Whole = 0
     """Size of all state, including in-flight data."""
     persisted_bytes: Whole = 0
@@ -170,17 +170,18 @@ class VertexSteady(msgspec.Struct, frozen=True, kw_only=True):
     """Number of buffers and events."""
     outputQueueLength: list[float | None] = []  # noqa: N815
     inputQueueSize: list[float | None] = []  # noqa: N815
-    """Bytes."""
+    """Bytes in the queued buffers."""
     outputQueueSize: list[float | None] = []  # noqa: N815
     inPoolUsage: list[float | None] = []  # noqa: N815
-    """0 to 1."""
+    """Used share of the input buffers, 0 to 1."""
     outPoolUsage: list[float | None] = []  # noqa: N815
     busy_ms_per_s: list[float | None] = []
     backpressured_ms_per_s: list[float | None] = []
     idle_ms_per_s: list[float | None] = []
     inputExclusiveBuffersUsage: list[float | None] = []  # noqa: N815
-    """0 to 1, for remote channels; None if there is no input. The same holds for the next field."""
+    """Used share of the exclusive buffers of remote channels, 0 to 1; None if there is no input."""
     inputFloatingBuffersUsage: list[float | None] = []  # noqa: N815
+    """Used share of the floating buffers of remote channels, 0 to 1; None if there is no input."""
     watermark_lag_ms: list[float | None] | UnsetType = UNSET
     """Lag of the watermark behind the clock; absent if there are no watermarks.
 
@@ -213,8 +214,9 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     numRecordsIn: list[list[Whole]] = []  # noqa: N815
     numRecordsOut: list[list[Whole]] = []  # noqa: N815
     debloatedBufferSize: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
-    """Absent, like the next field, if debloating is off or there is no input."""
+    """Absent if debloating is off or there is no input."""
     estimatedTimeToConsumeBuffersMs: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
+    """Absent if debloating is off or there is no input."""
     inputQueueLength: list[list[Whole]] = []  # noqa: N815
     outputQueueLength: list[list[Whole]] = []  # noqa: N815
     inputQueueSize: list[list[Whole]] = []  # noqa: N815
@@ -222,12 +224,15 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     inPoolUsage: list[list[float]] = []  # noqa: N815
     outPoolUsage: list[list[float]] = []  # noqa: N815
     backpressured_ms: list[list[float]] = []
-    """Milliseconds back-pressured since opening; the next two fields are busy and idle milliseconds."""
+    """Back-pressured time since opening."""
     busy_ms: list[list[float]] = []
+    """Busy time since opening."""
     idle_ms: list[list[float]] = []
+    """Idle time since opening."""
     inputExclusiveBuffersUsage: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
-    """Absent, like the next field, if there is no input."""
+    """Absent if there is no input."""
     inputFloatingBuffersUsage: list[list[float | None]] | UnsetType = UNSET  # noqa: N815
+    """Absent if there is no input."""
     watermark_lag_ms: list[list[float | None]] | UnsetType = UNSET
     """Absent if there are no watermarks."""
 

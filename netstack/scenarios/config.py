@@ -283,7 +283,7 @@ class NetworkConfig:
         "execution.checkpointing.storage",
         _STORAGE,
         None,
-        "None: files if a checkpoint directory is set, else the job manager's memory.",
+        "Kind of checkpoint storage; None: files if a checkpoint directory is set, else memory.",
         former=("state.checkpoint-storage",),
     )
     state_backend: StateBackendType = option(
@@ -314,7 +314,7 @@ class NetworkConfig:
         "restart-strategy.type",
         _RESTART,
         None,
-        "None: exponential-delay if the job takes checkpoints, else no restart.",
+        "Restart strategy; None: exponential-delay if the job takes checkpoints, else no restart.",
         former=("restart-strategy",),
     )
     restart_attempts: int = option("restart-strategy.fixed-delay.attempts", COUNT, 1)
@@ -453,7 +453,7 @@ class CostModel:
     oversleep_s: float = key(
         TIME,
         70e-6,
-        "Excess of a sleep, times a random factor of 0.5 to 1.5; subtracted from the next sleep.",
+        "Time by which a sleep is too long, times a random 0.5 to 1.5. The next sleep is shorter by it.",
         written=True,
     )
     subtask_factor: Range = key(
@@ -476,7 +476,7 @@ class CostModel:
     deploy_s: float = key(
         TIME,
         0.065,
-        "Scheduling and deployment: from the end of a restart delay until a task reads its state.",
+        "Time for scheduling and deployment: from the end of a restart delay until a task reads its state.",
         written=True,
     )
     deploy_per_task_s: float = key(
@@ -485,13 +485,15 @@ class CostModel:
     trigger_s: Range = key(
         range_of(TIME),
         (0.005, 0.010),
-        "Time from the trigger of a checkpoint to the first source.",
+        "Time from the trigger of a checkpoint until it reaches the first source.",
         written=True,
     )
     trigger_per_source_s: float = key(
         TIME, 0.003, "Further delay of the trigger for each source after the first.", written=True
     )
-    sync_s: Range = key(range_of(TIME), (0.0005, 0.002), "Synchronous part of a snapshot.", written=True)
+    sync_s: Range = key(
+        range_of(TIME), (0.0005, 0.002), "Duration of a snapshot's synchronous part.", written=True
+    )
     ack_s: Range = key(
         range_of(TIME),
         (0.003, 0.007),
@@ -637,7 +639,7 @@ POLICY = Key(
     name="policy",
     kind=STRING,
     default=None,
-    doc='Debloating policy: a name, or "package.module:Class"; absent: "flink"; in a change: as before.',
+    doc='Debloating policy: a name, or "package.module:Class". Absent: "flink"; in a change: the same.',
 )
 """The key for `NetworkConfig.debloat_policy`, which is not an option of Flink."""
 

@@ -210,7 +210,7 @@ def setting_notices(config: NetworkConfig) -> Iterator[Problem]:
     if config.unaligned_enabled and not config.takes_unaligned_checkpoints:
         text = (
             f"has no effect, as in Flink: the checkpointing mode is {config.checkpoint_mode}, which "
-            "knows no unaligned checkpoints"
+            "has no unaligned checkpoints"
         )
         yield option_key("unaligned_enabled"), text
     if config.checkpoint_dir is not None and config.checkpoint_storage is CheckpointStorageType.JOBMANAGER:

@@ -105,7 +105,7 @@ def _slot_sharing_group(vertex: Section, slots: int | None) -> str:
     if key in vertex and "task_manager" in vertex:
         vertex.complain(
             key,
-            "is given together with a task manager, in which the vertex takes no slot; remove one of the two",
+            "is given together with task_manager, with which the vertex takes no slot; remove one of the two",
         )
     elif key in vertex and slots is None:
         vertex.complain(
@@ -115,7 +115,8 @@ def _slot_sharing_group(vertex: Section, slots: int | None) -> str:
     source = vertex.values.get("source")
     if slots is not None and without_count and isinstance(source, Mapping) and "path" in source:
         vertex.complain(
-            "parallelism", "is missing, but slots are assigned by it; give the number of subtasks"
+            "parallelism",
+            "is missing, but the assignment of slots depends on it; give the number of subtasks",
         )
     group: str = SLOT_SHARING_GROUP.read(vertex, SLOT_SHARING_GROUP.default)
     return group

@@ -236,7 +236,7 @@ def _about_service(vertex: Vertex) -> Iterator[Problem]:
     if vertex.source is not None and any(vertex.behind_s):
         yield (
             "behind",
-            ("is given for a source, which has no input to fall behind; give it to the next vertex"),
+            ("is given for a source, which has no input to fall behind with; give it to the next vertex"),
         )
     if vertex.service_mode not in SERVICE_MODES:
         text = f"{vertex.service_mode!r} is unknown; {did_you_mean(vertex.service_mode, SERVICE_MODES)}"
@@ -370,8 +370,8 @@ def _about_key(scenario: Scenario, edge: Edge) -> Iterator[str]:
             yield f"hash needs a key, but the source of {spec.path!r} has none; give that source a key"
     if len({type(source) for source in sources}) > 1:
         yield (
-            "hash needs one kind of key, but the sources before this edge are of several kinds; use one "
-            "edge for each kind"
+            "hash needs keys of one kind, but the records come from several kinds of sources; use one edge "
+            "for each kind"
         )
     if any(vertex.operator is not None for vertex in before):
         yield ("hash needs a key, but these records come from a user's function; give the edge a key_hash")

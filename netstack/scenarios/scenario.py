@@ -187,13 +187,15 @@ class GeneratorSpec(HoldsTuples):
     burst_s: float | None = key(
         TIME, None, "Period of bursts: all records of a period come at its start; None: no bursts."
     )
-    batch: int = key(INTEGER, 1, "Number of records of a call, as of a flat map in the source's chain.")
+    batch: int = key(INTEGER, 1, "Number of records of a call, as with a flat map in the source's chain.")
     legacy: bool = key(
-        FLAG, False, "Whether it is a SourceFunction, which emits even if no output is available."
+        FLAG, False, "Whether the source is a SourceFunction, which emits even if no output is available."
     )
     cost_s: float | None = key(TIME, None, "Time to emit a record; None: the time in the cost model.")
     catch_up_s: float = key(
-        TIME, CATCH_UP_S, "Maximum delay, from a lack of buffers, that a source with an even rate makes up."
+        TIME,
+        CATCH_UP_S,
+        "A source with an even rate catches up after a lack of buffers, but at most by this time.",
     )
     wave_s: float | None = key(
         TIME, None, "Period of a sine wave of the rate, between 0 and twice the rate; None: an even rate."
@@ -320,15 +322,15 @@ class Vertex(HoldsTuples):
     emission: str = key(
         one_of(EMISSIONS),
         "regular",
-        "If the selectivity is not an integer: choice of the records that emit one more.",
+        "Choice of the records that emit one record more, if the selectivity is not an integer.",
     )
     record_bytes: int | None = key(
         INTEGER, None, "Bytes of an emitted record, without its length field; None: those of the record read."
     )
     emit_every_s: float | None = key(
-        TIME, None, "Output is held back until multiples of this time, as in a window; None: at once."
+        TIME, None, "The vertex emits only at multiples of this time, as a window does; None: at once."
     )
-    emit_by: str = key(one_of(EMITS_BY), EMITS_BY[0], "Clock for output that is held back.")
+    emit_by: str = key(one_of(EMITS_BY), EMITS_BY[0], "Clock for output with `emit_every`.")
     behind_s: tuple[float, ...] = key(
         one_or_more(TIME),
         (0.0,),
@@ -337,7 +339,7 @@ class Vertex(HoldsTuples):
     operator: Callable[[int], OperatorOfRecords] | None = key(
         _OBJECT,
         None,
-        "What it does with records; None: it forwards them, as the fields above say.",
+        "Function for the records; None: the vertex forwards them, as the fields above say.",
         hidden=True,
     )
 

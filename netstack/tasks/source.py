@@ -94,7 +94,7 @@ class GeneratedSource:
 
     @property
     def parallelism_hint(self) -> None:
-        """None: any number of subtasks is possible."""
+        """Return None, since any number of subtasks is possible."""
         return None
 
     def open(self, subtask: int, parallelism: int) -> GeneratedReader | BlankReader:

@@ -529,7 +529,7 @@ class TaskCheckpoints:
         self._environment.coordinator.decline(self._task, checkpoint_id, ASYNC_FAILED, detail)
 
     def abort(self, checkpoint_id: int) -> None:
-        """Abort a checkpoint: drop its data, or do not begin it if it has not begun."""
+        """Abort a checkpoint: drop its data if it has begun, otherwise never begin it."""
         running = self._running.pop(checkpoint_id, None)
         if checkpoint_id == self.stops_with:
             self.stops_with = None

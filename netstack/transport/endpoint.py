@@ -143,7 +143,7 @@ class Endpoint:
                 f"a record of {len(payload)} bytes is too long; at most {MAX_RECORD_BYTES} bytes are allowed"
             )
         if self._subpartitions[0].finished:
-            raise LinkClosedError(f"task {self.index}", "a record was to be sent after the last one")
+            raise LinkClosedError(f"task {self.index}", "a record cannot be sent after the last one")
         return payload
 
     async def _write_to_partition(self, target: int, payload: memoryview) -> None:

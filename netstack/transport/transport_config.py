@@ -74,8 +74,9 @@ class TransportStatistics(msgspec.Struct, frozen=True):
     buffers_sent: int
     buffers_received: int
     bytes_sent: int
-    """Bytes on the wire, including the protocol; the same holds for the next field."""
+    """Bytes on the wire, including the protocol."""
     bytes_received: int
+    """Bytes on the wire, including the protocol."""
     credit_stalls: int
     """Number of times that a channel with data had no credit."""
     credit_blocked_s: float

@@ -129,7 +129,7 @@ def test_a_cause_over_its_limit_is_found_before_it_is_collected() -> None:
     decoder.feed(length.to_bytes(4) + bytes.fromhex("badc0ffe 01"))
     with pytest.raises(
         MalformedFrame,
-        match=f"the peer sent ErrorResponse in a frame of {length} bytes, which is not its length",
+        match=f"the peer sent ErrorResponse in a frame of {length} bytes; this message has another length",
     ):
         decoder.next_message()
     with pytest.raises(LocalProtocolError, match=" bytes cannot be sent; at most 16384 bytes are allowed"):

@@ -10,7 +10,7 @@ from .case import LIMIT_S, SILENCE_S, Case, Fault, Moment
 _DIED = "Python worker exited unexpectedly"
 _EXECUTOR_LOST = (
     "ExecutorLostFailure|Executor heartbeat timed out|[Cc]ommand exited with code 137"
-    "|lost, as happens with an executor"
+    "|lost, for example with an executor"
 )
 _FULL = "Spark cannot store the data between two stages in .*: File too large"
 

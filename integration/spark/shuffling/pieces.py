@@ -106,7 +106,7 @@ def without_ends(data: memoryview, partitions: int) -> tuple[memoryview, list[in
         raise ValueError(f"{len(data)} bytes are too few to hold the ends of {partitions} partitions")
     ends = np.frombuffer(data[length:], _END).astype(np.int64)
     if (np.diff(ends) < 0).any():
-        raise ValueError("the ends of the partitions' rows do not rise")
+        raise ValueError("the ends of the partitions are not in ascending order")
     return data[:length], ends.tolist()
 
 

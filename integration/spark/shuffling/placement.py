@@ -371,8 +371,8 @@ def _refuse_collations(frame: DataFrame, keys: list[Column]) -> None:
         collation = _collation(field.dataType)
         if collation is not None:
             raise ShuffleError(
-                f"key {field.name!r} has the collation {collation}, for which texts with different "
-                f"hashes can be equal; use an expression such as lower({field.name}), or ship='range'"
+                f"key {field.name!r} has the collation {collation}, in which equal texts can have different "
+                f"hashes; use an expression such as lower({field.name}), or ship='range'"
             )
 
 

@@ -118,7 +118,7 @@ def test_ctrl_c_says_where_the_points_are_that_are_done(
     file, out = tmp_path / "slow.toml", tmp_path / "out"
     file.write_text(SCENARIO, "utf-8")
     assert main(["tune", str(file), "--out", str(out)]) == INTERRUPTED
-    assert f"are kept in {out / 'points'}; the same command goes on" in capsys.readouterr().err
+    assert f"finished points are in {out / 'points'}; the same command continues" in capsys.readouterr().err
     assert main(["tune", str(file)]) == INTERRUPTED
     assert "kept" not in capsys.readouterr().err
 
@@ -212,8 +212,8 @@ def test_a_running_job_is_tuned_as_a_file_is(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "netstack tune: name a scenario, or a Flink with --from-flink; one of the two"),
-        (["FILE", "--job", "1"], "--rate and --watch are for --from-flink"),
+        ([], "netstack tune: give either a scenario, or a Flink cluster with --from-flink"),
+        (["FILE", "--job", "1"], "--rate and --watch require --from-flink"),
         (["FILE", "--min-throughput", "99"], "--min-throughput is 99; it must be a share from 0 to 1"),
         (
             ["FILE", "--max-delay", "3x"],
@@ -232,10 +232,10 @@ def test_a_running_job_is_tuned_as_a_file_is(capsys: pytest.CaptureFixture[str])
         ),
         (["FILE", "--only", "nothing"], "debloating"),
         (["FILE", "--flink", "newest"], "--flink: 'newest' is not a version of Flink; it must be"),
-        (["FILE", "--only", "unaligned", "--target", "1s"], "are for debloating, which --only leaves out"),
+        (["FILE", "--only", "unaligned", "--target", "1s"], "are for debloating, but --only excludes it"),
         (["FILE", "--skew", "a"], "skew: 'a' is not a list of factors"),
         (["FILE", "--seeds", "0"], "netstack tune: --seeds: is 0; at least 1 is needed"),
-        (["FILE", "--from-flink", "http://127.0.0.1:1"], "one of the two"),
+        (["FILE", "--from-flink", "http://127.0.0.1:1"], "give either a scenario"),
         (["--from-flink", "http://127.0.0.1:1"], "http://127.0.0.1:1: cannot be reached"),
     ],
 )

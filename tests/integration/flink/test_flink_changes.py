@@ -48,7 +48,7 @@ CHANGED = re.compile(
     "job .* (became|restarted)|vertices of job .* changed|stopped reporting|no job is running"
     "|is INITIALIZING. Wait|task manager .* has (disappeared|appeared)|changed from Flink"
     "|are still from before"
-    "|are reported only at times"
+    "|are not always reported"
 )
 ADVICE = re.compile("[Tt]ry again|[Ww]ait until|[Oo]nly a (running )?job|netstack diagnose reads")
 

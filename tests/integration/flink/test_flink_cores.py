@@ -97,10 +97,10 @@ class TestRule:
         assert burning.modes == {"work": "burn", "sink": "burn"}
         assert burning.machines == (Machine(cores=2, task_managers=("tm0", "tm1")),)
         assert notes == [
-            "tm0, tm1: the work of tasks takes a core (1.80 of 2 cores in use; it would be 1.99 if all busy "
-            "time took a core), which they got for 55 % of their busy time, so the costs are processor time; "
-            "they include any other use of the cores. Set service_mode={'VERTEX': 'throttle'} for work that "
-            "waits, cores to override the number of cores."
+            "tm0, tm1: the work of tasks is CPU-bound (1.80 of 2 cores in use; it would be 1.99 if all work "
+            "were CPU-bound). They had a core for 55 % of their busy time. The costs are processor time, "
+            "including any other use of the cores. Set service_mode={'VERTEX': 'throttle'} if the work of a "
+            "vertex waits instead. Set cores to override the number of cores."
         ]
 
     def test_shares_of_tasks_add_up_to_the_cores_that_they_keep_in_use(self) -> None:
@@ -123,9 +123,9 @@ class TestRule:
         burning, notes = read(machine(4, 1.6), work=(1.0,) * 4, sink=(0.5,) * 4, source=(1.0, 1.0))
         assert burning == Burning()
         assert notes == [
-            "tm0, tm1: the cores may have been used by this work, or by others (1.60 of 4 cores in use; it "
-            "would be 4.00 if all busy time took a core); assuming that it waits. Set "
-            "service_mode={'': 'burn'} if their work takes a core."
+            "tm0, tm1: this work may have used the cores, or other work may have (1.60 of 4 cores in use; it "
+            "would be 4.00 if all work were CPU-bound); assuming that it waits. Set "
+            "service_mode={'': 'burn'} if the work is CPU-bound."
         ]
 
     def test_with_cores_to_spare_busy_time_is_processor_time(self) -> None:
@@ -143,9 +143,8 @@ class TestRule:
         burning, notes = read(machine(2, None))
         assert burning == Burning()
         assert notes == [
-            "tm0, tm1: it is not reported whether the work of tasks takes a core, and there are fewer "
-            "cores than tasks; assuming that it waits. Set service_mode={'': 'burn'} if their work takes "
-            "a core."
+            "tm0, tm1: there are fewer cores than tasks, and it is not reported whether the work of tasks is "
+            "CPU-bound; assuming that it waits. Set service_mode={'': 'burn'} if the work is CPU-bound."
         ]
 
     @pytest.mark.parametrize("host", [machine(16, None), machine(None, None), machine(None, 0.6)])
@@ -163,7 +162,7 @@ class TestRule:
         assert burning == Burning()
         assert notes == [
             "tm0, tm1: the number of cores is not reported, so it is unknown whether tasks wait for one "
-            "(1.00 cores in use; it would be 3.60 if all busy time took a core); assuming that their "
+            "(1.00 cores in use; it would be 3.60 if all work were CPU-bound); assuming that their "
             "work waits. Set cores to override."
         ]
         assert read(machine(None, 1.0), given=Overrides(cores=1))[0].modes["work"] == "burn"
@@ -180,8 +179,8 @@ class TestRule:
             Burning(),
             [
                 "tm0, tm1: the busy time of tasks is not reported, so it is unknown whether their work "
-                "takes a core (1.80 of 2 cores in use; at most 0.00 by tasks that report their busy "
-                "time); assuming that it waits. Set service_mode={'': 'burn'} if their work takes a core."
+                "is CPU-bound (1.80 of 2 cores in use; at most 0.00 by tasks that report their busy "
+                "time); assuming that it waits. Set service_mode={'': 'burn'} if the work is CPU-bound."
             ],
         )
         assert read(machine(2, 0.4), work=untold, sink=untold) == (Burning(), [])
@@ -199,9 +198,9 @@ class TestRule:
         burning, notes = read(machine(2, 1.2), source=(None, None))
         assert burning == Burning()
         assert notes[0].startswith(
-            "tm0, tm1: the cores may have been used by this work, or by others, such as 2 tasks that "
-            "do not report their busy time (1.20 of 2 cores in use; it would be 1.99 if all busy time took "
-            "a core)"
+            "tm0, tm1: this work may have used the cores, or other work may have, such as that of 2 tasks "
+            "that do not report their busy time (1.20 of 2 cores in use; it would be 1.99 if all work were "
+            "CPU-bound)"
         )
 
     def test_tasks_that_do_not_tell_used_no_core_while_they_were_held_back(self) -> None:
@@ -223,7 +222,7 @@ class TestRule:
     @pytest.mark.parametrize(
         ("host", "given", "figures"),
         [
-            (machine(2, 1.98), None, "1.98 of 2 cores in use; it would be 1.99 if all busy time took a core"),
+            (machine(2, 1.98), None, "1.98 of 2 cores in use; it would be 1.99 if all work were CPU-bound"),
             (
                 machine(2, 2.3),
                 None,
@@ -236,19 +235,19 @@ class TestRule:
     )
     def test_figures_agree_with_each_other(self, host: Host, given: float | None, figures: str) -> None:
         _, notes = read(host, given=Overrides(cores=given))
-        assert notes[0].startswith(f"tm0, tm1: the work of tasks takes a core ({figures}), which they got")
+        assert notes[0].startswith(f"tm0, tm1: the work of tasks is CPU-bound ({figures}). They had")
 
     def test_what_the_cores_of_a_machine_do_not_tell_is_said_to_be_told_elsewhere(self) -> None:
         _, notes = read(machine(1, 0.95, "tm0"), machine(1, 0.1, "tm1"), work=(0.9, 0.9, 0.5, 0.5))
-        assert notes[0].startswith("tm0: the work of tasks takes a core (0.95 of 1 cores in use")
+        assert notes[0].startswith("tm0: the work of tasks is CPU-bound (0.95 of 1 cores in use")
         assert notes[1].startswith(
-            "tm1: as on the other machines, the work of tasks takes a core (0.10 of 1 cores"
+            "tm1: as on the other machines, the work of tasks is CPU-bound (0.10 of 1 cores"
         )
         _, notes = read(machine(2, 0.1), given=Overrides(service_mode={"": "burn"}))
-        assert notes[0].startswith("tm0, tm1: as overridden, the work of tasks takes a core (0.10 of 2")
+        assert notes[0].startswith("tm0, tm1: as overridden, the work of tasks is CPU-bound (0.10 of 2")
 
     def test_tasks_of_a_vertex_whose_places_are_not_all_told_may_run_anywhere(self) -> None:
-        """Their work is not known to take a core, but what is in use may be theirs."""
+        """Their work is not known to be CPU-bound, but what is in use may be theirs."""
         some = with_places(sink=("tm0", "tm1"))
         assert read(machine(16, 3.2), job=some)[0] == Burning()
         burning, _ = read(machine(2, 1.9), job=some)
@@ -313,10 +312,10 @@ class TestGiven:
         assert burning.machines == (Machine(cores=2, task_managers=("tm0", "tm1")),)
         assert set(burning.core_shares(JOB.vertices[1])) == {1.0}
         assert notes == [
-            "tm0, tm1: as overridden, the work of tasks takes a core, so the costs are processor time; "
-            "they include any other use of the cores. Set service_mode={'VERTEX': 'throttle'} for work "
-            "that waits, cores to override the number of cores.",
-            "tm0, tm1: 8 of 8 tasks whose work takes a core do not report their busy time; "
+            "tm0, tm1: as overridden, the work of tasks is CPU-bound. The costs are processor time, "
+            "including any other use of the cores. Set service_mode={'VERTEX': 'throttle'} if the work of a "
+            "vertex waits instead. Set cores to override the number of cores.",
+            "tm0, tm1: 8 of 8 tasks with CPU-bound work do not report their busy time; "
             "assuming that each had a whole core.",
         ]
 
@@ -324,7 +323,7 @@ class TestGiven:
         burning, notes = read(machine(1, 0.9), work=(0.8, None, 1.0, 0.8), sink=(0.0,) * 4)
         shares = burning.core_shares(JOB.vertices[1])
         assert [share == 1.0 for share in shares] == [False, True, False, False]
-        assert notes[1].startswith("tm0, tm1: 1 of 4 tasks whose work takes a core do not report")
+        assert notes[1].startswith("tm0, tm1: 1 of 4 tasks with CPU-bound work do not report")
 
     def test_where_no_host_is_known_each_task_manager_has_the_given_cores(self) -> None:
         burning, notes = read(given=self.BURN_ON_TWO, work=(1.0,) * 4, sink=(0.0,) * 4)
@@ -646,7 +645,7 @@ class TestImport:
         ("options", "said"),
         [
             (["--service-mode", "boil"], "--service-mode boil: 'boil' is unknown; it must be one of"),
-            (["--service-mode", "source:burn"], "source: no vertex with input has this name; there are "),
+            (["--service-mode", "source:burn"], "source: no vertex with input has this name; the job has "),
             (["--cores", "0"], "--cores 0: must be a number above 0"),
         ],
     )

@@ -150,7 +150,7 @@ def test_overrides_replace_what_was_measured():
         (Overrides(service_s={"source": 1.0}), "source: no vertex with input has this name"),
         (
             Overrides(rate={"stage1": 1.0}),
-            "stage1: no source has this name; there are source. Set rate for one of these.",
+            "stage1: no source has this name; the job has source. Set rate for one of these.",
         ),
         (
             Overrides(options={"heartbeat.timeouts": "1 s"}),

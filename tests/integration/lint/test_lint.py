@@ -749,4 +749,4 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path) -> None:
 def test_the_help_says_what_the_exit_status_of_warnings_is(capsys) -> None:
     assert main(["lint", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "Exit status 1 where there is an error or a warning, 0 where there are only notes." in told
+    assert "The exit status is 1 if there is an error or a warning, otherwise 0." in told

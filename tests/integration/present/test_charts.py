@@ -59,7 +59,7 @@ def test_titles_state_the_quantity_of_both_runs():
     assert [chart.title for chart in charts(sample_results())] == [
         "A checkpoint takes: 1.01 s (debloating off), 206 ms (debloating on)",
         "Size of new buffers: 32.0 KiB (debloating off), 4.88 KiB (debloating on)",
-        "Records in flight last for: 5.10 s (debloating off), 1.02 s (debloating on)",
+        "Time to consume the records in flight: 5.10 s (debloating off), 1.02 s (debloating on)",
         "Start delay and alignment: 400 ms + 600 ms (debloating off), 80 ms + 120 ms (debloating on)",
         "Buffers that wait at senders and receivers: 175 + 150 (debloating off), 35 + 30 (debloating on)",
     ]

@@ -56,7 +56,7 @@ def test_types_have_a_band_where_they_differ():
     mixed = checkpoint_history({"run": unaligned_result()})
     plain = checkpoint_history(sample_results())
 
-    assert "The band above: their types. Crosses: they failed. Rings:" in mixed.note
+    assert "The band above shows their types. Crosses: they failed. Rings:" in mixed.note
     assert "All are of the type CHECKPOINT." in plain.note
     assert len(mixed.spec["spec"]["layer"]) > len(plain.spec["spec"]["layer"])
     assert "unaligned checkpoint" in mixed.note

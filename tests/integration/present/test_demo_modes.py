@@ -35,11 +35,11 @@ def test_every_mode_has_results():
 def test_reading_of_the_modes():
     assert compare_modes(mode_results()) == (
         "The fastest was unaligned: a checkpoint took 35 ms instead of 3.50 s, 100 times as fast as "
-        "aligned; its cost is 2.00 MiB of data in flight that each checkpoint stores, an estimated 2 ms "
-        "to read back after a failure, and longer to work off. Of the modes that store no data in "
-        "flight, aligned, debloating was the fastest: a checkpoint took 1.20 s. At least once took 3.80 "
-        "s, and part of the 512 KiB that it read between the first and the last barrier would be "
-        "processed again after a failure."
+        "aligned. Its cost: each checkpoint stores 2.00 MiB of data in flight. After a failure, to read "
+        "it back would take an estimated 2 ms; to process it takes longer. Of the modes that "
+        "store no data in flight, aligned, debloating was the fastest: a checkpoint took 1.20 s. An "
+        "at-least-once checkpoint took 3.80 s. Between its first and its last barrier, tasks read 512 "
+        "KiB; after a failure, part of this would be processed again."
     )
 
 
@@ -48,14 +48,14 @@ def test_what_a_restart_took_is_no_estimate():
     restarts = unaligned_result().restarts
     results[UNALIGNED] = msgspec.structs.replace(results[UNALIGNED], restarts=restarts)
 
-    assert "that each checkpoint stores, which took up to 500 ms to read back" in compare_modes(results)
+    assert "After a failure, to read it back and to process it took up to 500 ms." in compare_modes(results)
 
 
 def test_a_job_that_no_mode_makes_faster_is_told_as_it_is():
     sentences = compare_modes(mode_results(aligned=30.0))
 
     assert sentences.startswith(
-        "None of the exactly-once modes was faster than aligned: a checkpoint took 30 ms. At least"
+        "None of the exactly-once modes was faster than aligned: a checkpoint took 30 ms. An at-least"
     )
 
 
@@ -73,7 +73,7 @@ def test_modes_without_checkpoints_are_told():
 
     assert compare_modes(mode_results(**none)) == "No checkpoint was completed in any exactly-once mode."
     assert compare_modes(mode_results(**some)).startswith(
-        "The fastest was unaligned: a checkpoint took 40 ms; its cost is 2.00 MiB"
+        "The fastest was unaligned: a checkpoint took 40 ms. Its cost: each checkpoint stores 2.00 MiB"
     )
 
 

@@ -190,8 +190,8 @@ def test_the_price_of_overtaking_is_what_a_restart_took():
     result = unaligned_result()
 
     assert price(result) == (
-        "A checkpoint stored 2.00 MiB of data in flight. After a failure it took up to 500 ms to read it "
-        "back and to work it off."
+        "A checkpoint stored 2.00 MiB of data in flight. After a failure, to read it back and to "
+        "process it took up to 500 ms."
     )
     assert restore_ms(result) == (500.0, True)
 

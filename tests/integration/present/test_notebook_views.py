@@ -170,13 +170,9 @@ def test_the_docstring_of_a_class_names_its_tables_and_pictures(shown: Viewed) -
 
 
 def test_an_unknown_name_lists_those_that_there_are() -> None:
-    with pytest.raises(
-        ValueError, match=r"^there is no table 'tasks'; those of this Result are vertices, sub"
-    ):
+    with pytest.raises(ValueError, match=r"^this Result has no table 'tasks'; use one of vertices, sub"):
         result().to_pandas("tasks")
-    with pytest.raises(
-        ValueError, match=r"^there is no picture 'queues'; those of this Result .*queue-length"
-    ):
+    with pytest.raises(ValueError, match=r"^this Result has no picture 'queues'; use one of .*queue-length"):
         result().plot("queues")
 
 

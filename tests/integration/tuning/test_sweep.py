@@ -106,7 +106,7 @@ def test_a_local_process_that_dies_costs_one_point(monkeypatch: pytest.MonkeyPat
     with LocalProcesses(2) as processes:
         rows = run_points(points, processes=processes)
         assert [row.status for row in rows] == ["finished", "failed", "finished"]
-        assert rows[1].error == "the process that ran it was killed; is memory short?"
+        assert rows[1].error == "the process that ran it was killed; the machine may be short of memory"
         monkeypatch.undo()
         assert run_points(points, processes=processes)[1].status == "finished", (
             "it goes on with new processes"

@@ -338,9 +338,9 @@ def test_keys_that_no_hash_exchange_dealt_out_stay_with_their_subtasks(before: s
         )
     else:
         assert problem == (
-            f"earlier: the checkpoint was taken with the edges source -> count ({before}), and the job "
-            f"has the edges source -> count ({now}): with these, the keys of count would go to other "
-            "subtasks than their state; restore with the edges of the checkpoint"
+            f"earlier: the checkpoint was taken with the edges source -> count ({before}), but the job "
+            f"has the edges source -> count ({now}); they would send keys of count to subtasks that do "
+            "not have the state of these keys; restore with the edges of the checkpoint"
         )
     assert begin.mismatches(shape({"source": 3, "count": 2}, ("source", "count", before))) == []
 

@@ -1,4 +1,4 @@
-"""Work that takes a core: who shares the cores of a machine is so much slower."""
+"""CPU-bound work: routines that share the cores of a machine are slower."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ ATTACKS: list[tuple[str, bytes, type[Exception], str]] = [
         "a frame of impossible length",
         header(8, 5),
         MalformedFrame,
-        "the peer sent CloseRequest in a frame of 8 bytes, which is not its length",
+        "the peer sent CloseRequest in a frame of 8 bytes; this message has another length",
     ),
     ("a buffer of impossible size", header(43, 0) + bytes(33) + b"\1", MalformedFrame, "size 1 of 0"),
     ("credit 0", header(29, 6) + bytes(20), MalformedFrame, "credit must be at least 1"),

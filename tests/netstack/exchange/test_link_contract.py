@@ -230,7 +230,7 @@ def test_half_closed_it_still_carries_the_other_direction(open_link: Callable[[]
         link.consuming.listen(consumer)
         write(link.producing, _response(0, b"last"))
         link.producing.finish()
-        with pytest.raises(LinkClosedError, match="BufferResponse was to be sent after the last message"):
+        with pytest.raises(LinkClosedError, match="BufferResponse cannot be sent after the last message"):
             write(link.producing, _response(1, b"too late"))
         link.start()
         await link.until(lambda: consumer.heard == [_response(0, b"last")])

@@ -333,7 +333,8 @@ def test_slots_that_mean_nothing_are_refused() -> None:
     written = document(slots=2)
     written["vertices"][0] = {"name": "source", "source": {"path": "x.csv"}}
     assert problem_of(written).startswith(
-        "vertices.source.parallelism: is missing, but slots are assigned by it; give the number of subtasks"
+        "vertices.source.parallelism: is missing, but the assignment of slots depends on it; "
+        "give the number of subtasks"
     )
     written = document()
     written["vertices"][1]["task_manager"] = []

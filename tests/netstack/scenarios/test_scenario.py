@@ -230,8 +230,8 @@ def test_hash_of_sources_of_two_kinds_is_refused():
     )
     scenario = job(vertices=(SOURCE, other, STAGE, dataclasses.replace(STAGE, name="z")), edges=edges)
     assert (
-        "hash needs one kind of key, but the sources before this edge are of several kinds; use one "
-        "edge for each kind"
+        "hash needs keys of one kind, but the records come from several kinds of sources; use one edge "
+        "for each kind"
     ) in dict(scenario_problems(scenario))["edges.stage1->z.ship"]
 
 
@@ -288,7 +288,7 @@ def test_options_that_change_nothing_are_noticed():
         (
             NetworkConfig(unaligned_enabled=True, checkpoint_mode=CheckpointMode.AT_LEAST_ONCE),
             "flink.execution.checkpointing.unaligned.enabled",
-            "has no effect, as in Flink: the checkpointing mode is AT_LEAST_ONCE, which knows no "
+            "has no effect, as in Flink: the checkpointing mode is AT_LEAST_ONCE, which has no "
             "unaligned checkpoints",
         ),
         (

@@ -69,7 +69,7 @@ def test_a_channel_that_fails_at_its_producer_fails_the_exchange_of_both() -> No
 def test_nothing_can_be_written_after_the_last_record() -> None:
     transports = opened(2)
     transports[0].finish_writing()
-    with pytest.raises(LinkClosedError, match="task 0: a record was to be sent after the last one"):
+    with pytest.raises(LinkClosedError, match="task 0: a record cannot be sent after the last one"):
         transports[0].write([(1, b"late")])
     close_all(transports)
 
