@@ -32,9 +32,7 @@ from .faults import (
     CutLink,
     DelayMessages,
     DropMessages,
-    FailUpload,
     Fault,
-    FillStorage,
     KillSubtask,
     KillTaskManager,
     OnAcknowledgement,
@@ -615,8 +613,7 @@ def _about_fault(scenario: Scenario, fault: Fault) -> Iterator[Problem]:
         yield from _about_link(scenario, fault)
     elif isinstance(fault, DelayMessages | DropMessages):
         yield from _about_messages(scenario, fault)
-    needs_checkpoints = isinstance(fault, DelayMessages | DropMessages | FailUpload | FillStorage)
-    if needs_checkpoints and not scenario.takes_checkpoints:
+    if fault.needs_checkpoints and not scenario.takes_checkpoints:
         yield "kind", f"is {fault.kind}, but {_NO_CHECKPOINTS}"
 
 
