@@ -39,7 +39,6 @@ from netstack import (
     EdgeBuffers,
     Result,
     Scenario,
-    consumers_of_producers,
     format_size,
     producers_of_consumers,
 )
@@ -246,7 +245,7 @@ def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
     config, places = scenario.config, list[Place]()
     for edge, rate in zip(scenario.edges, bytes_per_s, strict=True):
         sender, receiver = scenario.vertex(edge.source), scenario.vertex(edge.target)
-        reached = consumers_of_producers(edge.ship, sender.parallelism, receiver.parallelism)
+        reached = scenario.consumers_reached(edge)
         parts = max(map(len, reached))
         least, most = edge.buffers.pool(config, parts)
         steps = _steps(least, max(most, 2 * least), _STEPS)

@@ -41,7 +41,7 @@ from ..scenarios.faults import (
 from ..scenarios.quantities import time_text
 from ..scenarios.rules import fault_key
 from ..scenarios.scenario import Scenario
-from ..scenarios.topology import consumers_of_producers, producers_of_consumers
+from ..scenarios.topology import producers_of_consumers
 from ..state.snapshots import CheckpointMetadata, StoredFile
 
 if TYPE_CHECKING:
@@ -185,8 +185,7 @@ class FaultInjector:
         producers: list[SubtaskName] = []
         target = self._scenario.vertex(when.target.vertex)
         for edge in self._scenario.inputs(target):
-            parallelism = self._scenario.vertex(edge.source).parallelism
-            reached = consumers_of_producers(edge.ship, parallelism, target.parallelism)
+            reached = self._scenario.consumers_reached(edge)
             channels = producers_of_consumers(reached, target.parallelism)[when.target.subtask]
             producers += [SubtaskName(edge.source, producer) for producer, _ in channels]
         return [place for place, producer in enumerate(producers) if producer == when.source]

@@ -63,7 +63,6 @@ from .tables import did_you_mean, keys_of, without_unit
 from .topology import (
     ShipStrategy,
     channel_counts,
-    consumers_of_producers,
     sources_of,
     sources_with_watermarks,
 )
@@ -676,8 +675,7 @@ def _connects(scenario: Scenario, edge: Edge, when: OnChannel) -> bool:
     consumers = scenario.vertex(edge.target).parallelism
     if edge.ship not in SHIPS or not producers or not consumers:
         return True  # a mistake of the edge itself, or a path that is not open yet
-    reached = consumers_of_producers(edge.ship, producers, consumers)
-    return when.target.subtask in reached[when.source.subtask]
+    return when.target.subtask in scenario.consumers_reached(edge)[when.source.subtask]
 
 
 def _about_subtask(scenario: Scenario, name: SubtaskName, vertex_key: str, key: str) -> Iterator[Problem]:

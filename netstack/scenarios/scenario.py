@@ -695,10 +695,15 @@ class Scenario(HoldsTuples):
     def _outputs(self) -> dict[str, tuple[Edge, ...]]:
         return _edges_by(attrgetter("source"), self.edges)
 
+    def consumers_reached(self, edge: Edge) -> list[list[int]]:
+        """Return, for each producer of an edge, the consumers of its subpartitions."""
+        producer, consumer = self.vertex(edge.source), self.vertex(edge.target)
+        return consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
+
     def channel_ends(self, edge: Edge) -> Iterator[tuple[str, str]]:
         """Yield the task managers of producer and consumer of each channel of an edge, by consumer."""
         producer, consumer = self.vertex(edge.source), self.vertex(edge.target)
-        reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
+        reached = self.consumers_reached(edge)
         for target, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
             for source, _ in channels:
                 yield producer.manager_of(source), consumer.manager_of(target)
