@@ -26,7 +26,8 @@ netstack.jobs          emulation; job: a job that can be inspected while it runs
 netstack.engine        agenda: the next event; compiled: whether the core is compiled
 netstack.transport     transport_config, endpoint, transport: records between processes
 netstack.tcp           mesh, handshaking, letterbox, pipe: the connections below these
-netstack.cluster       assignments, distributed_run, task_manager: a job over processes
+netstack.cluster       assignments, distributed_run, distributed_scenario, task_manager: a job over
+                       processes
 =====================  ==================================================================================
 """
 
@@ -53,11 +54,11 @@ from .checkpoints.storage import metadata_path as metadata_path
 from .cluster.assignments import Assignment as Assignment
 from .cluster.assignments import Report as Report
 from .cluster.assignments import decode_report as decode_report
-from .cluster.assignments import distribution_notices as distribution_notices
-from .cluster.assignments import distribution_problems as distribution_problems
 from .cluster.assignments import encode_report as encode_report
-from .cluster.assignments import task_managers as task_managers
 from .cluster.distributed_run import run_distributed as run_distributed
+from .cluster.distributed_scenario import distribution_notices as distribution_notices
+from .cluster.distributed_scenario import distribution_problems as distribution_problems
+from .cluster.distributed_scenario import task_managers as task_managers
 from .cluster.task_manager import run_task_manager as run_task_manager
 from .engine.agenda import Agenda as Agenda
 from .engine.compiled import core_is_compiled as core_is_compiled

@@ -29,7 +29,8 @@ from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario
 from ..scenarios.topology import shape_of
 from ..state.snapshots import CheckpointMetadata
-from .assignments import Assignment, Failure, Report, distribution_problems, task_managers
+from .assignments import Assignment, Failure, Report
+from .distributed_scenario import distribution_problems, task_managers
 
 Launch = Callable[[Assignment], Sequence[Report]]
 """Runs one attempt in all its processes and returns their reports; raises LaunchError if they end without a

@@ -47,7 +47,8 @@ from ..state.table_store import TableStores
 from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
 from ..tcp.pipe import ConnectionLimits, Stream
-from .assignments import COLUMNS, Assignment, Blame, Failure, Report, task_managers, with_real_costs
+from .assignments import COLUMNS, Assignment, Blame, Failure, Report
+from .distributed_scenario import task_managers, with_real_costs
 from .leader import LEADER, Leader
 from .messages import (
     Aborted,
