@@ -23,8 +23,8 @@ from ..engine.randomness import Randomness
 from ..errors import StorageError
 from ..results.trace import Trace, how, in_bytes, milliseconds
 from ..scenarios.config import OPTIONS, CheckpointMode, CostModel, NetworkConfig
+from ..scenarios.exchange_patterns import JobShape
 from ..scenarios.faults import ControlMessage
-from ..scenarios.topology import JobShape
 from ..state.snapshots import CheckpointMetadata, StoredFile
 from .completed_store import CompletedCheckpointStore
 from .control_plane import ControlPlane, TaskKey

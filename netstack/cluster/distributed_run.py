@@ -25,9 +25,9 @@ from ..jobs.restarts import Restart, Start, Totals, failed_for_good, never_resto
 from ..results.recorder import Figures, FiredFault, Recorder, SubtaskSample
 from ..results.result import Result, Work
 from ..results.trace import Trace
+from ..scenarios.exchange_patterns import shape_of
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario
-from ..scenarios.topology import shape_of
 from ..state.snapshots import CheckpointMetadata
 from .assignments import Assignment, Failure, Report
 from .distributed_scenario import distribution_problems, task_managers

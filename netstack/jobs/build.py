@@ -28,13 +28,13 @@ from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, Me
 from ..scenarios.changes import ScheduledChange
 from ..scenarios.config import LinkConditions, is_before
 from ..scenarios.config_rules import debloater_of
-from ..scenarios.scenario import Edge, Scenario, Vertex
-from ..scenarios.topology import (
+from ..scenarios.exchange_patterns import (
     ShipStrategy,
     aligned_readers,
     contents_of,
     producers_of_consumers,
 )
+from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.user_code import KeyHash
 from ..tasks.environment import Environment, Output, RemoteSubtask
 from ..tasks.operator_subtask import OperatorSubtask

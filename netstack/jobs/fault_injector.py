@@ -22,6 +22,7 @@ from ..engine.agenda import Agenda, Timer
 from ..errors import ScenarioError, StorageError
 from ..results.recorder import FiredFault
 from ..scenarios.config_rules import Problem
+from ..scenarios.exchange_patterns import producers_of_consumers
 from ..scenarios.faults import (
     AtTime,
     ChannelItem,
@@ -41,7 +42,6 @@ from ..scenarios.faults import (
 from ..scenarios.quantities import time_text
 from ..scenarios.rules import fault_key
 from ..scenarios.scenario import Scenario
-from ..scenarios.topology import producers_of_consumers
 from ..state.snapshots import CheckpointMetadata, StoredFile
 
 if TYPE_CHECKING:

@@ -25,6 +25,12 @@ from .config_rules import (
     restart_notices,
     setting_notices,
 )
+from .exchange_patterns import (
+    ShipStrategy,
+    channel_counts,
+    sources_of,
+    sources_with_watermarks,
+)
 from .faults import (
     MESSAGES,
     AtTime,
@@ -60,12 +66,6 @@ from .scenario import (
     changed,
 )
 from .tables import did_you_mean, keys_of, without_unit
-from .topology import (
-    ShipStrategy,
-    channel_counts,
-    sources_of,
-    sources_with_watermarks,
-)
 from .user_code import NamedObject
 
 MAX_KEYS = 10_000_000

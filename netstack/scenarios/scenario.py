@@ -27,6 +27,7 @@ from .config import (
     RestartStrategy,
     with_options,
 )
+from .exchange_patterns import ShipStrategy, channel_counts, consumers_of_producers, producers_of_consumers
 from .faults import AtTime, Fault, Faults
 from .quantities import format_duration, parse_duration
 from .tables import (
@@ -42,7 +43,6 @@ from .tables import (
     table_shape,
     write_table,
 )
-from .topology import ShipStrategy, channel_counts, consumers_of_producers, producers_of_consumers
 from .user_code import KeyHash, KeyOf, NamedObject, OperatorOfRecords, Source, object_name
 from .value_kinds import (
     FLAG,

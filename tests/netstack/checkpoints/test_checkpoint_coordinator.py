@@ -22,8 +22,8 @@ from netstack.errors import StorageError
 from netstack.results.recorder import SubtaskCheckpoint
 from netstack.results.trace import TraceLog
 from netstack.scenarios.config import CheckpointMode, CostModel, NetworkConfig
+from netstack.scenarios.exchange_patterns import JobShape
 from netstack.scenarios.faults import ControlMessage
-from netstack.scenarios.topology import JobShape
 from netstack.state.snapshots import (
     CheckpointMetadata,
     StateHandle,
