@@ -122,6 +122,8 @@ from .messages import (
     NewBufferSize,
     PartitionRequest,
     ResumeConsumption,
+    ToConsumer,
+    ToProducer,
     readable,
 )
 from .partition_requests import RequestBackoff, RequestListeners
@@ -236,6 +238,8 @@ __all__ = [
     "ServerHandshake",
     "SubpartitionView",
     "ThroughputCalculator",
+    "ToConsumer",
+    "ToProducer",
     "Trigger",
     "UnknownMessage",
     "WatermarkValve",

@@ -1,9 +1,9 @@
 """The messages of the credit protocol, as values; `frames` turns them into bytes.
 
-To the consumer: BufferResponse, BacklogAnnouncement, ErrorResponse. In both directions: KeepAlive,
-ControlPayload. To the producer: all other messages. A channel is a number below 2**128 that both ends agree
-on. Names and meaning are those of Flink's NettyMessage. Its TaskEventRequest and SegmentId are not part of
-this protocol. Flink has no KeepAlive and ControlPayload: it uses separate connections for these purposes.
+The unions at the end of the module say which end receives a message. A channel is a number below 2**128 that
+both ends agree on. Names and meaning are those of Flink's NettyMessage. Its TaskEventRequest and SegmentId
+are not part of this protocol. Flink has no KeepAlive and ControlPayload: it uses separate connections for
+these purposes.
 """
 
 from __future__ import annotations
@@ -158,18 +158,16 @@ class ControlPayload(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
 
 
-Message = (
-    BufferResponse
-    | ErrorResponse
-    | PartitionRequest
-    | CancelPartitionRequest
-    | CloseRequest
-    | AddCredit
-    | ResumeConsumption
-    | AckAllUserRecordsProcessed
-    | BacklogAnnouncement
-    | NewBufferSize
-    | KeepAlive
-    | ControlPayload
+ToOpenChannel = (
+    AddCredit | ResumeConsumption | NewBufferSize | CancelPartitionRequest | AckAllUserRecordsProcessed
 )
-"""Any message of the protocol."""
+"""A message to the producer about a channel that has been requested."""
+
+ToProducer = PartitionRequest | ToOpenChannel
+"""A message that the consumer sends to the producer."""
+
+ToConsumer = BufferResponse | BacklogAnnouncement | ErrorResponse
+"""A message that the producer sends to the consumer."""
+
+Message = ToProducer | ToConsumer | CloseRequest | KeepAlive | ControlPayload
+"""Any message of the protocol; those to neither end concern the connection itself."""

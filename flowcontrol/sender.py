@@ -35,10 +35,7 @@ from .messages import (
     NewBufferSize,
     PartitionRequest,
     ResumeConsumption,
-)
-
-_ReceiverMessage = (
-    AddCredit | ResumeConsumption | NewBufferSize | CancelPartitionRequest | AckAllUserRecordsProcessed
+    ToOpenChannel,
 )
 
 
@@ -202,7 +199,7 @@ class SendQueue:
             RemoteProtocolError: if the channel is not open, if the message resumes a channel that is not
                 blocked, or if receivers do not send this message. The state is unchanged.
         """
-        if not isinstance(message, _ReceiverMessage):
+        if not isinstance(message, ToOpenChannel):
             raise RemoteProtocolError(f"a receiver must not send {type(message).__name__}")
         sender = self._senders.get(message.channel)
         if sender is not None:
@@ -245,7 +242,7 @@ class SendQueue:
             buffer.payload,
         )
 
-    def _apply(self, sender: ChannelSender, message: _ReceiverMessage) -> None:
+    def _apply(self, sender: ChannelSender, message: ToOpenChannel) -> None:
         match message:
             case AddCredit():
                 sender.credit.grant(message.credit)

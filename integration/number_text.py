@@ -7,8 +7,8 @@ import re
 NOTHING = "-"
 """Text of a missing number."""
 
-SAME_THROUGHPUT = 0.01
-"""Two throughputs with a smaller relative difference count as the same."""
+NOTABLE_CHANGE = 0.01
+"""Smallest relative difference of two throughputs that is reported."""
 
 _MICRO = re.compile(r"\bus\b")
 

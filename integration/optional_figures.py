@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 from typing import TypeVar
 
@@ -13,6 +13,11 @@ Values = Iterable[float | None]
 def known(values: Iterable[Value | None]) -> list[Value]:
     """Return the values that are not None."""
     return [value for value in values if value is not None]
+
+
+def value_at(values: Sequence[Value | None], index: int) -> Value | None:
+    """Return the value at an index; None if it is unknown, or the values end before it."""
+    return values[index] if index < len(values) else None
 
 
 def complete(values: Values) -> list[float] | None:

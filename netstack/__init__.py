@@ -7,12 +7,12 @@ CutLink``, and documented where it is defined, ``help("netstack.scenarios.faults
 =====================  ==================================================================================
 netstack.errors        errors, by cause
 netstack.scenarios     scenario: vertices, edges, machines, keys, paths, limits, slots; config: Flink's
-                       options, presets; faults; changes: actions of users; topology: ship strategies, data
-                       flow, deadlocks; documents, tables: scenarios from and to files; rules,
-                       config_rules: their checks; quantities, value_kinds: numbers with units;
+                       options, presets; faults; changes: actions of users; exchange_patterns: ship
+                       strategies, data flow, deadlocks; documents, tables: scenarios from and to files;
+                       rules, config_rules: their checks; quantities, value_kinds: numbers with units;
                        user_code
 netstack.results       result: results, field by field; recorder: samples; trace: each step of a
-                       checkpoint; result_json; notebook_views: results in a notebook
+                       checkpoint; result_json; view_plugins: results in a notebook
 netstack.tasks         operators; source: base of user sources; transactions: output that appears
                        exactly once
 netstack.state         keyed_state, state_kinds, operator_state, time_to_live: the state of operators;
@@ -25,8 +25,9 @@ netstack.jobs          emulation; job: a job that can be inspected while it runs
                        result_figures
 netstack.engine        agenda: the next event; compiled: whether the core is compiled
 netstack.transport     transport_config, endpoint, transport: records between processes
-netstack.tcp           mesh, handshaking, letterbox, pipe: the connections below these
-netstack.cluster       assignments, distributed_run, task_manager: a job over processes
+netstack.tcp           mesh, handshaking, sealed_requests, pipe: the connections below these
+netstack.cluster       assignments, distributed_run, distributed_scenario, task_manager: a job over
+                       processes
 =====================  ==================================================================================
 """
 
@@ -53,11 +54,11 @@ from .checkpoints.storage import metadata_path as metadata_path
 from .cluster.assignments import Assignment as Assignment
 from .cluster.assignments import Report as Report
 from .cluster.assignments import decode_report as decode_report
-from .cluster.assignments import distribution_notices as distribution_notices
-from .cluster.assignments import distribution_problems as distribution_problems
 from .cluster.assignments import encode_report as encode_report
-from .cluster.assignments import task_managers as task_managers
 from .cluster.distributed_run import run_distributed as run_distributed
+from .cluster.distributed_scenario import distribution_notices as distribution_notices
+from .cluster.distributed_scenario import distribution_problems as distribution_problems
+from .cluster.distributed_scenario import task_managers as task_managers
 from .cluster.task_manager import run_task_manager as run_task_manager
 from .engine.agenda import Agenda as Agenda
 from .engine.compiled import core_is_compiled as core_is_compiled
@@ -91,7 +92,6 @@ from .jobs.emulation import emulate, run_job
 from .jobs.job import Job as Job
 from .jobs.result_figures import barrier_figures as barrier_figures
 from .jobs.subtask_maker import source_of as source_of
-from .results.notebook_views import Viewed as Viewed
 from .results.recorder import Recorder as Recorder
 from .results.recorder import SubtaskSample as SubtaskSample
 from .results.result import SCHEMA as SCHEMA
@@ -105,6 +105,7 @@ from .results.result_json import from_json, to_json
 from .results.trace import Trace as Trace
 from .results.trace import TraceEvent as TraceEvent
 from .results.trace import TraceLog as TraceLog
+from .results.view_plugins import Viewed as Viewed
 from .scenarios.changes import ScheduledChange as ScheduledChange
 from .scenarios.changes import ScheduledSavepoint as ScheduledSavepoint
 from .scenarios.config import DEFAULT_PRESET as DEFAULT_PRESET
@@ -127,6 +128,13 @@ from .scenarios.config_rules import policy_problems as policy_problems
 from .scenarios.documents import read_scenario, scenario_toml
 from .scenarios.documents import scenario_document as scenario_document
 from .scenarios.documents import scenario_schema as scenario_schema
+from .scenarios.exchange_patterns import ShipStrategy as ShipStrategy
+from .scenarios.exchange_patterns import Standstill as Standstill
+from .scenarios.exchange_patterns import capacity_by_load as capacity_by_load
+from .scenarios.exchange_patterns import channel_counts as channel_counts
+from .scenarios.exchange_patterns import consumers_of_producers as consumers_of_producers
+from .scenarios.exchange_patterns import producers_of_consumers as producers_of_consumers
+from .scenarios.exchange_patterns import standstills as standstills
 from .scenarios.faults import ACKNOWLEDGEMENT as ACKNOWLEDGEMENT
 from .scenarios.faults import MESSAGES as MESSAGES
 from .scenarios.faults import AtTime, KillSubtask, SubtaskName
@@ -165,13 +173,6 @@ from .scenarios.scenario import changed as changed
 from .scenarios.scenario import in_slots as in_slots
 from .scenarios.tables import Section as Section
 from .scenarios.tables import did_you_mean as did_you_mean
-from .scenarios.topology import ShipStrategy as ShipStrategy
-from .scenarios.topology import Standstill as Standstill
-from .scenarios.topology import capacity_by_load as capacity_by_load
-from .scenarios.topology import channel_counts as channel_counts
-from .scenarios.topology import consumers_of_producers as consumers_of_producers
-from .scenarios.topology import producers_of_consumers as producers_of_consumers
-from .scenarios.topology import standstills as standstills
 from .scenarios.user_code import Source
 from .scenarios.user_code import SourceReader as SourceReader
 from .scenarios.user_code import object_name as object_name
@@ -220,10 +221,10 @@ from .tasks.transactions import TransactionalSink as TransactionalSink
 from .tasks.transactions import TransactionLog, transactional_sink
 from .tcp.handshaking import TlsContexts as TlsContexts
 from .tcp.handshaking import fresh_secret as fresh_secret
-from .tcp.letterbox import Letterbox as Letterbox
-from .tcp.letterbox import ask_letterbox as ask_letterbox
 from .tcp.mesh import Mesh as Mesh
 from .tcp.pipe import ConnectionLimits as ConnectionLimits
+from .tcp.sealed_requests import Letterbox as Letterbox
+from .tcp.sealed_requests import ask_letterbox as ask_letterbox
 from .transport.endpoint import ALL_TARGETS as ALL_TARGETS
 from .transport.transport import Transport
 from .transport.transport_config import TransportConfig as TransportConfig

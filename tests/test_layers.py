@@ -197,7 +197,7 @@ def test_only_presentation_prints() -> None:
         if (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print")
         or (isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "rich")
     }
-    shows_what_it_waits_for = "integration/cli/reading_options.py"
+    shows_what_it_waits_for = "integration/cli/running_job_options.py"
     assert {name for name in printing if not name.startswith("integration/present/")} == {
         shows_what_it_waits_for
     }

@@ -14,7 +14,7 @@ from ..storage.checkpoint_list import take_inventory
 from ..storage.directory import DirectoryStorage
 from .arguments import Flag
 from .exit_status import FAILED
-from .input_files import require_kind
+from .wrong_file_kind import require_kind
 
 
 def checkpoints(directory: str, /, *, verify: Flag = False, json: Flag = False) -> int:

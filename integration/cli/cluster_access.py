@@ -16,7 +16,7 @@ from ..files.reading import LARGEST_CONFIGURATION, STDIN, read_user_text
 from ..flink import Access, Answers, LiveCluster, Recording
 from ..flink.client import read_headers
 from .arguments import HEADER, Several
-from .input_files import require_kind
+from .wrong_file_kind import require_kind
 
 PASSWORD = "NETSTACK_PASSWORD"
 """Environment variable with the password of ``--user``."""

@@ -24,9 +24,9 @@ from ..present.progress import progress
 from .arguments import AllowCode, Flag, Verbose, command_line, naming_options, read_quantity
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import failure_text
-from .input_files import require_kind
 from .preparation import load_runnable, opened
-from .reading_options import watching
+from .running_job_options import watching
+from .wrong_file_kind import require_kind
 
 
 def diagnose(

@@ -11,7 +11,7 @@ from ..flink import Imported
 from ..present.documents import ImportedJob, encoded, print_document, print_text, write_files
 from .arguments import Flag
 from .cluster_access import ANYBODY, AccessOptions
-from .reading_options import AS_READ, ReadingOptions, read_flink, say_assumptions
+from .running_job_options import AS_READ, ReadingOptions, read_flink, say_assumptions
 
 
 def import_flink(

@@ -26,7 +26,7 @@ from ..storage.rocksdb import table_stores
 from .arguments import AllowCode, Flag, Several, Whole, problems_of
 from .cluster_access import ANYBODY, AccessOptions
 from .preparation import load_runnable, opened
-from .reading_options import AS_READ, ReadingOptions, with_option_names, write_recording
+from .running_job_options import AS_READ, ReadingOptions, with_option_names, write_recording
 
 if TYPE_CHECKING:
     from ..lab.server import LabServer

@@ -13,7 +13,7 @@ from ..present.documents import LintReports, indented, present, write_files
 from ..present.findings import print_lint
 from .arguments import Flag
 from .exit_status import FAILED
-from .input_files import require_kind
+from .wrong_file_kind import require_kind
 
 DOCUMENT = "lint.json"
 

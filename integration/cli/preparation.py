@@ -36,7 +36,7 @@ from ..present.console import say, to_stderr
 from ..present.progress import activity
 from ..seed_runs import open_sources, reads_paths
 from .arguments import Flag
-from .input_files import require_kind
+from .wrong_file_kind import require_kind
 
 if TYPE_CHECKING:
     from ..storage.directory import DirectoryStorage

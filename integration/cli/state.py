@@ -14,7 +14,7 @@ from ..present.checkpoints import print_state
 from ..present.console import say
 from ..present.documents import present
 from .arguments import Flag, Whole
-from .input_files import require_kind
+from .wrong_file_kind import require_kind
 
 
 def state(

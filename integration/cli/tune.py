@@ -54,7 +54,7 @@ from .arguments import (
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
 from .preparation import load_runnable
-from .reading_options import ReadingOptions, read_flink, say_assumptions
+from .running_job_options import ReadingOptions, read_flink, say_assumptions
 
 _INTERVAL = {OPTIONS["checkpoint_interval_s"].name, *OPTIONS["checkpoint_interval_s"].former}
 

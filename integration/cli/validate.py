@@ -15,7 +15,7 @@ from ..seed_runs import run_seeds
 from .arguments import Flag, Whole, command_line, require_some
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
-from .reading_options import AS_READ, ReadingOptions, read_flink, say_assumptions
+from .running_job_options import AS_READ, ReadingOptions, read_flink, say_assumptions
 
 SEEDS = 5
 

@@ -30,7 +30,7 @@ from msgspec import UNSET
 
 from netstack import CheckpointResult, Result, Scenario, Steady, VertexCheckpoint
 
-from ..optional_figures import known
+from ..optional_figures import known, value_at
 
 START_DELAY, ALIGNMENT, SYNC, ASYNC = "start delay", "alignment", "sync", "async"
 ACKNOWLEDGEMENT = "acknowledgement"
@@ -209,15 +209,15 @@ def of_status(result: Result, status: str) -> list[CheckpointResult]:
 
 
 def _part(checkpoint: CheckpointResult, vertex: VertexCheckpoint, subtask: int) -> SubtaskPart | None:
-    end_to_end, flag = _at(vertex.end_to_end_ms, subtask), _at(vertex.unaligned, subtask)
+    end_to_end, flag = _reported(vertex.end_to_end_ms, subtask), _reported(vertex.unaligned, subtask)
     if end_to_end is None:
         return None
     unaligned = None if flag is None else bool(flag)
     if checkpoint.checkpoint_type in _ALIGNED_TYPES:
         unaligned = bool(flag)
-    sync, asynchronous = _at(vertex.sync_ms, subtask), _at(vertex.async_ms, subtask)
-    processed = _at(vertex.alignment_processed_bytes, subtask)
-    persisted = _at(vertex.alignment_persisted_bytes, subtask)
+    sync, asynchronous = _reported(vertex.sync_ms, subtask), _reported(vertex.async_ms, subtask)
+    processed = _reported(vertex.alignment_processed_bytes, subtask)
+    persisted = _reported(vertex.alignment_persisted_bytes, subtask)
     return SubtaskPart(
         vertex=vertex.name,
         subtask=subtask,
@@ -233,13 +233,13 @@ def _part(checkpoint: CheckpointResult, vertex: VertexCheckpoint, subtask: int) 
 
 def _phases(vertex: VertexCheckpoint, subtask: int, whole: float, unaligned: bool | None) -> Phases:
     """Return the measured phases, each limited to the rest of the whole time."""
-    alignment = _at(vertex.alignment_ms, subtask)
-    sync, asynchronous = _at(vertex.sync_ms, subtask), _at(vertex.async_ms, subtask)
+    alignment = _reported(vertex.alignment_ms, subtask)
+    sync, asynchronous = _reported(vertex.sync_ms, subtask), _reported(vertex.async_ms, subtask)
     if unaligned is None:
         sync = asynchronous = None  # it is unknown whether they overlapped the alignment
     elif unaligned:
         sync, asynchronous = _after(alignment, sync, asynchronous)
-    measured = (_at(vertex.start_delay_ms, subtask), alignment, sync, asynchronous)
+    measured = (_reported(vertex.start_delay_ms, subtask), alignment, sync, asynchronous)
     phases, left = {}, whole
     for name, time in zip(PHASES, measured, strict=False):
         if time is not None:
@@ -266,11 +266,11 @@ def _after(
     return max(0.0, sync_ms - beside_ms), late_async
 
 
-def _at(
+def _reported(
     values: Sequence[float | None] | Sequence[int | None] | Sequence[bool | None], subtask: int
 ) -> float | None:
     """Return the value of a subtask; Flink reports missing values as negative numbers."""
-    value = values[subtask] if subtask < len(values) else None
+    value = value_at(values, subtask)
     return None if value is None or value < 0 else float(value)
 
 

@@ -29,7 +29,7 @@ from itertools import pairwise
 from netstack import OPTIONS, Series, ShipStrategy, VertexSteady, capacity_by_load
 
 from ..number_text import bytes_per_second, digits, milliseconds, percent, size
-from ..optional_figures import Values, complete, highest, known, mean
+from ..optional_figures import Values, complete, highest, known, mean, value_at
 from .observation import (
     BACK_PRESSURED,
     BUSY,
@@ -504,19 +504,15 @@ def _unequal(vertex: VertexSteady) -> tuple[list[int], list[int]]:
     full = [
         subtask
         for subtask in _subtasks(vertex.inPoolUsage, HIGH_USAGE, 2.0)
-        if (time := _at(idle, subtask)) is not None and time < _STARVED
+        if (time := value_at(idle, subtask)) is not None and time < _STARVED
     ]
-    least = min(known(_at(idle, subtask) for subtask in full), default=0.0) + _STARVED
+    least = min(known(value_at(idle, subtask) for subtask in full), default=0.0) + _STARVED
     empty = [
         subtask
         for subtask in _subtasks(vertex.inPoolUsage, -1.0, LOW_USAGE)
-        if (time := _at(idle, subtask)) is not None and time >= least
+        if (time := value_at(idle, subtask)) is not None and time >= least
     ]
     return (full, empty) if full and empty else ([], [])
-
-
-def _at(values: Sequence[float | None], subtask: int) -> float | None:
-    return values[subtask] if subtask < len(values) else None
 
 
 def subtasks_text(vertex: VertexSteady, subtasks: Sequence[int]) -> str:

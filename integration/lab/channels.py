@@ -16,7 +16,7 @@ from flowcontrol import (
     ReceiverState,
     decode_event,
 )
-from netstack import Edge, Job, RemoteInputChannel, Scenario, consumers_of_producers
+from netstack import Edge, Job, RemoteInputChannel, Scenario
 
 from .messages import MOST_CHANNELS, EdgeFrame, EdgeShape
 
@@ -38,10 +38,9 @@ class Pair(NamedTuple):
 
 def pairs_of(scenario: Scenario, edge: Edge) -> list[Pair]:
     """Return the channels of an edge, ordered by producer; with too many channels, one sum per consumer."""
-    producers, consumers = scenario.vertex(edge.source), scenario.vertex(edge.target)
-    reached = consumers_of_producers(edge.ship, producers.parallelism, consumers.parallelism)
+    reached = scenario.consumers_reached(edge)
     if sum(map(len, reached)) > MOST_CHANNELS:
-        return [Pair(None, consumer) for consumer in range(consumers.parallelism)]
+        return [Pair(None, consumer) for consumer in range(scenario.vertex(edge.target).parallelism)]
     return [Pair(producer, consumer) for producer, targets in enumerate(reached) for consumer in targets]
 
 
@@ -97,8 +96,7 @@ class EdgeView:
     ) -> Iterator[_Channel]:
         assert job.attempt is not None
         builder, places = job.attempt.builder, {pair: place for place, pair in enumerate(pairs)}
-        producers = job.scenario.vertex(edge.source).parallelism
-        reached = consumers_of_producers(edge.ship, producers, len(builder.subtasks[target]))
+        reached = job.scenario.consumers_reached(edge)
         for consumer, subtask in enumerate(builder.subtasks[target]):
             sources = [producer for producer, targets in enumerate(reached) if consumer in targets]
             channels = getattr(subtask, "gates", ())[gate_number].channels  # every reader has input gates

@@ -69,6 +69,7 @@ _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
         f"{_CHECKPOINTS}.unaligned.enabled",
         f"{_CHECKPOINTS}.unaligned.max-subtasks-per-channel-state-file",
         "restart-strategy.type",
+        "state.backend.type",
     ),
     Version(1, 18): (
         "execution.buffer-timeout.enabled",
@@ -91,6 +92,8 @@ _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
         f"{_CHECKPOINTS}.unaligned.interruptible-timers.enabled",
         f"{_CHECKPOINTS}.checkpoints-after-tasks-finish",
         "taskmanager.network.memory.buffers-request-timeout",
+        *(f"state.changelog.{end}" for end in ("enabled", "storage", "max-failures-allowed")),
+        *(f"state.changelog.periodic-materialize.{end}" for end in ("enabled", "interval")),
         f"{_HYBRID}.memory-decoupling.enabled",
         f"{_HYBRID}.external-remote-tier-factory.class",
     ),
@@ -114,19 +117,15 @@ FAMILIES = (
 """Prefixes of option names. All of Flink's options with these prefixes are listed in this module."""
 
 RENAMED: Mapping[str, str] = {
-    "execution.buffer-timeout": "execution.buffer-timeout.interval",
+    **{former: option.name for option in OPTIONS.values() for former in option.former},
+    # Names that scenario files do not accept, or that are the names in scenario files.
     "execution.checkpointing.alignment-timeout": "execution.checkpointing.aligned-checkpoint-timeout",
     "execution.checkpointing.checkpoints-after-tasks-finish.enabled": (
         "execution.checkpointing.checkpoints-after-tasks-finish"
     ),
     "execution.checkpointing.unaligned": "execution.checkpointing.unaligned.enabled",
-    "restart-strategy": "restart-strategy.type",
     "state.backend.fs.checkpointdir": "execution.checkpointing.dir",
     "state.backend.fs.memory-threshold": "execution.checkpointing.data-inline-threshold",
-    "state.backend.incremental": "execution.checkpointing.incremental",
-    "state.checkpoint-storage": "execution.checkpointing.storage",
-    "state.checkpoints.dir": "execution.checkpointing.dir",
-    "state.checkpoints.num-retained": "execution.checkpointing.num-retained",
     "state.storage.fs.memory-threshold": "execution.checkpointing.data-inline-threshold",
     "taskmanager.network.blocking-shuffle.compression.enabled": (
         "taskmanager.network.batch-shuffle.compression.enabled"
@@ -226,9 +225,13 @@ class Known(NamedTuple):
     only_1x: bool = False
     """Whether Flink 2 has removed it."""
 
+    def is_removed_in(self, version: Version) -> bool:
+        """Return whether a version no longer has the option."""
+        return self.only_1x and version >= FIRST_OF_2
+
     def name_in(self, version: Version) -> str | None:
         """Return the newest name that a version reads for the option; None: the version lacks the option."""
-        if self.only_1x and version >= FIRST_OF_2:
+        if self.is_removed_in(version):
             return None
         older = sorted(
             (name for name, now in RENAMED.items() if now == self.name), key=_first_read, reverse=True
@@ -245,8 +248,7 @@ def _catalogue() -> dict[str, Known]:
         catalogue[name] = Known(name, None, only_1x=True)
     for field, option in OPTIONS.items():
         now = RENAMED.get(option.name, option.name)
-        for name in (now, option.name, *option.former):
-            catalogue[name] = Known(now, field, option.only_1x)
+        catalogue[now] = Known(now, field, option.only_1x)
     for old, now in RENAMED.items():
         catalogue[old] = catalogue.setdefault(now, Known(now, None))
     return catalogue

@@ -32,7 +32,6 @@ from .flink_options import (
     FIRST_OF_2,
     PARALLELISM,
     REMOVED,
-    RENAMED,
     SINCE,
     SLOTS,
     STANDARD_YAML,
@@ -182,7 +181,7 @@ def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
             message = f"was added in Flink {SINCE[entry.name]}; {version} ignores it silently"
             advice = "drop it" if now is None else f"write {now}"
             yield Remark(entry.line, "warning", "later-option", entry.name, message, advice)
-        elif now is None:
+        elif known.is_removed_in(version):
             message, advice = "Flink 2 does not have this option, and ignores it silently", "drop it"
             if known.field is not None:
                 constant = getattr(PRESETS[version.preset], known.field)
@@ -190,7 +189,7 @@ def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
                 message += f", not {entry.value}" if entry.value != str(constant) else ""
                 advice = f"remove it; {_INSTEAD[known.field]}"
             yield Remark(entry.line, "warning", "ignored-option", entry.name, message, advice)
-        elif entry.name != now and entry.name in RENAMED:
+        elif entry.name != now:
             advice = f"write {now}"
             yield Remark(
                 entry.line,
@@ -259,9 +258,9 @@ def read_settings(
     others: dict[str, int | float | bool | str] = {}
     places: dict[str, Place] = {}
     findings: list[Remark] = []
-    # Old names first: the new name of an option wins. Otherwise the last line wins.
+    # Old names first: the version's name of an option wins. Otherwise the last line wins.
     listed = [(entry, CATALOGUE[entry.name]) for entry in entries if entry.name in CATALOGUE]
-    for entry, known in sorted(listed, key=lambda pair: pair[0].name not in RENAMED):
+    for entry, known in sorted(listed, key=lambda pair: pair[0].name == pair[1].name_in(version)):
         if known.name_in(version) is None or not is_read(entry.name, version):
             continue
         places[known.name] = Place(entry.name, entry.line)

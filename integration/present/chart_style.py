@@ -44,6 +44,10 @@ class Chart:
     title: str
     note: str
     spec: Spec
+    beside_phases: bool = False
+    """Whether a report shows it above the table of checkpoint phases, and not below."""
+    in_tuning: bool = False
+    """Whether the page of `tune` shows it for its runs."""
 
 
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a7a00", "#6f5fb5")

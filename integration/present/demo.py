@@ -13,7 +13,7 @@ from netstack import Result, format_duration
 
 from ..comparison.window_figures import figures_of
 from ..demo_job import ALIGNED, AT_LEAST_ONCE, CHECKPOINT_INTERVAL_S, TIMEOUT_S, Data, DemoSettings
-from ..number_text import SAME_THROUGHPUT, milliseconds, per_second, percent, ratio, size
+from ..number_text import NOTABLE_CHANGE, milliseconds, per_second, percent, ratio, size
 from .run import AFTER_BARRIERS, MODE_COLUMNS, MODES_LEGEND, Fact, job_facts, modes_table, summary_table
 from .sentences import restore_ms
 from .table_style import figures, grid, number
@@ -156,7 +156,7 @@ def _at_least_once(took: Mapping[str, float], results: Mapping[str, Result]) -> 
 def _throughput(results: Mapping[str, Result]) -> str:
     """Return the range of throughputs as a sentence, if they differ."""
     rates = [rate for result in results.values() if (rate := figures_of(result).records_per_s)]
-    if not rates or max(rates) - min(rates) < SAME_THROUGHPUT * max(rates):
+    if not rates or max(rates) - min(rates) < NOTABLE_CHANGE * max(rates):
         return ""
     return f"Throughput was between {per_second(min(rates))} and {per_second(max(rates))}."
 

@@ -53,7 +53,7 @@ class Grid(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class View(Generic[T]):
-    """The view of a class; satisfies `netstack.results.notebook_views.View`."""
+    """The view of a class; satisfies `netstack.results.view_plugins.View`."""
 
     kind: str
     """Name of the class."""

@@ -71,10 +71,6 @@ FLINK, OURS = "Flink", "ours"
 """Names of the two sides of a validation."""
 
 
-_OF_CHECKPOINTS = ("checkpoint-phases", "checkpoint-history", "checkpoint-bytes")
-_OVER_TIME = ("checkpoint-history", "buffer-size", "in-flight-time", "queue-length")
-
-
 def write_report(
     directory: Path,
     results: Mapping[str, Result],
@@ -131,8 +127,8 @@ def render_runs(
         table=asdict(summary_table(results) if few else modes_table(results)),
         table_legend="" if few else MODES_LEGEND,
         incidents={run: incidents(result) for run, result in results.items()},
-        checkpoint_charts=[chart for chart in pictures if chart.name in _OF_CHECKPOINTS],
-        charts=[chart for chart in pictures if chart.name not in _OF_CHECKPOINTS],
+        checkpoint_charts=[chart for chart in pictures if chart.beside_phases],
+        charts=[chart for chart in pictures if not chart.beside_phases],
         few=few,
         subtasks={run: subtask_rows(result) for run, result in results.items()},
         subtask_columns=SUBTASK_COLUMNS,
@@ -240,7 +236,7 @@ def write_tuning(
     """
     first = tuning.recommendations[0]
     of_sweep = tuning_charts(tuning.recommendations)
-    over_time = [chart for chart in charts(results) if chart.name in _OVER_TIME] if results else []
+    over_time = [chart for chart in charts(results) if chart.in_tuning] if results else []
     over_time = [_of_all_seeds(chart, first) for chart in over_time]
     steady = {name: result.steady[-1:] for name, result in results.items() if result.steady}
     obtained = [

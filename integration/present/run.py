@@ -54,7 +54,7 @@ from ..number_text import (
     size,
     with_micro_sign,
 )
-from ..optional_figures import highest, known, lowest, mean_of_known, quotient
+from ..optional_figures import highest, known, lowest, mean_of_known, quotient, value_at
 from .sentences import are_plain, checkpoints_by_end, fell_behind, incidents, never_fired, price
 from .table_style import figures, fits, grid, number
 
@@ -264,18 +264,14 @@ def subtask_rows(result: Result) -> list[tuple[str, ...]]:
 def _subtask(vertex: VertexSteady, index: int, reads: bool, writes: bool) -> tuple[str, ...]:
     return (
         f"{vertex.name} {index}",
-        per_second(_at(vertex.records_in_per_s, index)) if reads else "",
-        per_second(_at(vertex.records_out_per_s, index)) if writes else "",
-        _time_share(_at(vertex.busy_ms_per_s, index)),
-        _time_share(_at(vertex.backpressured_ms_per_s, index)),
-        size(_at(vertex.debloatedBufferSize, index)) if reads else "",
-        _queue(_at(vertex.inputQueueLength, index)) if reads else "",
-        _queue(_at(vertex.outputQueueLength, index)) if writes else "",
+        per_second(value_at(vertex.records_in_per_s, index)) if reads else "",
+        per_second(value_at(vertex.records_out_per_s, index)) if writes else "",
+        _time_share(value_at(vertex.busy_ms_per_s, index)),
+        _time_share(value_at(vertex.backpressured_ms_per_s, index)),
+        size(value_at(vertex.debloatedBufferSize, index)) if reads else "",
+        _queue(value_at(vertex.inputQueueLength, index)) if reads else "",
+        _queue(value_at(vertex.outputQueueLength, index)) if writes else "",
     )
-
-
-def _at(values: list[float | None], index: int) -> float | None:
-    return values[index] if index < len(values) else None
 
 
 def _time_share(ms_per_s: float | None) -> str:

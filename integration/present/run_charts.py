@@ -107,6 +107,7 @@ def buffer_size(results: Results) -> Chart | None:
         "Median of the smallest subtask. Receivers announce it for new buffers."
         + _lines_note(subtasks, results),
         panels([lines], rows, results, row="vertex", height=200),
+        in_tuning=True,
     )
 
 
@@ -157,6 +158,7 @@ def in_flight_time(results: Results) -> Chart | None:
         f"Time to consume the records in flight: {per_window(results, _in_flight)}",
         f"Queued bytes divided by throughput: the mean time that a record waits.{ruler_note(results)}",
         panels([areas], rows, results, height=200 if len(results) <= MOST_COLUMNS else 110),
+        in_tuning=True,
     )
 
 
@@ -193,6 +195,7 @@ def queue_length(results: Results) -> Chart | None:
         "Medians of all subtasks together; a line is a subtask. Events, such as barriers, are counted, too."
         + _lines_note(subtasks, results),
         panels([_lines(count_axis, subtasks, tips)], rows, results, row="place", height=130),
+        in_tuning=True,
     )
 
 
@@ -314,6 +317,8 @@ def checkpoint_history(results: Results) -> Chart | None:
         f"A checkpoint takes: {per_window(results, _duration)}" if few else "Every checkpoint of each run",
         f"{_phases_note(types)} {kinds}{failed}{unfinished}{ruler_note(results)}",
         spec,
+        beside_phases=True,
+        in_tuning=True,
     )
 
 
@@ -398,6 +403,7 @@ def checkpoint_bytes(results: Results) -> Chart | None:
         f"Data in flight that a checkpoint stores: {stored}",
         f"Medians of checkpoints that were completed.{ruler_note(results)}",
         panels([bars], rows, results, height=110 if len(results) <= MOST_COLUMNS else 70, time=_TRIGGER),
+        beside_phases=True,
     )
 
 
@@ -500,6 +506,7 @@ def checkpoint_phases(results: Results) -> Chart | None:
         f"A checkpoint takes: {per_window(results, _duration)}",
         f"Each bar is the mean over the checkpoints in the last window of a run. {_phases_note(types)}",
         _horizontal("run", names, rows, phases),
+        beside_phases=True,
     )
 
 

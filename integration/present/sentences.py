@@ -13,7 +13,7 @@ from netstack import CheckpointResult, FaultResult, RestartResult, Result, Start
 
 from ..comparison.checkpoint_times import COMPLETED, FAILED, PLAIN_TYPE, SYNC_SAVEPOINT, of_status
 from ..comparison.window_figures import WindowFigures
-from ..number_text import SAME_THROUGHPUT, digits, figure, milliseconds, percent, size
+from ..number_text import NOTABLE_CHANGE, digits, figure, milliseconds, percent, size
 from ..optional_figures import quotient
 
 SAME_TIME = 1.05
@@ -105,7 +105,7 @@ def _throughput_change(off: WindowFigures, on: WindowFigures) -> str:
     change = quotient(on.records_per_s, off.records_per_s)
     if change is None:
         return "throughput cannot be compared"
-    if abs(change - 1) < SAME_THROUGHPUT:
+    if abs(change - 1) < NOTABLE_CHANGE:
         return f"throughput stayed at {_rate(on)}"
     verb = "fell" if change < 1 else "rose"
     return f"throughput {verb} by {100 * abs(change - 1):.1f} % to {_rate(on)}"

@@ -13,7 +13,7 @@ from rich.text import Text
 from netstack import OPTIONS
 
 from ..comparison.with_flink import Spread
-from ..number_text import NOTHING, SAME_THROUGHPUT, bytes_per_second, counted, digits, milliseconds
+from ..number_text import NOTABLE_CHANGE, NOTHING, bytes_per_second, counted, digits, milliseconds
 from ..number_text import size as bytes_text
 from ..sizing.budget import BudgetPlan, PlannedMemory, chance_ms, one_setting
 from ..sizing.emulated_check import ConsumerCheck, JobCheck
@@ -297,13 +297,13 @@ def _answer(plan: BudgetPlan) -> Iterator[str]:
     if abs(planned.delay_ms - now.delay_ms) <= chance_ms(now.delay_ms):
         yield ("Barriers do not wait for buffers here: none of the sizes that were tried makes them faster.")
     lost = 1 - planned.records_per_s / now.records_per_s
-    if lost <= SAME_THROUGHPUT:
+    if lost <= NOTABLE_CHANGE:
         yield f"The throughput stays as it is now: {_rate(planned.records_per_s)} records/s."
     else:
         yield (
             f"The plan costs throughput: now the job processes {_rate(now.records_per_s)} records/s, "
             f"with this plan {_rate(planned.records_per_s)}, which is {100 * lost:.1f} % less. None of "
-            f"the splits that were tried loses less than {100 * SAME_THROUGHPUT:g} %."
+            f"the splits that were tried loses less than {100 * NOTABLE_CHANGE:g} %."
         )
 
 

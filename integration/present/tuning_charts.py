@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import altair as alt
 
 from ..number_text import milliseconds
-from ..tuning.estimates import Estimate
+from ..tuning.confidence import Estimate
 from ..tuning.recommend import Recommendation, SettingSummary
 from ..tuning.settings import NOW
 from .chart_style import ALARM, NEUTRAL, PALETTE, PANEL_WIDTH, Chart, Row, colours, tip

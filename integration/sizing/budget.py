@@ -39,7 +39,6 @@ from netstack import (
     EdgeBuffers,
     Result,
     Scenario,
-    consumers_of_producers,
     format_size,
     producers_of_consumers,
 )
@@ -47,7 +46,7 @@ from netstack import (
 from ..comparison.checkpoint_times import barrier_delay_ms, completed_within
 from ..errors import UsageError
 from ..extras import require
-from ..number_text import SAME_THROUGHPUT
+from ..number_text import NOTABLE_CHANGE
 from ..optional_figures import known
 from ..seed_runs import Done, run_seeds
 from .emulated_check import calm_interval_s, filled, undisturbed
@@ -246,7 +245,7 @@ def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
     config, places = scenario.config, list[Place]()
     for edge, rate in zip(scenario.edges, bytes_per_s, strict=True):
         sender, receiver = scenario.vertex(edge.source), scenario.vertex(edge.target)
-        reached = consumers_of_producers(edge.ship, sender.parallelism, receiver.parallelism)
+        reached = scenario.consumers_reached(edge)
         parts = max(map(len, reached))
         least, most = edge.buffers.pool(config, parts)
         steps = _steps(least, max(most, 2 * least), _STEPS)
@@ -334,7 +333,7 @@ class Planner:
                     [f"budget: no checkpoint of {self.job.name} completes, so none can be shortened"]
                 )
             rates = [each.records_per_s for each in (self.now, base) if each is not None]
-            self.asked_per_s = min(rates) * (1 - SAME_THROUGHPUT)
+            self.asked_per_s = min(rates) * (1 - NOTABLE_CHANGE)
             curves = [place.curve(self.asked_per_s) for place in self.places]
             wanted = [place.next_sizes(self.asked_per_s) for place in self.places]
             least = self.pools * [min(curve) for curve in curves]

@@ -40,7 +40,6 @@ from netstack import (
     Vertex,
     capacity_by_load,
     channel_counts,
-    consumers_of_producers,
     producers_of_consumers,
 )
 
@@ -221,7 +220,7 @@ def _memory(scenario: Scenario) -> list[MemorySize]:
     most = required.copy()
     for edge in scenario.edges:
         sender, receiver = scenario.vertex(edge.source), scenario.vertex(edge.target)
-        reached = consumers_of_producers(edge.ship, sender.parallelism, receiver.parallelism)
+        reached = scenario.consumers_reached(edge)
         for producer, targets in enumerate(reached):
             manager = sender.manager_of(producer)
             required[manager] += edge.buffers.pool(config, len(targets))[0]

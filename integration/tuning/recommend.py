@@ -30,7 +30,7 @@ from .choice import (
     is_matched,
     is_same,
 )
-from .estimates import Estimate, estimate
+from .confidence import Estimate, estimate
 from .measures import Measures
 from .settings import NOW, SETTING, Mechanism, Setting, is_large
 from .settling import SETTLED_CHECKPOINTS

@@ -14,25 +14,14 @@ which can delay or drop messages. In Flink these are RPCs between the job manage
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from typing import Any
 
 from ..engine.agenda import Agenda
 from ..engine.timers import Timers
+from ..scenarios.faults import ControlMessage
 
 TaskKey = tuple[int, int]
 """The number of a vertex and the index of a subtask in it."""
-
-
-class ControlMessage(StrEnum):
-    """Kinds of messages between coordinator and tasks."""
-
-    TRIGGER = "trigger"
-    ACKNOWLEDGE = "acknowledge"
-    DECLINE = "decline"
-    COMPLETED = "completed"
-    ABORTED = "aborted"
-
 
 Interference = Callable[[ControlMessage, TaskKey], float | None]
 """Returns the seconds, at least 0, by which to delay a message that is being sent; None drops it."""

@@ -23,10 +23,11 @@ from ..engine.randomness import Randomness
 from ..errors import StorageError
 from ..results.trace import Trace, how, in_bytes, milliseconds
 from ..scenarios.config import OPTIONS, CheckpointMode, CostModel, NetworkConfig
-from ..scenarios.topology import JobShape
+from ..scenarios.exchange_patterns import JobShape
+from ..scenarios.faults import ControlMessage
 from ..state.snapshots import CheckpointMetadata, StoredFile
 from .completed_store import CompletedCheckpointStore
-from .control_plane import ControlMessage, ControlPlane, TaskKey
+from .control_plane import ControlPlane, TaskKey
 from .pending_checkpoint import (
     Acknowledgement,
     Checkpoint,

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
 
 from ..results.recorder import Recorder, SubtaskCheckpoint
-from ..scenarios.topology import JobShape
+from ..scenarios.exchange_patterns import JobShape
 from ..state.snapshots import CheckpointMetadata, SubtaskSnapshot
 from .control_plane import TaskKey
 from .savepoints import SavepointRequest

@@ -30,7 +30,7 @@ from flowcontrol import EndOfOutputChannelState
 
 from ..errors import RecoveryError, StateError, StorageError
 from ..exchange.partition import ResultPartition
-from ..scenarios.topology import Exchange, JobShape
+from ..scenarios.exchange_patterns import Exchange, JobShape
 from ..scenarios.user_code import KeyHash
 from ..state.snapshots import (
     CHANNEL_STATE,

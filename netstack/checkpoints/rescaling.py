@@ -47,7 +47,7 @@ from buffers import CorruptRecord, RecordBlock, RecordDecoder, watermark_places
 
 from ..errors import StateError
 from ..exchange.key_groups import assign_to_operators, default_max_parallelism, key_group_range
-from ..scenarios.topology import (
+from ..scenarios.exchange_patterns import (
     Exchange,
     JobShape,
     ShipStrategy,

@@ -30,7 +30,7 @@ from buffers import Pieces
 
 from ..errors import DamagedFileError, MissingFileError, StorageError
 from ..state.snapshots import CheckpointMetadata, StateHandle, StateKind, StoredFile
-from .metadata import checksum, decode_metadata, encode_metadata
+from .metadata_encoding import checksum, decode_metadata, encode_metadata
 
 
 class CheckpointStorage(Protocol):

@@ -25,11 +25,12 @@ from ..jobs.restarts import Restart, Start, Totals, failed_for_good, never_resto
 from ..results.recorder import Figures, FiredFault, Recorder, SubtaskSample
 from ..results.result import Result, Work
 from ..results.trace import Trace
+from ..scenarios.exchange_patterns import shape_of
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario
-from ..scenarios.topology import shape_of
 from ..state.snapshots import CheckpointMetadata
-from .assignments import Assignment, Failure, Report, distribution_problems, task_managers
+from .assignments import Assignment, Failure, Report
+from .distributed_scenario import distribution_problems, task_managers
 
 Launch = Callable[[Assignment], Sequence[Report]]
 """Runs one attempt in all its processes and returns their reports; raises LaunchError if they end without a

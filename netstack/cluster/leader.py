@@ -24,7 +24,8 @@ from ..jobs.job import shape_after
 from ..results.recorder import Recorder
 from ..state.snapshots import CheckpointMetadata
 from ..tasks.environment import Environment
-from .assignments import Assignment, CheckpointRecord, checkpoint_records, task_managers
+from .assignments import Assignment, CheckpointRecord, checkpoint_records
+from .distributed_scenario import task_managers
 from .messages import (
     Acknowledge,
     Control,

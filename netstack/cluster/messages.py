@@ -27,7 +27,6 @@ from flowcontrol import CheckpointBarrier, RemoteProtocolError, readable
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.pending_checkpoint import Acknowledgement, CheckpointedTask, key_of
 from ..scenarios.scenario import Scenario
-from ..scenarios.topology import consumers_of_producers
 from ..state.snapshots import StoredFile
 from ..tasks.subtask import Subtask
 
@@ -205,9 +204,7 @@ def distant_tasks(scenario: Scenario, tell: Callable[[str, ToTask], None]) -> di
     }
     numbers = {vertex.name: number for number, vertex in enumerate(scenario.vertices)}
     for edge in scenario.edges:
-        producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
-        reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
-        for source, targets in enumerate(reached):
+        for source, targets in enumerate(scenario.consumers_reached(edge)):
             for target in targets:
                 upstream = tasks[numbers[edge.source], source]
                 tasks[numbers[edge.target], target].upstream.append(upstream)

@@ -39,15 +39,16 @@ from ..jobs.build import Find, Site
 from ..jobs.job import SAMPLE_INTERVAL_S, rescaling_of
 from ..results.recorder import FiredFault, Table
 from ..results.trace import TraceLog
+from ..scenarios.exchange_patterns import shape_of
 from ..scenarios.faults import AtTime, Fault, KillSubtask, KillTaskManager
 from ..scenarios.scenario import Scenario
-from ..scenarios.topology import shape_of
 from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
 from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
 from ..tcp.pipe import ConnectionLimits, Stream
-from .assignments import COLUMNS, Assignment, Blame, Failure, Report, task_managers, with_real_costs
+from .assignments import COLUMNS, Assignment, Blame, Failure, Report
+from .distributed_scenario import task_managers, with_real_costs
 from .leader import LEADER, Leader
 from .messages import (
     Aborted,

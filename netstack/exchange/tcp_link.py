@@ -16,21 +16,15 @@ a while sends a KeepAlive, so that the peer can distinguish a hanging process fr
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from enum import Enum, auto
 from functools import partial
-from types import MappingProxyType
+from typing import get_args
 
 import trio
 
 from flowcontrol import (
-    AckAllUserRecordsProcessed,
-    AddCredit,
-    BacklogAnnouncement,
     BufferHeader,
-    BufferResponse,
-    CancelPartitionRequest,
     CloseRequest,
     ControlPayload,
     ErrorResponse,
@@ -38,10 +32,10 @@ from flowcontrol import (
     FrameSink,
     KeepAlive,
     Message,
-    NewBufferSize,
     PartitionRequest,
     RemoteProtocolError,
-    ResumeConsumption,
+    ToConsumer,
+    ToProducer,
     readable,
 )
 
@@ -311,31 +305,8 @@ _CHECKS_PER_LIMIT = 4
 """Number of checks of a connection within the timeout for a silent peer."""
 
 
-class Recipient(Enum):
-    """The part of a connection that receives a message."""
-
-    PRODUCING = auto()
-    CONSUMING = auto()
-    CONNECTION = auto()
-
-
-RECIPIENTS: Mapping[type[Message], Recipient] = MappingProxyType(
-    {
-        BufferResponse: Recipient.CONSUMING,
-        ErrorResponse: Recipient.CONSUMING,  # without a channel: CONNECTION
-        PartitionRequest: Recipient.PRODUCING,
-        CancelPartitionRequest: Recipient.PRODUCING,
-        CloseRequest: Recipient.CONNECTION,
-        AddCredit: Recipient.PRODUCING,
-        ResumeConsumption: Recipient.PRODUCING,
-        AckAllUserRecordsProcessed: Recipient.PRODUCING,
-        BacklogAnnouncement: Recipient.CONSUMING,
-        NewBufferSize: Recipient.PRODUCING,
-        KeepAlive: Recipient.CONNECTION,
-        ControlPayload: Recipient.CONNECTION,
-    }
-)
-"""The recipient of each message of the protocol."""
+_TO_PRODUCER = frozenset(get_args(ToProducer))
+_TO_CONSUMER = frozenset(get_args(ToConsumer))
 
 
 async def keep_alive(link: TcpLink, limit_s: float) -> None:
@@ -456,10 +427,10 @@ class Incoming:
         if isinstance(message, ErrorResponse) and message.channel is None:
             raise PeerFailedError(self._peer, readable(message.cause))
         self._expect_more(type(message).__name__)
-        recipient = RECIPIENTS[type(message)]
-        if recipient is Recipient.CONSUMING:
+        kind = type(message)
+        if kind in _TO_CONSUMER:
             self._consuming.receiver.receive(message)
-        elif recipient is Recipient.PRODUCING:
+        elif kind in _TO_PRODUCER:
             if isinstance(message, PartitionRequest):
                 self._note_channel(message.channel)
             self._producing.receiver.receive(message)

@@ -28,14 +28,13 @@ from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, Me
 from ..scenarios.changes import ScheduledChange
 from ..scenarios.config import LinkConditions, is_before
 from ..scenarios.config_rules import debloater_of
-from ..scenarios.scenario import Edge, Scenario, Vertex
-from ..scenarios.topology import (
+from ..scenarios.exchange_patterns import (
     ShipStrategy,
     aligned_readers,
-    consumers_of_producers,
     contents_of,
     producers_of_consumers,
 )
+from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.user_code import KeyHash
 from ..tasks.environment import Environment, Output, RemoteSubtask
 from ..tasks.operator_subtask import OperatorSubtask
@@ -155,16 +154,15 @@ def check_memory(scenario: Scenario, task_manager: str | None = None) -> None:
 
 def _partitions(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, int]]:
     """Yield the task manager and the number of subpartitions of each partition of an edge."""
-    producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
-    reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
-    for index, targets in enumerate(reached):
+    producer = scenario.vertex(edge.source)
+    for index, targets in enumerate(scenario.consumers_reached(edge)):
         yield producer.manager_of(index), len(targets)
 
 
 def _gates(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, GateBuffersSpec, int]]:
     """Yield the task manager, the buffers, and the number of remote channels of each gate of an edge."""
     producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
-    reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
+    reached = scenario.consumers_reached(edge)
     managers = [producer.manager_of(source) for source in range(producer.parallelism)]
     for index, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
         manager = consumer.manager_of(index)
@@ -329,7 +327,7 @@ class JobBuilder:
         scenario = self._scenario
         producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
         source, target = scenario.vertices.index(producer), scenario.vertices.index(consumer)
-        reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
+        reached = scenario.consumers_reached(edge)
         sources_of_consumers = producers_of_consumers(reached, consumer.parallelism)
         exclusive = [
             edge.buffers.gate(self._config, len(sources)).exclusive_per_channel

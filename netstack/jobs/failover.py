@@ -31,7 +31,6 @@ from ..checkpoints.recovery import UNUSABLE
 from ..engine.timers import Scope
 from ..scenarios.config import FailoverStrategy
 from ..scenarios.scenario import Scenario
-from ..scenarios.topology import consumers_of_producers
 from ..state.snapshots import CheckpointMetadata
 from ..tasks.subtask import Subtask
 from .restarts import Restart
@@ -71,7 +70,7 @@ def regions_of(scenario: Scenario) -> list[Region]:
         producers = scenario.vertices[source].parallelism
         consumers = scenario.vertices[target].parallelism
         if edge.strategy.pointwise:
-            reached = enumerate(consumers_of_producers(edge.ship, producers, consumers))
+            reached = enumerate(scenario.consumers_reached(edge))
             pairs = [(producer, consumer) for producer, targets in reached for consumer in targets]
         else:  # all are connected through the first subtask of each
             pairs = [(producer, 0) for producer in range(producers)]

@@ -12,19 +12,21 @@ import math
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from buffers import Pieces
 
-from ..checkpoints.control_plane import ControlMessage, TaskKey
+from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.storage import CheckpointStorage, folder_of, metadata_path, write_pieces
 from ..engine.agenda import Agenda, Timer
 from ..errors import ScenarioError, StorageError
 from ..results.recorder import FiredFault
 from ..scenarios.config_rules import Problem
+from ..scenarios.exchange_patterns import producers_of_consumers
 from ..scenarios.faults import (
     AtTime,
     ChannelItem,
+    ControlMessage,
     CutLink,
     DelayMessages,
     DropMessages,
@@ -40,7 +42,6 @@ from ..scenarios.faults import (
 from ..scenarios.quantities import time_text
 from ..scenarios.rules import fault_key
 from ..scenarios.scenario import Scenario
-from ..scenarios.topology import consumers_of_producers, producers_of_consumers
 from ..state.snapshots import CheckpointMetadata, StoredFile
 
 if TYPE_CHECKING:
@@ -184,8 +185,7 @@ class FaultInjector:
         producers: list[SubtaskName] = []
         target = self._scenario.vertex(when.target.vertex)
         for edge in self._scenario.inputs(target):
-            parallelism = self._scenario.vertex(edge.source).parallelism
-            reached = consumers_of_producers(edge.ship, parallelism, target.parallelism)
+            reached = self._scenario.consumers_reached(edge)
             channels = producers_of_consumers(reached, target.parallelism)[when.target.subtask]
             producers += [SubtaskName(edge.source, producer) for producer, _ in channels]
         return [place for place, producer in enumerate(producers) if producer == when.source]
@@ -277,27 +277,25 @@ class FaultInjector:
                 self._fire(fault)
 
     def _fire(self, fault: Fault) -> None:
-        now = self._agenda.now
-        self.fired.append(FiredFault(now, fault.kind, str(fault)))
+        self.fired.append(FiredFault(self._agenda.now, fault.kind, str(fault)))
         if isinstance(fault, KillSubtask):
             self._job.fail_subtask(*self._key(fault.subtask), str(fault))
         elif isinstance(fault, KillTaskManager):
             self._job.fail_task_manager(fault.task_manager, str(fault))
-        else:
-            self._change(fault, math.inf if fault.for_s is None else now + fault.for_s)
-
-    def _change(
-        self, fault: CutLink | DelayMessages | DropMessages | FailUpload | FillStorage, until: float
-    ) -> None:
-        if isinstance(fault, CutLink):
-            self._cuts.append(_Cut(fault, until))
+        elif isinstance(fault, CutLink):
+            self._cuts.append(_Cut(fault, self._end(fault.for_s)))
             self._cut(self._cuts[-1])
         elif isinstance(fault, DelayMessages | DropMessages):
-            self._messages.append((fault, until))
+            self._messages.append((fault, self._end(fault.for_s)))
         elif isinstance(fault, FailUpload):
-            self._condition.fail_uploads(until)
+            self._condition.fail_uploads(self._end(fault.for_s))
+        elif isinstance(fault, FillStorage):
+            self._condition.fill(self._end(fault.for_s))
         else:
-            self._condition.fill(until)
+            assert_never(fault)
+
+    def _end(self, for_s: float | None) -> float:
+        return math.inf if for_s is None else self._agenda.now + for_s
 
     def _cut(self, cut: _Cut) -> None:
         for pair in (cut.ends, cut.ends[::-1]):

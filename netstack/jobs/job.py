@@ -36,9 +36,9 @@ from ..results.result import Steady, Work
 from ..results.trace import Trace
 from ..scenarios.changes import ScheduledChange, by_time
 from ..scenarios.config import CheckpointMode
+from ..scenarios.exchange_patterns import JobShape, shape_of
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario, changed
-from ..scenarios.topology import JobShape, shape_of
 from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
 from ..tasks.environment import Environment

@@ -19,6 +19,7 @@ from ..errors import ScenarioError
 from ..exchange.key_groups import default_max_parallelism
 from ..scenarios.changes import ScheduledChange
 from ..scenarios.config import OPTIONS, ChangelogStorage, StateBackendType
+from ..scenarios.exchange_patterns import disorder_s, readers_of_watermarks, sources_with_watermarks
 from ..scenarios.scenario import (
     Edge,
     GeneratorSpec,
@@ -29,7 +30,6 @@ from ..scenarios.scenario import (
     Step,
     Vertex,
 )
-from ..scenarios.topology import disorder_s, readers_of_watermarks, sources_with_watermarks
 from ..scenarios.user_code import KeyHash, Source, SourceReader
 from ..state.subtask_state import ChangelogTerms, SubtaskState
 from ..state.table_backend import TableSettings, TableStateBackend

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from flowcontrol import readable
 
 from ..scenarios.scenario import Scenario
-from .notebook_views import Viewed
+from .view_plugins import Viewed
 
 S = TypeVar("S")
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from .tables import (
     Alternative,
@@ -28,8 +28,19 @@ from .tables import (
 )
 from .value_kinds import INTEGER, STRING, TIME, Shape, any_of, as_is, named, one_of
 
-MESSAGES = ("trigger", "acknowledge", "decline", "completed", "aborted")
-"""Messages between coordinator and tasks that faults can delay or drop."""
+
+class ControlMessage(StrEnum):
+    """Kinds of messages between coordinator and tasks; faults can delay or drop them."""
+
+    TRIGGER = "trigger"
+    ACKNOWLEDGE = "acknowledge"
+    DECLINE = "decline"
+    COMPLETED = "completed"
+    ABORTED = "aborted"
+
+
+MESSAGES = tuple(map(str, ControlMessage))
+"""The names of `ControlMessage` in scenario files."""
 
 ACKNOWLEDGEMENT = "acknowledgement"
 """The value of ``on`` for `OnAcknowledgement`."""
@@ -172,6 +183,7 @@ class KillSubtask:
     """A subtask fails; its region, or the whole job, restarts as the restart strategy allows."""
 
     kind: ClassVar[str] = "kill_subtask"
+    needs_checkpoints: ClassVar[bool] = False
     when: Moment = field(metadata=_WHEN)
     subtask: SubtaskName = field(metadata=needed(_SUBTASK))
 
@@ -184,6 +196,7 @@ class KillTaskManager:
     """A task manager is lost with all its subtasks."""
 
     kind: ClassVar[str] = "kill_task_manager"
+    needs_checkpoints: ClassVar[bool] = False
     when: Moment = field(metadata=_WHEN)
     task_manager: str = field(metadata=_MANAGER)
 
@@ -200,6 +213,7 @@ class CutLink:
     """
 
     kind: ClassVar[str] = "cut_link"
+    needs_checkpoints: ClassVar[bool] = False
     when: Moment = field(metadata=_WHEN)
     from_task_manager: str = field(metadata=_MANAGER)
     to_task_manager: str = field(metadata=_MANAGER)
@@ -214,6 +228,7 @@ class DelayMessages:
     """Messages of one kind arrive `delay_s` later: all messages, or those of one vertex or subtask."""
 
     kind: ClassVar[str] = "delay_messages"
+    needs_checkpoints: ClassVar[bool] = True
     when: Moment = field(metadata=_WHEN)
     messages: str = field(metadata=_MESSAGES)
     delay_s: float = field(metadata=needed(TIME, '"2 s"', 1.0))
@@ -230,6 +245,7 @@ class DropMessages:
     """Messages of one kind are lost: all messages, or those of one vertex or subtask."""
 
     kind: ClassVar[str] = "drop_messages"
+    needs_checkpoints: ClassVar[bool] = True
     when: Moment = field(metadata=_WHEN)
     messages: str = field(metadata=_MESSAGES)
     for_s: float = field(metadata=_PERIOD)
@@ -245,6 +261,7 @@ class FailUpload:
     """Tasks cannot write state to the checkpoint storage; the coordinator can still write metadata."""
 
     kind: ClassVar[str] = "fail_upload"
+    needs_checkpoints: ClassVar[bool] = True
     when: Moment = field(metadata=_WHEN)
     for_s: float = field(metadata=_PERIOD)
 
@@ -257,6 +274,7 @@ class FillStorage:
     """The checkpoint storage has no space left for state or metadata; `for_s` None: permanently."""
 
     kind: ClassVar[str] = "fill_storage"
+    needs_checkpoints: ClassVar[bool] = True
     when: Moment = field(metadata=_WHEN)
     for_s: float | None = key(TIME, None)
 
@@ -267,20 +285,7 @@ class FillStorage:
 Fault = KillSubtask | KillTaskManager | CutLink | DelayMessages | DropMessages | FailUpload | FillStorage
 """Any fault; `str` returns its effect."""
 
-FAULTS: Mapping[str, type[Fault]] = MappingProxyType(
-    {
-        fault.kind: fault
-        for fault in (
-            KillSubtask,
-            KillTaskManager,
-            CutLink,
-            DelayMessages,
-            DropMessages,
-            FailUpload,
-            FillStorage,
-        )
-    }
-)
+FAULTS: Mapping[str, type[Fault]] = MappingProxyType({fault.kind: fault for fault in get_args(Fault)})
 """The faults by the value of ``kind`` in a scenario file."""
 
 _KIND = named(FAULTS, "is not a kind of fault")

@@ -25,6 +25,12 @@ from .config_rules import (
     restart_notices,
     setting_notices,
 )
+from .exchange_patterns import (
+    ShipStrategy,
+    channel_counts,
+    sources_of,
+    sources_with_watermarks,
+)
 from .faults import (
     MESSAGES,
     AtTime,
@@ -32,9 +38,7 @@ from .faults import (
     CutLink,
     DelayMessages,
     DropMessages,
-    FailUpload,
     Fault,
-    FillStorage,
     KillSubtask,
     KillTaskManager,
     OnAcknowledgement,
@@ -62,13 +66,6 @@ from .scenario import (
     changed,
 )
 from .tables import did_you_mean, keys_of, without_unit
-from .topology import (
-    ShipStrategy,
-    channel_counts,
-    consumers_of_producers,
-    sources_of,
-    sources_with_watermarks,
-)
 from .user_code import NamedObject
 
 MAX_KEYS = 10_000_000
@@ -615,8 +612,7 @@ def _about_fault(scenario: Scenario, fault: Fault) -> Iterator[Problem]:
         yield from _about_link(scenario, fault)
     elif isinstance(fault, DelayMessages | DropMessages):
         yield from _about_messages(scenario, fault)
-    needs_checkpoints = isinstance(fault, DelayMessages | DropMessages | FailUpload | FillStorage)
-    if needs_checkpoints and not scenario.takes_checkpoints:
+    if fault.needs_checkpoints and not scenario.takes_checkpoints:
         yield "kind", f"is {fault.kind}, but {_NO_CHECKPOINTS}"
 
 
@@ -679,8 +675,7 @@ def _connects(scenario: Scenario, edge: Edge, when: OnChannel) -> bool:
     consumers = scenario.vertex(edge.target).parallelism
     if edge.ship not in SHIPS or not producers or not consumers:
         return True  # a mistake of the edge itself, or a path that is not open yet
-    reached = consumers_of_producers(edge.ship, producers, consumers)
-    return when.target.subtask in reached[when.source.subtask]
+    return when.target.subtask in scenario.consumers_reached(edge)[when.source.subtask]
 
 
 def _about_subtask(scenario: Scenario, name: SubtaskName, vertex_key: str, key: str) -> Iterator[Problem]:

@@ -27,6 +27,7 @@ from .config import (
     RestartStrategy,
     with_options,
 )
+from .exchange_patterns import ShipStrategy, channel_counts, consumers_of_producers, producers_of_consumers
 from .faults import AtTime, Fault, Faults
 from .quantities import format_duration, parse_duration
 from .tables import (
@@ -42,7 +43,6 @@ from .tables import (
     table_shape,
     write_table,
 )
-from .topology import ShipStrategy, channel_counts, consumers_of_producers, producers_of_consumers
 from .user_code import KeyHash, KeyOf, NamedObject, OperatorOfRecords, Source, object_name
 from .value_kinds import (
     FLAG,
@@ -697,10 +697,15 @@ class Scenario(HoldsTuples):
     def _outputs(self) -> dict[str, tuple[Edge, ...]]:
         return _edges_by(attrgetter("source"), self.edges)
 
+    def consumers_reached(self, edge: Edge) -> list[list[int]]:
+        """Return, for each producer of an edge, the consumers of its subpartitions."""
+        producer, consumer = self.vertex(edge.source), self.vertex(edge.target)
+        return consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
+
     def channel_ends(self, edge: Edge) -> Iterator[tuple[str, str]]:
         """Yield the task managers of producer and consumer of each channel of an edge, by consumer."""
         producer, consumer = self.vertex(edge.source), self.vertex(edge.target)
-        reached = consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
+        reached = self.consumers_reached(edge)
         for target, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
             for source, _ in channels:
                 yield producer.manager_of(source), consumer.manager_of(target)

@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from ..exchange.key_groups import default_max_parallelism
-from ..scenarios.topology import Exchange
+from ..scenarios.exchange_patterns import Exchange
 
 SCHEMA = "netstack.checkpoint/2"
 """Name of the layout of the metadata."""

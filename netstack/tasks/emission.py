@@ -31,9 +31,7 @@ from flowcontrol import NO_WATERMARK
 
 from ..state.snapshots import OWED
 from .operators import NOTHING, Operator, OperatorContext
-
-FILLER = 0x2E
-"""Value of the padding bytes of emitted records."""
+from .source import FILLER
 
 _ROUNDING = 1e-9
 """Tolerance for rounding errors in sums of selectivities."""

@@ -31,7 +31,7 @@ BLOCK_RECORDS = 512
 """Maximum number of records that a generated source creates at a time."""
 
 FILLER = 0x2E
-"""Value of every byte of a generated record after its key."""
+"""Value of the bytes of a generated record after its key, and of padding bytes of emitted records."""
 
 
 class _Readable(Protocol):

@@ -164,7 +164,7 @@ class TaskCheckpoints:
             self.channels += gate.channels
             gate.on_priority = self._priority_arrived
         self.open_channels = len(self.channels)
-        self.handler = barrier_handler(config, self.open_channels)
+        self.handler = create_barrier_handler(config, self.open_channels)
         self.bytes_processed = self.handler.bytes_processed
         if config.takes_unaligned_checkpoints:
             self._persist_data()
@@ -554,7 +554,7 @@ def _drop(running: RunningCheckpoint) -> None:
         running.storage.delete(running.written)
 
 
-def barrier_handler(config: NetworkConfig, channels: int) -> BarrierHandler:
+def create_barrier_handler(config: NetworkConfig, channels: int) -> BarrierHandler:
     """Return the handler of the configured checkpoint mode (Flink's InputProcessorUtil)."""
     after_finish = config.checkpoints_after_tasks_finish
     if config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:

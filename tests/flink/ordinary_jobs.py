@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from integration import write_whole
-from integration.cli.reading_options import ReadingOptions, read_flink
+from integration.cli.running_job_options import ReadingOptions, read_flink
 from integration.flink import LiveCluster
 
 from .arguments import whole

@@ -23,10 +23,10 @@ from netstack import (
     StateError,
     StorageError,
 )
-from netstack.checkpoints.metadata import checksum
+from netstack.checkpoints.metadata_encoding import checksum
 from netstack.checkpoints.recovery import UNUSABLE, RecoverySource, Rescaling
 from netstack.exchange.key_groups import key_group_range
-from netstack.scenarios.topology import JobShape
+from netstack.scenarios.exchange_patterns import JobShape
 from netstack.state.changelog import restore_logged
 from netstack.state.snapshots import StateFormat
 from netstack.state.table_backend import TableSettings, TableStateBackend

@@ -15,7 +15,7 @@ from msgspec.msgpack import Ext
 from integration.storage.rocksdb import RocksStore
 from integration.storage.rocksdb_files import family_of, normalised, normalised_size
 from netstack import KeyedStateBackend, StateError, StateHandle, StateKind, StorageError, TableOptions
-from netstack.checkpoints.metadata import checksum, decode_metadata, encode_metadata
+from netstack.checkpoints.metadata_encoding import checksum, decode_metadata, encode_metadata
 from netstack.state.changelog import Changelog, Operation, changes_in, restore_logged
 from netstack.state.keyed_state import decode_table, encode_table
 from netstack.state.snapshots import StateFormat

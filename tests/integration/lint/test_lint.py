@@ -5,7 +5,7 @@ from integration.cli.app import main
 from integration.lint.check import LintReport, lint
 from integration.lint.config_files import MOST_OPTIONS, Entry, read_config_file
 from integration.lint.flink_options import CATALOGUE, LATEST, RENAMED, SINCE, Version, nearest, read_version
-from integration.lint.rules import Remark
+from integration.lint.rules import Remark, read_settings
 from netstack import OPTIONS, PRESETS, InputError
 
 DEBLOAT = "taskmanager.network.memory.buffer-debloat"
@@ -167,6 +167,31 @@ def test_an_old_name_is_noted_and_yields_to_the_new_one(check) -> None:
         (4, "warning", "given-twice", old),
         (4, "note", "old-name", old),
     ]
+
+
+def test_every_former_name_of_an_option_is_noted(check) -> None:
+    former = [name for option in OPTIONS.values() for name in option.former]
+    found = check("".join(f"{name}: x\n" for name in former))
+    assert [each.option for each in found if each.rule == "old-name"] == former
+
+
+@pytest.mark.parametrize(
+    ("version", "new", "old", "field"),
+    [
+        ("1.20", "state.backend.type: hashmap", "state.backend: rocksdb", "state_backend"),
+        (
+            "1.19",
+            "state.storage.fs.memory-threshold: 20kb",
+            "state.backend.fs.memory-threshold: 3kb",
+            "state_memory_threshold_bytes",
+        ),
+    ],
+)
+def test_the_name_of_the_version_wins_over_an_older_one_below_it(tmp_path, version, new, old, field) -> None:
+    listed = entries(tmp_path, f"{new}\n{old}\n")
+    preset = PRESETS["flink-1.20"]
+    settings, _ = read_settings(listed, preset, read_version(version, ""))
+    assert getattr(settings.config, field) == getattr(preset, field)
 
 
 def test_a_name_given_twice(check) -> None:
@@ -497,6 +522,11 @@ def test_debloating_came_with_1_14(check) -> None:
         ("1.19", "state.storage.fs.memory-threshold"),
         ("1.20", f"{CHECKPOINTS}.data-inline-threshold"),
         ("1.16", "restart-strategy"),
+        ("1.19", "state.savepoints.dir"),
+        ("1.16", "state.backend"),
+        ("1.17", "state.backend.type"),
+        ("1.19", "state.backend.changelog.enabled"),
+        ("1.20", "state.changelog.enabled"),
         ("1.13", "restart-strategy.exponential-delay.initial-backoff"),
         ("1.19", "restart-strategy.exponential-delay.attempts-before-reset-backoff"),
     ],

@@ -29,7 +29,7 @@ from netstack import (
     channel_counts,
 )
 from netstack.jobs.build import plan_segments
-from netstack.scenarios.topology import consumers_of_producers, producers_of_consumers
+from netstack.scenarios.exchange_patterns import consumers_of_producers, producers_of_consumers
 
 REFERENCES = Path(__file__).parents[3] / "tests/data/flink-reference"
 

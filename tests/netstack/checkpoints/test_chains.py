@@ -27,7 +27,7 @@ from netstack import (
     transactional_sink,
 )
 from netstack.checkpoints.recovery import rechained
-from netstack.scenarios.topology import JobShape, shape_of
+from netstack.scenarios.exchange_patterns import JobShape, shape_of
 from netstack.state.snapshots import (
     HELD_BACK,
     PENDING_TRANSACTIONS,

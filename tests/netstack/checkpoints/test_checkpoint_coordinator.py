@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
-from netstack.checkpoints.control_plane import ControlMessage, ControlPlane
+from netstack.checkpoints.control_plane import ControlPlane
 from netstack.checkpoints.coordinator import CheckpointCoordinator, options_of_barriers
 from netstack.checkpoints.pending_checkpoint import Acknowledgement, Checkpoint, FailureReason
 from netstack.checkpoints.savepoints import SavepointRequest
@@ -22,7 +22,8 @@ from netstack.errors import StorageError
 from netstack.results.recorder import SubtaskCheckpoint
 from netstack.results.trace import TraceLog
 from netstack.scenarios.config import CheckpointMode, CostModel, NetworkConfig
-from netstack.scenarios.topology import JobShape
+from netstack.scenarios.exchange_patterns import JobShape
+from netstack.scenarios.faults import ControlMessage
 from netstack.state.snapshots import (
     CheckpointMetadata,
     StateHandle,

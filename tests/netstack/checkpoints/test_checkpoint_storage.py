@@ -22,7 +22,7 @@ from netstack import (
     StoredFile,
     SubtaskSnapshot,
 )
-from netstack.checkpoints.metadata import checksum, decode_metadata, encode_metadata
+from netstack.checkpoints.metadata_encoding import checksum, decode_metadata, encode_metadata
 from netstack.checkpoints.storage import LONGEST_NAME, HandleReader, checkpoint_id_of, file_name, write_pieces
 
 

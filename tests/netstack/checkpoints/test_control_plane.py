@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 
-from netstack.checkpoints.control_plane import ControlMessage, ControlPlane, TaskKey
+from netstack.checkpoints.control_plane import ControlPlane, TaskKey
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
+from netstack.scenarios.faults import ControlMessage
 
 Arrivals = list[tuple[float, str]]
 

@@ -22,7 +22,7 @@ from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.scenarios.config import CostModel, NetworkConfig
-from netstack.scenarios.topology import JobShape
+from netstack.scenarios.exchange_patterns import JobShape
 from netstack.state.snapshots import SubtaskSnapshot
 
 COSTS = CostModel()

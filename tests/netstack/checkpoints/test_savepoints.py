@@ -30,7 +30,7 @@ from netstack import (
     run_distributed,
 )
 from netstack.checkpoints.savepoints import SavepointEnd, SavepointRequest
-from netstack.scenarios.topology import shape_of
+from netstack.scenarios.exchange_patterns import shape_of
 from netstack.state.value_encoding import decode_value
 from tests.crossing import crossed
 from tests.netstack.local_cluster import launch_locally

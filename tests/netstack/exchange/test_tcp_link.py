@@ -33,6 +33,8 @@ from flowcontrol import (
     PartitionRequest,
     RemoteProtocolError,
     ResumeConsumption,
+    ToConsumer,
+    ToProducer,
     data_type_of,
     encode,
     encode_event,
@@ -50,9 +52,7 @@ from netstack.exchange.gate import InputGate
 from netstack.exchange.link import Receiver
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.exchange.tcp_link import (
-    RECIPIENTS,
     Incoming,
-    Recipient,
     TcpConsumingEnd,
     TcpEnd,
     TcpLink,
@@ -500,10 +500,10 @@ def test_each_message_of_the_protocol_reaches_its_recipient_and_no_other(kind: t
     consuming.listen(cast(FrameSink, to_consumer))
     incoming = Incoming("peer", 8, producing, consuming)
     incoming.on_control = control.append
-    message, recipient = MESSAGES[kind], RECIPIENTS[kind]
+    message = MESSAGES[kind]
     incoming.receive(message)
-    assert to_producer.messages == [message] * (recipient is Recipient.PRODUCING)
-    assert to_consumer.messages == [message] * (recipient is Recipient.CONSUMING)
+    assert to_producer.messages == [message] * isinstance(message, ToProducer)
+    assert to_consumer.messages == [message] * isinstance(message, ToConsumer)
     assert (control, incoming.finished) == ([b"x"] * (kind is ControlPayload), kind is CloseRequest)
 
 
@@ -520,15 +520,13 @@ def test_both_ends_accept_what_is_for_them_and_refuse_everything_else() -> None:
     barrier = CheckpointBarrier(1, 0.0)  # so that there is something to resume
     subpartition.add(EventConsumer(EventBuffer(encode_event(barrier), data_type_of(barrier))))
     last = {CancelPartitionRequest: 1, ErrorResponse: 1}  # behind these the channel is closed
-    accepted: dict[Recipient, set[type[Message]]] = {}
-    for recipient, end in ((Recipient.PRODUCING, producer), (Recipient.CONSUMING, consumer)):
-        accepted[recipient] = set()
+    for union, end in ((ToProducer, producer), (ToConsumer, consumer)):
+        accepted: set[type[Message]] = set()
         for kind in sorted(MESSAGES, key=lambda kind: (last.get(kind, 0), kind is not PartitionRequest)):
             try:
                 end.receive(MESSAGES[kind])
             except RemoteProtocolError as error:
                 assert f"must not send {kind.__name__}" in str(error)  # noqa: PT017
             else:
-                accepted[recipient].add(kind)
-    for recipient, kinds in accepted.items():
-        assert kinds == {kind for kind, of in RECIPIENTS.items() if of is recipient}
+                accepted.add(kind)
+        assert accepted == set(get_args(union))

@@ -8,7 +8,6 @@ import pytest
 import trio
 
 from netstack import (
-    MESSAGES,
     AtTime,
     ChannelItem,
     CutLink,
@@ -31,12 +30,13 @@ from netstack import (
     Vertex,
     check_scenario,
 )
-from netstack.checkpoints.control_plane import ControlMessage, TaskKey
+from netstack.checkpoints.control_plane import TaskKey
 from netstack.checkpoints.storage import MemoryStorage
 from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.errors import StorageError
 from netstack.jobs.fault_injector import FaultInjector
+from netstack.scenarios.faults import ControlMessage
 
 STAGE = SubtaskName("stage1", 1)
 
@@ -263,10 +263,6 @@ def test_delays_add_up() -> None:
         job.at(time, lambda: delays.append(job.injector.interfere(ControlMessage.COMPLETED, (0, 0))))
     job.run()
     assert delays == [0.0, 0.5, 0.75, 0.25, 0.0]
-
-
-def test_every_message_that_a_file_can_name_is_one() -> None:
-    assert tuple(ControlMessage) == MESSAGES
 
 
 def test_a_short_cut_ends_and_nothing_fails() -> None:

@@ -26,8 +26,8 @@ from netstack import (
 )
 from netstack.checkpoints.storage import MemoryStorage
 from netstack.jobs import build
+from netstack.scenarios.exchange_patterns import Contents, contents_of
 from netstack.scenarios.scenario import Keys
-from netstack.scenarios.topology import Contents, contents_of
 from tests.netstack.whole_jobs import MODES
 
 

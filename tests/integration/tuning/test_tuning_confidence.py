@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from integration.tuning.estimates import Estimate, estimate
+from integration.tuning.confidence import Estimate, estimate
 
 
 @pytest.mark.parametrize("runs", [2, 3, 5, 8])

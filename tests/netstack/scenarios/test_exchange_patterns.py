@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netstack.scenarios.topology import (
+from netstack.scenarios.exchange_patterns import (
     ShipStrategy,
     capacity_by_load,
     consumers_of_producers,

@@ -1,4 +1,4 @@
-"""The data flow of a job: ship strategies, channels, watermarks, the records that tasks read, deadlocks.
+"""The exchanges of a job: ship strategies, channels, watermarks, the records that tasks read, deadlocks.
 
 Some job shapes can deadlock under unaligned checkpoints (`standstills`). Into some vertices, barriers cannot
 overtake data (`aligned_readers`), even if checkpoints are unaligned. So one checkpoint may be aligned at some
