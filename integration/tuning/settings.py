@@ -159,7 +159,9 @@ def later_settings(
     `checkpoint_ms` is the present checkpoint duration. `best` are the best settings of the first runs, in
     order.
     """
-    longer = _longer_interval(scenario, checkpoint_ms) if Mechanism.INTERVAL in only else ()
+    # With a longer interval, ten checkpoints of a large job take minutes.
+    tries_interval = {*only} == {Mechanism.INTERVAL} if is_large(scenario) else Mechanism.INTERVAL in only
+    longer = _longer_interval(scenario, checkpoint_ms) if tries_interval else ()
     return [*longer, *_combined(best)]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from integration.tuning.settings import Setting, first_settings, later_settings
+from integration.tuning.settings import Mechanism, Setting, first_settings, later_settings
 from netstack import PRESETS, CheckpointMode, NetworkConfig, Scenario, ShipStrategy, with_options
 from tests.integration.tuning.made_up import SCENARIO
 
@@ -50,6 +50,14 @@ def test_targets_and_unaligned_checkpoints_are_tried_beside_the_present_setting(
 def test_the_present_target_is_not_tried_twice_and_debloating_is_tried_without() -> None:
     debloated = with_config(debloat_enabled=True, debloat_target_s=0.1)
     assert names(debloated, targets=(1.0, 0.1))[:3] == ["now", "debloating off", "target 1 s"]
+
+
+def test_a_large_job_gets_a_longer_interval_only_if_nothing_else_is_tried() -> None:
+    source, sink = SCENARIO.vertices
+    vertices = (replace(source, parallelism=50), replace(sink, parallelism=50))
+    for scenario, tried in ((SCENARIO, True), (replace(SCENARIO, vertices=vertices), False)):
+        assert bool(later_settings(scenario, tuple(Mechanism), 30e3, [])) is tried
+        assert later_settings(scenario, [Mechanism.INTERVAL], 30e3, [])
 
 
 def test_unaligned_checkpoints_are_left_out_where_flink_takes_none() -> None:
