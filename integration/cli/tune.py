@@ -76,6 +76,8 @@ class JobOptions:
     """Bytes of a source's records, or VERTEX:BYTES; overrides the value read from Flink."""
     service_mode: Several = ()
     """Kind of work: burn (CPU-bound) or throttle (it waits), or VERTEX:burn; overrides Flink's value."""
+    inputs: Several = ()
+    """Kind of the inputs of a vertex that reads several exchanges: VERTEX:union or VERTEX:join."""
     cores: float | None = None
     """Cores of each machine; overrides the value read from Flink."""
     rate: Several = ()
@@ -282,6 +284,7 @@ def _scenario(
         record_bytes=running.record_bytes,
         rate=running.rate,
         service_mode=running.service_mode,
+        inputs=running.inputs,
         cores=running.cores,
         watch=running.watch,
     )
@@ -293,8 +296,9 @@ def _scenario(
     if file is None or running.from_flink is not None:
         raise UsageError(["netstack tune: give either a scenario, or a Flink cluster with --from-flink"])
     if running != OF_A_FILE:
-        only = "--job, --record-bytes, --service-mode, --cores, --rate and --watch require --from-flink"
-        raise UsageError([f"netstack tune: {only}; give --from-flink instead of a file, or remove these"])
+        only = "--job, --record-bytes, --service-mode, --inputs, --cores, --rate and --watch"
+        advice = "give --from-flink instead of a file, or remove these"
+        raise UsageError([f"netstack tune: {only} require --from-flink; {advice}"])
     access.refuse_without_address(f"{file} is a scenario")
     return load_runnable(file, allow_code=allow_code), []
 
