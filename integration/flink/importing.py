@@ -19,6 +19,7 @@ from .options import Overrides, check_names, input_kinds
 from .processor_time import Processors, burning_of
 from .recording import Recording
 from .sampling import Samples, stands_still, take_samples, watch_time_s
+from .steadiness import unsteady
 
 _BACK_TO_BACK = 0.7
 """Minimum share of the interval for a checkpoint to leave the debloater little time to recover."""
@@ -38,6 +39,8 @@ class Imported(Viewed):
 
     A `Note` has a parameter that overrides the assumption.
     """
+    unsteady: list[str]
+    """The notes on rates and queues that changed while the job was read; empty if none did."""
     measured: Measured
     job: FlinkJob = field(repr=False)
     """The job as the cluster describes it."""
@@ -112,11 +115,13 @@ def import_scenario(
         for vertex in running.vertices
         if input_kinds(running, given).get(running.names[vertex.id], "join") is None
     }
+    moving = unsteady(running, samples, checkpoints, scenario)
     if undecided:
         scenario = with_input_kinds(scenario, undecided, shown, notes, emulating)
     return Imported(
         scenario=scenario,
-        notes=list(dict.fromkeys(notes + general)),
+        notes=list(dict.fromkeys(moving + notes + general)),
+        unsteady=moving,
         measured=shown,
         job=running,
         state=state,

@@ -57,9 +57,12 @@ _CHECKPOINTS = 5
 """Number of checkpoints that are emulated after the warm-up."""
 
 _LEAST_S = 10.0
-"""Minimum time in seconds that is emulated after the warm-up."""
+"""Minimum time in seconds of the warm-up, and of the time that is emulated after it."""
 
-_MOST_RECORDS = 10_000_000
+_DRAINS = 3
+"""Warm-up as a multiple of the longest checkpoint. Queues have filled by then."""
+
+_MOST_RECORDS = 3_000_000
 """Maximum number of records, counted at each vertex, in all emulations together."""
 
 _MOST_OFF = 10.0
@@ -107,7 +110,7 @@ def with_input_kinds(
         notes: Gets a line for each undecided vertex.
         emulating: Called with the seconds emulated so far, and all seconds.
     """
-    short = _shortened(scenario)
+    short = _shortened(scenario, shown)
     affordable = int(_MOST_RECORDS / max(1.0, _records_per_s(shown) * short.duration_s)) - 1
     compared = list(undecided)[: max(0, affordable)]
     done_s, all_s = 0.0, (1 + len(compared)) * short.duration_s
@@ -145,11 +148,13 @@ def _with_union(scenario: Scenario, vertex: str) -> Scenario:
     return replace(scenario, edges=tuple(edges))
 
 
-def _shortened(scenario: Scenario) -> Scenario:
-    """Return the scenario with only a few checkpoints after its warm-up."""
-    interval_s = scenario.config.checkpoint_interval_s or 0.0
-    window_s = max(_LEAST_S, _CHECKPOINTS * interval_s)
-    return scenario.ending_at(min(scenario.duration_s, scenario.warmup_s + window_s))
+def _shortened(scenario: Scenario, shown: Measured) -> Scenario:
+    """Return the scenario with a shorter warm-up, and only a few checkpoints after it."""
+    longest_s = (shown.steady.end_to_end_ms_max or 0.0) / 1e3
+    warmup_s = min(scenario.warmup_s, max(_LEAST_S, _DRAINS * longest_s))
+    window_s = max(_LEAST_S, _CHECKPOINTS * (scenario.config.checkpoint_interval_s or 0.0))
+    end_s = min(scenario.duration_s, warmup_s + window_s)
+    return replace(scenario.ending_at(end_s), warmup_s=warmup_s)
 
 
 def _records_per_s(shown: Measured) -> float:
