@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from buffers import InsufficientBuffers
-from netstack import JobFailedError, Scenario
+from netstack import InputError, JobFailedError, Scenario
 
 from ..comparison.with_flink import Row, compare
 from ..emulating import emulate
@@ -130,7 +130,7 @@ def with_input_kinds(
         union = _with_union(short, name)
         rows = None if present is None else rows_of(union)
         if present is None or rows is None:
-            notes.append(kind_note(name, exchanges, "join", ", since the job cannot be emulated"))
+            notes.append(kind_note(name, exchanges, "join", ", since emulations of both cannot be compared"))
             continue
         nearer = sum(map(_off, present)) - sum(map(_off, rows))
         kind: InputKind = "union" if nearer >= _NEARER else "join"
@@ -164,12 +164,12 @@ def _records_per_s(shown: Measured) -> float:
 
 
 def _rows(scenario: Scenario, shown: Measured, progress: Callable[[float], None]) -> Sequence[Row] | None:
-    """Return the emulated figures beside those of the job; None: the scenario cannot be emulated."""
+    """Return the emulated figures beside those of the job; None: there are none to compare."""
     try:
         result = emulate(scenario, progress=progress)
-    except (InsufficientBuffers, JobFailedError):
+        return compare([result], reference_of(shown, *scenario.windows[0])).rows
+    except (InsufficientBuffers, InputError, JobFailedError):
         return None
-    return compare([result], reference_of(shown, *scenario.windows[0])).rows
 
 
 def _off(row: Row) -> float:

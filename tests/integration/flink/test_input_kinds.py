@@ -6,6 +6,7 @@ import pytest
 
 from integration.cli.running_job_options import ReadingOptions
 from integration.errors import FlinkRestError, UsageError
+from integration.flink import import_scenario
 from integration.flink.exchange_flows import JobFlows
 from integration.flink.fit_scenario import edges_of
 from integration.flink.input_kinds import kind_by_name, with_input_kinds
@@ -13,6 +14,7 @@ from integration.flink.job import FlinkVertex
 from integration.flink.measured import Measured
 from integration.flink.options import EVERYWHERE, Overrides, check_names, input_kinds
 from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex, emulate
+from tests.integration.flink.flink_cluster import RECORDINGS
 from tests.integration.flink.test_flink_flows import edge_to, grown, job, samples
 
 UNION = Scenario(
@@ -116,12 +118,28 @@ def test_a_job_that_takes_too_long_to_emulate_is_not_emulated(monkeypatch):
     assert "assuming a join, since emulating both takes too long." in notes[0]
 
 
-def test_a_job_that_cannot_be_emulated_is_a_join():
+def test_a_job_that_cannot_be_emulated_is_read_as_a_join():
     figures = shown(UNION)
     small = replace(JOIN, config=replace(JOIN.config, network_memory_max_bytes=1 << 15))
     notes: list[str] = []
     assert inputs(with_input_kinds(small, {"parse": 2}, figures, notes)) == [0, 1]
-    assert "assuming a join, since the job cannot be emulated." in notes[0]
+    assert "assuming a join, since emulations of both cannot be compared." in notes[0]
+
+
+@pytest.mark.long
+def test_the_recorded_union_is_found_and_predicted():
+    """Its operator has a name of the user's. Taken for a join, its start delay would be about 20 ms."""
+    imported = import_scenario(RECORDINGS / "flink-2.3.0_merge_off.json.gz")
+    assert [edge.input for edge in imported.scenario.edges if edge.target == "parse"] == [0, 0]
+    assert any(
+        note.startswith("parse reads 2 exchanges; assuming a union, which is") for note in imported.notes
+    )
+    predicted, flink = (
+        next(vertex for vertex in figures.vertices if vertex.name == "parse")
+        for figures in (emulate(imported.scenario).steady[0], imported.measured.steady)
+    )
+    assert predicted.start_delay_ms_mean_subtask == pytest.approx(flink.start_delay_ms_mean_subtask, rel=0.15)
+    assert sum(predicted.records_in_per_s) == pytest.approx(sum(flink.records_in_per_s), rel=0.03)
 
 
 @pytest.mark.parametrize(
