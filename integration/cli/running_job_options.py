@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from cyclopts import Parameter
 from rich.text import Text
@@ -18,6 +19,7 @@ from netstack import SERVICE_MODES, QuantityError, parse_duration, split_assignm
 from ..errors import UsageError
 from ..files.writing import prepare_file, write_outputs
 from ..flink import Answers, Imported, Overrides, Recorder, Recording, import_scenario
+from ..flink.input_kinds import INPUT_KINDS, InputKind
 from ..flink.options import EVERYWHERE
 from ..flink.recording import packed
 from ..present.console import print_assumptions, say, to_stderr
@@ -25,6 +27,9 @@ from .arguments import Settings, Several, naming_options, warn_of_bare_numbers
 
 _SILENT_S = 10.0
 """Seconds of work after which a line is printed, if stderr is no terminal."""
+
+_WATCHING = "watching the job's metrics"
+_EMULATING = "emulating the job to tell unions from joins"
 
 T = TypeVar("T")
 
@@ -40,6 +45,8 @@ class ReadingOptions:
     """Cost of a record, instead of the measured one: VERTEX:TIME, or TIME for all."""
     service_mode: Several = ()
     """Kind of work: VERTEX:MODE, or MODE for all. "burn": it is CPU-bound; "throttle": it waits."""
+    inputs: Several = ()
+    """Kind of the inputs of a vertex that reads several exchanges: VERTEX:union or VERTEX:join."""
     cores: float | None = None
     """Cores of each machine, instead of the reported number. CPU-bound work shares them."""
     rate: Several = ()
@@ -76,6 +83,7 @@ class ReadingOptions:
             record_bytes=_by_vertex("--record-bytes", self.record_bytes, _whole, problems),
             service_s=_by_vertex("--service", self.service, parse_duration, problems),
             service_mode=_by_vertex("--service-mode", self.service_mode, _mode, problems),
+            inputs=_by_vertex("--inputs", self.inputs, _input_kind, problems),
             cores=self.cores,
             rate=_by_vertex("--rate", self.rate, _rate, problems),
             options=options,
@@ -117,7 +125,14 @@ def read_flink(cluster: Answers, job: str | None, options: ReadingOptions) -> Im
     prepare_file(options.recording)
     recorder = Recorder(cluster)
     with watching(cluster, f"reading {cluster.name}") as report:
-        imported = import_scenario(recorder, job, overrides=given, watch_s=watch_s, watching=report)
+        imported = import_scenario(
+            recorder,
+            job,
+            overrides=given,
+            watch_s=watch_s,
+            watching=report,
+            emulating=partial(report, doing=_EMULATING),
+        )
     imported = with_option_names(imported)
     write_recording(recorder, imported, options.recording)
     return imported
@@ -145,24 +160,29 @@ def write_recording(recorder: Recorder, imported: Imported, recording: Path | No
         say(f"wrote {recording}")
 
 
+class ReadingReport(Protocol):
+    """Function that reports the progress of a step of reading a job."""
+
+    def __call__(self, done: float, total: float, *, doing: str = _WATCHING) -> None:
+        """Report the seconds done, of the total of this step."""
+
+
 @contextmanager
-def watching(
-    cluster: Answers, doing: str, *, always: bool = False
-) -> Iterator[Callable[[float, float], None]]:
+def watching(cluster: Answers, doing: str, *, always: bool = False) -> Iterator[ReadingReport]:
     """Show the progress of the block on stderr.
 
-    The yielded function takes the elapsed seconds and the total. If stderr is no terminal, one line reports a
-    long watch or, with `always`, any watch. A recording takes no time, so nothing is reported.
+    If stderr is no terminal, one line reports a long step or, with `always`, any step. Watching a recording
+    takes no time, so nothing is reported.
     """
     takes_time = not isinstance(cluster, Recording)
     with to_stderr().status(Text(doing)) as status:
 
-        def report(done: float, total: float) -> None:
-            if not takes_time:
+        def report(done: float, total: float, *, doing: str = _WATCHING) -> None:
+            if doing == _WATCHING and not takes_time:
                 return
             if not done and (always or (total > _SILENT_S and not status.console.is_terminal)):
-                say(f"{cluster.name}: watching the job's metrics for {total:.0f} s")
-            status.update(Text(f"watching the job's metrics: {done:.0f} of {total:.0f} s"))
+                say(f"{cluster.name}: {doing}{f' for {total:.0f} s' if doing == _WATCHING else ''}")
+            status.update(Text(f"{doing}: {done:.0f} of {total:.0f} s"))
 
         yield report
 
@@ -197,6 +217,13 @@ def _mode(text: str) -> str:
     if text not in SERVICE_MODES:
         raise QuantityError(f"{text!r} is unknown", f"one of {', '.join(SERVICE_MODES)}")
     return text
+
+
+def _input_kind(text: str) -> InputKind:
+    for kind in INPUT_KINDS:
+        if text == kind:
+            return kind
+    raise QuantityError(f"{text!r} is unknown", f"one of {', '.join(INPUT_KINDS)}")
 
 
 def _rate(text: str) -> float:

@@ -76,6 +76,8 @@ class JobOptions:
     """Bytes of a source's records, or VERTEX:BYTES; overrides the value read from Flink."""
     service_mode: Several = ()
     """Kind of work: burn (CPU-bound) or throttle (it waits), or VERTEX:burn; overrides Flink's value."""
+    inputs: Several = ()
+    """Kind of the inputs of a vertex that reads several exchanges: VERTEX:union or VERTEX:join."""
     cores: float | None = None
     """Cores of each machine; overrides the value read from Flink."""
     rate: Several = ()
@@ -222,7 +224,7 @@ def tune(
         raise UsageError([f"netstack tune: --seeds: is {seeds}; at least 1 is needed"])
     if out is not None:
         require("report", "netstack tune --out")
-    scenario, notes = _scenario(file, running, access, allow_code)
+    scenario, notes, unsteady = _scenario(file, running, access, allow_code)
     constraints, axes = limits.constraints(), tried.axes()
     warn_of_bare_numbers("netstack tune: --set", tried.settings)
     if limits.max_checkpoint is not None and not scenario.takes_checkpoints and not tried.sets_interval:
@@ -245,7 +247,7 @@ def tune(
         scenario=scenario_document(scenario),
         notes=notes,
         recommendations=[
-            msgspec.structs.replace(each, words=list(map(with_options, each.words)))
+            msgspec.structs.replace(each, words=_with_remarks(each.words, unsteady))
             for each in advice.recommendations
         ],
         pitfalls=find_pitfalls(advice.rows),
@@ -266,6 +268,12 @@ def tune(
     return FAILED if any(each.verdict == "none" for each in tuning.recommendations) else 0
 
 
+def _with_remarks(words: Sequence[str], remarks: Sequence[str]) -> list[str]:
+    """Return the sentences of a recommendation, with remarks behind the verdict."""
+    verdict, *others = map(with_options, words)
+    return [verdict, *remarks, *others]
+
+
 def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
     """Return the next command: a diagnosis of the changed job, or this command with `--verbose`."""
     if not any(each.configuration for each in tuning.recommendations) and not verbose:
@@ -276,12 +284,17 @@ def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
 
 def _scenario(
     file: Path | None, running: JobOptions, access: AccessOptions, allow_code: bool
-) -> tuple[Scenario, list[str]]:
-    """Return the scenario of a file or of a running job, with notes on values that could not be read."""
+) -> tuple[Scenario, list[str], list[str]]:
+    """Return the scenario of a file or of a running job.
+
+    The two lists are for a running job: notes on values that could not be read, and lines about changes
+    while it was read.
+    """
     options = ReadingOptions(
         record_bytes=running.record_bytes,
         rate=running.rate,
         service_mode=running.service_mode,
+        inputs=running.inputs,
         cores=running.cores,
         watch=running.watch,
     )
@@ -289,14 +302,16 @@ def _scenario(
         running, file = replace(running, from_flink=str(file)), None
     if running.from_flink is not None and file is None:
         imported = read_flink(access.cluster(running.from_flink), running.job, options)
-        return imported.scenario, imported.notes
+        notes = [note for note in imported.notes if note not in imported.unsteady]
+        return imported.scenario, notes, imported.unsteady
     if file is None or running.from_flink is not None:
         raise UsageError(["netstack tune: give either a scenario, or a Flink cluster with --from-flink"])
     if running != OF_A_FILE:
-        only = "--job, --record-bytes, --service-mode, --cores, --rate and --watch require --from-flink"
-        raise UsageError([f"netstack tune: {only}; give --from-flink instead of a file, or remove these"])
+        only = "--job, --record-bytes, --service-mode, --inputs, --cores, --rate and --watch"
+        advice = "give --from-flink instead of a file, or remove these"
+        raise UsageError([f"netstack tune: {only} require --from-flink; {advice}"])
     access.refuse_without_address(f"{file} is a scenario")
-    return load_runnable(file, allow_code=allow_code), []
+    return load_runnable(file, allow_code=allow_code), [], []
 
 
 def _milliseconds(option: str, text: str | None) -> float | None:

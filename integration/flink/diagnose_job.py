@@ -29,7 +29,12 @@ from .measured import measured, read_checkpoints
 from .options import EVERYWHERE, Overrides
 from .sampling import SubtaskSamples, totals
 
-_NOT_JUDGED = Overrides(record_bytes={EVERYWHERE: 1000}, service_s={EVERYWHERE: 0.0}, rate={EVERYWHERE: 0.0})
+_NOT_JUDGED = Overrides(
+    record_bytes={EVERYWHERE: 1000},
+    service_s={EVERYWHERE: 0.0},
+    rate={EVERYWHERE: 0.0},
+    inputs={EVERYWHERE: "join"},
+)
 """Values that an emulation needs, but not a diagnosis."""
 
 _LEVELS = {"ok": False, "low": True, "high": True}

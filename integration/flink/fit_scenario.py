@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
@@ -28,8 +27,9 @@ from netstack import (
 from ..errors import FlinkRestError, Note, Parameter
 from ..optional_figures import highest, known, mean_of_known, middle
 from .exchange_flows import ALIKE, JobFlows
-from .job import CHAIN, FlinkEdge, FlinkJob, FlinkVertex, runs_other_jobs
-from .options import Overrides, of_vertex, read_config
+from .input_kinds import InputKind, kind_by_name, kind_note
+from .job import FlinkEdge, FlinkJob, FlinkVertex, runs_other_jobs
+from .options import Overrides, input_kinds, of_vertex, read_config
 from .processor_time import NOTHING_BURNS, Burning
 from .sampling import Samples, SubtaskSamples, passed_s, without_repeats
 from .subtask_loads import (
@@ -87,17 +87,6 @@ _SEGMENTS = "nettyShuffleMemorySegmentsTotal"
 _STRATEGIES = {strategy.name: strategy for strategy in ShipStrategy}
 """Ship strategies, by Flink's names."""
 
-_OF_ONE_INPUT = frozenset(
-    {"Filter", "Flat Map", "Keyed Aggregation", "Keyed Reduce", "KeyedProcess", "Map", "Process"}
-)
-"""Names of DataStream operators with one input. Those with two inputs are called "Co-Map" and the like."""
-
-_SQL_OPERATOR = re.compile(r"(\w+)\[\d+\]")
-"""Name of an SQL operator, such as "GroupAggregate[4]"."""
-
-_SQL_OF_SEVERAL_INPUTS = ("Join", "MultipleInput", "ProcessTableFunction")
-"""Parts of the names of SQL operators that may read several inputs."""
-
 _FIRST_WATERMARK_MS, _LAST_WATERMARK_MS = 1.0, 1e15
 """Bounds of real watermarks. Long.MIN_VALUE means no watermark yet, and Long.MAX_VALUE the end of time."""
 
@@ -152,7 +141,7 @@ def fit_scenario(
         config=config,
         link=LinkConditions(latency_s=given.latency_s),
         vertices=tuple(vertices),
-        edges=edges_of(job, flows, notes),
+        edges=edges_of(job, flows, notes, given),
         machines=burning.machines,
     )
     check_scenario(scenario)
@@ -575,33 +564,47 @@ def _with_watermarks(
 # Exchanges
 
 
-def edges_of(job: FlinkJob, flows: JobFlows, notes: list[str]) -> tuple[Edge, ...]:
-    """Return the edges with their flows; `notes` gets a line for each assumption."""
+def edges_of(
+    job: FlinkJob, flows: JobFlows, notes: list[str], given: Overrides | None = None
+) -> tuple[Edge, ...]:
+    """Return the edges with their flows; `notes` gets a line for each assumption.
+
+    Exchanges of one vertex are inputs of a join, unless the name of the vertex or `given` says that they are
+    a union.
+    """
     places = {vertex.id: place for place, vertex in enumerate(job.vertices)}
     in_order = sorted(job.edges, key=lambda edge: (places[edge.source], places[edge.target]))
-    edges = tuple(_edge(job, edge, flows, notes) for edge in in_order)
+    kinds = input_kinds(job, given or Overrides())
+    edges = tuple(_edge(job, edge, flows, kinds, notes) for edge in in_order)
     for vertex in job.vertices:
-        name, inputs = job.names[vertex.id], len(job.inputs(vertex))
-        if inputs > 1 and _reads_a_union(vertex):
+        name, inputs = job.names[vertex.id], job.inputs(vertex)
+        kind = kind_by_name(vertex)
+        if len(inputs) > 1 and kind is not None and kinds[name] == kind:
+            notes.append(kind_note(name, len(inputs), kind, ", as its name says"))
+        if len(inputs) > 1 and any(_ship(edge).by_key for edge in inputs):
             notes.append(
-                f"{name} reads {inputs} exchanges, which its name calls a union. Flink does not report how "
-                "many records a subtask reads from each; assuming the same distribution of keys in all."
-            )
-        elif inputs > 1:
-            notes.append(
-                f"{name} reads {inputs} exchanges. Flink reports neither whether they form a union nor how "
-                "many records a subtask reads from each; assuming separate inputs, as of a join, with the "
-                "same distribution of keys. For a union, give the edges the same input in the scenario."
+                f"{name}: Flink does not report how many records a subtask reads from each exchange; "
+                "assuming the same distribution of keys in all."
             )
     return edges
 
 
-def _edge(job: FlinkJob, edge: FlinkEdge, flows: JobFlows, notes: list[str]) -> Edge:
+def _ship(edge: FlinkEdge) -> ShipStrategy:
+    return _STRATEGIES.get(edge.strategy, ShipStrategy.REBALANCE)
+
+
+def _edge(
+    job: FlinkJob,
+    edge: FlinkEdge,
+    flows: JobFlows,
+    kinds: Mapping[str, InputKind | None],
+    notes: list[str],
+) -> Edge:
     """Return an edge with the consumer's input, the share of each subtask, and its part of the flow."""
     by_id = {vertex.id: vertex for vertex in job.vertices}
     producer, consumer = by_id[edge.source], by_id[edge.target]
     source, target = job.names[edge.source], job.names[edge.target]
-    ship = _STRATEGIES.get(edge.strategy, ShipStrategy.REBALANCE)
+    ship = _ship(edge)
     if edge.strategy not in _STRATEGIES:
         how = f"ships by {edge.strategy}" if edge.strategy else "does not report its ship strategy"
         notes.append(f"{source} -> {target} {how}; assuming {ship}.")
@@ -614,7 +617,7 @@ def _edge(job: FlinkJob, edge: FlinkEdge, flows: JobFlows, notes: list[str]) -> 
         source=source,
         target=target,
         ship=ship.value,
-        input=0 if _reads_a_union(consumer) else number,
+        input=0 if kinds.get(target) == "union" else number,
         fraction=1.0 if ship.copies else round(flows.fraction(edge), 4),
     )
     selectivities = flows.selectivities(consumer) if job.outputs(consumer) else None
@@ -624,12 +627,3 @@ def _edge(job: FlinkJob, edge: FlinkEdge, flows: JobFlows, notes: list[str]) -> 
     if shares is not None and max(shares) - min(shares) > ALIKE / len(shares):  # counts are not more exact
         fitted = replace(fitted, shares=tuple(round(share, 4) for share in shares))
     return fitted
-
-
-def _reads_a_union(vertex: FlinkVertex) -> bool:
-    """Whether a vertex with several inputs reads their union: its first operator, by name, has one input."""
-    first = vertex.name.split(CHAIN, 1)[0].strip()
-    of_sql = _SQL_OPERATOR.match(first)
-    if of_sql is not None:
-        return not any(kind in of_sql[1] for kind in _SQL_OF_SEVERAL_INPUTS)
-    return first in _OF_ONE_INPUT or first.startswith(("Sink: ", "Window("))

@@ -12,12 +12,14 @@ from netstack import Scenario, Viewed
 from ..errors import FlinkRestError, Note, Parameter
 from .client import Answers, RestClient
 from .fit_scenario import fit_scenario
+from .input_kinds import with_input_kinds
 from .job import FlinkJob, JobState, read_job, read_running, unchanged
 from .measured import Measured, measured, read_checkpoints
-from .options import Overrides, check_names
+from .options import Overrides, check_names, input_kinds
 from .processor_time import Processors, burning_of
 from .recording import Recording
 from .sampling import Samples, stands_still, take_samples, watch_time_s
+from .steadiness import unsteady
 
 _BACK_TO_BACK = 0.7
 """Minimum share of the interval for a checkpoint to leave the debloater little time to recover."""
@@ -37,6 +39,8 @@ class Imported(Viewed):
 
     A `Note` has a parameter that overrides the assumption.
     """
+    unsteady: list[str]
+    """The notes on rates and queues that changed while the job was read; empty if none did."""
     measured: Measured
     job: FlinkJob = field(repr=False)
     """The job as the cluster describes it."""
@@ -60,6 +64,7 @@ def import_scenario(
     watch_s: float | None = None,
     pause: Callable[[float], None] | None = None,
     watching: Callable[[float, float], None] = lambda done, total: None,
+    emulating: Callable[[float, float], None] = lambda done, total: None,
 ) -> Imported:
     """Read a running job through Flink's REST API.
 
@@ -70,6 +75,8 @@ def import_scenario(
         watch_s: Seconds to watch the metrics; None: until they have changed three times, at least 20 s.
         pause: Waits for a number of seconds; by default as the source of answers does.
         watching: Called with the seconds watched so far, and all seconds.
+        emulating: Called with the seconds emulated so far, and all seconds, if the job is emulated to tell
+            unions from joins.
 
     Raises:
         FlinkRestError: the cluster cannot be read; the job does not run, ends, restarts or loses a task
@@ -101,11 +108,20 @@ def import_scenario(
         except FlinkRestError as error:  # missing paths may be the reason for the error
             raise FlinkRestError(*error.notes, *note_on_missing(client)) from None
         shown = measured(client.url, running, samples, checkpoints)
-        notes += _general_notes(running, samples, scenario, given, shown)
-        notes += note_on_missing(client)
+        general = _general_notes(running, samples, scenario, given, shown)
+        general += note_on_missing(client)
+    undecided = {
+        running.names[vertex.id]: len(running.inputs(vertex))
+        for vertex in running.vertices
+        if input_kinds(running, given).get(running.names[vertex.id], "join") is None
+    }
+    moving = unsteady(running, samples, checkpoints, scenario)
+    if undecided:
+        scenario = with_input_kinds(scenario, undecided, shown, notes, emulating)
     return Imported(
         scenario=scenario,
-        notes=list(dict.fromkeys(notes)),
+        notes=list(dict.fromkeys(moving + notes + general)),
+        unsteady=moving,
         measured=shown,
         job=running,
         state=state,

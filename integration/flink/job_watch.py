@@ -21,7 +21,7 @@ from ..optional_figures import highest, known, mean_of_known
 from .client import Answers, RestClient
 from .importing import Imported
 from .job import ENDED, RUNNING, FlinkJob, running_since_ms
-from .measured import Measured, measured, read_checkpoints
+from .measured import Measured, measured, read_checkpoints, reference_of
 from .sampling import MetricNames, Round, Samples, check_counts, metric_names, poll, samples_of, stands_still
 
 WINDOW_S = 60.0
@@ -117,14 +117,7 @@ def validate(imported: Imported, results: Sequence[Result]) -> Validation:
         ScenarioError: there is no result, or the results are of another job.
     """
     shown = imported.measured
-    # The figures in the form of a reference document, at the end of the emulation's window.
-    from_s, to_s = imported.scenario.windows[0]
-    reference: dict[str, Any] = msgspec.to_builtins(shown)
-    last = max([checkpoint.t for checkpoint in shown.checkpoints], default=0.0)
-    for checkpoint in reference["checkpoints"]:
-        checkpoint["t"] = max(from_s, to_s - (last - checkpoint["t"]))
-    steady = reference["steady"] | {"from_s": from_s, "to_s": to_s}
-    comparison = compare(results, {"steady": [steady], "checkpoints": reference["checkpoints"]})
+    comparison = compare(results, reference_of(shown, *imported.scenario.windows[0]))
     if not comparison.rows:
         raise FlinkRestError(
             f"{shown.url}: job {shown.job} shows neither rates nor checkpoints, so there is nothing to "

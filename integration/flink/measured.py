@@ -87,6 +87,16 @@ def measured(url: str, job: FlinkJob, samples: Samples, checkpoints: Sequence[Ch
     )
 
 
+def reference_of(shown: Measured, from_s: float, to_s: float) -> dict[str, Any]:
+    """Return the figures as a document to compare with results, at the end of an emulated window."""
+    reference: dict[str, Any] = msgspec.to_builtins(shown)
+    last = max([checkpoint.t for checkpoint in shown.checkpoints], default=0.0)
+    for checkpoint in reference["checkpoints"]:
+        checkpoint["t"] = max(from_s, to_s - (last - checkpoint["t"]))
+    steady = reference["steady"] | {"from_s": from_s, "to_s": to_s}
+    return {"steady": [steady], "checkpoints": reference["checkpoints"]}
+
+
 def _vertex(
     name: str, subtasks: Sequence[SubtaskSamples], parts: Sequence[VertexCheckpoint], passed: float | None
 ) -> VertexSteady:

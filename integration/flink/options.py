@@ -18,6 +18,7 @@ from netstack import (
 )
 
 from ..errors import FlinkRestError, Note, Parameter, ParameterName, UsageError
+from .input_kinds import InputKind, kind_by_name
 from .job import FlinkJob
 
 EVERYWHERE = ""
@@ -70,6 +71,8 @@ class Overrides:
     """Records per second of each subtask of a source, 0: as fast as possible."""
     service_mode: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Service mode (of `SERVICE_MODES`) of a vertex with input. "burn" is for CPU-bound work."""
+    inputs: Mapping[str, InputKind] = dataclasses.field(default_factory=dict)
+    """Kind of the inputs ("union" or "join") of a vertex that reads several exchanges."""
     cores: float | None = None
     """Cores of each machine."""
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -83,6 +86,19 @@ def of_vertex(values: Mapping[str, T], name: str) -> T | None:
     return values.get(name, values.get(EVERYWHERE))
 
 
+def input_kinds(job: FlinkJob, given: Overrides) -> dict[str, InputKind | None]:
+    """Return the kind of the inputs of each vertex that reads several exchanges, by its name.
+
+    The override decides, then the name of the vertex's first operator. None: neither does.
+    """
+    several = (vertex for vertex in job.vertices if len(job.inputs(vertex)) > 1)
+    return {
+        name: of_vertex(given.inputs, name) or kind_by_name(vertex)
+        for vertex in several
+        for name in [job.names[vertex.id]]
+    }
+
+
 def check_names(given: Overrides, job: FlinkJob) -> None:
     """Reject overrides for vertices that do not exist, and source overrides for other vertices or vice versa.
 
@@ -91,17 +107,19 @@ def check_names(given: Overrides, job: FlinkJob) -> None:
     """
     sources = [job.names[vertex.id] for vertex in job.vertices if not job.inputs(vertex)]
     others = [name for name in job.names.values() if name not in sources]
+    several = [job.names[vertex.id] for vertex in job.vertices if len(job.inputs(vertex)) > 1]
     kinds: tuple[tuple[ParameterName, Mapping[str, object], list[str], str], ...] = (
         ("record_bytes", given.record_bytes, sources, "source"),
         ("rate", given.rate, sources, "source"),
         ("service_s", given.service_s, others, "vertex with input"),
         ("service_mode", given.service_mode, others, "vertex with input"),
+        ("inputs", given.inputs, several, "vertex that reads several exchanges"),
     )
     wrong = [
         Note(
-            f"{name}: no {kind} has this name; the job has {', '.join(known)}.",
+            f"{name}: no {kind} has this name; the job has {', '.join(known) or 'none'}.",
             Parameter(parameter),
-            advice="Set {} for one of these.",
+            advice="Set {} for one of these." if known else "Remove {}.",
         )
         for parameter, values, known, kind in kinds
         for name in values

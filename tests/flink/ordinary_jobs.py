@@ -61,7 +61,7 @@ _ORDINARY, _SQL = "testbed.OrdinaryJobs", "testbed.NexmarkSql"
 JOBS: Mapping[str, Kind] = {
     **{
         name: Kind(_ORDINARY, 2, 2)
-        for name in ("wordcount", "enrich", "windows", "etl", "alerts", "sessions")
+        for name in ("wordcount", "enrich", "windows", "etl", "alerts", "sessions", "merge")
     },
     "state": Kind(_ORDINARY, 1, 2),
     **{name: Kind(_SQL, 2, 2) for name in ("nexmark_q8", "nexmark_q17")},
@@ -150,7 +150,9 @@ def _measure(asked: Asked, options: argparse.Namespace) -> None:
         if layout.changed:
             check_agent(running)
         document = _document(running, job, asked, options)
-        imported = read_flink(LiveCluster(running.rest.url), job, ReadingOptions(recording=recording))
+        imported = read_flink(
+            LiveCluster(running.rest.url), job, ReadingOptions(recording=recording, inputs=("join",))
+        )
         running.cancel(job)
     _write(options.out / f"{name}.json", document)
     say(f"  {outcome(document)}; {recording} has {len(imported.scenario.vertices)} vertices")

@@ -198,6 +198,7 @@ def test_the_page_has_recommendation_pictures_and_origin(tuned: Arguments) -> No
 @pytest.mark.long
 def test_a_running_job_is_tuned_as_a_file_is(capsys: pytest.CaptureFixture[str]) -> None:
     with replayed("flink-1.20.5_2x2_200KBs_on1s") as cluster:
+        cluster.let_queue_grow("stage1")
         command = ["tune", "--from-flink", cluster.url, "--watch", "0 s", "--target", "200ms"]
         command += ["--only", "debloating", "--seeds", "2"]
         assert main([*command, "--json"]) == 0
@@ -207,6 +208,10 @@ def test_a_running_job_is_tuned_as_a_file_is(capsys: pytest.CaptureFixture[str])
     assert recommendation["present"] == "target 1 s"
     assert recommendation["chosen"] == "target 200 ms"
     assert any("buffer timeout" in note for note in found["notes"])
+    assert recommendation["words"][1].startswith(
+        "The queue before stage1 grew: the wait of its barriers rose by "
+    )
+    assert not any("The queue before" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ public final class OrdinaryJobs {
             case "state" -> jobs.state();
             case "alerts" -> branching.alerts();
             case "sessions" -> branching.sessions();
+            case "merge" -> branching.merge();
             default -> throw new IllegalArgumentException(args[0]);
         }
         environment.execute(args[0]);

@@ -1,0 +1,146 @@
+"""Jobs whose load changes while they are read, and steady ones, which vary as well."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import pytest
+
+from integration.flink import import_scenario
+from integration.flink.options import EVERYWHERE, Overrides
+from integration.flink.sampling import SubtaskSamples
+from integration.flink.steadiness import movement, unsteady
+from netstack import CheckpointResult, GeneratorSpec, Scenario, Vertex, VertexCheckpoint
+from tests.integration.flink.flink_cluster import NAMES, RECORDINGS, Cluster, Unserved, recording
+from tests.integration.flink.test_flink_flows import edge_to, job
+
+NOISY = [0.95, 1.02, 1.06, 0.97, 1.0, 1.03, 0.94, 1.01, 1.05, 0.98, 1.02]
+"""Rates of a steady job, with the noise that recordings show."""
+
+RAMP = [1000 * (1 + 0.02 * number) for number in range(11)]
+"""Rates that rise by 20 % between the first value and the last."""
+
+SHAPE = job(edge_to("source", "map", "REBALANCE"), edge_to("map", "sink", "REBALANCE"))
+FITTED = Scenario(
+    name="job",
+    duration_s=10.0,
+    vertices=(
+        Vertex(name="source", source=GeneratorSpec(record_bytes=100)),
+        Vertex(name="map"),
+        Vertex(name="sink"),
+    ),
+)
+
+
+def at_times(values: Sequence[float], every_s: float = 2.0) -> list[tuple[float, float]]:
+    return [(every_s * number, value) for number, value in enumerate(values)]
+
+
+def counted(field: str, rates: Sequence[float]) -> list[SubtaskSamples]:
+    """Answers of one subtask, two seconds apart, that is idle."""
+    totals = accumulate((2.0 * rate for rate in rates), initial=5000.0)
+    answers = tuple(
+        {field: total, "busy_ms": 0.0, "backpressured_ms": 0.0, "idle_ms": 2000.0 * number}
+        for number, total in enumerate(totals)
+    )
+    return [SubtaskSamples(answers)]
+
+
+def samples(source: Sequence[float], others: Sequence[float]) -> dict[str, list[SubtaskSamples]]:
+    return {
+        "source": counted("records_out", source),
+        "map": counted("records_in", others),
+        "sink": counted("records_in", others),
+    }
+
+
+def waiting(delays_ms: Sequence[float]) -> list[CheckpointResult]:
+    """Checkpoints whose barriers wait for so long before the map."""
+    return [
+        CheckpointResult(
+            id=number,
+            t=2.0 * number,
+            checkpoint_type="CHECKPOINT",
+            vertices=[
+                VertexCheckpoint(name="source", start_delay_ms=[10.0], unaligned=[False]),
+                VertexCheckpoint(name="map", start_delay_ms=[delay_ms], unaligned=[False]),
+                VertexCheckpoint(name="sink", start_delay_ms=[20.0], unaligned=[False]),
+            ],
+        )
+        for number, delay_ms in enumerate(delays_ms)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        (RAMP, "rose by 20 % in 20 s (1 % per second)"),
+        ([rate * noise for rate, noise in zip(RAMP, [1, 1.01, 0.99] * 4, strict=False)], "rose by 20 %"),
+        (RAMP[::-1], "fell by 17 % in 20 s (0.83 % per second)"),
+        ([1000, 1010, 990, 1000, 1005, 1300, 1290, 1310, 1300, 1305], "rose by "),
+    ],
+)
+def test_a_change_that_stands_out_is_found(values, text):
+    assert str(movement(at_times(values))).startswith(text)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        NOISY,
+        [5 * value - 4 for value in NOISY],
+        [1000 * (1 + 0.008 * number) for number in range(11)],  # 8 %
+        RAMP[:5],  # too few
+        [1000.0] * 11,
+        [0.0] * 11,
+        [307.9, 528.8, 663.0, 665.8, 665.7, 204.6, 516.5, 668.7, 664.8, 398.4, 127.3],  # behind a window
+        [0.9, 0.9, 2.0, 1.0, 1.1, 0.9, 1.2, 2.1, 1.3, 1.1],
+    ],
+)
+def test_noise_and_small_changes_are_not(values):
+    assert movement(at_times(values)) is None
+
+
+def test_the_vertices_whose_rates_change_are_named():
+    lines = unsteady(SHAPE, samples(RAMP, RAMP), (), FITTED)
+    assert lines == [
+        "The rate of source rose by 20 % in 20 s (1 % per second), and that of map, sink changed with it; "
+        "predictions hold for this moment."
+    ]
+
+
+def test_a_queue_that_grows_is_named():
+    delays = [500 + 25 * number for number in range(10)]
+    lines = unsteady(SHAPE, samples([100.0] * 11, [100.0] * 11), waiting(delays), FITTED)
+    assert lines == [
+        "The queue before map grew: the wait of its barriers rose by 45 % in 18 s (2.5 % per second); "
+        "predictions hold for this moment."
+    ]
+
+
+def test_waits_too_short_to_matter_are_not_judged():
+    delays = [5 + number for number in range(10)]
+    assert unsteady(SHAPE, samples([100.0] * 11, [100.0] * 11), waiting(delays), FITTED) == []
+
+
+def test_what_fires_rarely_is_not_judged():
+    source, window, sink = FITTED.vertices
+    windowed = replace(FITTED, vertices=(source, replace(window, emit_every_s=10.0), sink))
+    lines = unsteady(SHAPE, samples([100.0] * 11, RAMP), (), windowed)
+    assert lines == [
+        "The rate of map rose by 20 % in 20 s (1 % per second); predictions hold for this moment."
+    ]
+
+
+def test_an_import_notes_a_change_first():
+    cluster = Cluster(recording(NAMES[0]))
+    cluster.let_queue_grow("stage1")
+    imported = import_scenario(Unserved(cluster))
+    assert imported.notes[:1] == imported.unsteady
+    assert imported.unsteady[0].startswith("The queue before stage1 grew: the wait of its barriers rose by ")
+
+
+@pytest.mark.parametrize("file", sorted(RECORDINGS.glob("*.json.gz")), ids=lambda file: file.name)
+def test_recorded_jobs_are_steady(file):
+    joins = Overrides(inputs={EVERYWHERE: "join"})  # so that none is emulated
+    assert import_scenario(file, overrides=joins).unsteady == []
