@@ -77,6 +77,10 @@ class Counts(NamedTuple):
         """Return the counts multiplied by a factor."""
         return Counts(*(value * factor for value in self))
 
+    def without(self, part: Counts) -> Counts:
+        """Return the counts without those of a part of the records."""
+        return Counts(*(max(0.0, value - other) for value, other in zip(self, part, strict=True)))
+
 
 class Firings(NamedTuple):
     """All subtasks of a vertex together emit `records` every `period_s` seconds. 0: unknown."""
@@ -195,11 +199,20 @@ class JobFlows:
         return 1.0 if share >= 1 - ALIKE else share
 
     def shares(self, vertex: FlinkVertex) -> list[float] | None:
-        """Return the share of records sent to each subtask, including unread ones; the sum is 1."""
+        """Return the share of records sent to each subtask, including unread ones; the sum is 1.
+
+        Broadcast records are left out, since each subtask gets all of them.
+        """
         each = self._each(vertex, "records_in")
-        if each is None or sum(counts.total for counts in each) < LEAST_RECORDS * vertex.parallelism:
+        if each is None:
             return None
+        for edge in self._job.inputs(vertex):
+            copies = self._emitted_over(edge) if edge.strategy == "BROADCAST" else None
+            if copies is not None:
+                each = [counts.without(copies) for counts in each]
         whole = _sum(each)
+        if whole.total < LEAST_RECORDS * vertex.parallelism:
+            return None
         growth = self._growth.get(vertex.id, [0.0] * len(each))
         shares = [_ratio(counts, whole) * (1 + more) for counts, more in zip(each, growth, strict=True)]
         return [share / sum(shares) for share in shares]
