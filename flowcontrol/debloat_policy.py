@@ -14,6 +14,7 @@ class from `DebloatPolicy`. Pass it to `register_policy`, or refer to it in a sc
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,13 @@ class DebloatSettings:
     """Minimum change of a size for an announcement, in percent."""
     samples: int = 20
     """Number of samples in the moving average."""
+
+    @property
+    def steps_to_grow(self) -> int:
+        """Number of steps from one announcement to the next while the size grows as fast as it can."""
+        return max(
+            1, math.ceil(math.log1p(self.threshold_percent / 100) / math.log1p(2 / (self.samples + 1)))
+        )
 
     def debloater(self, average: type[BufferSizeEMA] = BufferSizeEMA) -> BufferDebloater:
         """Return Flink's calculation with these settings; `average` is the class of the moving average.

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..optional_figures import complete, highest, middle, quotient
+from ..optional_figures import complete, highest, known, middle, quotient
 from .job import FlinkEdge, FlinkJob, FlinkVertex
 from .sampling import ACCOUNT, Sample, Samples, SubtaskSamples, longer_per_s, passed_s
 from .subtask_loads import LEAST_RECORDS
@@ -76,6 +76,10 @@ class Counts(NamedTuple):
     def times(self, factor: float) -> Counts:
         """Return the counts multiplied by a factor."""
         return Counts(*(value * factor for value in self))
+
+    def without(self, part: Counts) -> Counts:
+        """Return the counts without those of a part of the records."""
+        return Counts(*(max(0.0, value - other) for value, other in zip(self, part, strict=True)))
 
 
 class Firings(NamedTuple):
@@ -195,14 +199,26 @@ class JobFlows:
         return 1.0 if share >= 1 - ALIKE else share
 
     def shares(self, vertex: FlinkVertex) -> list[float] | None:
-        """Return the share of records sent to each subtask, including unread ones; the sum is 1."""
+        """Return the share of records sent to each subtask, including unread ones; the sum is 1.
+
+        Broadcast records are left out, since each subtask gets all of them.
+        """
         each = self._each(vertex, "records_in")
-        if each is None or sum(counts.total for counts in each) < LEAST_RECORDS * vertex.parallelism:
+        if each is None:
             return None
+        copies = self.copies(vertex)
+        each = [counts.without(copies) for counts in each]
         whole = _sum(each)
+        if whole.total < LEAST_RECORDS * vertex.parallelism:
+            return None
         growth = self._growth.get(vertex.id, [0.0] * len(each))
         shares = [_ratio(counts, whole) * (1 + more) for counts, more in zip(each, growth, strict=True)]
         return [share / sum(shares) for share in shares]
+
+    def copies(self, vertex: FlinkVertex) -> Counts:
+        """Return the broadcast records that each subtask of a vertex reads; 0 if their number is unknown."""
+        exchanges = [edge for edge in self._job.inputs(vertex) if edge.strategy == "BROADCAST"]
+        return _sum(known(self._emitted_over(edge) for edge in exchanges))
 
     def since_per_s(self, vertex: FlinkVertex) -> float:
         """Return the mean records per second that a vertex has emitted since its start; 0: unknown."""

@@ -39,6 +39,7 @@ from .subtask_loads import (
     LEAST_RECORDS,
     SATURATED,
     aligned_start_delays,
+    evened,
     lags_s,
     load_of,
     queue_growth,
@@ -374,6 +375,11 @@ class VertexReader:
         if given is not None:
             return given, (1.0,)
         loads = self._loads[vertex.id]
+        if self._reads_in_turns(vertex):
+            loads = evened(loads, queue_growth(self._checkpoints, name, vertex.parallelism))
+        if any(edge.strategy != "BROADCAST" for edge in self._job.inputs(vertex)):
+            per_s = self._flows.copies(vertex).now_per_s
+            loads = [None if load is None else load.without(per_s) for load in loads]
         costs = [
             None if load is None else service_s(subtask, load, CostModel(), self._config, core_share)
             for subtask, load, core_share in zip(
@@ -430,10 +436,9 @@ class VertexReader:
             return (0.0,)
         if max(map(self._held, producers)) >= _HARDLY_HELD:
             # Subtasks that get records in turns and are all always busy keep their lags.
-            in_turns = not self._config.adaptive_partitioner_enabled
-            in_turns = in_turns and all(edge.strategy == "REBALANCE" for edge in self._job.inputs(vertex))
             loads = self._loads[vertex.id]
-            if not in_turns or not all(load and (load.busy_share or 0.0) >= SATURATED for load in loads):
+            all_busy = all(load and (load.busy_share or 0.0) >= SATURATED for load in loads)
+            if not self._reads_in_turns(vertex) or not all_busy:
                 return (0.0,)
             lags = lags_s(self._checkpoints, name, vertex.parallelism)
             return tuple(round(seconds, 3) for seconds in lags) if any(lags) else (0.0,)
@@ -441,6 +446,12 @@ class VertexReader:
         delays = [waits for _, waits in aligned_start_delays(self._checkpoints, name, vertex.parallelism)]
         waits = [(middle(of_subtask) or 0.0) / 1e3 for of_subtask in zip(*delays, strict=True)]
         return tuple(round(max(0.0, wait_s - burst_s / 2), 3) for wait_s in waits) or (0.0,)
+
+    def _reads_in_turns(self, vertex: FlinkVertex) -> bool:
+        """Whether producers send records to the subtasks of a vertex in turns, so all get equally many."""
+        exchanges = self._job.inputs(vertex)
+        in_turns = all(edge.strategy == "REBALANCE" for edge in exchanges)
+        return in_turns and not self._config.adaptive_partitioner_enabled
 
     def _busiest(self, vertex: FlinkVertex) -> float:
         """Return the maximum busy share of a vertex's subtasks; 0: not reported."""
@@ -620,6 +631,12 @@ def _edge(
         input=0 if kinds.get(target) == "union" else number,
         fraction=1.0 if ship.copies else round(flows.fraction(edge), 4),
     )
+    if ship.copies and any(edge.strategy != "BROADCAST" for edge in job.inputs(consumer)):
+        notes.append(
+            f"{target}: what a broadcast record of {source} costs is not reported; assuming nothing. If it "
+            "costs something, set the service of this edge in the scenario."
+        )
+        fitted = replace(fitted, service=((0.0, 0.0),))
     selectivities = flows.selectivities(consumer) if job.outputs(consumer) else None
     if selectivities is not None and len(set(selectivities)) > 1:
         fitted = replace(fitted, selectivity=selectivities[number])

@@ -20,7 +20,7 @@ remains.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import sqrt
 
@@ -81,6 +81,13 @@ class Load:
     """Records per second in the minute before."""
     cost_before_s: float | None = None
     """Busy time in seconds per record since the start, for use if no records were seen."""
+
+    def without(self, per_s: float) -> Load:
+        """Return the load without `per_s` records a second that cost nothing."""
+        if not per_s or not self.seconds:
+            return self
+        minute = None if self.minute_per_s is None else max(0.0, self.minute_per_s - per_s)
+        return replace(self, records=max(0.0, self.records - per_s * self.seconds), minute_per_s=minute)
 
     @property
     def busy_share(self) -> float | None:
@@ -157,6 +164,25 @@ def load_of(
     return Load(total, busy, age_s if parts is None else sum(parts), held)
 
 
+def evened(loads: Sequence[Load | None], growth: Sequence[float]) -> list[Load | None]:
+    """Return the loads of subtasks that get records in turns, with equal counts for those that never idle.
+
+    Such a subtask reads as many records as it gets, unless its queue grows or shrinks: by the share in
+    `growth`, the lasting trend. Any other difference between these subtasks is chance of the time watched.
+    """
+    got = [
+        load.per_s * (1 + more) if load is not None and load.never_idles and load.per_s is not None else None
+        for load, more in zip(loads, growth, strict=True)
+    ]
+    each = mean_of_known(got)
+    return [
+        replace(load, records=each / (1 + more) * load.seconds, minute_per_s=None)
+        if load is not None and load.seconds and each is not None and here is not None
+        else load
+        for load, more, here in zip(loads, growth, got, strict=True)
+    ]
+
+
 def service_s(
     subtask: SubtaskSamples,
     load: Load,
@@ -209,7 +235,8 @@ def source_rate(subtask: SubtaskSamples, load: Load, *, limited: bool = False) -
 def record_bytes(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_bytes: int) -> float | None:
     """Return the bytes of a record that a vertex emits, with its 4-byte length; None: unknown.
 
-    If its only consumer reads nothing else, both ends count the same records.
+    If its only consumer reads nothing else, both ends count the same records. A producer counts a broadcast
+    record once, but its bytes once for each subtask of the consumer.
     """
 
     def size(of: FlinkVertex, direction: str) -> float | None:
@@ -225,9 +252,12 @@ def record_bytes(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_b
         return None
 
     outputs = job.outputs(vertex)
-    # With several outputs, Flink counts the bytes for each output, and in some versions records only once.
-    sizes = [] if len(outputs) > 1 else [size(vertex, "out")]
     consumers = [other for other in job.vertices if any(edge.target == other.id for edge in outputs)]
+    # With several outputs, Flink counts the bytes for each output, and in some versions records only once.
+    sizes: list[float | None] = []
+    if len(outputs) == 1:
+        copies = consumers[0].parallelism if outputs[0].strategy == "BROADCAST" else 1
+        sizes.append(quotient(size(vertex, "out"), copies))
     sizes += [
         size(other, "in")
         for other in consumers

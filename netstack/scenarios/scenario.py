@@ -334,7 +334,8 @@ class Vertex(HoldsTuples):
     behind_s: tuple[float, ...] = key(
         one_or_more(TIME),
         (0.0,),
-        "Duration of earlier work that each subtask finishes before it reads; a shorter list repeats.",
+        "Duration of earlier work that each subtask finishes before it reads, or with debloating as soon as "
+        "its buffers have stopped growing; a shorter list repeats.",
     )
     operator: Callable[[int], OperatorOfRecords] | None = key(
         _OBJECT,

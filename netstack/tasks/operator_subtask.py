@@ -40,6 +40,8 @@ class OperatorSubtask(Subtask):
     emits each record when its service is finished. It begins the next record only while the outputs are
     available. Records in `held_back` are emitted periodically, or by watermarks if `watermarks` is set before
     `connect`. Unless a checkpoint is restored, the subtask begins with a debt of `behind_s` seconds of work.
+    With debloating, it pays the debt once its buffers have stopped growing: the small buffers of the start
+    hold so little that the producers would wait, and no subtask would stay behind another.
     """
 
     __slots__ = (
@@ -55,6 +57,7 @@ class OperatorSubtask(Subtask):
         "_requested",
         "_serving",
         "_state_times",
+        "_steps_without_growth",
         "_turn",
         "_upstream_recovered",
         "_with_data",
@@ -100,6 +103,7 @@ class OperatorSubtask(Subtask):
         self.held_back = held_back
         self._emit_every_s = emit_every_s
         self._behind_s = behind_s
+        self._steps_without_growth = 0
         self._emits_held_back = False
         self.watermarks: WatermarkFlow | None = None
         self._parts: list[tuple[RecordBlock, int | None]] = []  # of the buffer in progress, with watermarks
@@ -159,8 +163,11 @@ class OperatorSubtask(Subtask):
             self.held_back.restore(self._context.operator.get(HELD_BACK))
         if self._emit_every_s:
             self._set_alarm()
-        if self._behind_s and self._recovery is None:
+        if self._recovery is not None:
+            self._behind_s = 0.0
+        elif self._behind_s and not self.environment.config.debloat_enabled:
             await self.agenda.sleep(self._behind_s)
+            self._behind_s = 0.0
         if self._recovering and self.environment.config.checkpoints_during_recovery:
             self._run_during_recovery()
         await self._read()
@@ -422,9 +429,20 @@ class OperatorSubtask(Subtask):
         requested, so an announced size would not reach the producers, and an unchanged size is not announced
         again. (Flink's StreamTask begins when all gates have recovered.)
         """
-        if not self._recovering:
-            for gate in self.gates:
-                gate.debloat(self.agenda.now)
+        if self._recovering:
+            return
+        before = [gate.size_in_force for gate in self.gates]
+        for gate in self.gates:
+            gate.debloat(self.agenda.now)
+        if self._behind_s:
+            grown = any(gate.size_in_force > size for gate, size in zip(self.gates, before, strict=True))
+            self._steps_without_growth = 0 if grown else self._steps_without_growth + 1
+            policies = [gate.debloater for gate in self.gates if gate.debloater is not None]
+            if self._steps_without_growth > max(
+                [each.settings.steps_to_grow for each in policies], default=0
+            ):
+                self.stall(self._behind_s)
+                self._behind_s = 0.0
 
     def let_overtake(self) -> None:
         """Allow barriers to overtake data from now on."""

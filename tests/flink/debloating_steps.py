@@ -23,7 +23,8 @@ from netstack import Agenda, Job, Scenario, ScenarioError
 
 from .errors import TestbedError
 
-_TASK = re.compile(r"\bv(\d+)\b.*?\((\d+)/\d+\)")
+_TASK = re.compile(r"(?P<vertex>.*) \((?P<subtask>\d+)/\d+\)")
+_PLACE = re.compile(r"\bv(\d+)\b")
 _LOOK_S = 0.001
 """When the emulated job is there; the first step comes later."""
 
@@ -46,14 +47,25 @@ class Step(NamedTuple):
     """Bytes a second that the step goes by; None: it was left out, without asking."""
 
 
-def steps_in(files: Iterable[Path], vertices: Sequence[str], began_ms: float) -> list[Step]:
-    """Read what task managers have written; `vertices[k]` is what Flink calls vk.
+def of_scenario(vertices: Sequence[str]) -> Callable[[str], str]:
+    """Return the function from Flink's name of a vertex to that of a scenario: `vertices[k]` is called vk."""
+
+    def named(flinks: str) -> str:
+        place = _PLACE.search(flinks)
+        assert place is not None, flinks
+        return vertices[int(place.group(1))]
+
+    return named
+
+
+def steps_in(files: Iterable[Path], vertex: Callable[[str], str], began_ms: float) -> list[Step]:
+    """Read the steps that task managers have written; `vertex` returns our name for Flink's name of a vertex.
 
     Raises:
         TestbedError: there is nothing, so no gate was debloated.
     """
     steps = [
-        _step(json.loads(line), vertices, began_ms)
+        _step(json.loads(line), vertex, began_ms)
         for file in files
         if file.exists()
         for line in file.read_text("utf-8").splitlines()
@@ -64,14 +76,14 @@ def steps_in(files: Iterable[Path], vertices: Sequence[str], began_ms: float) ->
     return sorted(steps)
 
 
-def _step(row: dict[str, Any], vertices: Sequence[str], began_ms: float) -> Step:
-    called = _TASK.search(row["task"])
+def _step(row: dict[str, Any], vertex: Callable[[str], str], began_ms: float) -> Step:
+    called = _TASK.match(row["task"])
     assert called is not None, row["task"]
     channels = row["channels"]
     return Step(
         t=(row["ms"] - began_ms) / 1000,
-        vertex=vertices[int(called.group(1))],
-        subtask=int(called.group(2)) - 1,
+        vertex=vertex(called["vertex"]),
+        subtask=int(called["subtask"]) - 1,
         gate=row["gate"],
         size=row["size"],
         in_use=tuple(count for count, _ in channels),
@@ -118,7 +130,7 @@ class _Witness(DebloatPolicy):
 
 
 def emulated_steps(scenario: Scenario, seed: int) -> list[Step]:
-    """Run a scenario here, and return its steps."""
+    """Run a scenario here, and return its steps; gates are numbered by the inputs of the task."""
     steps: list[Step] = []
     agenda = Agenda()
     job = Job(dataclasses.replace(scenario, seed=seed), agenda)
@@ -129,7 +141,10 @@ def emulated_steps(scenario: Scenario, seed: int) -> list[Step]:
     def watch() -> None:
         assert job.attempt is not None
         for subtask in job.attempt.subtasks:
-            for place, gate in enumerate(getattr(subtask, "gates", ())):
+            gates = getattr(subtask, "gates", ())
+            inputs = [edge.input for edge in scenario.edges if edge.target == subtask.name]
+            in_order = sorted(range(len(gates)), key=inputs.__getitem__)
+            for place, gate in enumerate(gates[of_input] for of_input in in_order):
                 if gate.debloater is not None:
                     told = partial(note, subtask.name, subtask.index, place)
                     gate.debloater = _Witness(gate.debloater, told)
@@ -192,12 +207,18 @@ def _spread(values: Iterable[float]) -> tuple[float, float, float] | None:
 def side_by_side(
     flinks: Sequence[Sequence[Step]], ours: Sequence[Sequence[Step]], windows: Sequence[tuple[float, float]]
 ) -> str:
-    """Return a table for each vertex and window that has steps: runs of Flink, and runs of ours."""
+    """Return a table for each gate of a vertex and each window: runs of Flink, and runs of ours."""
     lines = []
-    for vertex in dict.fromkeys(step.vertex for run in flinks for step in run):
-        theirs, mine = ([[s for s in run if s.vertex == vertex] for run in runs] for runs in (flinks, ours))
+    gates = list(dict.fromkeys((step.vertex, step.gate) for run in flinks for step in run))
+    for vertex, gate in sorted(gates):
+        theirs, mine = (
+            [[s for s in run if (s.vertex, s.gate) == (vertex, gate)] for run in runs]
+            for runs in (flinks, ours)
+        )
+        several = sum(of_vertex == vertex for of_vertex, _ in gates) > 1
         for begin, end in windows:
-            lines += [f"{vertex}, {begin:g} to {end:g} s", f"{'':31}{'Flink':>22}  {'emulated':>22}"]
+            title = f"{vertex}, input {gate + 1}" if several else vertex
+            lines += [f"{title}, {begin:g} to {end:g} s", f"{'':31}{'Flink':>22}  {'emulated':>22}"]
             pairs = zip(figures(theirs, begin, end), figures(mine, begin, end), strict=True)
             for row, other in pairs:
                 name = f"{row.name}, {row.unit}" if row.unit else row.name

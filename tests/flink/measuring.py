@@ -16,7 +16,7 @@ from typing import Any
 from netstack import Scenario
 
 from .cluster import PORT, Cluster, cluster, steps_file
-from .debloating_steps import Step, steps_in
+from .debloating_steps import Step, of_scenario, steps_in
 from .errors import TestbedError
 from .job_description import ENTRY, described, in_order, layout_of
 from .sampling import JobVertex, Samples, checkpoints_of, vertices_of
@@ -61,7 +61,7 @@ def measure(
         if steps is not None:
             names = [vertex.name for vertex in in_order(scenario)]
             files = [steps_file(running.folder, name) for name in running.processes.ids]
-            steps += steps_in(files, names, began_ms)
+            steps += steps_in(files, of_scenario(names), began_ms)
     document = {
         "scenario": scenario.name,
         "about": "",

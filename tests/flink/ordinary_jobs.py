@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,9 @@ from integration.cli.running_job_options import ReadingOptions, read_flink
 from integration.flink import LiveCluster
 
 from .arguments import whole
-from .cluster import Cluster, Layout, cluster
+from .cluster import Cluster, Layout, cluster, steps_file
+from .comparing import SEEDS
+from .debloating_steps import emulated_steps, side_by_side, steps_in
 from .errors import TestbedError
 from .measuring import check_agent, machine, outcome, sampled, say
 from .refusals import POLICIES, too_new
@@ -57,12 +60,12 @@ class Kind(NamedTuple):
     slots: int
 
 
+_OF_FOUR_SLOTS = (
+    "wordcount", "enrich", "windows", "etl", "alerts", "sessions", "merge", "rules", "lookups", "intervals"
+)  # fmt: skip
 _ORDINARY, _SQL = "testbed.OrdinaryJobs", "testbed.NexmarkSql"
 JOBS: Mapping[str, Kind] = {
-    **{
-        name: Kind(_ORDINARY, 2, 2)
-        for name in ("wordcount", "enrich", "windows", "etl", "alerts", "sessions", "merge")
-    },
+    **{name: Kind(_ORDINARY, 2, 2) for name in _OF_FOUR_SLOTS},
     "state": Kind(_ORDINARY, 1, 2),
     **{name: Kind(_SQL, 2, 2) for name in ("nexmark_q8", "nexmark_q17")},
 }
@@ -100,6 +103,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--policy", choices=POLICIES, default=_FLINKS, help="of debloating; its name comes behind the files'"
     )
     parser.add_argument(
+        "--steps",
+        action="store_true",
+        help="show the inputs of each step of debloating too, in Flink and in the imported job",
+    )
+    parser.add_argument(
+        "--seeds", type=whole, default=SEEDS, help="of the emulator, for --steps (%(default)s)"
+    )
+    parser.add_argument(
         "--flink", choices=RELEASES.values(), default=NEWEST, help="release of Flink (%(default)s)"
     )
     parser.add_argument("--warmup", type=whole, default=25, help="seconds that do not count (%(default)s)")
@@ -108,6 +119,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure ordinary jobs on a Flink, unchanged but for its debloating policy, and record its REST API."""
     wanted = [asked_for(text, options.flink) for text in options.jobs]
+    for asked in wanted:
+        if options.steps and f"{_DEBLOAT}.enabled" not in asked.options:
+            raise TestbedError(f"--steps: {asked.name} runs without debloating, so there are no steps")
     if options.warmup >= options.seconds:
         raise TestbedError(f"--warmup {options.warmup}: leaves nothing of --seconds {options.seconds}")
     for asked in wanted:
@@ -141,6 +155,7 @@ def _measure(asked: Asked, options: argparse.Namespace) -> None:
         options=asked.options,
         network_bytes=_NETWORK_BYTES,
         policy=options.policy,
+        steps=options.steps,
     )
     name = asked.name if options.policy == _FLINKS else f"{asked.name}.{options.policy}"
     options.out.mkdir(parents=True, exist_ok=True)
@@ -149,22 +164,35 @@ def _measure(asked: Asked, options: argparse.Namespace) -> None:
         job = running.submit(kind.entry, [asked.job, *(["burn"] if asked.burns else [])])
         if layout.changed:
             check_agent(running)
-        document = _document(running, job, asked, options)
+        document, began_ms = _document(running, job, asked, options)
         imported = read_flink(
             LiveCluster(running.rest.url), job, ReadingOptions(recording=recording, inputs=("join",))
         )
         running.cancel(job)
+        files = [steps_file(running.folder, manager) for manager in running.processes.ids]
+        names = {vertex.name: imported.job.names[vertex.id] for vertex in imported.job.vertices}
+        steps = steps_in(files, names.__getitem__, began_ms) if options.steps else []
     _write(options.out / f"{name}.json", document)
     say(f"  {outcome(document)}; {recording} has {len(imported.scenario.vertices)} vertices")
+    if steps:
+        (options.out / f"{name}.steps.json").write_text(json.dumps(steps), "utf-8")
+        scenario = dataclasses.replace(
+            imported.scenario,
+            config=dataclasses.replace(imported.scenario.config, debloat_policy=options.policy),
+        )
+        ours = [emulated_steps(scenario, seed) for seed in range(1, options.seeds + 1)]
+        print(side_by_side([steps], ours, [(options.warmup, options.seconds)]), end="")
 
 
-def _document(running: Cluster, job: str, asked: Asked, options: argparse.Namespace) -> dict[str, Any]:
-    """What a job that runs shows meanwhile, in the layout of `tests/data/flink-reference`."""
+def _document(
+    running: Cluster, job: str, asked: Asked, options: argparse.Namespace
+) -> tuple[dict[str, Any], float]:
+    """Watch a job; returns what it shows, as `tests/data/flink-reference` has it, and when that began."""
     vertices = all_vertices(running.rest, job)
     samples, began_ms = sampled(running, job, vertices, options.seconds)
     checkpoints, failed = checkpoints_of(running.rest, job, vertices, began_ms)
     window = (options.warmup, options.seconds)
-    return {
+    document = {
         "scenario": asked.name,
         "policy": options.policy,
         "flink_options": asked.options,
@@ -176,6 +204,7 @@ def _document(running: Cluster, job: str, asked: Asked, options: argparse.Namesp
         "t": samples.times,
         "series": samples.series,
     }
+    return document, began_ms
 
 
 def _write(file: Path, document: Mapping[str, Any]) -> None:

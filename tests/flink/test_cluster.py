@@ -159,6 +159,7 @@ def test_the_options_of_a_scenario_do_not_move_the_testbed(tmp_path: Path) -> No
         (["jobs", "etl:adaptive", "--flink", "2.2.1"], 1, "came with Flink 2.3, but this run uses 2.2.1"),
         (["run", "2x2_200KBs_on1s", "--flink", "2.3.0"], 2, "preset: is flink-2.2, but Flink 2.3.0 has"),
         (["jobs", "etl:off", "--seconds", "5"], 1, "--warmup 25: leaves nothing of --seconds 5"),
+        (["jobs", "lookups:off", "--steps"], 1, "lookups_off runs without debloating, so there are no steps"),
         (["policies", "--only", "proof"], 2, "no such scenario: proof"),
     ],
 )

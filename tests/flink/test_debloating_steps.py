@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.flink.debloating_steps import (
     check_steps,
     emulated_steps,
     figures,
+    of_scenario,
     side_by_side,
     steps_in,
 )
@@ -43,7 +45,7 @@ def test_lines_of_several_task_managers_become_steps_in_the_order_of_time(tmp_pa
     second = row(400, "v1 (2/2)#0 (a3f0_0a44_1_0)", [[9, False], [0, True]], None)
     first = row(200, "v1 (1/2)#0 (a3f0_0a44_0_0)", [[9, False], [8, False]], 204_800)
     files = [written(tmp_path / "tm1.steps", second), written(tmp_path / "tm0.steps", first)]
-    assert steps_in([*files, tmp_path / "jm.steps"], ["source", "consumer"], BEGAN_MS) == [
+    assert steps_in([*files, tmp_path / "jm.steps"], of_scenario(["source", "consumer"]), BEGAN_MS) == [
         Step(0.2, "consumer", 0, 0, 8192, (9, 8), 0, 204_800),
         Step(0.4, "consumer", 1, 0, 8192, (9, 0), 1, None),
     ]
@@ -51,7 +53,7 @@ def test_lines_of_several_task_managers_become_steps_in_the_order_of_time(tmp_pa
 
 def test_no_step_at_all_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TestbedError, match="is it switched on"):
-        steps_in([tmp_path / "tm0.steps"], ["source"], BEGAN_MS)
+        steps_in([tmp_path / "tm0.steps"], of_scenario(["source"]), BEGAN_MS)
 
 
 def test_the_emulators_steps_have_the_sizes_and_the_throughput_of_its_gauges() -> None:
@@ -99,6 +101,24 @@ def test_steps_stand_side_by_side_and_what_there_is_none_of_is_a_dash() -> None:
     ]
     assert [part.strip() for part in shown["throughput, KB/s"] if part.strip()] == ["-", "200 (200-200)"]
     assert max(map(len, lines)) <= 80
+
+
+def test_each_input_of_a_task_has_a_table_and_the_emulator_numbers_gates_by_inputs() -> None:
+    scenario = replace(scenario_named("two_inputs_by_key_on500ms"), duration_s=4.0, warmup_s=1.0)
+    turned = tuple(
+        replace(edge, input=1 - edge.input) if edge.target == "join" else edge for edge in scenario.edges
+    )
+    means = []
+    for edges in (scenario.edges, turned):
+        steps = [step for step in emulated_steps(replace(scenario, edges=edges), 1) if step.vertex == "join"]
+        means.append([mean(step.throughput or 0 for step in steps if step.gate == gate) for gate in (0, 1)])
+        lines = side_by_side([steps], [steps], [(0.0, 4.0)]).splitlines()
+        assert [line for line in lines if line.startswith("join")] == [
+            "join, input 1, 0 to 4 s",
+            "join, input 2, 0 to 4 s",
+        ]
+    assert means[0][0] > 2 * means[0][1]  # of orders, which are larger and more than payments
+    assert means[1] == means[0][::-1]
 
 
 def test_a_scenario_without_steps_is_refused() -> None:

@@ -301,3 +301,20 @@ def test_what_can_be_announced_comes_as_plain_numbers() -> None:
     assert said == [(1, 256), (0, 32768)]
     assert {type(number) for pair in said for number in pair} == {int}
     assert announcements(Says(()), 1, channels(), 0.0) == []
+
+
+@pytest.mark.parametrize(
+    ("samples", "threshold", "steps"), [(20, 25, 3), (20, 0, 1), (100, 25, 12), (3, 25, 1)]
+)
+def test_a_growing_size_is_announced_at_least_every_so_many_steps(
+    samples: int, threshold: int, steps: int
+) -> None:
+    settings = DebloatSettings(samples=samples, threshold_percent=threshold, max_size=1 << 30)
+    assert settings.steps_to_grow == steps
+    policy = FlinkPolicy(settings)
+    told = [
+        bool(list(policy.recalculate(1 << 30, channels(1), step * PERIOD_S))) for step in range(4 * steps)
+    ]
+    announced = [step for step, is_new in enumerate(told) if is_new]
+    assert announced[0] < steps
+    assert max(np.diff(announced), default=steps) <= steps

@@ -599,3 +599,62 @@ class TestSourcesOfTheOldKind:
         source = vertices_of(shape, seen, given)["source"].source
         assert isinstance(source, GeneratorSpec)
         assert not source.legacy
+
+
+def test_the_bytes_of_a_broadcast_record_count_once_for_each_consumer_and_the_record_once() -> None:
+    shape = job(edge_to("rules", "check", "BROADCAST"), edge_to("events", "check", "HASH"), parallelism=4)
+    emits = {name: grown("records_out", 10.0) for name in ("rules", "events")}
+    sizes = {"rules": 4 * 320.0, "events": 100.0}
+    seen = {
+        name: [samples(*({**look, "bytes_out": look["records_out"] * size} for look in emits[name]))] * 4
+        for name, size in sizes.items()
+    }
+    seen["check"] = [samples(*grown("records_in", 50.0), busy=0.2)] * 4
+    vertices = vertices_of(shape, seen, Overrides())
+    assert [vertices[name].source.record_bytes for name in sizes] == [316, 96]  # type: ignore[union-attr]
+
+
+def test_broadcast_records_do_not_even_out_the_shares_of_keyed_ones() -> None:
+    shape = job(edge_to("rules", "check", "BROADCAST"), edge_to("events", "check", "HASH"), parallelism=2)
+    seen = {
+        "rules": [samples(*grown("records_out", 100.0)), samples(*grown("records_out", 0.0))],
+        "events": [samples(*grown("records_out", 100.0))] * 2,
+        "check": [samples(*grown("records_in", 100.0 + keyed)) for keyed in (150.0, 50.0)],
+    }
+    flows = JobFlows(shape, seen)
+    (keyed,) = (edge for edge in edges_of(shape, flows, []) if edge.source == "events")
+    assert keyed.shares == pytest.approx((0.75, 0.25), abs=0.001)
+
+
+def test_broadcast_records_cost_nothing_and_all_busy_time_goes_to_the_others() -> None:
+    shape = job(edge_to("rules", "check", "BROADCAST"), edge_to("events", "check", "HASH"), parallelism=2)
+    seen = {
+        "rules": [samples(*grown("records_out", 100.0)), samples(*grown("records_out", 0.0))],
+        "events": [samples(*grown("records_out", 300.0))] * 2,
+        "check": [samples(*grown("records_in", 100.0 + keyed), busy=keyed / 500) for keyed in (400.0, 200.0)],
+    }
+    check = vertices_of(shape, seen)["check"]
+    assert (check.service[0][1], check.service_skew) == (pytest.approx(0.002, rel=0.02), (1.0,))
+    notes: list[str] = []
+    services = {edge.source: edge.service for edge in edges_of(shape, JobFlows(shape, seen), notes)}
+    assert services == {"rules": ((0.0, 0.0),), "events": None}
+    assert any(
+        "a broadcast record of rules costs is not reported; assuming nothing" in note for note in notes
+    )
+    only = job(edge_to("rules", "check", "BROADCAST"), parallelism=2)
+    assert edges_of(only, JobFlows(only, seen), [])[0].service is None
+
+
+def test_subtasks_that_get_records_in_turns_and_never_idle_read_equally_many() -> None:
+    rates, idle_rate = (495.0, 505.0), 500.0
+    shape = job(edge_to("source", "work", "REBALANCE"), parallelism=3)
+    seen = {"source": [samples(*grown("records_out", 500.0), held=1.0)] * 3}
+    seen["work"] = [samples(*grown("records_in", rate), busy=1.0) for rate in rates]
+    seen["work"].append(samples(*grown("records_in", idle_rate), busy=0.5))
+    work = vertices_of(shape, seen)["work"]
+    (_, service), skew = work.service[0], work.service_skew
+    assert [1000 * service * factor for factor in skew] == pytest.approx([2.0, 2.0, 1.0], abs=0.02)
+    keyed = job(edge_to("source", "work", "HASH"), parallelism=3)
+    work = vertices_of(keyed, seen)["work"]
+    (_, service), skew = work.service[0], work.service_skew
+    assert [1000 * service * factor for factor in skew] == pytest.approx([2.02, 1.98, 1.0], abs=0.02)

@@ -224,6 +224,23 @@ def test_a_consumer_that_just_keeps_up_stays_as_far_behind_as_it_was() -> None:
     assert len(served) > 400
 
 
+def test_a_consumer_stays_behind_although_debloating_begins_with_buffers_that_hold_little() -> None:
+    work = Vertex(name="work", parallelism=2, service=((0.0, 0.005),), behind_s=(0.0, 0.4))
+    source = Vertex(name="source", parallelism=1, source=GeneratorSpec(record_bytes=1000, rates=(0.0,)))
+    scenario = Scenario(
+        name="turns",
+        duration_s=25.0,
+        warmup_s=10.0,
+        config=NetworkConfig(debloat_enabled=True, checkpoint_interval_s=2.0),
+        vertices=(source, work),
+        edges=(Edge(source="source", target="work", ship="rebalance"),),
+    )
+    delays = [checkpoint.vertices[1].start_delay_ms for checkpoint in emulate(scenario).checkpoints]
+    apart = [late - early for early, late in delays if early is not None and late is not None]
+    assert apart[0] == pytest.approx(0.0, abs=50.0)  # the smallest buffers hold no more
+    assert apart[-6:] == pytest.approx([400.0] * 6, abs=20.0)
+
+
 def test_a_burst_brings_the_records_of_its_period_at_once() -> None:
     watch = Watch()
     source = GeneratorSpec(record_bytes=20, rates=(10.0,), burst_s=0.5)

@@ -45,6 +45,7 @@ public final class OrdinaryJobs {
         boolean burns = args.length > 1 && args[1].equals("burn");
         OrdinaryJobs jobs = new OrdinaryJobs(environment, burns);
         BranchingJobs branching = new BranchingJobs(environment, burns);
+        JoiningJobs joining = new JoiningJobs(environment, burns);
         switch (args[0]) {
             case "wordcount" -> jobs.wordCount();
             case "enrich" -> jobs.enrich();
@@ -54,6 +55,9 @@ public final class OrdinaryJobs {
             case "alerts" -> branching.alerts();
             case "sessions" -> branching.sessions();
             case "merge" -> branching.merge();
+            case "rules" -> joining.rules();
+            case "lookups" -> joining.lookups();
+            case "intervals" -> joining.intervals();
             default -> throw new IllegalArgumentException(args[0]);
         }
         environment.execute(args[0]);
