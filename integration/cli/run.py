@@ -73,7 +73,7 @@ def run(
     """Run a scenario and print what was measured.
 
     Args:
-        file: Scenario, a TOML file or its JSON form.
+        file: Scenario, as a TOML file or in its JSON form.
         json: Print the whole result as one JSON document.
         out: Folder for the result as NAME.json, report.html and its pictures.
         seed: Seed that replaces the scenario's.

@@ -264,8 +264,8 @@ def window_bursts(view: Observation) -> Iterator[Finding]:
             vertex.name,
             max(costs),
             "a burst blocks the task, which handles no barrier in the meantime",
-            f"a record at {vertex.name} takes up to {milliseconds(1000.0 * max(costs))}, in "
-            f"{counted(len(costs), 'burst')}; {_worst(view)}",
+            f"in {counted(len(costs), 'burst')}, a record at {vertex.name} takes up to "
+            f"{milliseconds(1000.0 * max(costs))}; {_worst(view)}",
             "Spread the times at which windows fire (offsets, smaller windows), or raise the "
             "parallelism. Another target or unaligned checkpoints do not help: a barrier cannot overtake "
             "a record in progress.",

@@ -486,10 +486,7 @@ def _unaligned(settings: Settings) -> Iterator[Remark]:
 
 
 def _during_recovery(settings: Settings) -> Iterator[Remark]:
-    """Yield a remark on checkpoints during recovery, which need the output state at the consumers.
-
-    Flink 2.3.0 has a defect there.
-    """
+    """Yield a remark on the option for checkpoints during recovery."""
     field, config = "checkpoints_during_recovery", settings.config
     if not config.checkpoints_during_recovery:
         return

@@ -85,7 +85,9 @@ class StateBackendType(StrEnum):
 
 
 class ChangelogStorage(StrEnum):
-    """Storage of the changes of keyed state: the acknowledgements of tasks, or files."""
+    """Where the logged changes of keyed state are stored: MEMORY sends them inside the tasks'
+    acknowledgements, FILESYSTEM writes files.
+    """
 
     MEMORY = "memory"
     FILESYSTEM = "filesystem"
@@ -567,7 +569,7 @@ class LinkConditions:
 
 
 def with_options(base: NetworkConfig, values: Mapping[str, object]) -> NetworkConfig:
-    """Return `base` with the given fields replaced and added to `given`."""
+    """Return `base` with the fields in `values` replaced; their names are added to its field `given`."""
     return dataclasses.replace(base, **values, given=base.given | values.keys())  # type: ignore[arg-type]
 
 
