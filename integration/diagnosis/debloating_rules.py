@@ -29,7 +29,8 @@ from .observation import (
 )
 
 _OFF_TARGET = 1.5
-"""Buffers that could be smaller miss the target if data waits for this many times the target."""
+"""Minimum multiple of the target for which data waits, for buffers that could be smaller to miss the target.
+"""
 
 _MUCH = 0.3
 """Minimum share of time with a checkpoint in progress for checkpoints to disturb debloating."""
@@ -41,7 +42,7 @@ LEAST_ALIGNMENT = 0.2
 """Minimum share of alignment in a barrier's delay for uneven inputs to be the cause."""
 
 IDLE = 0.6
-"""The load counts as skewed if the least busy time is a smaller share of the greatest one than this."""
+"""Maximum ratio of the smallest busy time of a subtask to the greatest for the load to count as skewed."""
 
 BURST = 10.0
 """Minimum factor by which records get more expensive during a burst."""

@@ -379,7 +379,7 @@ def _sizes(settings: Settings) -> Iterator[Remark]:
 
 
 def _threshold(settings: Settings) -> Iterator[Remark]:
-    """A size is announced if it differs from the announced one by the threshold (BufferDebloater)."""
+    """Yield a warning if the threshold is so high that new sizes are hardly ever announced."""
     percent = settings.config.debloat_threshold_percent
     if percent == 100:  # what is more is remarked wherever it stands
         message = (

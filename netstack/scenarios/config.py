@@ -448,14 +448,15 @@ class CostModel:
     """
     source_record_s: float = key(TIME, 3e-6, "Time for each generated record.", written=True)
     consumer_buffer_s: float = key(
-        TIME, 25e-6, "Time for each buffer read, times the subtask's factor.", written=True
+        TIME, 25e-6, "Time for each buffer read, multiplied by the subtask's speed factor.", written=True
     )
     consumer_record_s: float = key(TIME, 0.8e-6, "Time for each record read.", written=True)
     after_sleep_s: float = key(TIME, 4e-6, "Time added to each sleep.", written=True)
     oversleep_s: float = key(
         TIME,
         70e-6,
-        "Time by which a sleep is too long, times a random 0.5 to 1.5. The next sleep is shorter by it.",
+        "Time by which a sleep is too long, multiplied by a random number from 0.5 to 1.5. The next sleep is "
+        "shorter by this time.",
         written=True,
     )
     subtask_factor: Range = key(

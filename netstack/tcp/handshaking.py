@@ -61,7 +61,7 @@ async def answer(transport: trio.SocketStream, tls: TlsContexts | None) -> Strea
 async def dial(
     address: tuple[str, int], secret: Secret, identity: Identity, tls: TlsContexts | None
 ) -> Stream:
-    """Return a proven stream to a listener.
+    """Return a stream to a listener, after both ends have proven that they know the secret.
 
     Raises:
         UnprovenError: if nothing listens at the address, the peer did not prove itself, or it refused this
@@ -84,7 +84,7 @@ async def dial(
 
 
 async def converse(stream: Stream, handshake: Handshake) -> bytes:
-    """Exchange the messages of `handshake` until the peer is proven; returns the bytes to send next.
+    """Exchange the messages of `handshake` until the peer has proven itself; returns the bytes to send next.
 
     Data after the handshake is not read.
 

@@ -1,4 +1,5 @@
-"""The proven connections between the processes of a job: one for each pair.
+"""The connections between the processes of a job, one for each pair. Both ends prove that they know the job's
+secret.
 
 Each process listens, publishes its address, and then connects. The process with the higher index dials::
 

@@ -124,9 +124,8 @@ class TestRule:
         assert burning == Burning()
         assert notes == [
             "tm0, tm1: this work may have used the cores, or other work may have (1.60 of 4 cores in use; it "
-            "would be 4.00 if all work were CPU-bound); assuming that the work of tasks is not CPU-bound, but "
-            "waits (for example for I/O). Set "
-            "service_mode={'': 'burn'} if the work is CPU-bound."
+            "would be 4.00 if all work were CPU-bound); assuming that the work of tasks is not CPU-bound, "
+            "but waits (for example for I/O). Set service_mode={'': 'burn'} if the work is CPU-bound."
         ]
 
     def test_with_cores_to_spare_busy_time_is_processor_time(self) -> None:
