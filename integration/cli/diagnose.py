@@ -71,7 +71,7 @@ def diagnose(
         if value is not None and from_flink is None:
             raise UsageError(
                 [
-                    f"netstack diagnose: {option} can be used only with --from-flink; give that, too, or "
+                    f"netstack diagnose: {option} can be used only with --from-flink; add --from-flink, or "
                     f"remove {option}"
                 ]
             )

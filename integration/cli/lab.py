@@ -54,8 +54,8 @@ def lab(
     Args:
         file: Scenario, as a TOML file or in its JSON form; by default a small job with back-pressure.
         from_flink: Address of Flink's web interface, such as http://localhost:8081, or a file that
-            --recording wrote earlier. The lab reads its job, runs it, and shows Flink's figures beside the
-            predicted ones.
+            --recording wrote earlier. The lab reads the Flink job, emulates it, and shows Flink's figures
+            beside the predicted ones.
         job: Id of the job in Flink; required if several jobs run.
         port: Port of the page; 0: any free port.
         seed: Seed that replaces the scenario's.

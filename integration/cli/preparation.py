@@ -206,7 +206,7 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
             if given:
                 raise UsageError(
                     [
-                        f"netstack run: {option} can be used only with --from-savepoint; give that, too, or "
+                        f"netstack run: {option} can be used only with --from-savepoint; add it, or "
                         f"remove {option}"
                     ]
                 )

@@ -84,7 +84,7 @@ def run(
     """
     if place.master is not None and not place.on_spark:
         raise UsageError(
-            ["netstack run: --master can be used only with --on-spark; give that, too, or remove --master"]
+            ["netstack run: --master can be used only with --on-spark; add --on-spark, or remove --master"]
         )
     scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
     if out is not None:

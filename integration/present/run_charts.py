@@ -192,7 +192,7 @@ def queue_length(results: Results) -> Chart | None:
     return Chart(
         "queue-length",
         f"Buffers that wait at senders and receivers: {per_window(results, _buffers_that_wait)}",
-        "Medians of all subtasks together; a line is a subtask. Events, such as barriers, are counted, too."
+        "Medians of all subtasks together. Each line is a subtask. Events, such as barriers, count, too."
         + _lines_note(subtasks, results),
         panels([_lines(count_axis, subtasks, tips)], rows, results, row="place", height=130),
         in_tuning=True,

@@ -642,7 +642,7 @@ POLICY = Key(
     name="policy",
     kind=STRING,
     default=None,
-    doc='Debloating policy: a name, or "package.module:Class". Absent: "flink"; in a change: the same.',
+    doc='Debloating policy: a name, or "package.module:Class". Without it: "flink"; in a change: as before.',
 )
 """The key for `NetworkConfig.debloat_policy`, which is not an option of Flink."""
 

@@ -95,8 +95,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     ),
     "a claim of nothing": (
         ["--claim-mode", "claim"],
-        "netstack run: --claim-mode can be used only with --from-savepoint; give that, too, or remove "
-        "--claim-mode",
+        "netstack run: --claim-mode can be used only with --from-savepoint; add it, or remove --claim-mode",
     ),
     "nothing there": (
         ["--from-savepoint", "/nowhere/savepoint-3"],
