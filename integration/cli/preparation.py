@@ -206,8 +206,8 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
             if given:
                 raise UsageError(
                     [
-                        f"netstack run: {option} can be used only with --from-savepoint; add it, or "
-                        f"remove {option}"
+                        f"netstack run: {option} can be used only with --from-savepoint; add "
+                        f"--from-savepoint, or remove {option}"
                     ]
                 )
         return None

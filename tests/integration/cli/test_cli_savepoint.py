@@ -95,7 +95,8 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     ),
     "a claim of nothing": (
         ["--claim-mode", "claim"],
-        "netstack run: --claim-mode can be used only with --from-savepoint; add it, or remove --claim-mode",
+        "netstack run: --claim-mode can be used only with --from-savepoint; add --from-savepoint, or remove "
+        "--claim-mode",
     ),
     "nothing there": (
         ["--from-savepoint", "/nowhere/savepoint-3"],
