@@ -1,6 +1,4 @@
-"""Runs a job over TCP without Spark: each task manager in its own process on this machine, or all in this
-process.
-"""
+"""Runs a job over TCP without Spark: its task managers run in separate processes, or all in this one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Runs iterations of a network case on the real clock: writers write, and a reader reads until all records
-have arrived.
+"""Runs iterations of a network case on the real clock: writers write, a reader reads until all have arrived.
 
 Both ends are in this process, or the writers are in another process, which is controlled by a pipe::
 

@@ -1,5 +1,4 @@
-"""Measures how fast a job writes, stores and restores keyed state larger than memory; prints a table as
-Markdown.
+"""Measures how fast a job writes, stores and restores state larger than memory; prints a table in Markdown.
 
 Run it with ``python -m benches.large_state [--state "10 gb"] [--folder DIR]``. A job of one subtask keeps a
 value of 1,000 random bytes for each key, in RocksDB; keys come in random order, each once. It takes an

@@ -9,7 +9,7 @@ after a warm-up. Each figure is a median over the seeds, unless stated otherwise
 - record delay: from the emission of a record until the sink reads it, median over a sample each second;
 - worst: the longest checkpoint of all seeds;
 - throughput: records per second into the sink, as a share of the value with the policy "flink";
-- adapts in: time from a change of the load until checkpoints take at most twice the target and stay below it
+- adapts in: time from a change of the load until checkpoints take at most twice the target, and stay so
   until the next change (for the change with the longest time).
 """
 

@@ -1,6 +1,4 @@
-"""The scenarios on which debloating policies are compared: steady loads, and loads for which FLIP-183 is
-weak.
-"""
+"""The scenarios on which debloating policies are compared, with steady loads or those hard for FLIP-183."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Measures up to which load a run in real time keeps up, in one process and over Spark; prints tables as
-Markdown.
+"""Measures up to which load a real-time run keeps up, in one process and over Spark; prints Markdown tables.
 
 Run it with ``python -m benches.real_clock`` (seven minutes). Four sources send as fast as possible to four
 consumers, whose service time gives the wanted load. In one process, a run does not keep up if its last

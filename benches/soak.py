@@ -1,5 +1,4 @@
-"""Emulates a job with failures for a day, and checks its memory, its files and its output; prints a table as
-Markdown.
+"""Emulates a job with failures for a day, and checks memory, files and output; prints a table in Markdown.
 
 Run it with ``python -m benches.soak [--hours 24] [--folder DIR]``. The job counts numbers by key, and a
 transactional sink commits them. Debloating is on, and unaligned checkpoints every 5 s are stored on disk.

@@ -1,5 +1,4 @@
-"""Compares the speed of buffers under credit between two processes with plain trio; prints a table as
-Markdown.
+"""Compares buffers under credit between two processes with plain trio; prints a table of speeds in Markdown.
 
 Run it with ``python -m benches.wire``. One process sends full buffers of 32 KiB through a link over TCP on
 the loopback to channels of the other, which recycles them at once, so every buffer costs a credit; no records

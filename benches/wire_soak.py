@@ -1,5 +1,4 @@
-"""Runs TCP connections at full rate for an hour, with cuts, restarts and slow readers; prints a table as
-Markdown.
+"""Runs TCP connections at full rate for an hour, with cuts, restarts and slow readers; prints a table.
 
 Run it with ``python -m benches.wire_soak [--minutes 60]``. Three processes send each other records through a
 `Transport`, as fast as possible, in rounds of some seconds. All connections lead through a relay. In some

@@ -1,5 +1,4 @@
-"""Compares debloating with other mechanisms, and shows its limits; prints the tables of
-docs/LIMITS_OF_DEBLOATING.md.
+"""Limits of debloating, and other mechanisms compared with it: the tables of docs/LIMITS_OF_DEBLOATING.md.
 
 Run it with ``python -m benches.studies.debloating_limits``; ``--only SECTION,...`` prints only some of the
 tables. It takes a quarter of an hour on two cores; all runs are in virtual time.

@@ -14,12 +14,12 @@ Run it with ``python -m benches.studies.policy_search``; it takes some hours on 
       -> tell       percent by which it must have changed to be announced
 
 1. All 288 rules run on those scenarios of `benches.policy_scenarios` that have no operator in Python, with
-one seed.
+   one seed.
 2. Of the rules that keep the throughput, ``--chosen`` rules are chosen. Half of them are those with the
-shortest times that no other rule beats on all counts. The other half are those that are worse than FLIP-183
-in the fewest scenarios. They and the known policies run on all scenarios with three seeds.
+   shortest times that no other rule beats on all counts. The other half are those that are worse than
+   FLIP-183 in the fewest scenarios. They and the known policies run on all scenarios with three seeds.
 3. The chosen rules run on scenarios that had no part in the choice: `tests/flink/scenarios`, and the files in
-the arguments.
+   the arguments.
 """
 
 from __future__ import annotations

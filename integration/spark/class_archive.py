@@ -5,8 +5,8 @@ Instead, Java can map them from a file (class data sharing), if the class path i
 all Java processes that use an archive share one Spark home, in a permanent folder::
 
     home/{bin,jars,python}    links into the PySpark package; no `conf`: archives allow no such folder
-    1f0c....jsa               named after everything it depends on failure.txt               why the archive
-    could not be made
+    1f0c....jsa               the archive, named after everything it depends on
+    failure.txt               why the archive could not be made
 
 Sessions on this machine use an archive in the user's cache folder, one for each Python environment. When the
 first session without an archive has ended, a separate process makes one: it starts a session, uses it briefly

@@ -1,9 +1,10 @@
-"""Makes a new TCP connection ready for use, on either side. After optional TLS comes the handshake, in which
-both ends prove that they know the job's secret (see `flowcontrol.handshake`). All failures raise
-`UnprovenError` with a short reason, which contains no text of the peer. The error also states whether the
-dialling side should retry. A peer that is not running yet, or that has dropped this connection for lack of
-room, may accept the next one. A peer that sends invalid data, or that rejects our proof, would do the same
-next time.
+"""Makes a new TCP connection ready for use, on either side.
+
+After optional TLS comes the handshake, in which both ends prove that they know the job's secret (see
+`flowcontrol.handshake`). All failures raise `UnprovenError` with a short reason, which contains no text of
+the peer. The error also states whether the dialling side should retry. A peer that is not running yet, or
+that has dropped this connection for lack of room, may accept the next one. A peer that sends invalid data, or
+that rejects our proof, would do the same next time.
 """
 
 from __future__ import annotations
