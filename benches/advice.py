@@ -1,9 +1,10 @@
-"""Whether `tune` gives the same advice for the same job with other seeds, printed as Markdown.
+"""Checks whether `tune` gives the same advice for a job with other seeds; prints a table as Markdown.
 
-Run it with ``python -m benches.advice [SCENARIO ...]``; it takes some minutes a job. The jobs are those in
-``docs/examples/jobs`` unless others are named. `tune` decides in 20 groups, each with other seeds out of 40
-(``--groups 20 --pool 40``). A table has what it advised how often, whether all of that is one setting and its
-neighbour in the table of settings, how many runs it took, and the figures of the advice over all groups.
+Run it with ``python -m benches.advice [SCENARIO ...]``; it takes some minutes for each job. The jobs are
+those in ``docs/examples/jobs`` unless others are named. `tune` decides in 20 groups, each with other seeds
+out of 40 (``--groups 20 --pool 40``). The table shows how often each setting was advised, and whether only
+one setting and its neighbour in the list of settings were advised. It also shows the number of runs, and the
+figures of the advised setting over all groups.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ JOBS = Path(__file__).parents[1] / "docs" / "examples" / "jobs"
 
 
 class Group:
-    """Runs points with seeds in an order of its own; what another group has run is not run again."""
+    """Runs points with the seeds in its own order. Runs that another group has made are not repeated."""
 
     def __init__(self, seeds: Sequence[int], group: int, rows: dict[str, PointRow], local: LocalProcesses):
         self._seeds = random.Random(group).sample(list(seeds), len(seeds))
@@ -38,7 +39,7 @@ class Group:
         self.runs = 0
 
     def __call__(self, points: Sequence[Point], why: str) -> list[PointRow]:
-        """Return the rows of points, each under its own seed."""
+        """Return the results of points, one row for each."""
         self.runs += len(points)
         drawn = [self._with_own_seed(point) for point in points]
         missing = [point for point in drawn if point.key not in self._rows]
@@ -54,7 +55,7 @@ class Group:
 
 
 def are_neighbours(found: Sequence[Recommendation]) -> bool:
-    """Return whether all that was chosen is one setting and one beside it in the table of settings."""
+    """Return whether only one setting, or two neighbours in the list of settings, were advised."""
     order = [setting.name for setting in found[0].settings]
     places = {order.index(each.chosen) for each in found if each.chosen in order}
     return max(places) - min(places) <= 1

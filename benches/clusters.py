@@ -1,4 +1,4 @@
-"""A job over TCP without Spark: its task managers in processes of this machine, or all in this one."""
+"""Runs a job over TCP without Spark: its task managers run in separate processes, or all in this one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from netstack import (
 )
 
 Attempt = Callable[[Assignment, str], list[Report]]
-"""Runs an attempt with its checkpoints in a folder."""
+"""Function that runs an attempt, with its checkpoints in a folder."""
 
 
 def run_in_processes(scenario: Scenario) -> Result:
@@ -95,7 +95,7 @@ def _launch(assignment: Assignment, folder: str) -> list[Report]:
 def _task_manager(
     assignment: Assignment, index: int, size: int, secret: Secret, folder: str, pipe: Connection
 ) -> None:
-    """The process of a task manager."""
+    """Run one task manager; the main function of its process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends it
 
     async def run() -> bytes:

@@ -1,13 +1,13 @@
-"""Savings and cost of compressed pieces, as Markdown: below which speed of a network they pay.
+"""Measures below which network speed compressed pieces save time; prints a table as Markdown.
 
-Run it with ``python -m benches.compression``; it takes half a minute and no Spark. Rows of a few kinds are
-cut to four targets, encoded and decoded, as the tasks of a shuffle do, in processor time. The extra time a
-byte, and the bytes that need not be sent, give the speed below which a link costs more time than compressing
-does::
+Run it with ``python -m benches.compression``; it takes half a minute and does not need Spark. Rows of several
+kinds are cut to four targets, encoded and decoded, as in the tasks of a shuffle. Below the break-even speed
+of a link, sending the saved bytes would take longer than compressing::
 
     break-even = bytes saved / extra processor time
 
-It is of one task, which has one core; several tasks on a machine share its link, each with a core.
+This speed is for one task with one core. Several tasks on a machine share its link, and each has its own
+core.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ _random = np.random.default_rng(1)
 
 
 def random_longs(first: int) -> pa.RecordBatch:
-    """Two longs of which nothing can be saved."""
+    """Return rows of two random longs, which cannot be compressed."""
     return pa.record_batch({name: _random.integers(-(1 << 62), 1 << 62, ROWS) for name in ("key", "value")})
 
 
 def small_longs(first: int) -> pa.RecordBatch:
-    """Two longs that count on, as keys and times do."""
+    """Return rows of two longs that increase from row to row, like keys and times."""
     numbers = np.arange(first, first + ROWS)
     return pa.record_batch({"key": numbers, "value": numbers * 7})
 
 
 def random_texts(first: int) -> pa.RecordBatch:
-    """A long and 100 random characters."""
+    """Return rows of a long and 100 random characters."""
     letters = _random.integers(65, 123, (ROWS, 100), dtype=np.uint8)
     text = [row.tobytes().decode() for row in letters]
     return pa.record_batch({"key": np.arange(first, first + ROWS), "text": text})
 
 
 def words(first: int) -> pa.RecordBatch:
-    """A long and a line of some twelve words out of a thousand."""
+    """Return rows of a long and a text of some twelve words out of a thousand."""
     known = [f"word{number:x}" for number in range(1000)]
     picks = _random.integers(0, len(known), (ROWS, 12))
     return pa.record_batch(
@@ -63,7 +63,7 @@ def words(first: int) -> pa.RecordBatch:
 
 
 def categories(first: int) -> pa.RecordBatch:
-    """Columns of a few values each, as flags, dates and codes have."""
+    """Return rows whose columns have only a few distinct values, like flags, dates and codes."""
     return pa.record_batch(
         {
             "day": _random.integers(0, 365, ROWS).astype(np.int32),
@@ -84,7 +84,7 @@ KINDS: dict[str, Callable[[int], pa.RecordBatch]] = {
 
 
 def measured(batches: list[pa.RecordBatch], compression: Codec | None) -> tuple[int, float, float]:
-    """Return the bytes of all pieces and the least processor seconds of cutting and of decoding them."""
+    """Return the bytes of all pieces, and the minimum processor seconds for cutting and for decoding them."""
     best_cut = best_decode = float("inf")
     size = 0
     for _ in range(ROUNDS):

@@ -64,7 +64,7 @@ def measure(benchmark: BenchmarkFixture, pytestconfig: pytest.Config) -> Measure
 
 @pytest.fixture
 def transport(pytestconfig: pytest.Config) -> type[BenchTransport] | None:
-    """The transport under test; None for ours."""
+    """Return the class of the transport under test; None for this project's own."""
     name = pytestconfig.getoption("transport")
     return None if name is None else transport_named(name)
 
@@ -73,7 +73,7 @@ def transport_named(name: str) -> type[BenchTransport]:
     """Import the class of a transport.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: there is no transport with that name.
     """
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):

@@ -1,7 +1,8 @@
-"""The transports that are measured: this project's, and plain sockets as its yardstick.
+"""The measured transports: the one of this project, and plain sockets as its yardstick.
 
-In ours, as in Flink's benchmark, there is a partition for each writer, with a subpartition for each channel,
-and a gate for each channel number, which has a channel from each writer. One reader goes from gate to gate::
+In this project's transport, as in Flink's benchmark, each writer has a partition with a subpartition for each
+channel. Each channel number has a gate, with a channel from each writer. One reader reads the gates one after
+the other::
 
     writer 0: partition, subpartitions 0 ... c-1 --\\           /--> gate 0:   channels from writers 0 ... w-1
     ...                                            one connection
@@ -44,7 +45,7 @@ ENCODED_BYTES = HEADER_BYTES + RECORD_BYTES
 
 CONFIG = NetworkConfig()
 READ_RECORDS = 10_000
-"""About how many records one `read` returns at most, before others have their turn."""
+"""Approximate maximum number of records that one `read` returns, so that other tasks can run in between."""
 
 Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
@@ -52,11 +53,12 @@ Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 class SocketTransport(BenchTransport):
     """Base of transports over one connection, with TLS or without.
 
-    It calls `accepted` and `connected` with the stream of each end.
+    It calls `accepted` with the stream of the reading end, and `connected` with the stream of the writing
+    end.
     """
 
     async def listen(self) -> str:
-        """Listen on the loopback; returns the port."""
+        """Listen on the loopback interface; returns the port."""
         (self._listener,) = await trio.open_tcp_listeners(0, host=LOOPBACK)
         self.nursery.start_soon(self._accept)
         return str(self._listener.socket.getsockname()[1])
@@ -74,7 +76,7 @@ class SocketTransport(BenchTransport):
         await self.accepted(encrypted)
 
     async def connect(self, address: str) -> None:
-        """Connect to a port."""
+        """Connect to the port in `address`."""
         stream = await trio.open_tcp_stream(LOOPBACK, int(address))
         self.nursery.start_soon(_hold, stream)
         certificate = self.shape.certificate
@@ -86,16 +88,16 @@ class SocketTransport(BenchTransport):
         await self.connected(encrypted)
 
     async def accepted(self, stream: Stream) -> None:
-        """Take the end where records arrive."""
+        """Prepare the reading end with its stream."""
         raise NotImplementedError
 
     async def connected(self, stream: Stream) -> None:
-        """Take the end where they are written."""
+        """Prepare the writing end with its stream."""
         raise NotImplementedError
 
 
 async def _hold(stream: trio.SocketStream) -> None:
-    """Close a connection at the end of the program."""
+    """Keep a connection open until the end of the program, then close it."""
     try:
         await trio.sleep_forever()
     finally:
@@ -117,22 +119,22 @@ class PlainSockets(SocketTransport):
         self._rest = 0
 
     async def accepted(self, stream: Stream) -> None:
-        """Read from it, in pieces."""
+        """Store the stream for `read`."""
         self._incoming = stream
         self._there.set()
 
     async def connected(self, stream: Stream) -> None:
-        """Write to it."""
+        """Store the stream for `write`."""
         self._outgoing = stream
 
     async def write(self, writer: int, block: RecordBlock, channels: Sequence[int]) -> None:
-        """Send the bytes of a block, as often as it has to arrive."""
+        """Send the bytes of a block, once for each channel that receives it."""
         for _ in range(self.shape.channels if self.shape.broadcast else 1):
             async with self._sending:  # the writers share the stream
                 await self._outgoing.send_all(block.memory[: block.nbytes])
 
     async def read(self) -> int:
-        """Count records, all of which are of one length here."""
+        """Return the number of arrived records, computed from their bytes, since all have the same length."""
         await self._there.wait()
         data = await self._incoming.receive_some(READ_BYTES)
         records, self._rest = divmod(self._rest + len(data), ENCODED_BYTES)
@@ -140,7 +142,9 @@ class PlainSockets(SocketTransport):
 
 
 class CreditTransport(SocketTransport):
-    """Flink's way of moving records, with its default options of buffers."""
+    """Transfers records through partitions, gates and credit as Flink does, with Flink's default numbers of
+    buffers.
+    """
 
     name = "netstack"
 
@@ -152,33 +156,33 @@ class CreditTransport(SocketTransport):
         self._there = trio.Event()
 
     async def accepted(self, stream: Stream) -> None:
-        """Open the gates, and ask for all channels."""
+        """Create the gates, and request all channels."""
         link = TcpLink(stream, self._limits, "the writers")
         self._receiving = ReceivingSide(self.shape, link)
         self.nursery.start_soon(link.run)
         self._there.set()
 
     async def connected(self, stream: Stream) -> None:
-        """Open the partitions."""
+        """Create the partitions."""
         link = TcpLink(stream, self._limits, "the reader")
         self._sending = SendingSide(self.shape, link)
         self.nursery.start_soon(link.run)
         self.nursery.start_soon(self._sending.flush_always)
 
     async def write(self, writer: int, block: RecordBlock, channels: Sequence[int]) -> None:
-        """Write to the partition of the writer."""
+        """Write a block to the partition of the writer."""
         assert self._sending is not None
         await self._sending.write(writer, block, channels)
 
     async def read(self) -> int:
-        """Decode what is in the gates."""
+        """Return the number of records decoded from the gates."""
         await self._there.wait()
         assert self._receiving is not None
         return await self._receiving.read()
 
 
 class SendingSide:
-    """The partitions of all writers, at their end of the link."""
+    """The partitions of all writers, at the writing end of the link."""
 
     def __init__(self, shape: Shape, link: TcpLink) -> None:
         self._shape = shape
@@ -213,7 +217,7 @@ class SendingSide:
         return ResultPartition(pool, subpartitions)
 
     async def write(self, writer: int, block: RecordBlock, channels: Sequence[int]) -> None:
-        """Write records, and wait where there is no memory."""
+        """Write records; wait while no memory is free."""
         partition = self._partitions[writer]
         position, count, chosen = 0, len(block), list(channels)
         while position < count:
@@ -227,7 +231,7 @@ class SendingSide:
         await trio.lowlevel.checkpoint()
 
     async def flush_always(self) -> None:
-        """Let go what has waited for long enough (Flink's OutputFlusher)."""
+        """Flush the partitions periodically (Flink's OutputFlusher)."""
         while True:
             await trio.sleep(self._shape.flush_s)
             for partition in self._partitions:
@@ -235,7 +239,7 @@ class SendingSide:
 
 
 class ReceivingSide:
-    """The gates, at the reader's end of the link."""
+    """The gates, at the reading end of the link."""
 
     def __init__(self, shape: Shape, link: TcpLink) -> None:
         self._ready: deque[InputGate] = deque()
@@ -267,7 +271,7 @@ class ReceivingSide:
         self._data.set()
 
     async def read(self) -> int:
-        """Decode the buffers that have arrived, gate by gate, or wait for the first."""
+        """Decode the buffers that have arrived, gate by gate; if there are none, wait for the first."""
         while not self._ready:
             self._data = trio.Event()
             await self._data.wait()

@@ -1,6 +1,6 @@
-"""Iterations of a network case on the real clock: writers write, a reader reads until all has arrived.
+"""Runs iterations of a network case on the real clock: writers write, a reader reads until all have arrived.
 
-Both ends are in this process, or the writers in a process of their own, which a pipe controls::
+Both ends are in this process, or the writers are in another process, which is controlled by a pipe::
 
     this process                                     the writers' process
     listen ------------------------- address ------> connect
@@ -38,32 +38,32 @@ BLOCK_RECORDS = 4096
 """Records that a writer writes at a time."""
 
 RECORD_BYTES = 8
-"""A number of 64 bits, as Flink's network benchmarks send."""
+"""Bytes of a record: a number of 64 bits, as in Flink's network benchmarks."""
 
 BLOCKS = 4
-"""Number of different blocks that a writer sends in turns."""
+"""Number of different blocks that a writer sends, one after the other and then again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A transport, the shape of the exchange, and the records of an iteration."""
+    """The transport, the shape of the exchange, and the number of records in an iteration."""
 
     transport: type[BenchTransport]
     shape: Shape
     records: int
-    """Records of all writers together."""
+    """Number of records that all writers send together."""
     skewed: bool = False
-    """Whether after one record for each channel all others go to the first one."""
+    """Whether all records go to the first channel, after one record for each channel."""
 
     @property
     def arrivals(self) -> int:
-        """Records that arrive at the readers in one iteration."""
+        """Number of records that arrive at the readers in one iteration."""
         each = self.records // self.shape.writers
         return each * self.shape.writers * (self.shape.channels if self.shape.broadcast else 1)
 
 
 class Writers:
-    """All writers of a plan, at the end of the transport where records are written."""
+    """All writers of a plan, at the writing end of the transport."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -76,7 +76,7 @@ class Writers:
         self._warm = [0] * plan.shape.writers
 
     async def write_all(self, transport: BenchTransport) -> float:
-        """Send the records of one iteration; returns when that began, by the monotonic clock."""
+        """Send the records of one iteration; returns the time of the first write, by the monotonic clock."""
         begun = time.monotonic()
         async with trio.open_nursery() as nursery:
             for writer in range(self._plan.shape.writers):
@@ -102,10 +102,10 @@ class Writers:
 
 
 async def read_all(transport: BenchTransport, arrivals: int) -> float:
-    """Read until all has arrived; returns when, by the monotonic clock.
+    """Read until all records have arrived; returns the time of the last read, by the monotonic clock.
 
     Raises:
-        RuntimeError: more has arrived than was written.
+        RuntimeError: more records have arrived than were written.
     """
     arrived = 0
     while arrived < arrivals:
@@ -116,9 +116,10 @@ async def read_all(transport: BenchTransport, arrivals: int) -> float:
 
 
 class TrioThread:
-    """Thread with a trio program, in which plain calls run coroutines; between the calls the program goes on.
+    """Thread with a trio program. Plain functions call coroutines in it; the program keeps running between
+    the calls.
 
-    If a task of `nursery` fails, the program ends, and the call that waits raises the exception of the task.
+    If a task of `nursery` fails, the program ends, and the waiting call raises the exception of the task.
     """
 
     nursery: trio.Nursery
@@ -221,10 +222,10 @@ def within_process(plan: Plan) -> Iterator[Iterate]:
 
 @contextmanager
 def between_processes(plan: Plan) -> Iterator[Iterate]:
-    """Like `within_process`, with the writers in a process of their own.
+    """Like `within_process`, but with the writers in another process.
 
     Raises:
-        RuntimeError: the transport is for one process.
+        RuntimeError: the transport only works within one process.
     """
     if not plan.transport.between_processes:
         raise RuntimeError(f"{plan.transport.name}: both its ends have to be in one process")
@@ -250,10 +251,10 @@ def _close(thread: TrioThread, transport: BenchTransport) -> None:
 
 
 def _hear(pipe: Connection) -> float:
-    """Return the next moment that the writers' process sends.
+    """Return the next time that the process of the writers sends over the pipe.
 
     Raises:
-        RuntimeError: that process has failed or ended.
+        RuntimeError: the process has failed or ended.
     """
     try:
         said: float | str = pipe.recv()
@@ -279,7 +280,7 @@ def _writing_process(plan: Plan, address: str) -> Iterator[Connection]:
 
 
 def _writing(plan: Plan, address: str, pipe: Connection) -> None:
-    """The process of the writers, until the pipe is closed."""
+    """Run the writers until the pipe is closed; the main function of their process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends it
     try:
         with trio_thread() as thread:

@@ -1,14 +1,14 @@
-"""The fixture `measure`: times work, a yardstick in turns with it, and reports to pytest-benchmark.
+"""The fixture `measure`: measures the time of a case and of its yardstick, and reports to pytest-benchmark.
 
-A round is one iteration of a case, and after it one of its yardstick, if the case has one::
+A round is one iteration of the case, followed by one of its yardstick, if the case has one::
 
     round 1          round 2          ...    round n
     work yardstick   work yardstick          work yardstick      ratio = median of the ratios of the rounds
 
 The clock of pytest-benchmark is `seconds_an_operation`, which each round sets to the time of one operation.
-So its tables, saved runs, comparisons and histograms show the time of an operation, whatever the clock of the
-work: that of this machine, or the emulated one. The score in the unit of flink-benchmarks and the ratio to
-the yardstick are in ``extra_info``.
+So its tables, saved runs, comparisons and histograms show the time of an operation, whether the case measures
+real or emulated time. The score in the unit of flink-benchmarks and the ratio to the yardstick are in
+``extra_info``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # processes that write records import this module, and not py
     from pytest_benchmark.fixture import BenchmarkFixture
 
 REPETITION_S = 0.2
-"""About how long a round of a micro-benchmark takes, in seconds."""
+"""Approximate duration of a round of a micro-benchmark, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Unit:
 
     name: str
     per_second: float
-    """Units of time in a second: 1000 for milliseconds."""
+    """Number of time units in a second: 1000 for milliseconds."""
     is_rate: bool
-    """Whether the score is operations by time (JMH's ``thrpt``), and not time by operations (``avgt``)."""
+    """Whether the score is operations per time (JMH's ``thrpt``), and not time per operation (``avgt``)."""
 
     def score(self, operations: float, seconds: float) -> float:
-        """Return the score of so many operations in so many seconds."""
+        """Return the score of `operations` operations that took `seconds` seconds."""
         time = seconds * self.per_second
         return operations / time if self.is_rate else time / operations
 
@@ -51,12 +51,12 @@ MS_PER_OP = Unit("ms/op", 1e3, is_rate=False)
 US_PER_OP = Unit("us/op", 1e6, is_rate=False)
 
 Iterate = Callable[[], float]
-"""Performs all operations of one iteration and returns the seconds that they took."""
+"""Function that performs all operations of one iteration, and returns the seconds that they took."""
 
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """Work of the same kind and size that a case is compared with."""
+    """Work of the same kind and size, with which a case is compared."""
 
     name: str
     iterate: Iterate
@@ -67,21 +67,23 @@ class _Clock:
 
 
 def seconds_an_operation() -> float:
-    """Return the seconds of an operation in this round; 0 before it: the timer of pytest-benchmark."""
+    """Return the seconds of an operation in this round, 0 before the first round. This is the timer of
+    pytest-benchmark.
+    """
     return _Clock.now
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """The fixture."""
+    """Measures a case; the fixture `measure` returns it."""
 
     benchmark: BenchmarkFixture
     rounds: int
-    """Rounds that count (``--benchmark-min-rounds``)."""
+    """Number of measured rounds (``--benchmark-min-rounds``)."""
     scale: float
-    """Factor of the records, or of the time, of an iteration (``--scale``)."""
+    """Multiplier for the number of records, or for the time, of an iteration (``--scale``)."""
     report: Callable[[str], None] = print
-    """Takes a line with the score."""
+    """Function that prints a line with the score."""
 
     def iterations(
         self,
@@ -93,7 +95,9 @@ class Measure:
         rounds: int | None = None,
         warmups: int = 0,
     ) -> None:
-        """Measure `iterate`, which performs so many operations; by default in `rounds` of the fixture."""
+        """Measure `iterate`, each call of which performs `operations` operations. `rounds`: number of rounds;
+        None: as set by the user.
+        """
         counted = rounds or self.rounds
         times, ratios = list[float](), list[float]()
 
@@ -122,9 +126,9 @@ class Measure:
             self.report(text)
 
     def steps(self, step: Callable[[], object], *, operations: float = 1, copied_bytes: int = 0) -> None:
-        """Repeat a step of so many operations until a round takes about `REPETITION_S`.
-
-        The yardstick copies `copied_bytes`, the least that a step moves, as often; 0: there is none.
+        """Measure a step of `operations` operations; a round repeats it for about `REPETITION_S`. The
+        yardstick copies `copied_bytes` bytes for each step, the minimum that a step has to copy; 0: no
+        yardstick.
         """
         steps = 1 if self.benchmark.disabled else steps_in(step, REPETITION_S * self.scale)
         yardstick = None
@@ -140,13 +144,13 @@ class Measure:
 
 
 def copying_of(nbytes: int) -> Callable[[], None]:
-    """Return a function that copies so many bytes from one place in memory to another."""
+    """Return a function that copies `nbytes` bytes within memory."""
     source, target = np.ones(nbytes, dtype=np.uint8), np.zeros(nbytes, dtype=np.uint8)
     return partial(np.copyto, target, source)
 
 
 def steps_in(step: Callable[[], object], seconds: float) -> int:
-    """Return the number of steps that take about so long."""
+    """Return the number of steps that take about `seconds` seconds."""
     steps = 1
     while (taken := seconds_of(step, steps)) < seconds / 8:
         steps *= 2
@@ -154,7 +158,7 @@ def steps_in(step: Callable[[], object], seconds: float) -> int:
 
 
 def seconds_of(step: Callable[[], object], steps: int) -> float:
-    """Return the seconds that so many steps take."""
+    """Return the seconds that `steps` steps take."""
     begun = perf_counter()
     for _ in range(steps):
         step()

@@ -1,13 +1,13 @@
-"""Whole jobs: how many emulated buffers a second, printed as Markdown.
+"""Measures the speed of emulated jobs in buffers per second; prints tables as Markdown.
 
-Run it with ``python -m benches.jobs``, or through ``make bench``. Each line is the best of a few runs in
-this process, on one core; beside it stands the time of a fixed piece of pure Python measured in the same
-run, so that figures of different machines can be set in proportion. Expected magnitude on a server core
-of 2024 as plain Python: 23,000 buffers a second at 4x4, 18,000 at 64x64.
+Run it with ``python -m benches.jobs``, or through ``make bench``. Each line is the best of a few runs in this
+process, on one core. The time of a fixed piece of pure Python is measured too, so that figures of different
+machines can be compared. Expected on a server core of 2024 without compilation: 23,000 buffers per second at
+4x4, 18,000 at 64x64.
 
-``python -m benches.jobs million`` runs 1000x1000, a million channels, instead: for ten emulated seconds with
-checkpoints, at two loads, each in a process of its own. It is meant for a compiled core (``make fast``), with
-which it takes about a minute.
+``python -m benches.jobs million`` instead runs a job of 1000x1000 subtasks, with a million channels, for ten
+emulated seconds with checkpoints. It runs at two loads, each in its own process. With a compiled core (``make
+fast``) this takes about a minute.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def job(
     interval_s: float | None = 2.0,
     unaligned: bool = False,
 ) -> Scenario:
-    """Sources as fast as possible into as many consumers, at about 1 MB/s each with the default service."""
+    """Return a job of sources that send as fast as possible to as many consumers. With the default service
+    time, each consumer reads about 1 MB/s.
+    """
     config = NetworkConfig(
         checkpoint_interval_s=interval_s,
         unaligned_enabled=unaligned,
@@ -86,7 +88,7 @@ CASES = (
 
 
 def yardstick() -> float:
-    """Seconds for a fixed piece of pure Python."""
+    """Return the seconds for a fixed piece of pure Python."""
 
     def work() -> int:
         total = 0
@@ -98,7 +100,7 @@ def yardstick() -> float:
 
 
 def best(work: Callable[[], object]) -> float:
-    """Least time of a few runs, in seconds."""
+    """Return the shortest time of a few runs, in seconds."""
     times = []
     for _ in range(RUNS):
         start = perf_counter()
@@ -108,18 +110,20 @@ def best(work: Callable[[], object]) -> float:
 
 
 def fastest(scenario: Scenario) -> Result:
-    """The result of the quickest of a few runs."""
+    """Return the result of the fastest of a few runs."""
     return min((emulate(scenario) for _ in range(RUNS)), key=lambda result: result.wall_seconds)
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is committed (Linux)."""
+    """Return the resident memory of this process in bytes (Linux)."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096
 
 
 def start_up(parallelism: int) -> tuple[float, float]:
-    """Seconds to start a job of idle channels, and bytes that a channel takes while it runs."""
+    """Return the seconds to start a job of idle channels, and the bytes that each channel takes while the job
+    runs.
+    """
     idle = Scenario(
         name="idle",
         duration_s=4.0,
@@ -147,7 +151,7 @@ def start_up(parallelism: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Large:
-    """A job of a million channels, run once."""
+    """A case with a million channels, which runs once."""
 
     name: str
     service_s: float
@@ -162,7 +166,9 @@ LARGE = (
 
 
 def run_large(case: Large) -> str:
-    """The line of the table for a job; to be called in a process that has done nothing else."""
+    """Return the line of the table for a job. Call it in a new process, because it measures the memory of the
+    process.
+    """
     begun, used = perf_counter(), process_time()
     started: list[float] = []
 

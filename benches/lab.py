@@ -1,11 +1,12 @@
-"""Cost of an open page for the emulation that it shows: processor time with and without it, as Markdown.
+"""Measures the processor time of an emulation with and without an open lab page; prints a table as Markdown.
 
-Run it with ``python -m benches.lab``; ``--rounds N`` and ``--sizes 64,300`` do more or others. Two vertices,
-all to all, sinks that are the bottleneck, checkpoints every five seconds, as fast as possible. With a page it
-is ``netstack lab`` in a process of its own, to which this one connects by a websocket, reads all frames, and
-looks at the process's time in ``/proc`` as the first and the last of them come. Without one it is ``emulate``
-of the same job over the same emulated seconds. In turns; of processor time the least of all rounds, since
-other work on a machine only adds to it, of the rest the median.
+Run it with ``python -m benches.lab``; ``--rounds N`` and ``--sizes 64,300`` select the rounds and the
+parallelisms. The job has two vertices with an all-to-all exchange, sinks that are the bottleneck, and a
+checkpoint every five seconds; it runs as fast as possible. With a page, ``netstack lab`` runs in another
+process. This process connects to it by a websocket, reads all frames, and reads the other's processor time in
+``/proc`` at the first and the last frame. Without a page, ``emulate`` runs the same job over the same
+emulated seconds. The two are measured alternately. The processor time is the minimum of all rounds, since
+other work on the machine can only increase it; other figures are medians.
 """
 
 from __future__ import annotations
@@ -33,26 +34,26 @@ from netstack import Scenario, core_is_compiled, emulate, read_scenario, scenari
 SIZES = (8, 64, 300)
 ROUNDS = 5
 BEGIN_S = 3.0
-"""Emulated seconds after which processor time counts: queues are full then."""
+"""Emulated seconds after which processor time counts, because queues are full by then."""
 
 END_S = {8: 40.0, 64: 8.0, 300: 5.0}
-"""Up to when, by parallelism."""
+"""Emulated seconds at which the measurement ends, by parallelism."""
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 class Cost(NamedTuple):
-    """Times of a run."""
+    """Cost of a run."""
 
     cpu_s: float
-    """Processor time of an emulated second."""
+    """Processor seconds per emulated second."""
     frames_per_s: float
-    """Frames a second on the wall; 0 without a page."""
+    """Frames per real second; 0 without a page."""
     frame_bytes: float
 
 
 def job(parallelism: int) -> Scenario:
-    """Return a back-pressured job: sources have 300 records a second each, and sinks take 200."""
+    """Return a back-pressured job: each source emits 300 records per second, and each sink can read 200."""
     return read_scenario(
         {
             "name": f"{parallelism}x{parallelism}",
@@ -72,7 +73,7 @@ def job(parallelism: int) -> Scenario:
 
 
 def alone(parallelism: int, pipe: Any) -> None:
-    """Emulate the job, and send its `Cost`."""
+    """Emulate the job, and send its `Cost` over `pipe`."""
     marks: list[tuple[float, float]] = []
     end_s = END_S.get(parallelism, 10.0)
 
@@ -86,7 +87,7 @@ def alone(parallelism: int, pipe: Any) -> None:
 
 
 def without_page(parallelism: int) -> Cost:
-    """Run the job in a fresh process."""
+    """Run the job in a new process, and return its cost."""
     context = mp.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=alone, args=(parallelism, there))
@@ -97,7 +98,7 @@ def without_page(parallelism: int) -> Cost:
 
 
 def with_page(parallelism: int) -> Cost:
-    """Run the job in a lab, and watch it as a page does."""
+    """Run the job in a lab, read frames like a page, and return the cost."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "job.toml"
         file.write_text(scenario_toml(job(parallelism)))
@@ -113,7 +114,7 @@ def with_page(parallelism: int) -> Cost:
 
 
 def watched(address: str, pid: int, end_s: float) -> Cost:
-    """Read frames until a moment of the run, and return what it took meanwhile."""
+    """Read frames until `end_s` of the run, and return the cost of the process `pid` meanwhile."""
     first: tuple[float, float, float] | None = None
     frames = size = 0
     for text in messages(address):
@@ -132,7 +133,7 @@ def watched(address: str, pid: int, end_s: float) -> Cost:
 
 
 def messages(address: str) -> Iterator[str]:
-    """Open a page at an address, let the job run as fast as possible, and yield what is said."""
+    """Connect to a lab like a page, set the maximum speed, and yield the messages of the lab."""
     url = urlsplit(address)
     page = WSConnection(ConnectionType.CLIENT)
     opening = Request(
@@ -157,13 +158,13 @@ def messages(address: str) -> Iterator[str]:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the processor time of a process so far, of user and system."""
+    """Return the processor seconds of a process so far, in user and system mode."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def row(parallelism: int, rounds: int) -> str:
-    """Measure one size, in turns."""
+    """Measure one parallelism, and return its row of the table."""
     pairs = [(without_page(parallelism), with_page(parallelism)) for _ in range(rounds)]
     pages = [page for _, page in pairs]
     without, with_one = min(plain.cpu_s for plain, _ in pairs), min(page.cpu_s for page in pages)

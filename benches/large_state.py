@@ -1,10 +1,11 @@
-"""Keyed state larger than memory: how fast a job writes it, stores it, and has it back, printed as Markdown.
+"""Measures how fast a job writes, stores and restores state larger than memory; prints a table in Markdown.
 
 Run it with ``python -m benches.large_state [--state "10 gb"] [--folder DIR]``. A job of one subtask keeps a
 value of 1,000 random bytes for each key, in RocksDB; keys come in random order, each once. It takes an
-incremental checkpoint at each tenth of the way, into a directory, and a second job goes on from the last
-one. There are the seconds on the wall from checkpoint to checkpoint, the most memory that the process has had
-resident by then, and what each has stored. The yardstick is a copy of a file of 1 GiB on the same disk.
+incremental checkpoint into a directory after each tenth of the keys, and a second job continues from the last
+checkpoint. The table shows, for each checkpoint, the real seconds since the one before, the peak resident
+memory of the process so far, and the bytes stored. The yardstick is a copy of a file of 1 GiB on the same
+disk.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ from netstack import (
 VALUE_BYTES = 1000
 CHECKPOINTS = 10
 RATE = 20_000.0
-"""Keys an emulated second."""
+"""Keys per emulated second."""
 
 
 class Keys:
-    """Gives each number below `count` once, in an order that looks random; a `Source`."""
+    """`Source` that returns each number below `count` once, in pseudo-random order."""
 
     parallelism_hint = 1
 
@@ -58,7 +59,7 @@ class Keys:
         self._given = 0
 
     def open(self, subtask: int, parallelism: int) -> Keys:
-        """Return itself: there is one subtask."""
+        """Return this object, which is also the reader of the only subtask."""
         return Keys(self._count)
 
     def read(self, max_records: int) -> RecordBlock | None:
@@ -69,40 +70,40 @@ class Keys:
         return RecordBlock.from_matrix(numbers.view(np.uint8).reshape(-1, 8)) if len(places) else None
 
     def seek(self, position: int) -> None:
-        """Go on behind so many numbers."""
+        """Continue after the first `position` numbers."""
         self._given = position
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: the reader holds no resources."""
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
-        """The numbers themselves."""
+        """Return the numbers as their hash codes."""
         numbers = [int.from_bytes(payload[-4:], "big", signed=True) for payload in block.payloads()]
         return np.array(numbers, dtype=np.int32)
 
 
 class Fill(KeyedOperator):
-    """Keeps random bytes for each key."""
+    """Operator that stores random bytes for each key."""
 
     def __init__(self) -> None:
         self._chance = random.Random(1)
 
     def declare(self, state: KeyedStateBackend) -> None:
-        """One value a key."""
+        """Declare the state: one value for each key."""
         self._value = state.value("value")
 
     def key_of(self, record: bytes) -> object:
-        """The number."""
+        """Return the number in the record."""
         return int.from_bytes(record, "big")
 
     def process_record(self, record: bytes) -> Iterable[bytes]:
-        """Set the value."""
+        """Set the value of the record's key; returns no records."""
         self._value.update(self._chance.randbytes(VALUE_BYTES))
         return ()
 
 
 def job(state_bytes: int) -> Scenario:
-    """A job that is done with all keys just before its end."""
+    """Return a job that has processed all keys shortly before its end."""
     count = state_bytes // VALUE_BYTES
     duration_s = count / RATE
     at = tuple(duration_s * part / CHECKPOINTS for part in range(1, CHECKPOINTS + 1))
@@ -122,7 +123,7 @@ def job(state_bytes: int) -> Scenario:
 
 
 class Table:
-    """Prints a row for each checkpoint that is complete."""
+    """Trace callback that prints a row for each completed checkpoint."""
 
     def __init__(self) -> None:
         self._begun = perf_counter()
@@ -130,7 +131,7 @@ class Table:
         row(*["---:"] * 3)
 
     def __call__(self, at: float, place: str, text: str, checkpoint_id: int | None = None) -> None:
-        """Hear what happens to checkpoints."""
+        """Process a line of the trace."""
         if place == "coordinator" and "is complete" in text:
             now = perf_counter()
             row(f"{at:.0f} s", f"{now - self._begun:.0f}", f"{resident_gb():.2f}")
@@ -143,12 +144,12 @@ def row(*cells: object) -> None:
 
 
 def resident_gb() -> float:
-    """The most memory that this process has had, in GB."""
+    """Return the peak resident memory of this process, in GB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 def copied_s(folder: Path) -> float:
-    """Seconds that a copy of 1 GiB takes here."""
+    """Return the seconds to copy a file of 1 GiB in `folder`."""
     source = folder / "yardstick"
     with source.open("wb") as file:
         for _ in range(64):
@@ -171,7 +172,7 @@ def run(scenario: Scenario, folder: Path, trace: Trace | None = None) -> Result:
 
 
 def measure(state_bytes: int, folder: Path) -> None:
-    """Write so much state, store it, and have it back."""
+    """Write `state_bytes` bytes of state, store them, and restore them."""
     print(f"a copy of 1 GiB: {copied_s(folder):.1f} s\n")
     scenario = job(state_bytes)
     config = replace(scenario.config, rocksdb_localdir=str(folder / "tables"))
@@ -191,7 +192,7 @@ def measure(state_bytes: int, folder: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, in a folder that is deleted afterwards."""
+    """Measure in a folder that is deleted afterwards."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--state", default="10 gb", type=parse_flink_size, help="how much state")
     parser.add_argument("--folder", type=Path, help="where there is room for about four times as much")

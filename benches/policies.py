@@ -1,16 +1,16 @@
-"""Debloating policies compared, printed as Markdown: delay, throughput, time to adapt, worst case.
+"""Compares debloating policies by delay, throughput, time to adapt and worst case; prints tables as Markdown.
 
-Run it with ``python -m benches.policies``; ``--write docs/POLICIES.md`` puts the tables there, between their
-marks; ``--seeds N``, ``--first-seed S`` and ``--only NAME,...`` do less, more or others. Some ten minutes on
-two cores. All runs are in virtual time, after a warm-up. What the columns mean, each a median over the seeds
-unless it says otherwise:
+Run it with ``python -m benches.policies``; ``--write docs/POLICIES.md`` writes the tables into this file,
+between their marks. ``--seeds N``, ``--first-seed S`` and ``--only NAME,...`` select the seeds and the
+policies. It takes about ten minutes on two cores. All runs are in virtual time, and figures are measured
+after a warm-up. Each figure is a median over the seeds, unless stated otherwise:
 
-- end to end: median over the checkpoints of a run (and the least and the greatest run);
+- end to end: median duration of the checkpoints of a run (and the minimum and maximum over the runs);
 - record delay: from the emission of a record until the sink reads it, median over a sample each second;
-- worst: the longest checkpoint of all, greatest over the seeds;
-- throughput: records a second into the sink, as a share of what they are with "flink";
-- adapts in: from a change of the load until checkpoints take at most twice the target, and go on so until the
-  next change (the slowest of the changes).
+- worst: the longest checkpoint of all seeds;
+- throughput: records per second into the sink, as a share of the value with the policy "flink";
+- adapts in: time from a change of the load until checkpoints take at most twice the target, and stay so
+  until the next change (for the change with the longest time).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BEGIN, END = "<!-- made by benches.policies -->\n", "<!-- end of what benches.po
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """One run."""
+    """The figures of one run."""
 
     end_to_end_ms: float
     delay_ms: float
@@ -76,12 +76,12 @@ def figures_of(result: Result, case: Case) -> Figures:
 
 
 def durations(result: Result) -> list[tuple[float, float]]:
-    """(trigger in s, duration in ms) of the completed checkpoints."""
+    """Return the trigger time in seconds and the duration in ms of each completed checkpoint."""
     return [(one.t, one.duration_ms) for one in result.checkpoints if one.duration_ms is not None]
 
 
 def adaptation(done: list[tuple[float, float]], window: tuple[float, float], target_ms: float) -> float:
-    """Seconds from the begin of a window until checkpoints are short, and stay so until its end."""
+    """Return the seconds from the start of a window until checkpoints are short and stay so until its end."""
     start, end = window
     inside = [(at, duration) for at, duration in done if start <= at < end]
     late = [place for place, (_, duration) in enumerate(inside) if duration > BAND * target_ms]
@@ -92,7 +92,9 @@ def adaptation(done: list[tuple[float, float]], window: tuple[float, float], tar
 
 
 def record_delay_ms(result: Result, case: Case) -> float:
-    """Median time until as many records have been read at the sink as had been sent to it."""
+    """Return the median time, over samples, until the sink has read all records that had been sent before the
+    sample.
+    """
     producers = {edge.source for edge in case.scenario.edges if edge.target == SINK}
     sink = next(series for series in result.series if series.vertex == SINK)
     times, read = np.array(sink.t), np.sum(sink.numRecordsIn, axis=0)
@@ -107,14 +109,16 @@ def record_delay_ms(result: Result, case: Case) -> float:
 
 
 def scenarios(cases: list[Case]) -> str:
-    """Return a table of what each scenario is."""
+    """Return a table that describes the scenarios."""
     lines = ["| scenario | description | target, ms |", "|---|---|---:|"]
     lines += [f"| {case.scenario.name} | {case.about} | {target(case):.0f} |" for case in cases]
     return "\n".join(lines) + "\n"
 
 
 def table(title: str, all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
-    """Return one measure as a table with a row for each scenario that has it, a column for each policy."""
+    """Return the table of one measure, with a row for each scenario that has this measure, and a column for
+    each policy.
+    """
     lines = [f"**{title}**\n", f"| scenario | {' | '.join(POLICIES)} |", "|---|" + "---:|" * len(POLICIES)]
     for case, runs in all_runs:
         cells = [MEASURES[title](runs[policy], runs[DEFAULT]) for policy in POLICIES]
@@ -124,13 +128,13 @@ def table(title: str, all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> 
 
 
 def end_to_end(found: list[Figures], _base: list[Figures]) -> str:
-    """Return the median over seeds, and the least and the greatest of them."""
+    """Return the median, the minimum and the maximum over the seeds, as a cell."""
     ends = [one.end_to_end_ms for one in found]
     return f"{median(ends):.0f} ({min(ends):.0f}-{max(ends):.0f})"
 
 
 def adapts_in(found: list[Figures], _base: list[Figures]) -> str:
-    """Return the seconds, or nothing where the load does not change."""
+    """Return the seconds to adapt as a cell, empty if the load does not change."""
     adapted = [one.adaptation_s for one in found if one.adaptation_s is not None]
     return f"{median(adapted):.1f}" if adapted else ""
 
@@ -142,11 +146,13 @@ MEASURES: dict[str, Callable[[list[Figures], list[Figures]], str]] = {
     "Throughput": lambda found, base: f"{rate(found) / rate(base):.1%}",
     "Time to adapt, s": adapts_in,
 }
-"""Cells of the tables by the titles of these."""
+"""Function that returns a cell of a table, by the title of the table."""
 
 
 def summary(all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
-    """Return the distance of each policy from the target, and where it is no worse than the default."""
+    """Return a table with the distance of each policy from the target, and the scenarios in which it is not
+    worse than the default.
+    """
     lines = [
         "| policy | end to end / target, median | greatest | longest / target, greatest | "
         "least throughput | not worse than flink in |",
@@ -166,17 +172,19 @@ def summary(all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
 
 
 def target(case: Case) -> float:
-    """Milliseconds."""
+    """Return the debloat target in milliseconds."""
     return case.scenario.config.debloat_target_s * 1000
 
 
 def rate(found: list[Figures]) -> float:
-    """Records a second, median over seeds."""
+    """Return the median over the seeds of the records per second."""
     return median(one.records_per_s for one in found)
 
 
 def not_worse(own: list[Figures], base: list[Figures]) -> bool:
-    """Whether no median is worse by more than 2 % + 3 ms, 0.3 s to adapt, or 0.5 % of throughput."""
+    """Return whether a policy is at most slightly worse than the default: times by 2 % + 3 ms, the time to
+    adapt by 0.3 s, the throughput by 0.5 %. All are medians over the seeds.
+    """
     times = ("end_to_end_ms", "delay_ms", "worst_ms")
     medians = [[median(getattr(one, name) for one in found) for found in (own, base)] for name in times]
     adapted = [[one.adaptation_s for one in found if one.adaptation_s is not None] for found in (own, base)]
@@ -189,14 +197,14 @@ def not_worse(own: list[Figures], base: list[Figures]) -> bool:
 
 
 def write(path: Path, text: str) -> None:
-    """Put `text` between the marks of a document."""
+    """Replace the text between the marks of a document."""
     before, _, rest = path.read_text("utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     write_whole({path: (before + BEGIN + text + END + after).encode()})
 
 
 def main() -> None:
-    """Run everything and print it."""
+    """Run all policies on all scenarios, and print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--first-seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""The scenarios on which debloating policies are compared: steady ones, and where FLIP-183 is weak."""
+"""The scenarios on which debloating policies are compared, with steady loads or those hard for FLIP-183."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MS = 0.001
 
 @dataclass(frozen=True)
 class Pulses:
-    """Makes operators that let `on` records pass, then none until `cycle` are counted; and so on."""
+    """Factory of operators that forward only the last `on` records of every `cycle` records."""
 
     on: int
     cycle: int
 
     def __call__(self, subtask: int) -> FlatMap:
-        """The operator of one subtask, with a count of its own."""
+        """Return the operator of one subtask, which has its own count."""
         count = 0
 
         def passing(record: bytes) -> Iterable[bytes]:
@@ -39,7 +39,9 @@ class Pulses:
 
 
 def source(parallelism: int, *rates: float, name: str = "source", record_bytes: int = RECORD_BYTES) -> Vertex:
-    """A source, as fast as possible without `rates` (records a second of each subtask)."""
+    """Return a source. `rates` are the records per second of each subtask; without them it sends as fast as
+    possible.
+    """
     spec = GeneratorSpec(record_bytes=record_bytes, rates=rates or (0.0,))
     return Vertex(name=name, parallelism=parallelism, source=spec)
 
@@ -47,7 +49,9 @@ def source(parallelism: int, *rates: float, name: str = "source", record_bytes: 
 def sink(
     parallelism: int, *service_ms: float | tuple[float, float], skew: tuple[float, ...] = (1.0,)
 ) -> Vertex:
-    """A consumer; `service_ms` of a record, or (time in seconds, service) steps."""
+    """Return a consumer. `service_ms` is the service time of a record, or steps (time in seconds, service
+    time).
+    """
     steps = [step if isinstance(step, tuple) else (0.0, step) for step in service_ms]
     service = tuple((at, cost * MS) for at, cost in steps)
     return Vertex(name=SINK, parallelism=parallelism, service=service, service_skew=skew)
@@ -63,7 +67,7 @@ def job(
     interval_s: float = 2.0,
     unaligned: bool = False,
 ) -> Scenario:
-    """Sources, and the sink behind each of them, with debloating at `target_s`."""
+    """Return a job of sources, each with a sink, and with the debloat target `target_s`."""
     config = NetworkConfig(
         debloat_enabled=True,
         debloat_target_s=target_s,
@@ -77,7 +81,7 @@ def job(
 
 
 def chain(scenario: Scenario, middle: Vertex, ship: str = "rebalance") -> Scenario:
-    """The same job with a vertex between its source and its sink."""
+    """Return the job with a vertex inserted between its source and its sink."""
     first, last = scenario.vertices[0], scenario.vertices[-1]
     edges = (
         Edge(source=first.name, target=middle.name, ship=ship),
@@ -88,7 +92,7 @@ def chain(scenario: Scenario, middle: Vertex, ship: str = "rebalance") -> Scenar
 
 @dataclass(frozen=True)
 class Case:
-    """A scenario, what it is about, and the windows after each change of the load, in seconds."""
+    """A scenario, its description, and the windows after each change of the load, in seconds."""
 
     about: str
     scenario: Scenario

@@ -1,9 +1,9 @@
-"""Up to which load the real clock is kept up with, in one process and over tasks of Spark, as Markdown.
+"""Measures up to which load a real-time run keeps up, in one process and over Spark; prints Markdown tables.
 
-Run it with ``python -m benches.real_clock`` (seven minutes). Four sources as fast as they may be feed four
-consumers, which take so long for a record that the load is as asked. In one process a run falls behind if its
-last entries are late; over TCP, if its consumers read less than the emulated ones. Beside it stand the delays
-of docs/examples/two_sources.toml, emulated and measured.
+Run it with ``python -m benches.real_clock`` (seven minutes). Four sources send as fast as possible to four
+consumers, whose service time gives the wanted load. In one process, a run does not keep up if its last
+entries are late. Over TCP, it does not keep up if its consumers read less than the emulated ones. A second
+table compares emulated and measured delays of docs/examples/two_sources.toml.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ CONSUMERS = 4
 DURATION_S = 12.0
 WARMUP_S = 4.0
 LATE = 0.01
-"""The part of a run that it is behind, or reads less, from which on it does not keep up."""
+"""Minimum lateness at the end of a run, or missing records, as a share of the run, for a run that does not
+keep up.
+"""
 
 SERVICES_US = (50, 20, 10, 6, 5, 4, 3)
 SERVICES_ON_SPARK_US = (1000, 100, 50, 20, 10, 6, 4)
@@ -32,18 +34,18 @@ SEEDS = (1, 2, 3, 4, 5)
 
 
 def loaded(service_us: int) -> Scenario:
-    """The job whose consumers take that long for a record."""
+    """Return the job whose consumers take `service_us` microseconds for a record."""
     return replace(job(CONSUMERS, DURATION_S, service_s=service_us * 1e-6), warmup_s=WARMUP_S)
 
 
 def heading(title: str) -> None:
-    """Begin a table."""
+    """Print the heading of a table."""
     print(f"\n| {title}: requested records/s | buffers/s | records/s | late by | keeps up |")
     print("|---:|---:|---:|---:|---|")
 
 
 def line(service_us: int, result: Result, late: float) -> str:
-    """A row of it."""
+    """Return a row of the table of loads."""
     seconds = result.emulated_seconds
     return (
         f"| {1e6 * CONSUMERS / service_us:,.0f} | {result.work.buffers / seconds:,.0f} "
@@ -52,27 +54,27 @@ def line(service_us: int, result: Result, late: float) -> str:
 
 
 def behind(result: Result) -> float:
-    """The part of a run in one process by which it was late at its end."""
+    """Return the lateness at the end of a run in one process, as a share of the run."""
     assert isinstance(result.behind_s, float)
     return result.behind_s / result.emulated_seconds
 
 
 def records_per_s(result: Result) -> float:
-    """Records that the consumers read after the start."""
+    """Return the records per second that the consumers read after the start."""
     rates = [rate for rate in result.steady[-1].vertices[-1].records_in_per_s if rate is not None]
     assert len(rates) == CONSUMERS
     return sum(rates)
 
 
 def end_to_end_ms(result: Result) -> float:
-    """The median of the checkpoints of the last window."""
+    """Return the median duration of the checkpoints in the last window, in milliseconds."""
     median = result.steady[-1].end_to_end_ms
     assert median is not None
     return median
 
 
 def compared(name: str, emulated_ms: float, measured_ms: float) -> str:
-    """A row of emulated and measured times."""
+    """Return a row with an emulated and a measured time."""
     return f"| {name} | {emulated_ms:.0f} ms | {measured_ms:.0f} ms | {measured_ms / emulated_ms:.2f} |"
 
 

@@ -1,16 +1,17 @@
-"""The shuffle between PySpark tasks, beside what Spark does for the same rows, printed as Markdown.
+"""Compares the shuffle between PySpark tasks with Spark's own for the same rows; prints tables as Markdown.
 
-Run it with ``python -m benches.shuffle``; it takes some minutes. Each master has a process of its own. In it
-all ways to move the rows take turns, one round after the other, the first of which warms up and does not
-count; figures are medians, and ratios those of medians of one run. Every way writes to the ``noop`` sink.
+Run it with ``python -m benches.shuffle``; it takes some minutes. Each Spark master runs in its own process.
+There all ways to move the rows are measured alternately, in several rounds. The first round is a warm-up and
+does not count. Figures are medians, and ratios are those of medians of one run. Every way writes to the
+``noop`` sink.
 
-The source is ``spark.range`` with as many partitions as the master has cores. `repartition` stays in the
-JVM; with an identity `mapInArrow` behind it the rows have been in Python as well, as a Python user's rows
-have; that function alone, without any shuffle, is the least that a shuffle in Python can cost. An RDD of
-Python pairs is slow enough to take a tenth of the rows, and its time is multiplied.
+The source is ``spark.range`` with as many partitions as the master has cores. `repartition` stays in the JVM.
+With an identity `mapInArrow` after it, the rows also pass through Python, like those of a Python user. This
+function alone, without any shuffle, shows the minimum cost of a shuffle in Python. An RDD of Python pairs is
+so slow that it gets a tenth of the rows, and its time is multiplied by ten.
 
-Each table of ways is made twice: as Spark is set, when it measures after each row how many bytes a batch for
-Python has, and without that limit, which goes where rows are known to be small.
+Each table is printed twice: with Spark's default settings, with which it measures the bytes of a batch for
+Python after each row, and without this limit, which is possible if rows are known to be small.
 """
 
 from __future__ import annotations
@@ -52,25 +53,25 @@ class Figures(msgspec.Struct):
 
 
 def longs(spark: SparkSession, partitions: int, share: int = 1) -> DataFrame:
-    """10 million rows of two longs."""
+    """Return 10 million rows of two longs."""
     return spark.range(0, 10_000_000 // share, 1, partitions).selectExpr("id as key", "id * 7 as value")
 
 
 def texts(spark: SparkSession, partitions: int, share: int = 1) -> DataFrame:
-    """2 million rows of a long and a string of 100 characters."""
+    """Return 2 million rows of a long and a string of 100 characters."""
     return spark.range(0, 2_000_000 // share, 1, partitions).selectExpr(
         "id as key", "lpad(cast(id as string), 100, 'x') as value"
     )
 
 
 def mixed(spark: SparkSession, partitions: int, share: int = 1) -> DataFrame:
-    """A million rows of 50 columns: of each type of `MIXED` as many as make up 50, and the key."""
+    """Return a million rows of 50 columns: the key, and columns of the types in `MIXED`."""
     columns = [f"{MIXED[place % len(MIXED)]} as c{place}" for place in range(49)]
     return spark.range(0, 1_000_000 // share, 1, partitions).selectExpr("id as key", *columns)
 
 
 def large(spark: SparkSession, partitions: int, share: int = 1) -> DataFrame:
-    """20 million rows of a long and a string of 100 characters: 2.2 GB in Arrow's layout."""
+    """Return 20 million rows of a long and a string of 100 characters: 2.2 GB in Arrow's layout."""
     return spark.range(0, 20_000_000 // share, 1, partitions).selectExpr(
         "id as key", "lpad(cast(id as string), 100, 'x') as value"
     )
@@ -95,23 +96,23 @@ DATA: dict[str, Callable[..., DataFrame]] = {
     "1 M rows of 50 columns": mixed,
 }
 MANY, SLOTS = 200, 4
-"""Partitions, and slots for them."""
+"""Number of partitions, and number of slots for them, in the table with more partitions than slots."""
 MASTERS = (2, 4)
 LIMITS: dict[str, dict[str, str]] = {
     "as set": {},
     "none": {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)},
 }
-"""Bytes of a batch, and the options of Spark that set them."""
+"""Limits for the bytes of a batch by name, and the options of Spark that set them."""
 TASKS = (2, 4, 8, 16)
 
 
 def identity(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Hand on every batch."""
+    """Yield every batch unchanged."""
     yield from batches
 
 
 def consume(rows: Iterable[object]) -> None:
-    """Look at every row."""
+    """Read every row."""
     for _ in rows:
         pass
 
@@ -124,7 +125,9 @@ def seconds(frame: DataFrame) -> float:
 
 
 def settled(spark: SparkSession, run: Callable[[], float]) -> float:
-    """Run one way without what the one before it has left to be cleaned up, in the JVM and in workers."""
+    """Run one way, after a garbage collection and a pause, so that clean-up after the previous way does not
+    slow it down.
+    """
     assert spark._jvm is not None
     spark._jvm.System.gc()
     sleep(PAUSE_S)
@@ -132,7 +135,7 @@ def settled(spark: SparkSession, run: Callable[[], float]) -> float:
 
 
 def partition_by(frame: DataFrame, partitions: int) -> float:
-    """Return the seconds of an RDD of Python pairs."""
+    """Return the seconds to repartition an RDD of Python pairs."""
     pairs = frame.rdd.map(lambda row: (row[0], row[1])).partitionBy(partitions)
     start = perf_counter()
     pairs.foreachPartition(consume)
@@ -140,7 +143,7 @@ def partition_by(frame: DataFrame, partitions: int) -> float:
 
 
 def measure(data: str, cores: int, limit: str, *, alone: bool = False) -> Figures:
-    """Let all ways take turns in this process; `alone`: only the shuffle and `repartition`."""
+    """Measure all ways alternately in this process; `alone`: only the shuffle and `repartition`."""
     spark = spark_session(f"local[{cores}]", LIMITS[limit])
     frame, small = DATA[data](spark, cores), DATA[data](spark, cores, RDD_SHARE)
     repartitioned = frame.repartition(cores, "key")
@@ -161,7 +164,7 @@ def measure(data: str, cores: int, limit: str, *, alone: bool = False) -> Figure
 
 
 def measure_many() -> Figures:
-    """Bring 2 GB of rows to more partitions than slots, with the default of ``max_memory``."""
+    """Measure a shuffle of 2 GB of rows to more partitions than slots, with the default of ``max_memory``."""
     spark = spark_session(f"local[{SLOTS}]")
     frame = large(spark, SLOTS)
     repartitioned = frame.repartition(MANY, "key")
@@ -176,12 +179,12 @@ def measure_many() -> Figures:
 
 
 def in_a_process(data: str, cores: int, limit: str = "as set", *, alone: bool = False) -> Figures:
-    """`measure` in a process of its own, whose master has that many cores."""
+    """Run `measure` in another process, whose master has `cores` cores."""
     return run_apart([data, str(cores), limit, "alone" if alone else "all"])
 
 
 def run_apart(arguments: list[str]) -> Figures:
-    """Run this module in another process and return what it has measured."""
+    """Run this module in another process, and return the figures that it has measured."""
     command = [sys.executable, "-m", "benches.shuffle", *arguments]
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     output = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True).stdout
@@ -189,7 +192,7 @@ def run_apart(arguments: list[str]) -> Figures:
 
 
 def comparison() -> None:
-    """Print how the shuffle compares with the other ways."""
+    """Print the tables that compare the shuffle with the other ways."""
     print("| rows | master | limit of bytes | way | s | the shuffle takes |")
     print("|---|---|---|---|---:|---:|")
     for data, cores, limit in product(DATA, MASTERS, LIMITS):
@@ -200,7 +203,7 @@ def comparison() -> None:
 
 
 def scaling() -> None:
-    """Print what more tasks cost on the same cores."""
+    """Print the table of the cost of more tasks on the same cores."""
     print("| tasks | shuffle, s | repartition, s | ratio | peak memory of a Python worker, MiB |")
     print("|---:|---:|---:|---:|---:|")
     for tasks in TASKS:
@@ -211,7 +214,7 @@ def scaling() -> None:
 
 
 def many() -> None:
-    """Print what more partitions than slots cost, and the memory that they take."""
+    """Print the table of the time and memory of a shuffle with more partitions than slots."""
     figures = run_apart([str(MANY)])
     print(f"| 20 M rows of 100 bytes into {MANY} partitions on {SLOTS} slots | s | the shuffle takes |")
     print("|---|---:|---:|")
@@ -221,7 +224,9 @@ def many() -> None:
 
 
 def main() -> None:
-    """Print all tables, or measure for one line of them; ``many`` prints the last one alone."""
+    """Print all tables, or measure one line of a table. With the argument ``many``, print only the last
+    table.
+    """
     if sys.argv[1:] == ["many"]:
         many()
         return

@@ -1,16 +1,17 @@
-"""A day of emulated time with all that a day brings, and what is left of it; printed as Markdown.
+"""Emulates a job with failures for a day, and checks memory, files and output; prints a table in Markdown.
 
-Run it with ``python -m benches.soak [--hours 24] [--folder DIR]``. Numbers are counted by key, and a
-transactional sink commits them, with debloating, and unaligned checkpoints every 5 s that are stored on disk.
-Every 20 minutes a subtask is killed, a task manager is lost or a link is cut for longer than the heartbeat
-timeout, and the job restarts. The day is shared by all debloating policies: each goes on from the last
-checkpoint of the one before, in the same directory and the same process.
+Run it with ``python -m benches.soak [--hours 24] [--folder DIR]``. The job counts numbers by key, and a
+transactional sink commits them. Debloating is on, and unaligned checkpoints every 5 s are stored on disk.
+Every 20 minutes a subtask is killed, a task manager is lost, or a link is cut for longer than the heartbeat
+timeout, and the job restarts. Each debloating policy runs for a part of the day, in the same process and with
+the same directory. It continues from the last checkpoint of the policy before it.
 
-For each emulated hour there is a row: the memory that the process has resident, and the files that lie in
-the directory. The tables of a run grow to 16 MiB each in its first hours (`netstack.results.recorder`) and
-go with it, so memory is held against that at the same hour of the policy before, from the second one on: it
-has to be flat to 1 MiB an hour. No file may be left over, and the numbers of each source have to be committed
-once, key by key in their order. It ends with status 1 where that is not so.
+Each emulated hour gives a row with the resident memory of the process and the number of files in the
+directory. During the first hours of a run, its recorder's tables grow to 16 MiB each
+(`netstack.results.recorder`); they are freed at its end. So memory is compared at the ends of the policies'
+runs, from the second policy on. It may grow by 1 MiB per hour at most. No file may be left over, and each
+number of each source must be committed once, in order within each key. Otherwise the program ends with status
+1.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ FAULT_EVERY_S = 1200.0
 RETAINED = 3
 FLAT_BYTES_AN_HOUR = 1 << 20
 SOURCES, KEYS, RATE = 2, 20, 20.0
-"""Subtasks of the source, keys of each, and records a second of each."""
+"""Number of subtasks of the source, keys of each subtask, and records per second of each subtask."""
 
 
 class Numbers:
-    """Gives the numbers from 0 on, each with its subtask, for ever; a `Source`."""
+    """Endless `Source` of the numbers from 0 on, each with the number of its subtask."""
 
     parallelism_hint = SOURCES
 
@@ -72,11 +73,11 @@ class Numbers:
         self._given = 0
 
     def open(self, subtask: int, parallelism: int) -> Numbers:
-        """Return the numbers of a subtask."""
+        """Return the reader of a subtask."""
         return Numbers(subtask)
 
     def read(self, max_records: int) -> RecordBlock:
-        """Return the next numbers, 8 bytes each, the first of which is the subtask."""
+        """Return the next numbers, as 8 bytes each; the first byte is the number of the subtask."""
         numbers = np.arange(self._given, self._given + max_records, dtype=">i8")
         self._given += max_records
         matrix = numbers.view(np.uint8).reshape(-1, 8).copy()
@@ -84,14 +85,14 @@ class Numbers:
         return RecordBlock.from_matrix(matrix)
 
     def seek(self, position: int) -> None:
-        """Go on behind so many numbers."""
+        """Continue after the first `position` numbers."""
         self._given = position
 
     def close(self) -> None:
-        """Release no resources; there are none."""
+        """Do nothing: the reader holds no resources."""
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
-        """The key of each record."""
+        """Return the key of each record as its hash code."""
         return np.array([parsed(payload)[1] % KEYS for payload in block.payloads()], dtype=np.int32)
 
 
@@ -101,24 +102,24 @@ def parsed(record: bytes | memoryview) -> tuple[int, int]:
 
 
 class Count(KeyedOperator):
-    """Counts by key, and hands each record on."""
+    """Counts records by key, and forwards each record."""
 
     def declare(self, state: KeyedStateBackend) -> None:
-        """One number a key."""
+        """Declare the state: one number for each key."""
         self._count = state.value("count", 0)
 
     def key_of(self, record: bytes) -> object:
-        """The number without all that the keys have in common."""
+        """Return the key of a record, which follows from its number."""
         return parsed(record)[1] % KEYS
 
     def process_record(self, record: bytes) -> Iterable[bytes]:
-        """Count it."""
+        """Count the record, and return it unchanged."""
         self._count.update(self._count.get() + 1)
         return (record,)
 
 
 class Committed:
-    """Committed records of the sinks, as far as the check needs them."""
+    """The data about committed records that the check needs."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -127,7 +128,9 @@ class Committed:
         self._last: dict[tuple[int, int], int] = {}
 
     def commit(self, transaction: Transaction) -> None:
-        """Make a transaction visible, once; those of a sink come in the order of their checkpoints."""
+        """Check and count the records of a transaction, once. The transactions of a sink are committed in the
+        order of their checkpoints.
+        """
         sink = transaction.vertex, transaction.subtask
         if transaction.checkpoint_id <= self._transactions.get(sink, 0):
             return
@@ -142,7 +145,7 @@ class Committed:
 
 
 def faults(duration_s: float) -> Iterator[Fault]:
-    """Something every so often."""
+    """Yield the faults of a run at regular intervals."""
     kinds = cycle(range(3))
     for number, kind in zip(range(1, int(duration_s / FAULT_EVERY_S)), kinds, strict=False):
         when = AtTime(number * FAULT_EVERY_S + 0.123 * number)
@@ -155,7 +158,9 @@ def faults(duration_s: float) -> Iterator[Fault]:
 
 
 def settings(policy: str) -> NetworkConfig:
-    """Checkpoints on disk that may turn unaligned, debloating by a policy, and restarts without end."""
+    """Return the settings: checkpoints on disk that may turn unaligned, debloating by a policy, and any
+    number of restarts.
+    """
     return NetworkConfig(
         checkpoint_interval_s=5.0,
         unaligned_enabled=True,
@@ -172,7 +177,7 @@ def settings(policy: str) -> NetworkConfig:
 
 
 def job(policy: str, duration_s: float, committed: Committed) -> Scenario:
-    """Two sources, two subtasks that count by key, and two sinks."""
+    """Return the job: two sources, two subtasks that count by key, and two sinks."""
     source = SourceObject(source=Numbers(), rates=(RATE,))
     sinks = transactional_sink(committed.commit)
     return Scenario(
@@ -199,7 +204,9 @@ def job(policy: str, duration_s: float, committed: Committed) -> Scenario:
 
 
 def resident_bytes() -> int:
-    """Memory that this process has resident now, without what it has freed and glibc would use again."""
+    """Return the resident memory of this process in bytes. Freed memory that glibc keeps for reuse is first
+    returned to the system.
+    """
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     status = Path("/proc/self/status").read_text("ascii")
@@ -207,7 +214,7 @@ def resident_bytes() -> int:
 
 
 class Hours:
-    """Prints a row for each emulated hour of a policy, and keeps what memory it found."""
+    """Prints a row for each emulated hour of a policy, and keeps the resident memory at each hour."""
 
     def __init__(self, policy: str, begins_at_h: float, folder: Path, committed: Committed) -> None:
         self.resident: list[int] = []
@@ -215,7 +222,7 @@ class Hours:
         self._folder, self._committed = folder, committed
 
     def __call__(self, now: float) -> None:
-        """It is `now`, in emulated seconds."""
+        """Print a row if another emulated hour has passed; `now` is the emulated time in seconds."""
         if now < (len(self.resident) + 1) * HOUR_S:
             return
         self.resident.append(resident_bytes())
@@ -235,16 +242,16 @@ def row(*cells: str) -> None:
 
 
 def growth(resident: Sequence[Sequence[int]], hours_each: float) -> float | None:
-    """Bytes an hour by which memory has grown from one policy to the next, from the second one on.
-
-    `resident` has what each policy had at each of its hours. None: that is too short to tell.
+    """Return the growth of memory in bytes per hour, between the ends of the runs of the second and the last
+    policy. `resident` has the memory of each policy at each of its hours. None: there are fewer than three
+    policies.
     """
     at_ends = [of_policy[-1] for of_policy in resident[1:] if of_policy]
     return (at_ends[-1] - at_ends[0]) / ((len(at_ends) - 1) * hours_each) if len(at_ends) > 1 else None
 
 
 def problems_of(result: Result, wanted_restarts: int) -> Iterator[str]:
-    """Return the problems of the hours of a policy."""
+    """Yield the problems in the run of a policy."""
     if result.failure is not None:
         yield result.failure
     if len(result.restarts) != wanted_restarts:
@@ -252,7 +259,7 @@ def problems_of(result: Result, wanted_restarts: int) -> Iterator[str]:
 
 
 def soak(hours_each: float, names: Sequence[str], folder: Path) -> list[str]:
-    """Run the hours of all policies, and return what is wrong."""
+    """Run all policies, and return the problems."""
     storage, committed, problems = DirectoryStorage(folder), Committed(), list[str]()
     resident: list[list[int]] = []
     row("hour", "policy", "resident, MiB", "files", "records committed")
@@ -274,7 +281,9 @@ def soak(hours_each: float, names: Sequence[str], folder: Path) -> list[str]:
 
 
 def claimed(storage: DirectoryStorage, folder: Path) -> InitialCheckpoint:
-    """Return the last checkpoint of the policy before, for the next one to claim; older ones are deleted."""
+    """Return the last checkpoint of the previous policy, which the next policy claims; delete older
+    checkpoints.
+    """
     begin = find_checkpoint(folder)
     for older in storage.checkpoints()[:-1]:
         storage.discard(older)
@@ -282,7 +291,7 @@ def claimed(storage: DirectoryStorage, folder: Path) -> InitialCheckpoint:
 
 
 def left_over(storage: DirectoryStorage) -> list[str]:
-    """Return the files that belong to none of the checkpoints that are to be retained."""
+    """Return the files that belong to no retained checkpoint."""
     complete = storage.checkpoints()
     problems = [] if len(complete) <= RETAINED else [f"{len(complete)} checkpoints are stored"]
     problems += [
@@ -293,7 +302,7 @@ def left_over(storage: DirectoryStorage) -> list[str]:
 
 
 def main() -> None:
-    """Print the table, and what is wrong."""
+    """Print the table and the problems."""
     parser = argparse.ArgumentParser(prog="python -m benches.soak", description=__doc__)
     parser.add_argument("--hours", type=float, default=24.0, help="of emulated time in all (%(default)g)")
     parser.add_argument("--folder", type=Path, help="an empty folder for checkpoints (a temporary one)")

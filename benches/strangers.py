@@ -1,9 +1,9 @@
-"""Cost of strangers that crowd a listening task: the time until two processes are connected, as Markdown.
+"""Measures how many unknown connections to a listening task delay its peers; prints a table as Markdown.
 
-Run it with ``python -m benches.strangers``. A process of its own connects to the socket as often as told, and
-then says nothing, or says a right hello and nothing after that. The two members of a mesh then find each
-other through the same socket, and two askers get their answers from a letterbox in the same state, as the
-tasks of a shuffle do before they move a row.
+Run it with ``python -m benches.strangers``. A separate process opens a given number of connections to a
+listening socket. On each it sends nothing, or a valid hello and then nothing. Then the time is measured until
+two processes of a mesh have connected through this socket. It is also measured until a letterbox with as many
+unknown connections has answered two questions, as it does for the tasks of a shuffle before they send rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ Address = tuple[str, int]
 
 
 def besiege(address: Address, count: int, said: bytes, pipe: Connection) -> None:
-    """Be `count` strangers, until told to leave."""
+    """Open `count` connections, send the bytes `said` on each, and keep them open until a message arrives
+    over `pipe`.
+    """
     sockets = []
     for _ in range(count):
         stranger = socket.create_connection(address)
@@ -38,7 +40,7 @@ def besiege(address: Address, count: int, said: bytes, pipe: Connection) -> None
 
 
 async def measure(address: Address, count: int, said: bytes, work: Callable[[], Awaitable[None]]) -> float:
-    """Return the seconds of `work` when the strangers have come."""
+    """Return the seconds that `work` takes while `count` connections of another process are open."""
     context = mp.get_context("spawn")
     here, there = context.Pipe()
     strangers = context.Process(target=besiege, args=(address, count, said, there))
@@ -53,7 +55,7 @@ async def measure(address: Address, count: int, said: bytes, work: Callable[[], 
 
 
 async def mesh(secret: Secret, count: int, said: bytes) -> float:
-    """Connect two processes of a mesh, the lower of which is besieged."""
+    """Return the seconds to connect two processes of a mesh, with the other connections at the lower one."""
     members = [Mesh(index, 2) for index in range(2)]
     addresses = [await member.listen() for member in members]
 
@@ -70,7 +72,7 @@ async def mesh(secret: Secret, count: int, said: bytes) -> float:
 
 
 async def letterbox(secret: Secret, count: int, said: bytes) -> float:
-    """Answer two questions at a besieged letterbox."""
+    """Return the seconds in which a letterbox answers two questions, with the other connections open."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address: Address = free.getsockname()
 
@@ -94,7 +96,7 @@ async def letterbox(secret: Secret, count: int, said: bytes) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the table."""
     logging.getLogger("netstack.tcp").setLevel(logging.ERROR)
     secret = fresh_secret()
     hello = ClientHandshake(fresh_secret(), Identity(1, 0, 2), bytes(NONCE_BYTES)).begin()

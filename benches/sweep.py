@@ -1,9 +1,10 @@
-"""A sweep over Spark beside the emulations that it consists of, printed as Markdown.
+"""Compares the time of a sweep over Spark with that of its emulations; prints a table as Markdown.
 
 Run it with ``python -m benches.sweep``; it takes some minutes. The job is ``4x4_1MBs_off`` for 60 emulated
-seconds, with targets from 50 ms to 2 s. Two sums are set beside the time of the sweep: that of the
-``wall_seconds`` of its points, which run beside each other; and that of the same emulations one at a time, of
-which one seed of each target is run before Spark starts, on an otherwise idle machine.
+seconds, with targets from 50 ms to 2 s. The time of the sweep is compared with two sums. The first is the sum
+of the ``wall_seconds`` of its points, which run at the same time. The second is an estimate for the same
+emulations one after the other: before Spark starts, one seed of each target runs on the otherwise idle
+machine.
 
 ``python -m benches.sweep 4 5 10`` has 4 targets, 5 seeds and 10 emulated seconds.
 """
@@ -26,24 +27,26 @@ from .jobs import job
 TARGETS, SEEDS, SECONDS = 20, 10, 60.0
 LEAST_MS, MOST_MS = 50, 2000
 ALLOWED = 1.2
-"""Time of a sweep over the share of a core, when Spark has started."""
+"""Maximum ratio of the time of a sweep, after Spark has started, to the total time of its emulations divided
+by the cores.
+"""
 
 
 def grid(targets: int, seeds: int) -> Grid:
-    """Targets in equal proportions, in whole milliseconds."""
+    """Return a grid of debloat targets, in whole milliseconds with equal ratios between neighbours."""
     ratio = (MOST_MS / LEAST_MS) ** (1 / max(1, targets - 1))
     sizes = [round(LEAST_MS * ratio**number) for number in range(targets)]
     return Grid(read_axes(target=",".join(f"{size}ms" for size in sizes)), seeds)
 
 
 def alone(scenario: Scenario, wanted: Grid) -> float:
-    """Seconds that all points take one at a time, from one seed of each value."""
+    """Return the estimated seconds of all points one after the other, from running one seed of each value."""
     (axis,) = wanted.axes
     return wanted.seeds * sum(emulate(value.change(scenario)).wall_seconds for value in axis.values)
 
 
 def swept(scenario: Scenario, wanted: Grid) -> tuple[float, float, Sequence[PointRow]]:
-    """Seconds to start Spark and to run the points, with their rows."""
+    """Return the seconds to start Spark, the seconds to run the points, and the rows of the points."""
     begun = perf_counter()
     session = spark_session("local[*]", small=True)
     session.range(1).count()

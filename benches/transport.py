@@ -1,18 +1,18 @@
-"""The class that a transport under test is, and the shape of the exchange that it is measured by.
+"""Base class of a transport under test, and the shape of the measured exchange.
 
-A subclass moves blocks of records. It takes the place of ours in the network cases::
+A subclass moves blocks of records. It replaces this project's transport in the network cases::
 
     pytest benches -k networkThroughput --transport docs.examples.bench_transport:MemoryChannels
 
-In one process an object has both ends. Between processes there are two, of the same class and shape::
+In one process, an object is both ends. Between processes there are two objects, of the same class and shape::
 
     process:   listen, connect | write ... write | read ... read | close
     tcp:       listen          |                 | read ... read | close     where records arrive
                        connect | write ... write |               | close     where they are written
 
-The harness writes from as many trio tasks as there are writers and reads in another, and takes the time from
-before the first `write` until the last record has been read. Nothing says which record is the last one, so
-what is not sent at once has to leave by itself, as Flink's buffer timeout sees to.
+The harness writes from one trio task for each writer, and reads in another task. It measures the time from
+before the first `write` until the last record has been read. A transport is not told which record is the last
+one. So it must send records that it holds back after some time, as Flink does at the buffer timeout.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ SERVER_NAME = "localhost"
 class Certificate:
     """A certificate for one run, signed by an authority that exists for that run alone.
 
-    Both are PEM texts: the authority's certificate, and the server's key with its chain.
+    The fields are PEM texts: the authority's certificate, and the server's key with its chain.
     """
 
     authority: str
     server: bytes
 
     def server_context(self) -> ssl.SSLContext:
-        """Return the context of the end that listens."""
+        """Return the TLS context of the listening end."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         with tempfile.TemporaryDirectory() as folder:  # Python's ssl reads keys from files only
             path = Path(folder, "server.pem")
@@ -54,12 +54,12 @@ class Certificate:
         return context
 
     def client_context(self) -> ssl.SSLContext:
-        """Return the context of the end that connects; it accepts this authority only."""
+        """Return the TLS context of the connecting end, which accepts this authority only."""
         return ssl.create_default_context(cadata=self.authority)
 
 
 def fresh_certificate() -> Certificate:
-    """Make a certificate."""
+    """Create an authority and a certificate signed by it."""
     authority = trustme.CA()
     server = authority.issue_cert(SERVER_NAME)
     return Certificate(
@@ -76,7 +76,9 @@ class Shape:
     channels: int = 100
     """Number of channels of each writer."""
     flush_s: float = 0.1
-    """The longest that a record may wait for others, in seconds (Flink's ``execution.buffer-timeout``)."""
+    """Maximum time in seconds that a record may wait for further records (Flink's
+    ``execution.buffer-timeout``).
+    """
     broadcast: bool = False
     """Whether every record goes to all channels of its writer."""
     certificate: Certificate | None = None
@@ -86,15 +88,15 @@ class Shape:
 class BenchTransport(ABC):
     """A transport under test; pass the subclass to ``--transport``.
 
-    An object is made for a shape within a trio program. It may start tasks in `nursery`, which are cancelled
-    after `close`. An exception that it raises fails the case.
+    An object is created for a shape, within a trio program. It may start tasks in `nursery`, which are
+    cancelled after `close`. An exception that it raises fails the case.
     """
 
     name: ClassVar[str]
-    """Name in messages."""
+    """Name of the transport in messages."""
 
     between_processes: ClassVar[bool] = True
-    """Whether its two ends may be in two processes."""
+    """Whether the two ends may be in different processes."""
 
     def __init__(self, shape: Shape, nursery: trio.Nursery) -> None:
         self.shape = shape
@@ -110,17 +112,15 @@ class BenchTransport(ABC):
 
     @abstractmethod
     async def write(self, writer: int, block: RecordBlock, channels: Sequence[int]) -> None:
-        """Write the records of a block, in order; waits while there is no room for them.
-
-        `channels` has the channel of each record, 0 to ``shape.channels - 1``, and is empty where every
-        record goes to all of them. Writers call it at the same time, each for itself.
+        """Write the records of a block, in order; wait while there is no room for them. `channels` has the
+        channel of each record, 0 to ``shape.channels - 1``; it is empty if every record goes to all channels.
+        The tasks of several writers may call this method at the same time.
         """
 
     @abstractmethod
     async def read(self) -> int:
-        """Wait until something has arrived, and return how many records, of all channels together.
-
-        A record that went to all channels counts once for each of them.
+        """Wait until records have arrived, and return their number, over all channels. A record that was sent
+        to all channels counts once for each of them.
         """
 
     async def close(self) -> None:  # noqa: B027 - there may be nothing to do

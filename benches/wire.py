@@ -1,10 +1,10 @@
-"""The wire alone: buffers under credit between two processes, beside plain trio, printed as Markdown.
+"""Compares buffers under credit between two processes with plain trio; prints a table of speeds in Markdown.
 
 Run it with ``python -m benches.wire``. One process sends full buffers of 32 KiB through a link over TCP on
 the loopback to channels of the other, which recycles them at once, so every buffer costs a credit; no records
 are encoded or decoded. Plain trio moves the same bytes with ``send_all`` and ``recv_into`` of 32 KiB each.
-Both take turns, and the ratio is that of the medians. With few buffers on the way the two processes wait for
-each other's wake-ups, and not for the wire.
+The two are measured alternately, and the ratio is that of the medians. With few buffers in transit, the time
+depends on how fast the processes wake up, and not on the wire.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Case:
-    """Channels that share the connection, and the buffers of their gate."""
+    """Number of channels that share the connection, and the buffers of their gate."""
 
     channels: int
     exclusive: int = 2
@@ -52,7 +52,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Rows of the table."""
+        """Name of the case in the table."""
         plural = "s" if self.channels > 1 else ""
         return f"{self.channels} channel{plural}, {self.exclusive} exclusive each, {self.floating} floating"
 
@@ -61,7 +61,7 @@ CASES = (Case(1), Case(4), Case(8), Case(16), Case(1, floating=62))
 
 
 class Sender:
-    """Keeps all subpartitions of one side full until enough has been sent."""
+    """Keeps all subpartitions of the sending process full until enough has been sent."""
 
     def __init__(self, link: TcpLink, channels: int, window: int) -> None:
         self._link = link
@@ -155,7 +155,7 @@ async def send_plain(stream: trio.SocketStream, _: Case) -> None:
 
 
 async def receive_plain(stream: trio.SocketStream, _: Case) -> int:
-    """Receive all that comes into one buffer; returns how much that was."""
+    """Receive all bytes into one buffer; returns their number."""
     buffer = memoryview(bytearray(SEGMENT_BYTES))
     received = 0
     while count := await stream.socket.recv_into(buffer):
@@ -164,7 +164,7 @@ async def receive_plain(stream: trio.SocketStream, _: Case) -> int:
 
 
 def sender_process(plain: bool, case: Case, port: int) -> None:
-    """The process that sends."""
+    """Run the sending process."""
 
     async def main() -> None:
         stream = await trio.open_tcp_stream(LOOPBACK, port)
@@ -175,7 +175,9 @@ def sender_process(plain: bool, case: Case, port: int) -> None:
 
 
 def receiver_process(plain: bool, case: Case, answers: Connection) -> None:
-    """The process that receives: sends the port, then the seconds that all took."""
+    """Run the receiving process. It sends its port over `answers`, and at the end the seconds that the
+    transfer took.
+    """
 
     async def main() -> None:
         (listener,) = await trio.open_tcp_listeners(0, host=LOOPBACK)
@@ -192,7 +194,7 @@ def receiver_process(plain: bool, case: Case, answers: Connection) -> None:
 
 
 def measure(context: SpawnContext, plain: bool, case: Case) -> float:
-    """Seconds for all bytes, from the accepted connection to the last of them."""
+    """Return the seconds from the accepted connection to the last byte."""
     ours, theirs = context.Pipe()
     receiver = context.Process(target=receiver_process, args=(plain, case, theirs))
     receiver.start()

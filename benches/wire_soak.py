@@ -1,14 +1,14 @@
-"""An hour of TCP at full rate with cuts, restarts and slow readers, printed as Markdown.
+"""Runs TCP connections at full rate for an hour, with cuts, restarts and slow readers; prints a table.
 
 Run it with ``python -m benches.wire_soak [--minutes 60]``. Three processes send each other records through a
-`Transport`, as fast as they go, in rounds of some seconds. All connections lead through a relay, which in
-some rounds breaks one of them off in the middle, or lets one stand still for a while; in others a reader is
-slow. After a cut all transports have to fail, and a new round goes on behind the records that had been read:
-that is a restart.
+`Transport`, as fast as possible, in rounds of some seconds. All connections lead through a relay. In some
+rounds, the relay cuts a connection, or forwards nothing on it for a while. In other rounds, a reader is slow.
+After a cut all transports must fail. The next round is then a restart: it continues after the records that
+were read.
 
-Each record says who sent it and its number; its length and its bytes follow from these, and all are compared.
-So a byte that is lost, doubled, changed or out of order ends the run with status 1, and so does memory that
-grows.
+Each record contains its sender and its number, from which its length and its other bytes are computed. The
+readers compare all of them. So a byte that is lost, doubled, changed or out of order ends the run with status
+1, as does memory that grows.
 """
 
 from __future__ import annotations
@@ -36,15 +36,17 @@ ROUND_S = 5.0
 BATCH_RECORDS = 64
 LONGEST_RECORD = 20_000
 HEADER = 9
-"""Bytes: the sender, and the number of the record."""
+"""Length of a record's header in bytes: the sender, and the number of the record."""
 FLAT_BYTES = 16 << 20
-"""Greatest growth of the memory of a process between the first quarter of the rounds and the last."""
+"""Maximum growth of a process's memory in bytes, from the first quarter of the rounds to the last quarter."""
 KINDS = ("left alone", "slow reader", "stands still", "cut")
 CONTENTS = memoryview(random.Random(1).randbytes(1 << 20))
 
 
 class Round(NamedTuple):
-    """Task of a process: `sent` and `got` are numbers of records by process."""
+    """Task of a process in one round. `kind` is the disturbance, and `victim` the process whose reader is
+    slow if `kind` is "slow reader". `begins_at` is the number of the next record from each process.
+    """
 
     kind: str
     victim: int
@@ -69,7 +71,7 @@ class Outcome:
 
 
 def record_of(sender: int, receiver: int, number: int) -> bytes:
-    """Return a record: all of it follows from whose it is, and its number."""
+    """Return a record, whose bytes are computed from its sender, its receiver and its number."""
     mixed = (number * 2654435761 + sender * 40503 + receiver * 9973) & 0xFFFFFFFF
     length = mixed % LONGEST_RECORD
     start = (mixed >> 8) % (len(CONTENTS) - LONGEST_RECORD)
@@ -77,7 +79,7 @@ def record_of(sender: int, receiver: int, number: int) -> bytes:
 
 
 class Peer:
-    """One process of the exchange, through all rounds."""
+    """One process of the exchange, in all rounds."""
 
     def __init__(self, index: int, pipe: Connection) -> None:
         self._index, self._pipe = index, pipe
@@ -85,7 +87,7 @@ class Peer:
         self._problem = ""
 
     def serve(self) -> None:
-        """Do what comes over the pipe; None is the end."""
+        """Run the rounds that arrive over the pipe, until None arrives."""
         while True:
             transport = Transport(self._index, PROCESSES)
             self._pipe.send(transport.listen())
@@ -119,7 +121,9 @@ class Peer:
         )
 
     def _write(self, transport: Transport, wanted: Round) -> None:
-        """Send to the others in turns until the round is over, from where each of them has got to."""
+        """Send records to the other processes, one after the other and again, until the round is over. Each
+        process gets the records after those that it has read.
+        """
         numbers = list(wanted.begins_at)
         ends_at = monotonic() + ROUND_S
         try:
@@ -152,7 +156,9 @@ class Peer:
 
 
 class Relay:
-    """Passes on what comes, until it breaks a connection off or lets it stand still."""
+    """Forwards the bytes of all connections. In some rounds it cuts one of them, or forwards nothing on it
+    for a while.
+    """
 
     def __init__(self, kind: str, chance: random.Random) -> None:
         self._kind = kind
@@ -161,7 +167,7 @@ class Relay:
         self._at = monotonic() + chance.uniform(0.2, 0.8) * ROUND_S
 
     async def serve(self, listener: trio.SocketListener, to: tuple[str, int]) -> None:
-        """Lead all that connects to `listener` to the address of a process."""
+        """Forward each connection that `listener` accepts to the address of a process."""
 
         async def handle(stream: trio.SocketStream) -> None:
             touched = self._connections == self._victim
@@ -193,7 +199,7 @@ class Relay:
 
 
 async def run_round(pipes: list[Connection], kind: str, got: list[list[int]], seed: int) -> list[Outcome]:
-    """Run one round, and return what each process says of it."""
+    """Run one round, and return the outcome of each process."""
     chance = random.Random(seed)
     addresses = [pipe.recv() for pipe in pipes]
     secret, victim = fresh_secret(), chance.randrange(PROCESSES)
@@ -236,7 +242,7 @@ def flat(resident: list[list[int]]) -> list[str]:
 
 
 def main() -> None:
-    """Print a row for each minute, and what is wrong."""
+    """Print a row for each minute, and the problems."""
     parser = argparse.ArgumentParser(prog="python -m benches.wire_soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0, help="(%(default)g)")
     options = parser.parse_args()

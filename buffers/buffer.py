@@ -18,7 +18,7 @@ contents of each buffer are computed from the count::
     first 2, written 6 subpartition   0   1   2   3
                        records        1   1   2   2
 
-The turns end before the first record that would not fit.
+The distribution ends before the first record that would not fit.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class BufferBuilder:
 
     Of a complete record only its index in a block is noted at first. Noted records are copied together when a
     reader needs the bytes. While a buffer holds only blank records, just their number of bytes is noted.
-    `blank_stride` is then the length of each record, otherwise 0. While the buffer takes part in `turns`,
-    `position` may lag behind. `position` and the buffer's `share` of the turns are updated when the reading
-    half needs them. Invariant: ``0 <= position <= capacity <= segment.size``; `position` includes noted
-    records and never decreases.
+    `blank_stride` is then the length of each record, otherwise 0. While the buffer takes part in a
+    round-robin distribution (`turns`), `position` may lag behind. `position` and the buffer's `share` of the
+    distributed records are updated when the reading half needs them. Invariant: ``0 <= position <= capacity
+    <= segment.size``; `position` includes noted records and never decreases.
     """
 
     __slots__ = (
@@ -369,7 +369,7 @@ class BufferTurns:
     __slots__ = ("_builders", "_first", "_stride", "left", "written")
 
     def __init__(self, builders: Sequence[BufferBuilder | None], first: int, stride: int, left: int) -> None:
-        """The builder at index i belongs to subpartition i."""
+        """Begin a distribution. The builder at index i belongs to subpartition i."""
         self._builders = builders
         self._first = first
         self._stride = stride
@@ -403,7 +403,7 @@ class BufferTurns:
         builder.share = share
 
     def end(self) -> None:
-        """Update all positions and end the turns; the buffers can then be written directly again."""
+        """Update all positions and end the distribution. The buffers can then be written directly again."""
         for builder in self._builders:
             if builder is not None:
                 self.settle(builder)

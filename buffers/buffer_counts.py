@@ -42,9 +42,9 @@ def gate_buffers(
     """
     if channels < 1 or exclusive < 0 or floating < 1 or (max_required is not None and max_required < 1):
         raise ValueError(
-            "a gate needs at least 1 channel, 0 exclusive buffers per channel, 1 floating buffer and a "
-            f"limit of 1 required buffer; it was given {channels}, {exclusive}, {floating} and "
-            f"{max_required}"
+            f"a gate was given {channels} channels (at least 1), {exclusive} exclusive buffers per channel "
+            f"(at least 0), {floating} floating buffers (at least 1) and a maximum of {max_required} "
+            "required buffers (at least 1)"
         )
     target = channels * exclusive + floating
     required = channels * exclusive + 1
@@ -56,7 +56,8 @@ def gate_buffers(
 
 
 def partition_buffers(subpartitions: int, per_channel: int, floating: int) -> tuple[int, int]:
-    """The minimum and maximum of the pool of a bounded pipelined partition (Flink's NettyShuffleUtils).
+    """Return the minimum and maximum size of the pool of a bounded pipelined partition (Flink's
+    NettyShuffleUtils).
 
     `per_channel` and `floating` are the same options as for a gate. In Flink 2 a pool also has an expected
     size, its weight when memory is scarce. For a partition, the expected size equals the minimum.

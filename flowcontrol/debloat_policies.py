@@ -21,10 +21,11 @@ nevertheless, so buffers grow during every aligned checkpoint::
     frozen           21 21 21 | 21 .. 21 | 21 21
     when unblocked   21 21 21 |          | 21 21
 
-**The longest channel.** A gate polls its channels in turns, one buffer each. So a barrier behind n buffers of
-its channel is polled after n rounds. A round takes one buffer from each of the k channels with data. A
-checkpoint waits for the longest channel. If the other channels are refilled meanwhile, k * max(n) buffers are
-polled before its barrier. That is more than the sum of the buffers in use if the queues differ in length::
+**The longest channel.** A gate polls its channels round robin, one buffer at a time. So a barrier behind n
+buffers of its channel is polled after n rounds. A round takes one buffer from each of the k channels with
+data. A checkpoint waits for the longest channel. If the other channels are refilled meanwhile, k * max(n)
+buffers are polled before its barrier. That is more than the sum of the buffers in use if the queues differ in
+length::
 
     ch0 [########]     8 rounds of 3 buffers = 24, where the sum is 8 + 2 + 2 = 12
     ch1 [##]
@@ -214,8 +215,8 @@ class PerChannelPolicy(DebloatPolicy):
 
     A fast channel with a long queue gets smaller buffers than a slow channel. A channel's share of the gate's
     throughput is its share of the *buffers* polled. A share by bytes, as in Little's law, would amplify
-    itself. Channels are polled in turns, so a channel with larger buffers would get more of the throughput,
-    and then still larger buffers.
+    itself. Channels are polled round robin, so a channel with larger buffers would get more of the
+    throughput, and then still larger buffers.
 
     A channel's size stays as it is while nothing is polled from it. The count of a channel is not lowered
     while it is blocked for alignment.

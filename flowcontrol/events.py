@@ -144,8 +144,8 @@ class CheckpointOptions(msgspec.Struct, frozen=True):
         return CheckpointOptions(Alignment.FORCED_ALIGNED, self.timeout_s) if self.timeoutable else self
 
     def with_unaligned_supported(self) -> CheckpointOptions:
-        """Return these options for an exchange where barriers can overtake data again: unaligned, or aligned
-        with the timeout.
+        """Return these options for an exchange where barriers can overtake data. Forced alignment is undone:
+        the options become aligned with the timeout if there is one, otherwise unaligned.
         """
         if self.alignment is not Alignment.FORCED_ALIGNED:
             return self

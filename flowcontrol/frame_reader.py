@@ -37,7 +37,7 @@ class FrameSink(Protocol):
         ...
 
     def landed(self, header: BufferHeader) -> None:
-        """Process the payload that was placed last, which is now complete."""
+        """Process the payload for which `place` was called last. It is now complete."""
         ...
 
     def receive(self, message: Message) -> None:

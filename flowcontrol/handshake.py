@@ -116,9 +116,9 @@ class Identity(msgspec.Struct, frozen=True):
 class Handshake(ABC):
     """Base of both ends: reads messages of fixed size and checks each byte as it arrives.
 
-    `wanted`: bytes that the peer must still send before this end can continue; 0 once it is `proven`. A
-    caller that reads at most `wanted` bytes leaves the data after the handshake in the socket. After a
-    refusal, the handshake cannot continue.
+    `wanted`: bytes that the peer must still send before this end can continue; 0 once the peer is `proven` to
+    know the secret. A caller that reads at most `wanted` bytes leaves the data after the handshake in the
+    socket. After a refusal, the handshake cannot continue.
     """
 
     def __init__(self, secret: Secret, nonce: bytes) -> None:

@@ -9,9 +9,10 @@ _CLOCK_GUARD_MS = 1e-6
 
 
 class ThroughputCalculator:
-    """Throughput in bytes per second of the time with data to poll: the time between `pause` and `resume`
-    does not count. `now` is in seconds, not negative, and rounded down to whole milliseconds. Time in which
-    the task is back-pressured counts. The task does not poll then, so the gate does not pause.
+    """Throughput in bytes per second. Only time in which there is data to poll counts, so the time between
+    `pause` and `resume` does not. Time in which the task is back-pressured counts, because a task that does
+    not poll does not pause the clock. `now` is in seconds, not negative, and rounded down to whole
+    milliseconds.
     """
 
     __slots__ = ("_bytes", "_elapsed_ms", "_running_since_ms", "_throughput")

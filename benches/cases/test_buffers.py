@@ -2,12 +2,13 @@
 
 Expected on one core:
 
-- Request and recycle together below 1 microsecond; the 512 pools of a 256x256 job within a second even if
-  memory is scarce; 100,000 handles of segments in a tenth of a second.
-- Records of one length at 30 % of a plain copy or better each way; records of 1 to 64 bytes at 5 million a
-  second or better each way.
+- A request and the return of its segment take less than 1 microsecond. Creating the 512 pools of a 256x256
+  job takes less than a second, even if memory is scarce. Creating 100,000 handles of segments takes a tenth
+  of a second.
+- Records of one length are encoded, and decoded, at 30 % of the speed of a plain copy or faster. Records of 1
+  to 64 bytes are encoded, and decoded, at 5 million per second or faster.
 
-PYTEST_DONT_REWRITE: asserts are timed, and pytest makes them slower.
+PYTEST_DONT_REWRITE: the time of asserts counts, and pytest's rewritten ones are slower.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def pool_of(**options: Any) -> LocalBufferPool:
 
 @pytest.mark.parametrize("in_use", [0, 20])
 def test_poolRequest(measure: Measure, in_use: int) -> None:
-    """A segment taken and given back."""
+    """Measure one request of a segment and its return."""
     pool = pool_of(subpartitions=4, max_buffers_per_channel=10, max_overdraft=5)
     for number in range(in_use):
         pool.request(number % 4)
@@ -53,7 +54,7 @@ def test_poolRequest(measure: Measure, in_use: int) -> None:
 
 
 def test_poolRequestAll(measure: Measure) -> None:
-    """All segments of a pool, its overdraft included, and all of them back."""
+    """Measure the request of all segments of a pool, including its overdraft, and their return."""
     pool = pool_of(max_overdraft=5)
 
     def step() -> int:
@@ -68,7 +69,7 @@ def test_poolRequestAll(measure: Measure) -> None:
 
 
 class Keeper:
-    """A channel that keeps each segment that it is offered."""
+    """A channel that accepts each segment that the pool offers it."""
 
     def __init__(self) -> None:
         self.segment: Any = None
@@ -79,7 +80,7 @@ class Keeper:
 
 
 def test_poolRequestListener(measure: Measure) -> None:
-    """A segment that is recycled while a channel waits for one."""
+    """Measure the return of a segment while a channel waits for one."""
     pool = NetworkBufferPool(1).create_pool(1, 1, 1)
     keeper = Keeper()
     keeper.segment = pool.request()
@@ -94,7 +95,7 @@ def test_poolRequestListener(measure: Measure) -> None:
 
 @pytest.mark.parametrize("memory", ["plenty", "scarce"])
 def test_poolCreate(measure: Measure, memory: str) -> None:
-    """A pool of a job of 256 by 256."""
+    """Measure the creation of a pool, for a job with 256 producers and 256 consumers."""
     partition = CHANNELS * PER_CHANNEL + FLOATING
     gate = CHANNELS * PER_CHANNEL + FLOATING
     # Scarce: little more than what is guaranteed, so that each new pool takes from all others.
@@ -171,7 +172,7 @@ BLOCKS: dict[str, Callable[[], RecordBlock]] = {
 
 @pytest.mark.parametrize("records", BLOCKS)
 def test_recordDecode(measure: Measure, records: str) -> None:
-    """A whole block at once."""
+    """Measure the decoding of a whole block at once."""
     block = BLOCKS[records]()
     data = np.array(block.data)
     decoder = RecordDecoder()
@@ -180,7 +181,7 @@ def test_recordDecode(measure: Measure, records: str) -> None:
 
 @pytest.mark.parametrize("records", ["100 B", "1013 B", "1-64 B,1 MiB"])
 def test_recordDecodeBuffers(measure: Measure, records: str) -> None:
-    """A block that arrives in buffers."""
+    """Measure the decoding of a block that arrives in buffers."""
     block = BLOCKS[records]()
     stream = memoryview(block.data.tobytes())
     buffers = [stream[start : start + BUFFER_BYTES] for start in range(0, len(stream), BUFFER_BYTES)]

@@ -1,25 +1,26 @@
 """The checkpoint cases of flink-benchmarks, and recovery.
 
-The checkpoint cases count checkpoints a second of a job under back-pressure.
+The checkpoint cases measure the checkpoints per second of a job under back-pressure.
 
 The jobs are Flink's: ``source -> map -> sink`` for a single input, two sources into one task for several
-inputs, each in 4 subtasks, and every record keeps a sink busy for 0.2 ms. Segments have 8 KiB. A parameter is
-Flink's mode; what follows the comma is ours::
+inputs. Each vertex has 4 subtasks, and every record keeps a sink busy for 0.2 ms. A segment has 8 KiB. The
+parameter of a case is Flink's mode. The part after a comma is a variant that Flink does not have::
 
     ALIGNED       records of 1 byte, debloating to 300 ms  ALIGNED,NO_DEBLOAT   the same without debloating
     UNALIGNED     records of 1 KiB, no debloating          UNALIGNED,DEBLOAT    records of 1 byte, with it
     UNALIGNED_1   the same, after a timeout of 1 ms        UNALIGNED_1,DEBLOAT  records of 1 byte, with it
 
-Flink runs the one with several inputs in ALIGNED only; its sources have records of 1 byte and of 1 KiB
-always. The next checkpoint is triggered when the one before is complete. A job runs once: for a while until
-back-pressure and buffer sizes have settled, then for a slice of time in each round, whose time is that of the
-checkpoints that were triggered in it. There is no yardstick: the 0.2 ms for a record decide, and not the
-machine.
+Flink runs the job with several inputs in the mode ALIGNED only. One of its sources always has records of 1
+byte, the other records of 1 KiB. The next checkpoint is triggered when the one before is complete. A job runs
+once. At first it runs until back-pressure and buffer sizes are stable. The rest of the run is divided into
+slices, one for each round. The time of a round is the mean duration of the checkpoints that were triggered in
+its slice. There is no yardstick, because the 0.2 ms for a record determine the time, and not the machine.
 
-The case ``recovery`` takes the time from the failure of a task until the job, its state restored, runs again.
-Two sources count by key over two tasks, of which one is killed; the restart has no delay, and checkpoints are
-in files. It is not emulated, as the model has no scheduling and deployment, and does not run between
-processes, where the start of fresh ones would be most of the time.
+The case ``recovery`` measures the time from the failure of a task until the job runs again with its restored
+state. Two sources send records to two tasks that count them by key, and one of these tasks is killed. The
+restart has no delay, and checkpoints are stored in files. The case is not emulated, because the emulation
+does not model scheduling. It does not run in several processes, because most of the time would be the start
+of new processes.
 """
 
 from __future__ import annotations
@@ -58,24 +59,26 @@ SMALL, BIG = 1, 1024
 """Bytes of the payload of a record."""
 
 RECORD_OVERHEAD = 12
-"""Bytes of a record of Flink's besides its payload: a number of 64 bits, and the length of the payload."""
+"""Bytes of a record in Flink's benchmark besides its payload: a number of 64 bits, and the length of the
+payload.
+"""
 
 PACE_S = 0.01
-"""Least time between two triggers, which is the least that Flink allows."""
+"""Minimum pause between checkpoints in seconds, the smallest that Flink allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """Settings of a job and its times."""
+    """Settings of a job, and the times of its phases."""
 
     unaligned: bool
     timeout_s: float
     debloat: bool
     record_bytes: int
     settle_s: float
-    """Seconds until checkpoints count."""
+    """Seconds from the start until checkpoints are measured."""
     slice_s: float
-    """Seconds of a round; some checkpoints have to fit in."""
+    """Length of a round in seconds; several checkpoints must fit into it."""
 
 
 MODES = {
@@ -175,10 +178,11 @@ def measure_checkpoints(
 def slices(checkpoints: Sequence[CheckpointResult], begin_s: float, slice_s: float) -> Iterator[float]:
     """Yield the mean duration in seconds of the checkpoints of each slice of a run, from `begin_s` on.
 
-    A checkpoint belongs to the slice in which it was triggered; one that the run's end cuts off, to none.
+    A checkpoint belongs to the slice in which it was triggered. A checkpoint that is pending at the end of
+    the run belongs to no slice.
 
     Raises:
-        RuntimeError: none was triggered in a slice and completed, or one has failed.
+        RuntimeError: a slice has no completed checkpoint, or a checkpoint has failed.
     """
     for number in count():
         start = begin_s + number * slice_s
@@ -213,7 +217,7 @@ class CountByKey(KeyedOperator):
     """Counts the records of each key."""
 
     def declare(self, state: KeyedStateBackend) -> None:
-        """Name the state."""
+        """Declare the state."""
         self.seen = state.value("seen", default=0)
 
     def key_of(self, record: bytes) -> bytes:
@@ -221,13 +225,13 @@ class CountByKey(KeyedOperator):
         return record[:KEY_BYTES]
 
     def process_record(self, record: bytes) -> list[bytes]:
-        """Count it."""
+        """Count the record."""
         self.seen.update(self.seen.get() + 1)
         return []
 
 
 def failing_job(seed: int) -> Scenario:
-    """Return the job that fails."""
+    """Return the job of the case ``recovery``, one of whose tasks is killed."""
     return Scenario(
         name="recovery",
         duration_s=DURATION_S,
@@ -252,7 +256,7 @@ def recovery_s(result: Result) -> float:
     """Return the seconds from the first failure until the job ran again.
 
     Raises:
-        RuntimeError: the job did not come back from a checkpoint.
+        RuntimeError: the job did not restart from a checkpoint.
     """
     for restart in result.restarts:
         if restart.running_at is not None and restart.checkpoint_id is not None:

@@ -1,18 +1,18 @@
 """The network cases of flink-benchmarks: numbers of 64 bits from writers to one reader over many channels.
 
-The time goes from the first record written to the last one read. A buffer that is not full leaves at the
-buffer timeout, and Flink's time has that in it, too: with few records it is most of it. Flink sends 5 million
-records in each invocation; `RECORDS` has the numbers that are sent here, since Python is slower.
+The time is measured from the first record written to the last record read. A buffer that is not full is sent
+at the buffer timeout, and the time includes this wait, as in Flink. With few records the wait is most of the
+time. Flink sends 5 million records in each iteration. Here `RECORDS` are sent, since Python is slower.
 
-A parameter is Flink's: ``1000,1ms,SSL`` is 1000 channels, a buffer timeout of 1 ms, and TLS. Each case runs
-in three ways: ``emulated`` is the prediction for a Flink cluster in virtual time, ``process`` runs in one
-process on the real clock, ``tcp`` between two processes over TCP. The model has no cost of encryption, so
-cases with TLS are not emulated. The yardstick of the other ways are plain sockets that move the same bytes in
-the same way.
+The parameters are those of Flink: ``1000,1ms,SSL`` stands for 1000 channels, a buffer timeout of 1 ms, and
+TLS. Each case runs in three ways: ``emulated`` is the prediction for a Flink cluster in virtual time,
+``process`` runs in one process on the real clock, ``tcp`` between two processes over TCP. The emulation has
+no cost of encryption, so cases with TLS are not emulated. The yardstick of ``process`` and ``tcp`` is the
+transfer of the same bytes over plain sockets.
 
-In emulated time every writer and every channel's reader is a subtask of its own, and none waits for a core.
-In Flink's benchmark one thread reads all channels. So the emulated rate is that of a job of this shape, and
-not of that one thread.
+In the emulation each writer, and the reader of each channel, is a subtask of its own, and no subtask waits
+for a core. In Flink's benchmark one thread reads all channels. So the emulated rate is the rate of a job of
+this shape, not of a single reading thread.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ from ..harness import MS_PER_OP, OPS_PER_MS, Measure, Unit, Yardstick
 from ..transport import BenchTransport, Shape, fresh_certificate
 
 RECORDS = {100: 200_000, 1000: 100_000}
-"""Records of an iteration, by the number of channels."""
+"""Number of records in an iteration, by the number of channels."""
 
 EMULATED_RECORDS = {100: 200_000, 1000: 40_000}
-"""The same in emulated time, where each buffer takes time of this machine as well."""
+"""Number of records in an emulated iteration, by the number of channels. There are fewer, because the
+emulation of each buffer takes time.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """The records of a case and the shape over which they go."""
+    """The records of a case, and the shape of the exchange that transfers them."""
 
     shape: Shape
     records: int
@@ -49,15 +51,17 @@ class Exchange:
     encrypted: bool = False
     unit: Unit = OPS_PER_MS
     rounds: int = 1
-    """Factor of the number of rounds."""
+    """Multiplier for the number of rounds."""
 
     def operations(self, records: int) -> int:
-        """Return the operations in so many records: a whole iteration is one where time is measured."""
+        """Return the number of operations in an iteration of `records` records. If the score is a time, the
+        whole iteration is one operation.
+        """
         return records if self.unit.is_rate else 1
 
 
 def throughput(parameter: str) -> Exchange:
-    """Return the exchange of a parameter of networkThroughput."""
+    """Return the exchange for a parameter of networkThroughput, such as "1000,1ms,SSL"."""
     channels, timeout, *encryption = parameter.split(",")
     number = int(channels)
     return Exchange(
@@ -128,7 +132,7 @@ def test_networkBroadcastThroughput(
 def measure_exchange(
     measure: Measure, exchange: Exchange, way: str, transport: type[BenchTransport] | None
 ) -> None:
-    """Measure an exchange in one way."""
+    """Measure an exchange in one of the three ways."""
     rounds = exchange.rounds * measure.rounds
     if way == "emulated":
         if transport is not None:
@@ -163,12 +167,14 @@ def measure_exchange(
 
 
 def scaled(records: int, scale: float, writers: int) -> int:
-    """Return so many records times `scale`, the same number for each writer, and at least one."""
+    """Return the number of records multiplied by `scale`, rounded so that each writer has the same number, at
+    least one.
+    """
     return max(1, round(records * scale / writers)) * writers
 
 
 PATIENCE_S = 60.0
-"""Emulated seconds in which all records have to arrive."""
+"""Maximum emulated seconds until all records have arrived."""
 
 _NOTHING = RecordBlock.from_payloads([])
 
@@ -200,7 +206,7 @@ def seconds_emulated(shape: Shape, records: int, skewed: bool, seed: int) -> flo
     """Return the emulated seconds from the start of the job until all records have been read.
 
     Raises:
-        RuntimeError: they have not arrived within `PATIENCE_S`.
+        RuntimeError: not all records have arrived within `PATIENCE_S`.
     """
     agenda = Agenda()
     arrivals = Arrivals(agenda, records * (shape.channels if shape.broadcast else 1))
@@ -212,7 +218,7 @@ def seconds_emulated(shape: Shape, records: int, skewed: bool, seed: int) -> flo
 
 
 def scenario_of(shape: Shape, records: int, skewed: bool, seed: int, arrivals: Operator) -> Scenario:
-    """Return the job of a network case."""
+    """Return the job that emulates a network case."""
     each = records // shape.writers
     # One burst that would have to do for twice the run: all records at its start, and none later.
     period_s = 2 * PATIENCE_S

@@ -2,15 +2,15 @@
 
 Expected on one core at 3 GHz:
 
-- A copy of 32 KiB takes about 1 us. Encoding is that copy and 0.5 us for the header, 1.5 to 2.5 us. Decoding
-  copies nothing, the payload is a view: 2 to 4 us for either message, all of it Python. A copy of 29 bytes
-  costs nothing, so the ratio says nothing for AddCredit.
-- A barrier takes about a microsecond, more where channels are blocked and resumed.
-- In a credit's round trip a buffer goes out, its memory is consumed and recycled, and the credit comes back.
-  All of both ends takes part but the wire: subpartition, send queue, receiver, exclusive and floating
-  buffers. It takes about 10 us, of which the copy of 32 KiB is a tenth.
+- A copy of 32 KiB takes about 1 us. Encoding consists of such a copy and the header, and takes 1.5 to 2.5 us.
+  Decoding takes 2 to 4 us for either message; it copies nothing, because the payload is a view. A copy of 29
+  bytes takes next to no time, so the ratio for AddCredit has no meaning.
+- A barrier takes about a microsecond, and longer if channels are blocked and resumed.
+- In the round trip of a credit, a buffer is sent, consumed and recycled, and its credit returns to the
+  sender. The round trip includes all parts of both ends except the wire: subpartition, send queue, receiver,
+  exclusive and floating buffers. It takes about 10 us, a tenth of which is the copy of 32 KiB.
 
-PYTEST_DONT_REWRITE: asserts are timed, and pytest makes them slower.
+PYTEST_DONT_REWRITE: the time of asserts counts, and pytest's rewritten ones are slower.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ HANDLERS: dict[str, tuple[Callable[[int], BarrierHandler], CheckpointOptions]] =
 
 @pytest.mark.parametrize("mode", HANDLERS)
 def test_barrier(measure: Measure, mode: str) -> None:
-    """A step is one checkpoint: a barrier from each channel, and the actions that the handler returns."""
+    """Measure one checkpoint per step: a barrier from each channel, and the handler's actions."""
     make, options = HANDLERS[mode]
     handler = make(CHANNELS)
     numbers = count(1)
@@ -117,7 +117,7 @@ PAYLOAD = memoryview(bytes(SEGMENT_BYTES))
 
 
 def test_creditRoundTrip(measure: Measure) -> None:
-    """A channel that is always full; each step moves one buffer through it."""
+    """Measure the round trip of one buffer per step, through a channel that is always full."""
     memory = NetworkBufferPool(32, SEGMENT_BYTES)
     sending = memory.create_pool(8, 2, 8, subpartitions=1)
     floating = memory.create_pool(8, 1, 8)
@@ -165,7 +165,7 @@ def add_buffer(pool: LocalBufferPool, subpartition: PipelinedSubpartition) -> No
 
 
 class NoNews:
-    """Listener of a channel whose credit is read at every step."""
+    """Credit listener that ignores notifications, because the benchmark reads the credit at every step."""
 
     def credit_gained(self) -> None:
         """Do nothing."""

@@ -1,7 +1,8 @@
 """Rows to records and back: the encoding of Spark sources.
 
-Expected: 2 million rows a second each way for a narrow row; for one like a flight's, with 19 columns, 850,000
-encoded and 550,000 decoded. Most of the time goes into the Python objects that MessagePack is made from.
+Expected: 2 million narrow rows are encoded, or decoded, per second. Of rows with 19 columns like those of the
+flights, 850,000 are encoded or 550,000 decoded per second. Most of the time is spent on the Python objects
+that MessagePack encodes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Pieces of a shuffle: nanoseconds a row of placing, cutting, encoding, decoding and merging, beside a copy.
+"""Pieces of a shuffle: the time per row to place, cut, encode, decode and merge it, compared with a copy.
 
-A cut is everything from Spark's batches of 10,000 rows to pieces: gathering, the key groups of the key, the
-sort, and the encoding. Expected on one core at 3 GHz, in ns a row of two longs: 4 to 5 for the targets alone,
-12 to 15 for a cut to 4 targets, 16 to 22 to 200, where a copy takes 0.4. With a string of 100 bytes, which no
-longer fits the cache, it is 30 to 45 and 60 to 80, where a copy takes 3 to 8. To encode a piece takes that
-copy and 2 to 3 us, to decode it 2 us, as nothing is copied. An operation is a row.
+A cut turns Spark's batches of 10,000 rows into pieces: it gathers rows, computes the key groups of their
+keys, sorts and encodes them. Expected on one core at 3 GHz for rows of two longs: computing the targets takes
+4 to 5 ns per row, a cut to 4 targets 12 to 15 ns, a cut to 200 targets 16 to 22 ns, and a plain copy 0.4 ns.
+For rows with a string of 100 bytes, which do not fit into the cache, a cut to 4 targets takes 30 to 45 ns, a
+cut to 200 targets 60 to 80 ns, and a copy 3 to 8 ns. Encoding a piece takes the time of a copy plus 2 to 3
+us. Decoding it takes 2 us, because nothing is copied. An operation is a row.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from integration.spark.shuffling.placement import HashPlacement
 from ..harness import Measure
 
 ROWS = 10_000
-"""Rows of a batch, as Spark hands them over."""
+"""Number of rows in a batch, as in Spark's batches."""
 
 BATCHES = 40
 KEYS = np.random.default_rng(1).integers(0, 1 << 62, (BATCHES, ROWS))
@@ -29,12 +30,12 @@ TEXTS = pa.array([f"{row:0100}" for row in range(ROWS)])
 
 
 def longs() -> list[pa.RecordBatch]:
-    """Rows of 16 bytes: a key and a number."""
+    """Return rows of 16 bytes: a key and a number."""
     return [pa.record_batch({"key": keys, "value": keys}) for keys in KEYS]
 
 
 def texts() -> list[pa.RecordBatch]:
-    """Rows of 112 bytes: a key and a string of 100."""
+    """Return rows of 112 bytes: a key and a string of 100 bytes."""
     return [pa.record_batch({"key": keys, "value": TEXTS}) for keys in KEYS]
 
 

@@ -1,8 +1,8 @@
 """State: counting a record by key, and snapshots.
 
-Expected on one core: about 1 microsecond a record; marking 100,000 keys for a snapshot well below a
-millisecond, and serialising them below a second. A record that is counted while a snapshot is open copies its
-entry once, and costs a little more.
+Expected on one core: counting a record takes about 1 microsecond. Marking 100,000 keys for a snapshot takes
+well below a millisecond, and serialising them takes less than a second. Counting a record while a snapshot is
+open takes a little longer, because the record's entry is copied once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _write(name: str, data: bytes, *, shared: bool = False) -> StoredFile:
 
 @pytest.mark.parametrize("snapshots", [0, 1])
 def test_stateCount(measure: Measure, snapshots: int) -> None:
-    """A record counted by key while so many snapshots are open."""
+    """Measure counting a record by key while this number of snapshots is open."""
     state = _state()
     opened = [state.snapshot(number) for number in range(snapshots)]
 
@@ -51,12 +51,12 @@ def test_stateCount(measure: Measure, snapshots: int) -> None:
 
 
 def test_stateSnapshotSynchronous(measure: Measure) -> None:
-    """A snapshot of 100,000 keys, taken and dropped."""
+    """Measure taking a snapshot of 100,000 keys, without serialising it."""
     state = _state()
     measure.steps(lambda: state.snapshot(1).release())
 
 
 def test_stateSnapshotAsynchronous(measure: Measure) -> None:
-    """A snapshot of 100,000 keys, taken and serialised."""
+    """Measure taking and serialising a snapshot of 100,000 keys."""
     state = _state()
     measure.steps(lambda: state.snapshot(1).handles(_write, 0))

@@ -1,1 +1,1 @@
-"""Finished studies, in the form that repeats the numbers of their documents."""
+"""Finished studies, in a form that reproduces the numbers in the documents about them."""

@@ -1,7 +1,7 @@
-"""The limits of debloating, and other mechanisms; prints the tables of docs/LIMITS_OF_DEBLOATING.md.
+"""Limits of debloating, and other mechanisms compared with it: the tables of docs/LIMITS_OF_DEBLOATING.md.
 
-Run it with ``python -m benches.studies.debloating_limits``; ``--only SECTION,...`` makes some of the tables.
-A quarter of an hour on two cores, in virtual time.
+Run it with ``python -m benches.studies.debloating_limits``; ``--only SECTION,...`` prints only some of the
+tables. It takes a quarter of an hour on two cores; all runs are in virtual time.
 """
 
 from __future__ import annotations
@@ -52,10 +52,9 @@ LEAST = CONFIG.min_segment_bytes
 
 
 def in_use(parallelism: int, exclusive: int = 2, floating: int = 8) -> float:
-    """Buffers that wait for a consumer, when all are full.
-
-    Those of its gate, and its share of those of the partitions: as many as one of these has. Of each channel
-    one is being written, and is half full when a barrier comes.
+    """Return the number of buffers that wait for a consumer when all buffers are full. They are the buffers
+    of its gate and its share of the buffers of all partitions, which is as many as one partition has. In each
+    channel one buffer is still being written, and on average half full when a barrier arrives.
     """
     gate = gate_buffers(parallelism, exclusive, floating, CONFIG.max_required_buffers_per_gate)
     received = parallelism * gate.exclusive_per_channel + gate.total_floating
@@ -63,36 +62,36 @@ def in_use(parallelism: int, exclusive: int = 2, floating: int = 8) -> float:
 
 
 def in_partition(parallelism: int, exclusive: int = 2, floating: int = 8) -> int:
-    """The buffers of the pool of a partition, with as many producers as consumers."""
+    """Return the maximum size of a partition's pool in buffers, with as many producers as consumers."""
     _, most = partition_buffers(parallelism, exclusive, floating)
     return most
 
 
 def floor_ms(parallelism: int, bytes_per_s: float, size: float = LEAST) -> float:
-    """Return the time that a consumer takes for buffers of `size`; the floor for the least size."""
+    """Return the time in ms in which a consumer reads all waiting buffers of `size` bytes. With the minimum
+    size, this is the shortest time that debloating can reach.
+    """
     return in_use(parallelism) * size / bytes_per_s * 1000
 
 
 def buffers_of(record_bytes: int) -> int:
-    """The segments that a record takes."""
+    """Return the number of segments that a record takes."""
     return ceil((record_bytes + HEADER_BYTES) / SEGMENT)
 
 
 def bytes_of_buffer(record_bytes: int, wanted: float) -> float:
-    """Return the bytes in a buffer where the announced size is `wanted`.
-
-    No less than the record that begins it, as far as that goes in; one that takes several buffers ends in
-    one of its own, about. Whole segments are filled by as many records as go in.
+    """Return the bytes in a buffer if the announced size is `wanted`. A buffer always has room for the record
+    that begins it, up to a segment. A record that needs several buffers fills its last one only in part.
+    Whole segments are filled by several records.
     """
     record = record_bytes + HEADER_BYTES
     return wanted if record <= wanted or wanted >= SEGMENT else record / buffers_of(record_bytes)
 
 
 def begun(parallelism: int, record_bytes: int) -> float:
-    """Buffers' worth of records that are written or read in part, on average, beyond the buffers of pools.
-
-    A producer takes overdraft buffers for what is missing of its record. A consumer collects what has come of
-    a record, of each channel by itself, and gives the buffers back.
+    """Return the mean data of incomplete records beyond the buffers of the pools, as a number of buffers. A
+    producer takes overdraft buffers for the rest of its record. A consumer copies the parts of an incomplete
+    record, for each channel separately, and returns their buffers.
     """
     missing = (buffers_of(record_bytes) - 1) / 2
     return min(missing, CONFIG.max_overdraft_buffers_per_gate) + parallelism * missing
@@ -101,7 +100,7 @@ def begun(parallelism: int, record_bytes: int) -> float:
 def waiting_bytes(
     parallelism: int, record_bytes: int, wanted: float, exclusive: int = 2, floating: int = 8
 ) -> float:
-    """Return the bytes that wait for a consumer where the announced size is `wanted`."""
+    """Return the bytes that wait for a consumer if the announced size is `wanted`."""
     count = in_use(parallelism, exclusive, floating) + begun(parallelism, record_bytes)
     return count * bytes_of_buffer(record_bytes, wanted)
 
@@ -114,12 +113,12 @@ def delay_ms(
     exclusive: int = 2,
     floating: int = 8,
 ) -> float:
-    """Return the time that a consumer takes to read them."""
+    """Return the time in ms in which a consumer reads all bytes that wait for it."""
     return waiting_bytes(parallelism, record_bytes, wanted, exclusive, floating) / bytes_per_s * 1000
 
 
 def wanted_bytes(parallelism: int, bytes_per_s: float, target_s: float | None) -> float:
-    """The size that FLIP-183 is after; whole segments without a target."""
+    """Return the buffer size that FLIP-183 computes for a target; without a target, the size of a segment."""
     if target_s is None:
         return SEGMENT
     return max(LEAST, min(SEGMENT, target_s * bytes_per_s / in_use(parallelism)))
@@ -128,13 +127,13 @@ def wanted_bytes(parallelism: int, bytes_per_s: float, target_s: float | None) -
 # The jobs on which other mechanisms are compared with debloating.
 
 SMALL_BYTES, LARGE_BYTES, ONE_IN = 200, 20_000, 10
-"""One record in so many is large."""
+"""Bytes of small and of large records, and the number of records of which one is large."""
 
 _RECORDS = 1000
 
 
 class MixedReader:
-    """Endless records, most of them small; which are large is the same in each thousand."""
+    """Endless reader of records, most of them small. In each thousand records, the same ones are large."""
 
     def __init__(self, subtask: int) -> None:
         large = np.random.default_rng(subtask).random(_RECORDS) < 1 / ONE_IN
@@ -143,32 +142,32 @@ class MixedReader:
         self._position = 0
 
     def read(self, max_records: int) -> RecordBlock:
-        """The next records; there is no end."""
+        """Return the next records; there is no end."""
         start = self._position % _RECORDS
         stop = min(start + max_records, _RECORDS)
         self._position += stop - start
         return self._block[start:stop]
 
     def seek(self, position: int) -> None:
-        """Go to a record."""
+        """Continue after the first `position` records."""
         self._position = position
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing: the reader holds no resources."""
 
 
 @dataclass(frozen=True)
 class MixedSource:
-    """Records of two sizes."""
+    """Source of records of two sizes."""
 
     parallelism_hint: int | None = None
 
     def open(self, subtask: int, parallelism: int) -> MixedReader:
-        """The reader of a subtask."""
+        """Return the reader of a subtask."""
         return MixedReader(subtask)
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
-        """Return zeros: no edge of these jobs asks for keys."""
+        """Return zeros: no edge of these jobs distributes records by key."""
         return np.zeros(len(block), dtype=np.int32)
 
 
@@ -185,7 +184,7 @@ _MIXED = Vertex(name="source", parallelism=2, source=SourceObject(source=MixedSo
 _MINIMUM = job(
     "minimum-1s", 1.0, source(2, record_bytes=100), sink(2, 50.0), warmup_s=400.0, duration_s=2000.0
 )
-"""Without debloating, each of its checkpoints takes five minutes."""
+"""A job whose checkpoints take five minutes each without debloating."""
 
 LIMIT_CASES = (
     Case("200 KB/s, a checkpoint every 10 s", _steady("steady-1s-rare").scenario),
@@ -211,10 +210,10 @@ EXAMPLES = ROOT / "docs" / "examples"
 
 @cache
 def example(name: str) -> ModuleType:
-    """The program ``docs/examples/<name>.py`` as a module.
+    """Return the program ``docs/examples/<name>.py`` as a module.
 
     Raises:
-        FileNotFoundError: if there is none, as outside a checkout.
+        FileNotFoundError: if the file does not exist, as outside a checkout.
     """
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     assert spec is not None
@@ -225,7 +224,7 @@ def example(name: str) -> ModuleType:
 
 
 Mechanism = Callable[[Scenario, int], Result]
-"""Runs a scenario, which has debloating on, with a seed."""
+"""Runs a scenario whose debloating is on, with a seed, after changing its settings if necessary."""
 
 Settings = dict[str, object]
 """Fields of `NetworkConfig`."""
@@ -234,24 +233,24 @@ KIB = 1024
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """One run, or the medians over some; times in ms, each after the warm-up."""
+    """Figures of one run, or medians over several runs, measured after the warm-up. Times are in ms."""
 
     end_to_end_ms: float
-    """Median of the checkpoints."""
+    """Median duration of the checkpoints."""
     worst_ms: float
-    """The longest checkpoint."""
+    """Duration of the longest checkpoint."""
     delay_ms: float
-    """Time from the emission of a record until the sink has read it, median of a sample each second."""
+    """Median time from the emission of a record until the sink has read it, with a sample each second."""
     records_per_s: float
-    """Into all sinks."""
+    """Records per second into all sinks."""
     stored_bytes: float
-    """Data in flight that a checkpoint stores, median."""
+    """Median of the in-flight data that a checkpoint stores."""
     buffer_bytes: float
-    """The size that consumers ask for at the end; 0 without debloating."""
+    """Buffer size that consumers request at the end of the run; 0 without debloating."""
 
 
 class Asked(NamedTuple):
-    """A run to be made."""
+    """A run of a scenario, with a mechanism and a seed."""
 
     scenario: Scenario
     mechanism: str
@@ -262,7 +261,7 @@ def figures_of(result: Result) -> Figures:
     """Return the figures of a run.
 
     Raises:
-        ValueError: if no checkpoint was complete after the warm-up: the run is too short.
+        ValueError: if no checkpoint was completed after the warm-up, because the run is too short.
     """
     scenario = result.scenario
     counted = [duration for at, duration in durations(result) if at >= scenario.warmup_s]
@@ -287,7 +286,7 @@ def figures_of(result: Result) -> Figures:
 
 
 def with_config(scenario: Scenario, **values: object) -> Scenario:
-    """The same job under other settings."""
+    """Return the same job with other settings."""
     return replace(scenario, config=replace(scenario.config, **values))  # type: ignore[arg-type]
 
 
@@ -296,12 +295,16 @@ def _configured(**values: object) -> Mechanism:
 
 
 def fewer(exclusive: int, floating: int, **values: object) -> Mechanism:
-    """Set the buffers of each channel and of each gate, and so those of a partition."""
+    """Return a mechanism that sets the numbers of buffers of a channel and of a gate, and so those of a
+    partition.
+    """
     return _configured(exclusive_buffers_per_channel=exclusive, floating_buffers_per_gate=floating, **values)
 
 
 def smallest_partitions(scenario: Scenario) -> Scenario:
-    """The same job with one buffer for each subpartition, and one more: the fewest that Flink allows."""
+    """Return the same job with one buffer for each subpartition and one more, the smallest pools that Flink
+    allows.
+    """
     edges = []
     for edge in scenario.edges:
         subpartitions = 1 if edge.ship == "forward" else scenario.vertex(edge.target).parallelism
@@ -334,7 +337,7 @@ AT_LEAST_ONCE: Settings = {"checkpoint_mode": CheckpointMode.AT_LEAST_ONCE}
 
 
 def timeout(seconds: float) -> Settings:
-    """Aligned for so long, then unaligned."""
+    """Return the settings of checkpoints that turn unaligned after `seconds`."""
     return {"unaligned_enabled": True, "aligned_checkpoint_timeout_s": seconds}
 
 
@@ -375,24 +378,24 @@ MECHANISMS: Mapping[str, Mechanism] = {
 
 
 def run(asked: Asked) -> Figures:
-    """Make one run."""
+    """Run a scenario, and return its figures."""
     return figures_of(MECHANISMS[asked.mechanism](asked.scenario, asked.seed))
 
 
 def run_all(pool: Executor, asked: Iterable[Asked]) -> Iterable[Figures]:
-    """Make all of them, in order."""
+    """Run all scenarios in the processes of `pool`, and return their figures in order."""
     return pool.map(run, asked)
 
 
 def medians(found: Iterable[Figures]) -> Figures:
-    """Return the medians over seeds, and the longest checkpoint of all."""
+    """Return the medians over the seeds, and the longest checkpoint of all seeds."""
     runs = list(found)
     fields = {name: median(getattr(one, name) for one in runs) for name in Figures.__struct_fields__}
     return Figures(**{**fields, "worst_ms": max(one.worst_ms for one in runs)})
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Markdown; all columns but the first are numbers."""
+    """Return a table in Markdown. All columns but the first contain numbers."""
     titles = list(head)
     lines = [f"| {' | '.join(titles)} |", "|---|" + "---:|" * (len(titles) - 1)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
@@ -404,7 +407,7 @@ SMALL_RECORD = 100
 PARALLELISMS = (2, 4, 8, 16, 32)
 RATES = (2e3, 20e3, 200e3, 1e6)
 MOST_BUFFERS_PER_S = 32_000
-"""More are not emulated: a minute of processor time for each cell of a table."""
+"""Maximum rate that is emulated. It takes a minute of processor time for each cell of a table."""
 
 RECORDS = (1000, 4000, 16_000, 32_000, 64_000, 128_000, 256_000, 1_000_000)
 TARGETS_S = (1.0, 0.3, 0.1, 0.03)
@@ -419,9 +422,9 @@ def saturated(
     interval_s: float | None = None,
     measured_s: float = 5.0,
 ) -> Scenario:
-    """Sources as fast as possible, and consumers of so many bytes a second; long enough to settle.
-
-    Without an `interval_s`, there are four checkpoints in the shortest time that is possible.
+    """Return a job of sources that send as fast as possible, and consumers that read `bytes_per_s`. It runs
+    long enough for stable buffer sizes. Without an `interval_s`, the interval is a quarter of the shortest
+    possible time of a checkpoint.
     """
     service_ms = (record_bytes + HEADER_BYTES) / bytes_per_s * 1000
     starting_s = in_use(parallelism) * max(1024, record_bytes) / bytes_per_s
@@ -439,12 +442,14 @@ def saturated(
 
 
 def bytes_per_s(figures: Figures, parallelism: int, record_bytes: int) -> float:
-    """Return the rate at which a consumer has read."""
+    """Return the bytes per second that a consumer has read."""
     return figures.records_per_s * (record_bytes + HEADER_BYTES) / parallelism
 
 
 def floor(pool: Executor) -> str:
-    """The shortest time, by parallelism and throughput of a consumer."""
+    """Return the table of the shortest possible checkpoint times, by parallelism and throughput of a
+    consumer.
+    """
     idle = saturated(2, 20e3, SMALL_RECORD, 0.001)
     vertices = (source(2, 10.0, record_bytes=SMALL_RECORD), *idle.vertices[1:])
     cells = [
@@ -476,7 +481,7 @@ def floor(pool: Executor) -> str:
 
 
 def records(pool: Executor) -> str:
-    """Records that are larger than the buffers that are asked for, and than a segment."""
+    """Return the table of records that are larger than the announced buffers, or than a segment."""
     rate, target_s = 1e6, 0.1
     asked = [
         Asked(saturated(2, rate, size, target_s, measured_s=20.0), "aligned, debloating") for size in RECORDS
@@ -503,7 +508,7 @@ def records(pool: Executor) -> str:
 
 
 def unaligned(pool: Executor) -> str:
-    """Unaligned checkpoints: what they store, by target."""
+    """Return the table of the data that unaligned checkpoints store, by target."""
     rows = []
     for rate in (200e3, 1e6):
         targets = (None, *TARGETS_S)
@@ -534,7 +539,7 @@ def unaligned(pool: Executor) -> str:
 
 
 def delays(pool: Executor) -> str:
-    """The time that records wait, in each mode of checkpoints."""
+    """Return the table of the time that records wait, by checkpoint mode."""
     rows = []
     for rate, target in ((200e3, 1.0), (1e6, 0.1)):
         scenario = saturated(2, rate, RECORD_BYTES, target, interval_s=2.0, measured_s=40.0)
@@ -579,11 +584,13 @@ COMPARED = {
     "unaligned": "unaligned",
     "unaligned, debloating": "unaligned, debloating",
 }
-"""Mechanisms by their names in the tables."""
+"""Names of the mechanisms, by their titles in the tables."""
 
 
 def buffer_numbers(pool: Executor) -> str:
-    """Numbers of buffers, without debloating and with it; near and over links of 50 ms."""
+    """Return the table of numbers of buffers, without and with debloating, over fast links and links of 50
+    ms.
+    """
     near = saturated(2, 1e6, RECORD_BYTES, 0.1, interval_s=2.0, measured_s=30.0)
     far = next(case.scenario for case in LIMIT_CASES if case.scenario.name == "far-100ms")
     cells = [(exclusive, floating) for exclusive in EXCLUSIVE for floating in FLOATING]
@@ -619,7 +626,9 @@ def _short(one: Figures, best: float) -> tuple[str, str]:
 
 
 def overtaking(pool: Executor) -> str:
-    """Steps from aligned to unaligned: buffers that a barrier may overtake, and timeouts."""
+    """Return the table of the steps from aligned to unaligned checkpoints: the number of buffers that a
+    barrier may overtake, and timeouts.
+    """
     scenario = saturated(2, 200e3, RECORD_BYTES, 1.0, interval_s=5.0, measured_s=60.0)
     rows = []
     asked = [
@@ -657,7 +666,7 @@ def _cost(one: Figures) -> list[str]:
 
 
 def compared(pool: Executor) -> str:
-    """All mechanisms on all jobs."""
+    """Return the tables that compare all mechanisms on all jobs."""
     seeds = range(1, SEEDS + 1)
     asked = [
         Asked(case.scenario, mechanism, seed)
@@ -692,7 +701,7 @@ MEASURES: dict[str, Callable[[Figures, Figures], str]] = {
     "Throughput": lambda one, base: f"{one.records_per_s / base.records_per_s:.1%}",
     "Stored, KiB": lambda one, _: f"{one.stored_bytes / KIB:,.0f}",
 }
-"""Cells of the tables that compare all mechanisms, by the titles of these."""
+"""Functions that return a cell of the tables that compare all mechanisms, by the title of the table."""
 
 
 # Section 6: the formulas beside measurements of a real Flink.
@@ -713,7 +722,7 @@ JOBS = {
 
 
 def flink(_pool: Executor) -> str:
-    """Each job's formula, and what Flink showed in its repetitions."""
+    """Return the table of the values of the formula for each job, and of those measured in Flink."""
     rows = []
     for name, about in JOBS.items():
         scenario = load_scenario(REFERENCES / f"{name}.toml")
@@ -750,7 +759,7 @@ def flink(_pool: Executor) -> str:
 
 
 def last_windows(name: str) -> list[dict[str, Any]]:
-    """The last window of each repetition."""
+    """Return the last window of each repetition in a recorded reference."""
     document = msgspec.json.decode((REFERENCES / f"{name}.json").read_bytes())
     return [document["steady"][-1], *(each["steady"][-1] for each in document.get("repetitions", []))]
 
@@ -778,7 +787,7 @@ SECTIONS: dict[str, Callable[[Executor], str]] = {
 
 
 def main() -> None:
-    """Make the sections and print them."""
+    """Compute the sections, and print them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections, with commas between them")
     chosen = parser.parse_args().only.split(",")

@@ -1,7 +1,7 @@
-"""The search for a better debloating rule than FLIP-183's; prints the tables of docs/POLICIES.md.
+"""Searches for a better debloating rule than FLIP-183; prints the tables of docs/POLICIES.md.
 
-Run it with ``python -m benches.studies.policy_search``; some hours on two cores, half with ``make fast``. A
-rule is FLIP-183 with other choices at the six places where it has one::
+Run it with ``python -m benches.studies.policy_search``; it takes some hours on two cores, half of that with
+``make fast``. A rule is FLIP-183 with another choice in some of these six places::
 
     buffers in use of each channel
       -> counting   their sum, or channels with data * the longest
@@ -13,11 +13,13 @@ rule is FLIP-183 with other choices at the six places where it has one::
     size
       -> tell       percent by which it must have changed to be announced
 
-1. All 288 rules run on the scenarios of `benches.policy_scenarios` without an operator in Python, one seed.
-2. Of those that keep the throughput, half of ``--chosen`` have the shortest times and are beaten by no other
-   rule on all counts, and half are worse than FLIP-183 in the fewest scenarios. With the known policies, they
-   run on all scenarios with three seeds.
-3. They run on scenarios that nothing was chosen by: `tests/flink/scenarios`, and files that are named.
+1. All 288 rules run on those scenarios of `benches.policy_scenarios` that have no operator in Python, with
+   one seed.
+2. Of the rules that keep the throughput, ``--chosen`` rules are chosen. Half of them are those with the
+   shortest times that no other rule beats on all counts. The other half are those that are worse than
+   FLIP-183 in the fewest scenarios. They and the known policies run on all scenarios with three seeds.
+3. The chosen rules run on scenarios that had no part in the choice: `tests/flink/scenarios`, and the files in
+   the arguments.
 """
 
 from __future__ import annotations
@@ -55,10 +57,10 @@ HELD_BACK = sorted(
 )
 SEEDS = (1, 2, 3)
 LEAST_THROUGHPUT = 0.995
-"""Share of FLIP-183's throughput that a rule has to reach everywhere."""
+"""Minimum throughput of a rule in every scenario, as a share of the throughput with FLIP-183."""
 
 SHARE, LEAST_MS = 0.02, 3.0
-"""Times that are longer by no more than this are not worse."""
+"""Maximum excess over FLIP-183, as a share and in ms, for a time that does not count as worse."""
 
 ANNOUNCEMENTS_SHARE, ANNOUNCEMENTS_PER_S = 0.1, 0.05
 
@@ -69,7 +71,7 @@ HEAD = """\
 
 
 class Rule(NamedTuple):
-    """A rule; the defaults are FLIP-183."""
+    """A debloating rule. The defaults are the choices of FLIP-183."""
 
     counting: str = "sum"
     blocked: str = "counted"
@@ -80,7 +82,7 @@ class Rule(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in the tables, and of its policy in this module."""
+        """Name of the rule in the tables, and of its policy in this module."""
         counts = f"{self.counting}_{self.blocked}_peak{self.peak}"
         return f"{counts}_jump{self.jump}_mean{self.mean}_tell{self.tell}"
 
@@ -93,14 +95,14 @@ KNOWN = {
     "burst": Rule(blocked="frozen", peak=30, jump=25),
     "longest-when-unblocked": Rule(counting="longest", blocked="held"),
 }
-"""Policies of `flowcontrol` as rules."""
+"""The policies of `flowcontrol`, as rules."""
 
 VALUES = (("sum", "longest"), ("counted", "frozen", "held"), (0, 5, 30), (0, 10, 25, 50), (10, 20), (10, 25))
 RULES = {rule.name: rule for rule in itertools.starmap(Rule, itertools.product(*VALUES))}
 
 
 class JumpingEMA(BufferSizeEMA):
-    """An average that a size which is too large by a share of `jump` does not wait for."""
+    """Moving average that drops at once if the size is too large by more than the share `jump`."""
 
     __slots__ = ("_usual",)
     jump: ClassVar[float]
@@ -117,11 +119,11 @@ class JumpingEMA(BufferSizeEMA):
 
 
 class RulePolicy(DebloatPolicy):
-    """FLIP-183's arithmetic with the choices of `rule`."""
+    """The calculation of FLIP-183 with the choices of `rule`."""
 
     rule: ClassVar[Rule] = FLINK
     announced: ClassVar[int] = 0
-    """Sizes that all gates of this process have announced."""
+    """Number of sizes that all gates of this process have announced."""
 
     def __init__(self, settings: DebloatSettings) -> None:
         super().__init__(settings)
@@ -136,7 +138,7 @@ class RulePolicy(DebloatPolicy):
     def recalculate(
         self, throughput: int, channels: Sequence[DebloatedChannel], now: float
     ) -> Iterable[Announcement]:
-        """Take a step, unless the rule is held and a channel is blocked."""
+        """Take a step, unless a channel is blocked and the rule takes no steps then ("held")."""
         if self.rule.blocked == "held" and any(channel.blocked for channel in channels):
             return ()
         self._peak = max(float(self._count(channels)), self._peak * self._kept)
@@ -165,14 +167,14 @@ class RulePolicy(DebloatPolicy):
 
 
 def __getattr__(name: str) -> type[RulePolicy]:
-    """Make the policy of a rule, so that ``debloat_policy`` can name it."""
+    """Create the policy class for the name of a rule, so that ``debloat_policy`` can refer to it."""
     if name not in RULES:
         raise AttributeError(f"no rule has the name {name!r}")
     return type(name, (RulePolicy,), {"rule": RULES[name]})
 
 
 class Trial(NamedTuple):
-    """A run: the name of a scenario of `policy_scenarios` or its file, a rule, and a seed."""
+    """A run: a scenario (by its name in `policy_scenarios`, or its file), a rule, and a seed."""
 
     scenario: str
     rule: Rule
@@ -213,7 +215,9 @@ def run(trial: Trial) -> Figures:
 
 
 class Summary(NamedTuple):
-    """A rule beside FLIP-183 over scenarios: geometric means of ratios, and the least throughput."""
+    """Comparison of a rule with FLIP-183 over scenarios: geometric means of ratios, and the minimum
+    throughput.
+    """
 
     end_to_end: float
     worst: float
@@ -221,26 +225,26 @@ class Summary(NamedTuple):
     announcements: float
     throughput: float
     not_worse: int
-    """Scenarios in which it is worse on no count."""
+    """Number of scenarios in which no figure of the rule is worse."""
 
     @property
     def score(self) -> float:
-        """Product of the times."""
+        """Product of the time ratios; lower is better."""
         return self.end_to_end * self.worst * self.delay
 
     def beats(self, other: Summary) -> bool:
-        """Whether it is as good on times and announcements, and better on one."""
+        """Return whether no time and no count of announcements is worse, and at least one is better."""
         return self != other and all(a <= b for a, b in zip(self[:4], other[:4], strict=True))
 
 
 def middle(runs: Sequence[Figures]) -> Figures:
-    """Return the medians over seeds, and the longest checkpoint of all."""
+    """Return the medians over the seeds, and the longest checkpoint of all seeds."""
     values = [median(column) for column in zip(*runs, strict=True)]
     return Figures(*values)._replace(worst_ms=max(one.worst_ms for one in runs))
 
 
 def ratios(mine: Figures, flink: Figures) -> tuple[list[float], bool]:
-    """Return the ratios of times, announcements and throughput, and whether a rule is worse."""
+    """Return the ratios of times, announcements and throughput, and whether any of them counts as worse."""
     times = [(mine[place], flink[place]) for place in range(3)]
     allowed = flink.announcements_per_s * (1 + ANNOUNCEMENTS_SHARE) + ANNOUNCEMENTS_PER_S
     throughput = mine.records_per_s / flink.records_per_s
@@ -273,7 +277,7 @@ def summaries(
 
 
 def choose(found: dict[Rule, Summary], number: int) -> list[Rule]:
-    """Return the known policies and as many rules as asked for that keep the throughput."""
+    """Return the known policies, and `number` rules that keep the throughput."""
     fit = {rule: one for rule, one in found.items() if one.throughput >= LEAST_THROUGHPUT}
     new = [rule for rule in fit if rule not in KNOWN.values()]
     best = [rule for rule in new if not any(other.beats(fit[rule]) for other in fit.values())]
@@ -283,7 +287,7 @@ def choose(found: dict[Rule, Summary], number: int) -> list[Rule]:
 
 
 def main() -> None:
-    """Search, choose, and print what was chosen beside FLIP-183."""
+    """Search, choose rules, and print their comparison with FLIP-183."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("held_back", nargs="*", type=Path, help="more scenario files that are held back")
     parser.add_argument("--chosen", type=int, default=12, help="rules that are chosen (%(default)s)")

@@ -41,7 +41,9 @@ _ONLY_HELP = {"--help", "-h", "--version"}
 
 
 def _import_compiled(arguments: Sequence[str]) -> None:
-    """Import partly compiled modules, which would swallow Ctrl-C, before a command begins."""
+    """Import modules with compiled parts before a command begins. A Ctrl-C during such an import would be
+    lost.
+    """
     if arguments and _ONLY_HELP.isdisjoint(arguments):
         import concurrent.futures.process  # noqa: F401
         import statistics  # noqa: F401
@@ -146,10 +148,10 @@ _COMMANDS = {
         "schema": "Print the JSON Schema of scenario files, which editors use to check them.",
     },
 }
-"""Commands by group, with the help of each."""
+"""Names of the commands by group, and the one-line help of each."""
 
 _ELSEWHERE = {"package": "shuffle"}
-"""Modules of commands whose names differ from the command."""
+"""Name of the module that contains a command, for commands whose module has another name."""
 
 for _group, _commands in _COMMANDS.items():
     _ordered = Group.create_ordered(_group)

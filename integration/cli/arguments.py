@@ -13,7 +13,7 @@ from cyclopts import CoercionError, CycloptsError, Parameter, Token, UnusedCliTo
 
 
 def _whole(wanted: type, tokens: Sequence[Token]) -> int:
-    """Read a whole number; the library alone would round "1.5"."""
+    """Read a whole number. The library's own reader would round "1.5"."""
     try:
         return int(tokens[0].value)
     except ValueError:
@@ -164,7 +164,8 @@ def with_options(message: str) -> str:
 
 
 def warn_of_bare_numbers(beginning: str, settings: Sequence[str]) -> None:
-    """Report on stderr how values without a unit are interpreted, in texts OPTION=VALUE or OPTION=V1,V2.
+    """Report on stderr how values without a unit are interpreted. `settings` are texts OPTION=VALUE or
+    OPTION=V1,V2.
 
     Mistakes in values are reported when the options are read.
     """
@@ -184,7 +185,7 @@ def require_some(command: str, option: str, number: int) -> None:
     """Reject a number below 1.
 
     Raises:
-        UsageError: the number is below 1; the line names command and option.
+        UsageError: the number is below 1; the message names the command and the option.
     """
     from ..errors import UsageError
 
@@ -196,7 +197,7 @@ def read_quantity(command: str, option: str, text: str, read: Callable[[str], T]
     """Parse the text of an option with `read`.
 
     Raises:
-        UsageError: the text is invalid; the line names command and option.
+        UsageError: the text is invalid; the message names the command and the option.
     """
     from netstack import QuantityError
 

@@ -22,7 +22,8 @@ def checkpoints(directory: str, /, *, verify: Flag = False, json: Flag = False) 
 
     Args:
         directory: The directory that holds chk-1, chk-2 and so on: a path, or a URI such as s3://bucket/path.
-        verify: Read every file and compare it with its checksum; name what is missing, corrupt or left over.
+        verify: Read every file, compare it with its checksum, and report missing, corrupt and left-over
+            files.
         json: Print the list as one JSON document.
     """
     require_kind(Path(directory), FileKind.CHECKPOINTS)

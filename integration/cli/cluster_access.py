@@ -1,4 +1,4 @@
-"""Options for the access to a Flink cluster, of every command that takes its address."""
+"""Options for access to a Flink cluster. Every command that takes the address of a cluster has them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,17 @@ class AccessOptions:
     """TLS trust and credentials for a cluster."""
 
     ca: Path | None = None
-    """PEM file of the authority that signed the cluster's certificate, trusted in place of the system's."""
+    """PEM file of the authority that signed the cluster's certificate. It is trusted in place of the system's
+    authorities.
+    """
     cert: Path | None = None
     """PEM file of your certificate, if the cluster asks for one."""
     key: Path | None = None
-    """PEM file of its private key, not encrypted."""
+    """PEM file of the private key of --cert, not encrypted."""
     header: Several = ()
-    """Header of every request, as "Name: value"; @FILE: a file with one on each line, for secrets."""
+    """Header to send with every request, as "Name: value". For secrets, give @FILE, a file with one header on
+    each line.
+    """
     user: str | None = None
     """Your user name; the password is read from --password-file, $NETSTACK_PASSWORD, or the terminal."""
     password_file: Path | None = None
@@ -70,7 +74,7 @@ class AccessOptions:
         return LiveCluster(place, access)
 
     def refuse_without_address(self, reason: str) -> None:
-        """Reject these options if no cluster is read.
+        """Reject these options in a call that reads no cluster.
 
         Raises:
             UsageError: one is set.

@@ -59,14 +59,15 @@ def compare(
     The exit status is 1 if a number is outside its tolerance. Two results have no tolerance.
 
     Args:
-        paths: Scenarios (files, or folders of them) or results; the last argument is the reference: a file,
-            or a folder with a NAME.json for each of them. Or two results of ``netstack run``, of any jobs.
+        paths: Scenarios (files, or folders of them) or results. The last argument is the reference: a file,
+            or a folder with a file NAME.json for each scenario. Or two results of ``netstack run``, which may
+            be of different jobs.
         seeds: Number of runs of each scenario: with its own seed, the next seed, and so on.
         allow_code: Allow files to name a debloat policy as MODULE:CLASS; the module is imported, so its code
             runs.
         json: Print the comparison as one JSON document.
-        out: Folder for comparison.json and comparison.md. For two results: report.html, its pictures and
-            comparison.json.
+        out: Folder for comparison.json and comparison.md; if two results are compared, for report.html, its
+            pictures and comparison.json.
         markdown: File for the table as Markdown.
     """
     if len(paths) < 2:

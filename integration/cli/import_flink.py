@@ -27,7 +27,8 @@ def import_flink(
     """Print a running Flink job as a scenario file. Assumptions are listed on stderr and in the file.
 
     Args:
-        url: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording.
+        url: Address of Flink's web interface, such as http://localhost:8081, or a file that --recording wrote
+            earlier.
         job: Id of the job; required if several jobs run.
         json: Print the scenario, the notes and the job's figures as one JSON document.
         out: Folder for NAME.toml and NAME.json.

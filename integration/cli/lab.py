@@ -52,9 +52,10 @@ def lab(
     """Open a page on which a job runs: watch its channels, change it, and see the effect.
 
     Args:
-        file: Scenario, a TOML file or its JSON form; by default a small job with back-pressure.
-        from_flink: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording.
-            The lab reads its job, runs it, and shows Flink's figures beside the predicted ones.
+        file: Scenario, as a TOML file or in its JSON form; by default a small job with back-pressure.
+        from_flink: Address of Flink's web interface, such as http://localhost:8081, or a file that
+            --recording wrote earlier. The lab reads the Flink job, emulates it, and shows Flink's figures
+            beside the predicted ones.
         job: Id of the job in Flink; required if several jobs run.
         port: Port of the page; 0: any free port.
         seed: Seed that replaces the scenario's.

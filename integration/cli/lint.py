@@ -24,8 +24,10 @@ def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path
     The exit status is 1 if there is an error or a warning, otherwise 0.
 
     Args:
-        configs: A config.yaml, a flink-conf.yaml of Flink 1.x, a FlinkDeployment or a ConfigMap; or several.
-        flink: Version of Flink whose rules apply, 1.12 to 2.3; by default that of a FlinkDeployment.
+        configs: One or more files: config.yaml, flink-conf.yaml of Flink 1.x, a FlinkDeployment or a
+            ConfigMap.
+        flink: Version of Flink whose rules apply, 1.12 to 2.3; by default the flinkVersion in the file if it
+            is a FlinkDeployment, otherwise 2.3.
         json: Print the findings as one JSON document.
         out: Folder for lint.json.
     """

@@ -53,13 +53,17 @@ class Begin:
     """Checkpoint from which a run continues, and the owner of that checkpoint from then on."""
 
     from_checkpoint: str | None = None
-    """Start from a checkpoint of an earlier run: a chk-N, or the latest in a directory."""
+    """Start from a checkpoint of an earlier run: its folder chk-N, or a directory of checkpoints, for the
+    latest one.
+    """
     from_savepoint: str | None = None
-    """Start from a savepoint: its folder."""
+    """Start from the savepoint in this folder."""
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
-    """Owner from then on: you (no-claim), the run, which deletes it in the end (claim), or legacy."""
+    """Who owns the checkpoint after the start. no-claim: you. claim: the run, which deletes it when it is no
+    longer needed. legacy: you, but keep it while the run's checkpoints use its files.
+    """
     allow_non_restored_state: Flag = False
-    """Leave out the state of vertices that the job no longer has."""
+    """Ignore the state of vertices that the job no longer has, instead of refusing to start."""
 
 
 FROM_NOTHING = Begin()
@@ -116,7 +120,7 @@ def checkpoints_of(
 
     Raises:
         ScenarioError: the directory is not writable, belongs to another run, or already has checkpoints,
-            which are kept; or `begin` names no checkpoint that can be restored.
+            which are not overwritten; or `begin` names no checkpoint that can be restored.
     """
     with ExitStack() as stack:
         storage = _own_directory(scenario, file, stack) if _writes_files(scenario) else None
@@ -202,8 +206,8 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
             if given:
                 raise UsageError(
                     [
-                        f"netstack run: {option} can be used only with --from-savepoint; give that, too, or "
-                        f"remove {option}"
+                        f"netstack run: {option} can be used only with --from-savepoint; add "
+                        f"--from-savepoint, or remove {option}"
                     ]
                 )
         return None

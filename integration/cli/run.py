@@ -73,7 +73,7 @@ def run(
     """Run a scenario and print what was measured.
 
     Args:
-        file: Scenario, a TOML file or its JSON form.
+        file: Scenario, as a TOML file or in its JSON form.
         json: Print the whole result as one JSON document.
         out: Folder for the result as NAME.json, report.html and its pictures.
         seed: Seed that replaces the scenario's.
@@ -84,7 +84,7 @@ def run(
     """
     if place.master is not None and not place.on_spark:
         raise UsageError(
-            ["netstack run: --master can be used only with --on-spark; give that, too, or remove --master"]
+            ["netstack run: --master can be used only with --on-spark; add --on-spark, or remove --master"]
         )
     scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
     if out is not None:

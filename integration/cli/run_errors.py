@@ -1,4 +1,4 @@
-"""Error reports of a running command, as lines on stderr. This module imports all modules of a run."""
+"""Error reports of a running command, as lines on stderr. Importing it also imports all modules of a run."""
 
 from __future__ import annotations
 

@@ -58,7 +58,9 @@ class ReadingOptions:
     watch: str | None = None
     """Time to watch the metrics; by default until they have changed three times, at least 20 s."""
     recording: Path | None = None
-    """File for all answers of the cluster, to be given later instead of the URL; ".gz": compressed."""
+    """File to write with all answers of the cluster. Commands accept it later in place of the address. It is
+    compressed if its name ends in ".gz".
+    """
 
     def overrides(self) -> Overrides:
         """Return the overrides.

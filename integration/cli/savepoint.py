@@ -25,13 +25,15 @@ def savepoint(
 ) -> int:
     """Take a savepoint of a job that runs with `--real-time` or `--on-spark`, and print its path.
 
-    `netstack run --from-savepoint` goes on from it. Nothing deletes it.
+    `netstack run --from-savepoint` continues from the savepoint. It is kept until you delete it.
 
     Args:
         directory: The directory of the job's checkpoints (execution.checkpointing.dir).
-        to: Directory for the savepoint's folder; by default the job's for savepoints, else for checkpoints.
-        stop: Stop the job with the savepoint: no data is sent after its barriers.
-        drain: End the job with the savepoint: operators emit the data that they hold, as at the end of input.
+        to: Directory in which the savepoint's folder is created. By default, the job's savepoint directory,
+            or its checkpoint directory if it has no savepoint directory.
+        stop: Stop the job with the savepoint. The sources send no data after its barriers.
+        drain: End the job with the savepoint. Operators first emit the data that they hold, as at the end of
+            input.
         format: canonical, which all state backends can read, or native, which is faster for RocksDB.
     """
     # Imported here, because few commands need it and it takes a while.

@@ -16,8 +16,8 @@ SCHEMA_FILE = "share/netstack/scenario.schema.json"
 def schema(*, path: Flag = False) -> int:
     """Print the JSON Schema of scenario files, which editors use to complete and check them.
 
-    An editor that knows TOML schemas, as with Even Better TOML or taplo, reads a first line such as
-    "#:schema PATH", with the path that --path prints.
+    Editors with Even Better TOML or taplo use the schema if the first line of the scenario file is "#:schema
+    PATH", with the path that --path prints.
 
     Args:
         path: Print the path of the installed schema instead.

@@ -60,7 +60,7 @@ SPARK_OPTION = "spark."
 """Prefix of Spark's options."""
 
 TASK_CORES = "spark.task.cpus"
-"""Spark's option for the slots of a task."""
+"""Spark's option for the number of cores that a task occupies."""
 
 SLOTS_PER_CORE = 4
 """Maximum number of slots per core of a local Spark. Up to this limit, each partition has its own task."""
@@ -95,7 +95,9 @@ class RoutingOptions:
     partitioner: Partitioner = "flink"
     """Placement of keys in partitions: by Flink's key groups, or as Spark does it."""
     master: str | None = None
-    """Spark's master URL; by default this machine, with a slot for each partition, up to 4 for a core."""
+    """Spark's master URL; by default this machine, with a slot for each partition, or a slot for each core if
+    there are more than 4 partitions per core.
+    """
     max_memory: str | None = None
     """Maximum memory for the rows of a task with several partitions, such as "256 mb"; by default 128 MiB."""
     compression: Compression | None = None
@@ -122,8 +124,9 @@ def shuffle(
 
     Args:
         input: Parquet, CSV or JSON file, or a folder of them.
-        output: Folder for a file of each partition: CSV or JSON if its name ends so, otherwise Parquet.
-        partitions: Number of partitions; with fewer slots a task takes several of them.
+        output: New folder with a file for each partition. The files are CSV or JSON if the folder's name ends
+            in .csv or .json, otherwise Parquet.
+        partitions: Number of partitions. If Spark has fewer slots, each task takes several partitions.
         key: Column that decides the partition of a row; may be repeated.
         format: Format of the input, if the file names do not show it.
         json: Print the counts of each task as one JSON document.
@@ -189,7 +192,9 @@ def _check(wanted: Shuffled, routing: RoutingOptions, options: Options) -> None:
 
 
 def _master(master: str | None, partitions: int) -> str:
-    """Return the master. By default it is this machine, with a slot per partition or, for many, per core."""
+    """Return the given master, or this machine with a slot for each partition, but at least one for each
+    core. If there are more than `SLOTS_PER_CORE` partitions per core, it has a slot for each core.
+    """
     cores = os.cpu_count() or 1
     slots = max(partitions, cores) if partitions <= SLOTS_PER_CORE * cores else cores
     return master or f"local[{slots}]"
@@ -246,7 +251,9 @@ def _tasks(frame: DataFrame) -> list[dict[str, Any]]:
 
 @contextmanager
 def _session(master: str | None, partitions: int, options: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Start Spark and stop it, unless this process already runs it, and show that work continues."""
+    """Start Spark, and stop it at the end of the block unless this process was already running it. Show
+    progress while Spark starts.
+    """
     runs_already = is_running()
     with activity("shuffle", to_stderr()) as tell:
         tell("Spark starts")
@@ -309,8 +316,8 @@ def package(file: Path, /, *, libraries: Flag = False) -> int:
 
     Args:
         file: Name of the new file; it must end in .zip.
-        libraries: Include all libraries except NumPy, pandas and PyArrow. Give the file to Spark with
-            --archives then, without this option with --py-files.
+        libraries: Include all libraries except NumPy, pandas and PyArrow. With this option, pass the file to
+            Spark by --archives, otherwise by --py-files.
     """
     if file.suffix != ".zip":
         raise OutputError(f"{file}: the name must end in .zip, as Spark requires")

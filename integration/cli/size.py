@@ -57,14 +57,14 @@ _REACHED = 0.99
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizingOptions:
-    """A job without a scenario, or settings of a scenario to override."""
+    """Description of a job without a scenario, or values that override those of a scenario."""
 
     throughput: str | None = None
     """Rate of all subtasks of the consumer, such as "10 MB/s" or "5000 records/s"."""
     parallelism: str | None = None
     """Parallelism of both ends, such as 4, or of producer and consumer, such as 4:8; by default 1."""
     record_bytes: Whole | None = None
-    """Bytes of a record, by default 1000; with a scenario: of the records that it reads from files."""
+    """Bytes of a record, by default 1000. With a scenario, the bytes of records that it reads from files."""
     round_trip: str | None = None
     """Round-trip time between task managers, such as "1 ms"."""
     ship: str | None = None
@@ -72,7 +72,7 @@ class SizingOptions:
     settings: Settings = ()
     """An option of Flink, as OPTION=VALUE; may be repeated."""
     flink: str | None = None
-    """Flink version whose defaults apply, such as 2.3 or 1.20; a scenario names its own."""
+    """Flink version whose defaults apply, such as 2.3 or 1.20. A scenario file states its own version."""
 
 
 NO_OVERRIDES = SizingOptions()
@@ -93,7 +93,8 @@ def size(
     """Compute buffers, network memory, data in flight and link requirements of a job, without a run.
 
     Args:
-        file: Scenario, a TOML file or its JSON form; or give --throughput for a source and a consumer.
+        file: Scenario, as a TOML file or in its JSON form. Without a file, --throughput describes a job of
+            one source and one consumer.
         check: Emulate the job too, and print its figures beside the computed ones. With a budget, emulate
             other settings with the same memory, and print them beside the plan.
         budget: Network memory of each task manager, such as "512 mb", to split over gates and partitions so

@@ -31,8 +31,8 @@ def state(
 
     Args:
         path: A checkpoint (chk-N), a savepoint, or a directory of checkpoints, whose latest one is read.
-        vertex: Only the state of this vertex.
-        state: Only the keyed state of this name.
+        vertex: Show only the state of this vertex.
+        state: Show only the keyed state of this name.
         top: Number of keys to show of each state, the largest first.
         json: Print one JSON document, which also has the bytes of each key group.
         arrow: Write all entries of keyed state to this file, in Arrow's format; keys and values as JSON.

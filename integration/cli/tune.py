@@ -100,15 +100,24 @@ class TriedOptions:
     flink: str | None = None
     """Version of Flink that you may upgrade to, such as 2.3; by default that of the scenario."""
     settings: Settings = ()
-    """Values of an option of Flink's network layer, as OPTION=V1,V2: advice for each; may be repeated."""
+    """An option of Flink's network layer with values to compare, as OPTION=V1,V2. The command gives advice
+    for each value. May be repeated.
+    """
     service: str | None = None
-    """Costs of a record to compare, as 2ms,5ms: advice for each; VERTEX:2ms is for one vertex."""
+    """Costs of a record to compare, as 2ms,5ms; VERTEX:2ms sets the cost at one vertex. The command gives
+    advice for each cost.
+    """
     skew: str | None = None
-    """Factors of the subtasks' costs to compare, as 1:1:1:1,1:1:1:4: advice for each."""
+    """Factors of the subtasks' costs to compare, as 1:1:1:1,1:1:1:4. The command gives advice for each list.
+    """
     parallelism: str | None = None
-    """Numbers of subtasks to compare, as 2,4,8: advice for each; VERTEX:4 is for one vertex."""
+    """Numbers of subtasks to compare, as 2,4,8; VERTEX:4 sets the number of one vertex. The command gives
+    advice for each number.
+    """
     latency: str | None = None
-    """Latencies between task managers to compare with the present one: advice for each."""
+    """Latencies between task managers to compare with the present one. The command gives advice for each
+    latency.
+    """
 
     def axes(self) -> dict[str, Axis]:
         """Return the axes by name. Debloat targets and policies are two of the axes.
@@ -135,7 +144,7 @@ class TriedOptions:
 
     @property
     def version(self) -> str | None:
-        """The preset of the version that the user may upgrade to; None: not given.
+        """Return the preset of the version that the user may upgrade to; None: not given.
 
         Raises:
             UsageError: the text is not a version.
@@ -211,12 +220,13 @@ def tune(
     The exit status is 1 if no setting keeps to the limits, not even the present one.
 
     Args:
-        file: Scenario, a TOML file or its JSON form, or a result of it; or a recording of Flink's REST API.
+        file: Scenario, as a TOML file or in its JSON form, a result of it, or a recording of Flink's REST
+            API.
         seeds: Maximum number of runs of a setting: with the scenario's seed, the next seed, and so on; by
             default 8, or 1 for a large job.
         master: Spark's master URL: run on Spark instead of in processes of this machine.
-        out: Folder for report.html, its pictures, tuning.json and the finished points. The same command
-            does not run these points again.
+        out: Folder for report.html, its pictures, tuning.json and the results of finished runs. The same
+            command does not repeat these runs.
         json: Print everything as one JSON document.
     """
     require("statistics", "netstack tune")

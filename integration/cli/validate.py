@@ -35,7 +35,8 @@ def validate(
     """Predict the figures of a running Flink job, and compare. The exit status is 1 if any differs too much.
 
     Args:
-        from_flink: Address of Flink's web interface, such as http://localhost:8081, or a file of --recording.
+        from_flink: Address of Flink's web interface, such as http://localhost:8081, or a file that
+            --recording wrote earlier.
         job: Id of the job; required if several jobs run.
         seeds: Number of runs of the scenario.
         json: Print the prediction and the measurement as one JSON document.

@@ -39,7 +39,7 @@ class WindowFigures:
     start_delay_ms: float | None
     """Time from the trigger to the first barrier, at the subtask that acknowledged last."""
     alignment_ms: float | None
-    """Time from the first barrier to the last, at that subtask."""
+    """Time from the first barrier to the last, at the subtask that acknowledged last."""
     end_to_end_ms: float | None
     """Time from the trigger to completion."""
     in_flight_bytes: float | None
@@ -51,7 +51,7 @@ class WindowFigures:
     records_per_s: float | None
     """Records per second that the last vertices of the job read."""
     bytes_per_s: float | None
-    """Bytes per second of those records, with their length headers."""
+    """Bytes per second that the last vertices of the job read, with the length headers of records."""
     processed_bytes: float | None = None
     """Bytes that all subtasks read between their first and their last barrier."""
     persisted_bytes: float | None = None
@@ -59,7 +59,7 @@ class WindowFigures:
     snapshot_ms: float | None = None
     """Time of sync and async after the alignment, at the subtask that acknowledged last."""
     acknowledgement_ms: float | None = None
-    """Time from the end of the same snapshot to completion."""
+    """Time from the end of the snapshot of the subtask that acknowledged last to completion."""
     sender_buffers: float | None = None
     """Buffers and events queued in all senders together."""
     receiver_buffers: float | None = None

@@ -109,7 +109,7 @@ def uneven(view: Observation) -> Iterator[Finding]:
         where="checkpoints",
         says=f"{says}.",
         evidence=[
-            f"{took}, half of them at most {milliseconds(usual)}",
+            f"{took}; half of all checkpoints took at most {milliseconds(usual)}",
             *(
                 f"{writer.name} is back-pressured {span_percent(writer.backpressured_ms_per_s)} of its time, "
                 f"and {reader.name}, for which it waits, is busy {span_percent(reader.busy_ms_per_s)}"

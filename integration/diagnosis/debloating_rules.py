@@ -29,7 +29,8 @@ from .observation import (
 )
 
 _OFF_TARGET = 1.5
-"""Buffers that could be smaller miss the target if data waits for this many times the target."""
+"""Minimum multiple of the target for which data waits, for buffers that could be smaller to miss the target.
+"""
 
 _MUCH = 0.3
 """Minimum share of time with a checkpoint in progress for checkpoints to disturb debloating."""
@@ -41,7 +42,7 @@ LEAST_ALIGNMENT = 0.2
 """Minimum share of alignment in a barrier's delay for uneven inputs to be the cause."""
 
 IDLE = 0.6
-"""The load counts as skewed if the least busy time is a smaller share of the greatest one than this."""
+"""Maximum ratio of the smallest busy time of a subtask to the greatest for the load to count as skewed."""
 
 BURST = 10.0
 """Minimum factor by which records get more expensive during a burst."""
@@ -264,8 +265,8 @@ def window_bursts(view: Observation) -> Iterator[Finding]:
             vertex.name,
             max(costs),
             "a burst blocks the task, which handles no barrier in the meantime",
-            f"a record at {vertex.name} takes up to {milliseconds(1000.0 * max(costs))}, in "
-            f"{counted(len(costs), 'burst')}; {_worst(view)}",
+            f"in {counted(len(costs), 'burst')}, a record at {vertex.name} takes up to "
+            f"{milliseconds(1000.0 * max(costs))}; {_worst(view)}",
             "Spread the times at which windows fire (offsets, smaller windows), or raise the "
             "parallelism. Another target or unaligned checkpoints do not help: a barrier cannot overtake "
             "a record in progress.",

@@ -178,8 +178,10 @@ _FIGURES = (
     _Figure("back-pressured time", "backpressured_ms_per_s", _any, "which vertex has to wait"),
     _Figure("busy time", "busy_ms_per_s", _any, "which vertex makes others wait"),
     _Figure("idle time", "idle_ms_per_s", _READS, "which vertex waits for data"),
-    _Figure("records per second", "records_in_per_s", _READS, "skew, and the cost of a record"),
-    _Figure("bytes per second", "bytes_in_per_s", _READS, "the time to consume queued data"),
+    _Figure(
+        "records per second", "records_in_per_s", _READS, "how uneven the load is, and what a record costs"
+    ),
+    _Figure("bytes per second", "bytes_in_per_s", _READS, "how long it takes to consume queued data"),
     _Figure("inPoolUsage", "inPoolUsage", _READS, "on which side data waits"),
     _Figure("outPoolUsage", "outPoolUsage", _WRITES, "on which side data waits"),
     _Figure("inputQueueSize", "inputQueueSize", _READS, "how much data waits"),
@@ -196,11 +198,14 @@ def _gaps(view: Observation) -> Iterator[str]:
         values = [(vertex, getattr(vertex, figure.field)) for vertex in concerned]
         gaps = [_where(vertex, each) for vertex, each in values if complete(each) is None]
         if gaps:
-            yield f"{figure.name} of {', '.join(gaps)}; without it, this is unknown: {figure.question}"
+            yield f"{figure.name} of {', '.join(gaps)}; without it, it is unknown {figure.question}"
     times = checkpoint_rules.phases(view)
     if times is not None and NOT_TOLD in times.phases:
         names = [name for name in PHASES if name not in times.phases]
-        yield (f"{', '.join(names)} of checkpoints; without it, this is unknown: which phase takes longest")
+        yield (
+            f"duration of these checkpoint phases: {', '.join(names)}; without it, it is unknown which phase "
+            "takes longest"
+        )
 
 
 def _where(vertex: VertexSteady, values: Sequence[float | None]) -> str:

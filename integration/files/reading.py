@@ -200,7 +200,7 @@ def check_bounds(document: Mapping[str, object], file: Path) -> None:
     """Reject a document that is nested too deeply, or has numbers of more than 64 bits.
 
     Raises:
-        FileError: it does.
+        FileError: the document is nested too deeply, or has such a number.
     """
     for level in levels_within(document):
         if any(isinstance(value, int) and value not in _WHOLE for value in level):

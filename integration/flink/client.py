@@ -435,7 +435,7 @@ class Answers(Protocol):
         """
 
     def pause(self, seconds: float) -> None:
-        """Wait until the cluster has run for this time."""
+        """Wait until this time has passed for the cluster. A recording does not wait."""
 
     def clock(self) -> float:
         """Return the time of the last answer, in seconds from an arbitrary start."""
@@ -481,8 +481,8 @@ def number(value: object) -> float | None:
 class LiveCluster:
     """Answers of a Flink cluster, or of a history server, over HTTP or HTTPS.
 
-    `url` is the address of its web interface, with a path behind a proxy. The page that a browser shows after
-    a ``#`` or a ``?`` is ignored.
+    `url` is the address of its web interface, with a path behind a proxy. The part after a ``#`` or a ``?``,
+    which names a page of the web interface, is ignored.
 
     Raises:
         FlinkRestError: the address is malformed, or contains a name or password.
@@ -645,7 +645,8 @@ class RestClient:
     def find_list(
         self, path: str, *, may_be_gone: bool = False, may_be_denied: bool = False
     ) -> list[dict[str, Any]] | None:
-        """Return the list of objects at a path; None, and errors, as with `find`.
+        """Return the list of objects at a path. It returns None, or raises errors, in the same cases as
+        `find`.
 
         With `may_be_denied`, a denied path, as by a proxy, counts as missing.
         """

@@ -35,7 +35,7 @@ _NOT_JUDGED = Overrides(
     rate={EVERYWHERE: 0.0},
     inputs={EVERYWHERE: "join"},
 )
-"""Values that an emulation needs, but not a diagnosis."""
+"""Overrides for values that an emulation needs and a diagnosis does not use."""
 
 _LEVELS = {"ok": False, "low": True, "high": True}
 """Flink's levels of back-pressure; True if a vertex of the level waits for buffers."""
@@ -61,7 +61,7 @@ def diagnose_job(
 
     Args:
         cluster: Address of Flink's web interface, or another source of answers.
-        job: Id of the job; None: the only one that runs, or the only one.
+        job: Id of the job; None: the only running job or, if none runs, the only job.
         latency_s: Latency between task managers; None: unknown.
         watch_s: Seconds to watch the metrics; None: until they have changed a few times.
         watching: Called with the seconds watched so far, and all seconds.
@@ -98,7 +98,9 @@ def diagnose_job(
 
 
 def _note(note: str) -> str:
-    """Return a note of an import without its parameters, which a diagnosis lacks."""
+    """Return the text of an import's note without its advice to set parameters, which a diagnosis does not
+    have.
+    """
     has_others = isinstance(note, Note) and any(each.name != "latency_s" for each in note.parameters)
     return note.text if isinstance(note, Note) and has_others else note
 

@@ -22,7 +22,9 @@ from .sampling import ACCOUNT, Sample, Samples, SubtaskSamples, longer_per_s, pa
 from .subtask_loads import LEAST_RECORDS
 
 ALIKE = 0.02
-"""Maximum deviation of a ratio that counts as 1, because both ends are never polled at the same moment."""
+"""A ratio that differs from 1 by at most this counts as 1. Small differences occur because the two ends of an
+exchange are not polled at the same moment.
+"""
 
 _IN_FLIGHT = 0.03
 """Allowed relative difference between two counts of the same records, for records in flight."""
@@ -47,10 +49,14 @@ _QUIET = 0.4
 """Minimum share of polls without output for a vertex to count as emitting in bursts, or rarely."""
 
 _MORE_THAN_CHANCE = 10
-"""With more records per poll, polls without output are no chance if records come one by one."""
+"""Mean number of records per poll from which polls without output show bursts. A vertex that emits its
+records one by one at this rate would hardly ever have such a poll by chance.
+"""
 
 _HELD = 0.5
-"""The output of a task with a larger back-pressured share follows the free buffers downstream."""
+"""Back-pressured share of time from which a task's bursts are ignored: it then emits when downstream buffers
+become free.
+"""
 
 _WINDOW = re.compile(
     r"(?<!Session)Windows\((\d+)(?:, (\d+))?|(?:size|slide|step|max_size)=\[(\d+) (ms|s|min|h)\b"
@@ -101,7 +107,7 @@ class _Firing(NamedTuple):
 class JobFlows:
     """The flows of one job, from the counters of its tasks. An unknown rate or ratio is None.
 
-    `growth` has, by vertex id, the growth of the queues of its subtasks as shares of the records read.
+    `growth` maps the id of each vertex to the growth of its subtasks' queues, as shares of the records read.
     """
 
     def __init__(
@@ -157,7 +163,7 @@ class JobFlows:
         return counts.times(1 / self._by_id[edge.target].parallelism)
 
     def _emitted(self, vertex: FlinkVertex) -> Counts | None:
-        """Return the records that a vertex emits over the exchange with the most."""
+        """Return the records that a vertex emits over its busiest exchange."""
         outputs = self._job.outputs(vertex)
         if len(outputs) == 1:
             return self._counts(vertex, "records_out")
@@ -238,7 +244,7 @@ class JobFlows:
     def burst_s(self, vertex: FlinkVertex, rate: float) -> float | None:
         """Return the seconds between bursts of a paced source; None: it emits records one by one.
 
-        The result is a round number if one lies within the error of the count, one burst more or less.
+        The count of bursts may be wrong by one. If a round number lies within this error, it is returned.
         """
         at_once = self.emitted_at_once(vertex)
         seconds = at_once / rate if rate else 0.0
@@ -255,13 +261,17 @@ class JobFlows:
         return at_once if at_once <= _LARGEST_BATCH else 1
 
     def fires_unseen(self, vertex: FlinkVertex) -> bool:
-        """Return whether a vertex has windows, by its description, that hardly fired while watched."""
+        """Return whether a vertex has windows, according to its description, but they hardly fired while the
+        job was watched.
+        """
         firings, emitted = self.firings(vertex), self._counts(vertex, "records_out")
         few = emitted is not None and emitted.watched < LEAST_RECORDS
         return few and firings is not None and not firings.records
 
     def firings(self, vertex: FlinkVertex) -> Firings | None:
-        """Return how often and how much a vertex emits; None: it emits as it reads, or rarely."""
+        """Return the interval and size of a vertex's bursts; None if it emits records while it reads, or
+        rarely.
+        """
         if not self._job.outputs(vertex):
             return None
         subtasks, is_source = self._samples[vertex.id], not self._job.inputs(vertex)
@@ -367,7 +377,9 @@ def _poll_times(samples: Samples) -> list[float]:
 def _advancing(
     subtask: SubtaskSamples, clock: Sequence[float], *, is_source: bool
 ) -> list[tuple[float, Sample]]:
-    """Return the distinct answers; for a vertex with input, only those after further records."""
+    """Return the answers of a subtask with their times. An answer is left out if nothing happened since the
+    one before: no time passed (at a source), or no record was read.
+    """
     times = clock if len(clock) == len(subtask.samples) else subtask.times
     polls: list[tuple[float, Sample]] = []
     for time, sample in zip(times, subtask.samples, strict=False):
@@ -380,9 +392,8 @@ def _advancing(
 
 
 def _firings(polls: Sequence[tuple[float, Sample]]) -> list[_Firing]:
-    """Return the output between polls without output.
-
-    One such poll within a burst does not divide the burst.
+    """Return the bursts: the output between polls without output. A single poll without output does not
+    divide a burst.
     """
     firings: list[_Firing] = []
     begun_s: float | None = None

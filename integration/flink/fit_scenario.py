@@ -464,7 +464,7 @@ class VertexReader:
     # Notes
 
     def _note_few(self, vertex: FlinkVertex, name: str) -> None:
-        """Note the subtasks that saw few or no records while the job was watched, and the assumptions."""
+        """Note which subtasks saw few or no records while watched, and what is assumed for them."""
         watched = [
             (str(number), load)
             for number, load in enumerate(self._loads[vertex.id])
@@ -611,7 +611,9 @@ def _edge(
     kinds: Mapping[str, InputKind | None],
     notes: list[str],
 ) -> Edge:
-    """Return an edge with the consumer's input, the share of each subtask, and its part of the flow."""
+    """Return an edge with the consumer's input, the share of each subtask, and the exchange's part of the
+    producer's records.
+    """
     by_id = {vertex.id: vertex for vertex in job.vertices}
     producer, consumer = by_id[edge.source], by_id[edge.target]
     source, target = job.names[edge.source], job.names[edge.target]

@@ -22,7 +22,9 @@ from .sampling import Samples, stands_still, take_samples, watch_time_s
 from .steadiness import unsteady
 
 _BACK_TO_BACK = 0.7
-"""Minimum share of the interval for a checkpoint to leave the debloater little time to recover."""
+"""If checkpoints take at least this share of the interval, debloating has little time to recover between
+them.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -45,7 +47,7 @@ class Imported(Viewed):
     job: FlinkJob = field(repr=False)
     """The job as the cluster describes it."""
     state: JobState = field(repr=False)
-    """State of the job when reading began, and when it ended."""
+    """State of the job when reading began. It was unchanged when reading ended."""
     samples: Samples = field(repr=False)
     """The metrics of its subtasks while it was watched."""
 
@@ -152,7 +154,7 @@ def check_shape(client: RestClient, job: FlinkJob) -> None:
     """Require that a job has an exchange.
 
     Raises:
-        FlinkRestError: it has none.
+        FlinkRestError: the job has none.
     """
     if not job.edges:
         raise FlinkRestError(

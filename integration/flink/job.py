@@ -164,7 +164,7 @@ class JobState:
     refresh_s: float
     """Seconds for which the cluster may answer from its cache."""
     asked_s: float
-    """Time of the request in seconds, by the client's clock."""
+    """Time at which the state was requested, in seconds by the client's clock."""
 
     @property
     def running_since_ms(self) -> float:
@@ -408,7 +408,8 @@ def _in_order(vertices: list[FlinkVertex], edges: tuple[FlinkEdge, ...]) -> tupl
 
 @contextmanager
 def unchanged(client: RestClient, state: JobState, pause: Callable[[float], None]) -> Iterator[None]:
-    """Require that a job is in the same state at the end of the block, once `pause` has let caches expire.
+    """Require that a job is still in this state at the end of the block. `pause` waits until the cluster's
+    cached answers have expired.
 
     Raises:
         FlinkRestError: the state has changed, there is no answer, or it does not come from Flink.
@@ -448,9 +449,8 @@ def _unknown(client: RestClient, job: str) -> str:
 
 
 def _change(client: RestClient, before: JobState) -> str | None:
-    """Return a message with advice about a change of the job since then, causes before effects.
-
-    None: no change.
+    """Return a message about a change of the job since the state `before`, with advice; None: it has not
+    changed. If a change has a cause and effects, the message is about the cause.
     """
     version, refresh_s = _version_and_refresh(client)
     details = client.find(f"/jobs/{before.id}", may_be_gone=True)

@@ -111,7 +111,9 @@ def _vertex(
         return longer_per_s(grown / seconds, seconds, subtask.minute_per_s(field))
 
     def share(subtask: SubtaskSamples, field: str) -> float | None:
-        """Return a share of the time that the task itself reports, because our clock is not exact enough."""
+        """Return the share that `field` has in the time that the task itself reports. The client's clock is
+        not exact enough.
+        """
         seconds = None if subtask.accounted_s is None else subtask.seconds
         per_s = quotient(subtask.increase(field), seconds)
         return None if per_s is None else max(0.0, per_s)  # reported busy times may decrease a little

@@ -65,16 +65,18 @@ BURN = "burn"
 """The service mode for CPU-bound work."""
 
 _FAR_APART = 0.5
-"""Minimum distance of two answers, as a share of the time watched, for them to show the cores in use."""
+"""Minimum time between two answers to use them as a pair for the cores in use, as a share of the time
+watched.
+"""
 
 _AT_REST = 0.1
 """Cores that an idle task manager uses: heartbeats, metrics, garbage collection."""
 
 _MOST = 0.5
-"""Work counts as CPU-bound if tasks use at least this share of the cores that it would use then."""
+"""Work counts as CPU-bound if tasks use at least this share of the cores that CPU-bound work would use."""
 
 _HARDLY = 0.25
-"""Work waits if tasks use less than this share of those cores.
+"""Work counts as waiting if tasks use less than this share of the cores that CPU-bound work would use.
 
 The use by tasks that report their busy time must also be at least this share of all use. Otherwise the case
 is not decided.
@@ -131,7 +133,9 @@ def shares_of_core(busy: Sequence[float], cores: float) -> dict[float, float]:
 
 
 def _chances(busy: Sequence[float], counts: int | None = None) -> Floats:
-    """Return the probabilities of 0, 1, 2 ... busy tasks: the first `counts`, or all."""
+    """Return the probabilities that 0, 1, 2, ... tasks are busy at the same time: the first `counts` of them,
+    or all.
+    """
     chances = np.ones(1)
     for share in busy:
         # The probability of a small number of tasks does not depend on those of larger numbers.
@@ -140,7 +144,8 @@ def _chances(busy: Sequence[float], counts: int | None = None) -> Floats:
 
 
 def _without_one(chances: Floats, shares: Floats) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Return the probabilities without one task, a column for each possible share of time of that task.
+    """Return the probabilities of `_chances` for all tasks but one. There is a column for each of `shares`,
+    the possible busy shares of that task.
 
     This reverses the convolution with the task. An error propagates from one count to the next, multiplied by
     ``share / (1 - share)``, so shares must be 0.5 at most.
@@ -257,16 +262,17 @@ def _order(manager: str) -> tuple[int, str]:
 
 
 def _account(subtask: SubtaskSamples) -> list[float] | None:
-    """Return, for each answer of a task, the seconds of its account of time since the first answer."""
+    """Return the time of each answer of a task, in seconds since the first answer, by the task's account of
+    time.
+    """
     sums = complete(map(account_s, subtask.samples))
     return None if sums is None else [seconds - sums[0] for seconds in sums]
 
 
 def _slope(times_s: Sequence[float], used_s: Sequence[float | None]) -> float | None:
-    """Return the cores in use: the median slope of processor time over all pairs of answers far apart.
-
-    A collection of values may fall between the polls of tasks and of task managers. So a single pair may be
-    wrong by a whole update interval.
+    """Return the cores in use: the median slope of processor time over all pairs of answers that are far
+    enough apart. Flink may update its metrics between the poll of the tasks and that of the task managers. So
+    a single pair may be wrong by a whole update interval.
     """
     points = [(time, used) for time, used in zip(times_s, used_s, strict=True) if used is not None]
     if not points or points[-1][0] <= points[0][0]:
@@ -312,7 +318,8 @@ class _HostLoad:
         self.busy = [task.busy for task in candidates if task.busy is not None]
         """Busy shares of the tasks, including sources, that may have used cores."""
         self.unreported = [task.most for task in candidates if task.busy is None] + [1.0] * strays
-        """Maximum possible busy shares of the tasks among them that do not report theirs."""
+        """Maximum possible busy shares of tasks that may have used cores, but do not report their busy share.
+        """
         self.if_all_burn = cores_in_use(self.busy, self.cores)
         """Cores in use if the work of all tasks that report busy time were CPU-bound."""
         of_operators = [task for task in tasks if task.reads and task.mode is None]
@@ -348,7 +355,7 @@ class _HostLoad:
         return [task for task in self.tasks if task.reads and task.place[0] in vertices]
 
     def shares(self, vertices: Collection[str]) -> dict[Place, float]:
-        """Return the share of a core that tasks of those vertices had while busy, if known."""
+        """Return the share of a core that each task of `vertices` had while busy, if known."""
         busy = {
             task.place: round(task.busy, _DIGITS) for task in self.burning(vertices) if task.busy is not None
         }
@@ -366,17 +373,15 @@ class _HostLoad:
                 text = (
                     "the busy time of tasks is not reported, so it is unknown whether their work is CPU-bound"
                 )
-                yield Note(
-                    f"{text} ({self._figures()}); assuming that it waits.", _BURNS, advice=_IF_IT_BURNS
-                )
+                yield Note(f"{text} ({self._figures()}); {_ASSUMED}.", _BURNS, advice=_IF_IT_BURNS)
         elif self.cores == inf:
             if used is not None and min(used, sum(busy)) >= _MUCH:
                 text = "the number of cores is not reported, so it is unknown whether tasks wait for one"
-                yield Note(f"{text} ({self._figures()}); assuming that their work waits.", _CORES)
+                yield Note(f"{text} ({self._figures()}); {_ASSUMED}.", _CORES)
         else:
             waits = sum(busy) - cores_in_use(busy, self.cores)
             if waits > _NOTICEABLE * sum(busy) and (used is None or used >= _HARDLY * self.if_all_burn):
-                yield Note(f"{self._doubt()}; assuming that it waits.", _BURNS, advice=_IF_IT_BURNS)
+                yield Note(f"{self._doubt()}; {_ASSUMED}.", _BURNS, advice=_IF_IT_BURNS)
 
     def _notes_on_burning(self, tasks: Sequence[_Task]) -> Iterator[Note]:
         by = "as on the other machines, "
@@ -394,7 +399,8 @@ class _HostLoad:
             f"{text}. The costs are processor time, including any other use of the cores.",
             _MODE_OF_ONE,
             _CORES,
-            advice="Set {} if the work of a vertex waits instead. Set {} to override the number of cores.",
+            advice="If the work of a vertex waits and is not CPU-bound, set {}. To override the number of "
+            "cores, set {}.",
         )
         if len(busy) < len(tasks):
             yield Note(
@@ -435,6 +441,7 @@ class _HostLoad:
         return f"{in_use}; at most {self.if_all_burn:.2f} by {who}"
 
 
+_ASSUMED = "assuming that the work of tasks is not CPU-bound, but waits (for example for I/O)"
 _IF_IT_BURNS = "Set {} if the work is CPU-bound."
 
 
@@ -506,7 +513,9 @@ def burning_of(
 
 
 def _tasks_by_manager(job: FlinkJob, samples: Samples, modes: Mapping[str, str]) -> dict[str, list[_Task]]:
-    """Return the tasks by task manager of the scenario. A vertex on an unknown machine gets its own one."""
+    """Return the tasks by task manager of the scenario. A vertex on an unknown machine gets a task manager of
+    its own.
+    """
     # Values of all tasks are collected together. So the time watched also holds for tasks that do not report
     # their times.
     watched_s = middle(subtask.accounted_s for subtasks in samples.values() for subtask in subtasks)

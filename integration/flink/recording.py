@@ -1,10 +1,10 @@
 """Recordings: a cluster's answers in a file, stored during an import and replayed later.
 
 The file is one JSON document, packed by gzip or not: `job`, `flink` (its version), `flink_options`, and
-`answers`, path to answer. The path ``.../metrics?get=*`` stands for all requests for metrics of that subtask
-or task manager. Its value is the list of their answers in order, with null for a missing answer. `times_s`
-has the times of these requests, and `refused` the status of refused ones. In a file without these two keys,
-answers are `metrics_every_s` apart. Replaying never waits: each request gets the next answer.
+`answers` (a mapping from path to answer). The path ``.../metrics?get=*`` stands for all requests for metrics
+of that subtask or task manager. Its value is the list of their answers in order, with null for a missing
+answer. `times_s` has the times of these requests, and `refused` the status of refused ones. In a file without
+these two keys, answers are `metrics_every_s` apart. Replaying never waits: each request gets the next answer.
 
 A recording leaves out everything that identifies the cluster: names of hosts and task managers, ports, paths
 of files, other jobs, options without effect on the network layer, and reasons of failed checkpoints. It keeps

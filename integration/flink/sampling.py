@@ -125,7 +125,7 @@ _STEP_BACK_S = 1.0
 _YOUNGER_S = 10.0
 """A task's accounted time may exceed the duration of its attempt by this many seconds.
 
-Both are reported late.
+The cluster reports both of these times late.
 """
 
 _MORE_POLLS = 3
@@ -351,7 +351,7 @@ def stands_still(samples: Samples) -> bool:
 
 
 def without_repeats(samples: Samples) -> Samples:
-    """Return the samples; if no time passed between them, only the last sample of each subtask."""
+    """Return the samples. If no time passed between them, return only the last sample of each subtask."""
     if not stands_still(samples):
         return samples
     return {

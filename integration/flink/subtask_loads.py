@@ -216,7 +216,8 @@ def source_rate(subtask: SubtaskSamples, load: Load, *, limited: bool = False) -
     - A source that emits nothing and is not back-pressured has `HARDLY_PER_S`.
     - A source that idles emits all records that arrive, unless its job is `limited`: a downstream task is
       always busy.
-    - A source that is slowed by back-pressure would emit at the rate of its other time.
+    - A source that is slowed by back-pressure would always emit at the rate that it has while not
+      back-pressured.
     - A legacy source does not report idle time. It counts as paced unless it is always back-pressured.
     """
     count = SubtaskSamples.total if subtask.seconds is None else SubtaskSamples.increase
@@ -240,7 +241,7 @@ def record_bytes(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_b
     """
 
     def size(of: FlinkVertex, direction: str) -> float | None:
-        """Return bytes per record in the time watched if there are enough, else since the start."""
+        """Return the bytes per record in the time watched; since the start if records are too few."""
         for count, enough in (
             (SubtaskSamples.increase, ENOUGH_BUFFERS * segment_bytes),
             (SubtaskSamples.total, 0),

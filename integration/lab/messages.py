@@ -228,9 +228,9 @@ class VertexFigures(msgspec.Struct, frozen=True, kw_only=True):
     time_to_consume_s: float | None = None
     """Time to consume the queued data, for the slowest subtask."""
     start_delay_s: float | None = None
-    """Median over checkpoints of the mean over subtasks."""
+    """Start delay: the median over checkpoints of the mean over subtasks."""
     alignment_s: float | None = None
-    """Median over checkpoints of the slowest subtask's time."""
+    """Alignment time of the slowest subtask; the median over checkpoints."""
 
 
 class JobFigures(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ as host, and this server as origin. This keeps out other users, and other sites 
 With a running Flink, the lab only exists once the Flink job has been read. Until then, pages show the
 progress.
 
-One trio task runs the emulation in turns. Between these turns the other tasks run. `FramePace` decides when a
-frame is due. A page that is too slow misses some frames. While no page is open, nothing runs.
+One trio task runs the emulation piece by piece, and the other tasks run between two pieces. `FramePace`
+decides when a frame is due. A page that is too slow misses some frames. While no page is open, nothing runs.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class LabServer:
         await serve(self.app, config, task_status=task_status)  # type: ignore[arg-type]
 
     async def _run(self) -> None:
-        """Run the emulation and the pages in turns."""
+        """Run the emulation piece by piece, and let the pages run in between."""
         pace = FramePace()
         while True:
             if not self.pages:

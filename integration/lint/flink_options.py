@@ -317,7 +317,7 @@ def read_version(text: str, given_by: str) -> Version:
     `given_by` names the origin of the text in errors.
 
     Raises:
-        UsageError: its rules are not known.
+        UsageError: the text is no version, or the rules of this version are not known.
     """
     match = re.fullmatch(r"([0-9]{1,4})(?:\.([0-9]{1,4}))?(?:\.[0-9]{1,4})?", text)
     if match is not None:

@@ -379,7 +379,7 @@ def _sizes(settings: Settings) -> Iterator[Remark]:
 
 
 def _threshold(settings: Settings) -> Iterator[Remark]:
-    """A size is announced if it differs from the announced one by the threshold (BufferDebloater)."""
+    """Yield a warning if the threshold is so high that new sizes are hardly ever announced."""
     percent = settings.config.debloat_threshold_percent
     if percent == 100:  # what is more is remarked wherever it stands
         message = (
@@ -486,10 +486,7 @@ def _unaligned(settings: Settings) -> Iterator[Remark]:
 
 
 def _during_recovery(settings: Settings) -> Iterator[Remark]:
-    """Yield a remark on checkpoints during recovery, which need the output state at the consumers.
-
-    Flink 2.3.0 has a defect there.
-    """
+    """Yield a remark on the option for checkpoints during recovery."""
     field, config = "checkpoints_during_recovery", settings.config
     if not config.checkpoints_during_recovery:
         return

@@ -46,7 +46,9 @@ def value_fields(struct: type[msgspec.Struct]) -> dict[str, pa.DataType]:
 
 
 def list_fields(struct: type[msgspec.Struct]) -> dict[str, pa.DataType]:
-    """Return the fields of a struct that hold a number or a flag per subtask, with the type of these."""
+    """Return the fields of a struct that are lists of numbers or flags by subtask, each with the type of a
+    list item.
+    """
     fields = {}
     for field in inspect.type_info(struct).fields:  # type: ignore[attr-defined]
         kind = _without_none(field.type)

@@ -60,7 +60,7 @@ def to_stderr() -> Console:
 
 
 def to_stdout() -> Console:
-    """Return a console for results: as wide as the terminal, or `WIDTH` columns if stdout is none."""
+    """Return a console for results: as wide as the terminal, or `WIDTH` columns if stdout is no terminal."""
     width = None if sys.stdout.isatty() else WIDTH
     return Terminal(width=width, markup=False, emoji=False)
 

@@ -31,7 +31,7 @@ from ..optional_figures import highest, middle, total
 from .console import shown
 
 MARGIN = 4.0
-"""Pixels around everything."""
+"""Width in pixels of the empty margin around the graph."""
 GAP = 28.0
 """Pixels between vertices of one layer."""
 LANE = 20.0

@@ -78,6 +78,6 @@ def task_time(vertices: Iterable[VertexSteady]) -> Chart | None:
     return Chart(
         "task-time",
         "Where subtasks spend their time",
-        f"Medians of what Flink shows; of a vertex the first {MAX_SUBTASKS} subtasks.",
+        f"Medians of Flink's metrics. At most the first {MAX_SUBTASKS} subtasks of a vertex are shown.",
         bars.properties(width=_WIDTH, height=_ROW_HEIGHT * len(names)).to_dict(),
     )

@@ -415,7 +415,7 @@ _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 @cache
 def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script, cached on disk because bundling takes a second."""
+    """Return Vega, Vega-Lite and Vega-Embed as one script, cached on disk because bundling takes a second."""
     return cached_text(
         f"vl-convert {version('vl-convert-python')}, Vega-Lite {VEGA_LITE}: {_SNIPPET}",
         lambda: vl_convert.javascript_bundle(_SNIPPET, vl_version=VEGA_LITE),

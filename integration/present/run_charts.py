@@ -192,7 +192,7 @@ def queue_length(results: Results) -> Chart | None:
     return Chart(
         "queue-length",
         f"Buffers that wait at senders and receivers: {per_window(results, _buffers_that_wait)}",
-        "Medians of all subtasks together; a line is a subtask. Events, such as barriers, are counted, too."
+        "Medians of all subtasks together. Each line is a subtask. Events, such as barriers, count, too."
         + _lines_note(subtasks, results),
         panels([_lines(count_axis, subtasks, tips)], rows, results, row="place", height=130),
         in_tuning=True,
@@ -225,7 +225,7 @@ def _buffers_that_wait(window: WindowFigures) -> str:
 
 
 def _lines(height: alt.Y, subtasks: Sequence[str], tooltip: Sequence[Any]) -> Any:
-    """A line over time for each subtask."""
+    """Return a layer with a line over time for each subtask."""
     return (
         alt.Chart()
         .mark_line(interpolate="step-after")
@@ -350,7 +350,7 @@ def history_rows(results: Results) -> list[Row]:
 
 
 def _phase_bars(phases: Sequence[str]) -> Any:
-    """Bars of phases. If a checkpoint is chosen, the bars of all others are pale."""
+    """Return a layer with bars of phases. If a checkpoint is chosen, the bars of all others are pale."""
     this = "datum.run + '#' + datum.id"
     condition = alt.condition(f"{CHOSEN} == '' || {CHOSEN} == {this}", alt.value(1.0), alt.value(0.45))
     bars = _of_each_checkpoint(

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Column, Table
 
 Padding = tuple[int, int, int, int]
-"""Blanks around a cell: above, right, below, left."""
+"""Number of blanks around a cell: above, right, below, left."""
 
 AFTER: Padding = (0, 1, 0, 0)
 BEFORE: Padding = (0, 0, 0, 1)

@@ -54,7 +54,7 @@ from .job_size import size_job
 
 PLAN, NOW, ONE_SETTING = "the plan", "now, memory unlimited", "one setting for all"
 IN_BUDGET, IN_AS_LITTLE = "now, in the budget", "now, in as little as the plan"
-"""Names of trials. `NOW` and the last two keep the present options in different amounts of memory."""
+"""Names of trials that, like `NOW`, keep the present options, each with another amount of memory."""
 
 _STEPS = 6
 """Maximum number of emulated sizes of a place, not counting those tried to make all places fit."""
@@ -139,7 +139,7 @@ class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def convex(points: Mapping[int, float]) -> Curve:
-    """Return the lower convex hull of costs by size, up to the lowest cost. `costs` must not be empty."""
+    """Return the lower convex hull of costs by size, up to the lowest cost. `points` must not be empty."""
     corners: list[tuple[int, float]] = []
     for size, cost in sorted(points.items()):
         if not corners or cost < corners[-1][1]:

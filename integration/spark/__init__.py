@@ -1,7 +1,7 @@
 """Spark as a source of records, the shuffle of its rows, and jobs and sweeps over its tasks.
 
-A name is imported when it is first used, because its module may build on this package, and because a worker
-needs few of them.
+Names of this package are imported when they are first used: their modules may themselves import this package,
+and a worker needs only a few of them.
 """
 
 from __future__ import annotations

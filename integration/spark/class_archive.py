@@ -4,9 +4,9 @@ A Java process of Spark finds, reads and verifies some twenty thousand classes b
 Instead, Java can map them from a file (class data sharing), if the class path is exactly the same text. So
 all Java processes that use an archive share one Spark home, in a permanent folder::
 
-    home/{bin,jars,python}    links into the PySpark package; no folder `conf`, which no archive allows
-    1f0c....jsa               named after everything it depends on
-    failure.txt               why it could not be made
+    home/{bin,jars,python}    links into the PySpark package; no `conf`: archives allow no such folder
+    1f0c....jsa               the archive, named after everything it depends on
+    failure.txt               why the archive could not be made
 
 Sessions on this machine use an archive in the user's cache folder, one for each Python environment. When the
 first session without an archive has ended, a separate process makes one: it starts a session, uses it briefly
@@ -83,8 +83,8 @@ class ClassArchive:
     def variables(self, *, small: bool = True) -> dict[str, str]:
         """Return environment variables with which a driver starts from the archive.
 
-        With `small`, Java is optimised for a driver that leaves the work to other processes. Java has
-        variables with the same effect, but prints on stderr that it has found them.
+        With `small`, Java is optimised for a driver that leaves the work to other processes. Java's own
+        variables for options have the same effect, but Java then prints a line on stderr.
         """
         options = f'{SMALL_JAVA if small else ""} {SILENT} "-XX:SharedArchiveFile={self.file}"'
         return {
@@ -161,7 +161,7 @@ def _fingerprint(jars: Path) -> str:
 
 
 def main(start: Callable[[str], SparkSession], folder: str, *options: str) -> None:
-    """Make the archive of a folder with a session that `start` starts for a master.
+    """Make the archive in `folder`. `start` starts a Spark session for the master that it is given.
 
     With the option "with-stdin", the process ends when its standard input ends. Otherwise the process runs at
     the lowest priority, because no other process waits for it.
@@ -184,7 +184,7 @@ def _end_with_stdin() -> None:
 
 
 def make(archive: ClassArchive, start: Callable[[str], SparkSession]) -> None:
-    """Start Spark, load the classes that most sessions need, and have Java write the archive at its end.
+    """Start Spark, load the classes that most sessions need, and have Java write the archive when it exits.
 
     If another process is making the archive, do nothing.
     """

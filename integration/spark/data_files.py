@@ -33,7 +33,9 @@ FORMATS = {
 """Spark's formats by extension."""
 
 COMPRESSED = frozenset({".gz", ".bz2", ".zst"})
-"""Further extensions of compressed files. Spark decompresses these itself."""
+"""Extensions that follow the extension of the format if a file is compressed. Spark decompresses such files
+itself.
+"""
 
 OPTIONS = {"csv": {"header": "true", "inferSchema": "true"}}
 """Options of Spark's reader that differ from its defaults, by format."""
@@ -177,7 +179,7 @@ def require_columns(
     """Check that files have the columns of these names, as far as that is possible without Spark.
 
     Args:
-        path: A file or folder, as for `read_files`; so are `format` and `options`.
+        path: A file or folder. `path`, `format` and `options` have the same meaning as in `read_files`.
         names: The key columns' names.
         as_spark: Whether names are looked up as Spark does: ignoring case, and with dots into structs.
 

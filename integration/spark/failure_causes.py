@@ -64,7 +64,9 @@ _THROWN = re.compile(r"java\.(?:io|nio\.file)\.(\w+): ([^\n]+)((?:\n\s+at [^\n]+
 _OWN_CODE = re.compile(r"\s+at org\.apache\.spark\.(?:storage|shuffle|io|broadcast|util\.collection)\.")
 _SPARKS = "at org.apache.spark."
 _HELPER = re.compile(r"\s+at org\.apache\.spark\.util\.(?!collection\.)")
-"""Code that copies files for a caller. In the trace, the caller follows it."""
+"""Line of a stack trace in Spark's helper code, such as code that copies files. The line of its caller
+follows.
+"""
 _REASONS = {"NoSuchFileException": "no such file or folder", "AccessDeniedException": "may not be written"}
 """Reasons for Java exceptions whose message is only a path."""
 _NOT_MADE = re.compile(r"Failed to create directory (\S+)/blockmgr-\S+")
@@ -145,13 +147,17 @@ def failure_cause(error: BaseException, session: SparkSession) -> str:
 
 
 def resource_problem(error: BaseException, session: SparkSession) -> str | None:
-    """Return in one line that Spark's Java or its folders had no room, and the option to set; else None."""
+    """If Spark's Java had too little memory or a folder too little space, return a line that says so and
+    names the option to set; else None.
+    """
     error = _readable(error)
     return _memory_problem(error, session) or own_files_problem(_before_begun_again(error, session), session)
 
 
 def _readable(error: BaseException) -> BaseException:
-    """Return a copy of an error with its text, which py4j would request from Java, which may end."""
+    """Return a copy of an error that contains its text. Otherwise py4j would later request the text from
+    Java, which may have ended by then.
+    """
     from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
     try:
@@ -174,10 +180,9 @@ def _without_logs() -> Iterator[None]:
 
 
 def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
-    """Return in one line that Spark's Java ran out of memory, and the option to set; None if it did not.
-
-    The Java process then ends. In a local session, this is the driver's process. `error` may only state a
-    lost connection.
+    """If Spark's Java ran out of memory, return a line that says so and names the option to set; else None.
+    Java ends when it runs out of memory. In a local session, it is the Java process of the driver. `error`
+    may only report a lost connection.
     """
     from py4j.protocol import Py4JNetworkError
 
@@ -250,7 +255,8 @@ def _failures_of(stage: int, session: SparkSession) -> list[str]:
 
 
 def own_files_problem(error: BaseException, session: SparkSession) -> str | None:
-    """Return in one line that Spark could not write or find its own files, and where; None for other errors.
+    """If Spark could not write or find its own files, return a line that says so and names the place; None
+    for other errors.
 
     Args:
         error: The error that an action of the session has raised.
@@ -274,7 +280,7 @@ def own_files_problem(error: BaseException, session: SparkSession) -> str | None
 
 
 def own_folder_problem(log: str) -> str | None:
-    """Return in one line that, by its log, Spark could not create its folders; else None."""
+    """If Spark's log says that it could not create its folders, return a line that says so; else None."""
     if _NONE_MADE not in log:
         return None
     folders = ", ".join(dict.fromkeys(_NOT_MADE.findall(log)))  # Spark tries each folder several times

@@ -1,7 +1,7 @@
 """Jobs over the tasks of Spark: a scenario from its files to its result, each attempt a barrier stage.
 
-A task meets the others, hosts its task manager and returns its report. Before the job starts, Spark's own
-exchange brings the rows of sources to the tasks that host them::
+Each task connects to the others, hosts its task manager, and returns its report. Before the job starts,
+Spark's own exchange brings the rows of sources to the tasks that host them::
 
     files -> Spark's partitions -> pieces: (task, vertex, subtask, number, an Arrow file)
                                       |  repartitionById(task)
@@ -245,7 +245,7 @@ def require_slots(session: SparkSession, tasks: int) -> None:
     """Check that Spark can run this many tasks at once. Spark itself would report a shortage minutes later.
 
     Raises:
-        SourceError: It cannot; the message names the setting.
+        SourceError: Spark cannot; the message names the setting.
     """
     if not allows_barriers(session):
         problem = "a job needs a barrier stage, which Spark does not run with dynamic allocation"
@@ -425,10 +425,9 @@ async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedSource:
-    """A source whose pieces are files in `directory`; None if they are in another process.
-
-    `vertex` is its number in the scenario. `partitions` is the number of Spark's partitions, one for each
-    subtask.
+    """A source whose pieces are files in `directory`, which is None if they are in another process. `vertex`
+    is the number of the source's vertex in the scenario. `partitions` is the number of Spark's partitions,
+    one for each subtask.
     """
 
     vertex: int
@@ -440,7 +439,7 @@ class FedSource:
 
     @property
     def parallelism_hint(self) -> int:
-        """Number of subtasks, which is that of the partitions."""
+        """Number of subtasks: the number of partitions."""
         return self.partitions
 
     def open(self, subtask: int, parallelism: int) -> SparkReader:
@@ -483,7 +482,8 @@ def fed_source(frame: DataFrame, vertex: int, spec: PathSpec) -> FedSource:
 def in_pieces(frame: DataFrame, source: FedSource, task: int, first: int) -> DataFrame:
     """Return the rows of `frame` as pieces for the task that hosts `source`.
 
-    `first` is the number of its first partition in the stage, so that subtask = partition - first.
+    `first` is the number that the first partition of `frame` has in the stage, so that subtask = partition -
+    first.
     """
     cutter = _cutter(source.vertex, source.partitions, frame.columns, task, first)
     return by_place(frame).mapInArrow(cutter, PIECES)
@@ -494,7 +494,7 @@ def _cutter(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that makes the pieces of one partition.
 
-    It is nested, so that it only needs pyarrow.
+    The function is nested, so it is pickled by value. A worker needs pyarrow for it, but not this package.
     """
 
     def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -143,7 +143,7 @@ class Rendezvous:
         return self._meeting()
 
     def finish(self) -> None:
-        """Wait for Spark's answer if this process could end before it arrives.
+        """Wait for Spark's answer if this process could end before the answer arrives.
 
         A worker that Spark reuses does not end, and receives the answer within a second.
         """
@@ -185,7 +185,7 @@ class Rendezvous:
         self._answered_by_spark.set()
 
     async def _wait_for_spark(self) -> None:
-        """Use Spark's answer if the tasks' own exchange gives none a moment later.
+        """Wait for Spark's answer, and use it if the tasks' own exchange has given none a moment later.
 
         Spark sometimes answers one task first, and that task then has to answer the others.
         """

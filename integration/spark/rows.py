@@ -226,7 +226,7 @@ def wire_type(column: str, kind: pa.DataType) -> pa.DataType:
         kind: Its type.
 
     Raises:
-        UnsupportedColumnError: There is no such type.
+        UnsupportedColumnError: No such type exists, so the column cannot be sent.
     """
     if _is_number(kind) or is_text(kind) or is_binary(kind):
         return kind

@@ -108,7 +108,7 @@ def is_running() -> bool:
 
 
 def starts_spark() -> bool:
-    """Return whether `spark_session` would start Spark, with a master that it gets as argument.
+    """Return whether `spark_session` would start Spark, and so use the master in its arguments.
 
     Spark is not started if this process has a Spark application, or was itself started by ``spark-submit``.
     """
@@ -156,7 +156,7 @@ def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
 
 
 def _start_session(conf: SparkConf, java: JavaProcess, workers: Mapping[str, str]) -> None:
-    """Start a session with the settings `workers`; if the user has set any of these, with none of them."""
+    """Start a session. Apply the settings in `workers`, or none of them if the user has set one of them."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 

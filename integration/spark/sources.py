@@ -144,7 +144,7 @@ class SparkSource:
         return key_hash(block)
 
     def close(self) -> None:
-        """Delete the files. No reader may need them any more. A second call does nothing."""
+        """Delete the files, when no reader needs them any more. A second call does nothing."""
         if self._spooled is not None:
             self._spooled[0].close()
             self._spooled = None
@@ -386,7 +386,9 @@ class SparkReader:
             self._position = place.row % READ_ROWS
 
     def _place_of(self, position: int, counts: list[list[int]]) -> _Place:
-        """Return the position of a record in the files; for the end of the input, after the last file."""
+        """Return the position of a record in the files. The position of the end of the input is after the
+        last file.
+        """
         rows = sum(map(sum, counts))
         left = position % rows if self._repeat and rows else position
         for number, batches in enumerate(counts):

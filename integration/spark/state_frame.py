@@ -55,7 +55,7 @@ _DDL = (
 def _read(
     batches: Iterable[pa.RecordBatch], checkpoint: InitialCheckpoint, vertex: str, state: str
 ) -> Iterator[pa.RecordBatch]:
-    """Read the state of the subtasks. The rows contain their numbers."""
+    """Read the state of the subtasks whose numbers are in the rows of `batches`."""
     metadata, read = checkpoint.metadata, HandleReader(checkpoint.storage)
     with scratch_stores() as tables:
         for batch in batches:

@@ -11,8 +11,8 @@ has to include it::
 
     spark-submit --archives netstack.zip#files --conf spark.executorEnv.PYTHONPATH=files job.py
 
-The function that Spark sends to a worker refers to ours by name only. Before the call, the packages of the
-worker are compared with those of the driver.
+The function that Spark sends to a worker refers to our function by name only. Before the call, the packages
+of the worker are compared with those of the driver.
 
 Spark only reports on a task that has ended. If all tasks run on the driver's machine, each can report one
 number while it runs. The driver makes a folder, and passes its name to the tasks as a local property of
@@ -75,8 +75,8 @@ _REMEDY = (
 def write_package(path: Path, *, libraries: bool = False) -> int:
     """Write our packages to a new zip file and return the number of files in it.
 
-    With `libraries` the file also contains `LIBRARIES` as installed here. It then is for this version of
-    Python and this kind of machine, and must be unpacked.
+    With `libraries` the file also contains `LIBRARIES` as installed here. Such a file only fits this version
+    of Python on this kind of machine, and must be unpacked.
 
     Raises:
         OSError: The file exists already, or cannot be written.
@@ -189,7 +189,8 @@ def driver_accumulator(
 
 
 def worker_function(work: Callable[..., Any], *arguments: object, on_one_machine: bool) -> MapFunction:
-    """Return a function that calls `work`, of one of our modules, in a worker: with a partition, `arguments`.
+    """Return a function for a Spark worker, which calls `work` with a partition and `arguments`. `work` must
+    be a function in one of our modules.
 
     The returned function is pickled by value, and checks our packages before it imports them. So a worker
     that lacks them, or has another version, can report that.

@@ -54,7 +54,8 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A checkpoint, or a savepoint beside them; sizes in bytes, times in seconds of the run.
+    """A checkpoint, or a savepoint in the same directory. Sizes are in bytes, times in seconds since the
+    start of the run.
 
     If the checkpoint is incomplete or broken, ``size`` and ``files`` are those of its folder. If it is
     complete, ``size`` is the size of its state, and ``files`` counts all files that it needs, in any folder.

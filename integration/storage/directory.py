@@ -190,7 +190,8 @@ class DirectoryStorage(FileLayout):
         """Check the size and checksum of a file, piece by piece.
 
         Raises:
-            StorageError: They are wrong, or the file cannot be read; as `read`.
+            StorageError: The size or checksum is wrong, or the file cannot be read. `read` raises the same
+                errors.
         """
         size, digest = self._size(file.path), sha256()
         if size is not None and size != file.size:

@@ -139,7 +139,7 @@ class RocksCompaction:
         self._now = {**written, **moved}
 
     def install(self) -> None:
-        """Show the merged files in place of the others in later views."""
+        """Show the new files in later views, in place of the files that were merged."""
         self._store.replace(self._merged, self._now)
 
 

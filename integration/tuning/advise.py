@@ -1,7 +1,7 @@
 """Advice for a job: run its settings against each other, and recommend one.
 
-1. Every setting runs with one seed, the longer debloat targets first. A target that costs clearly more
-   throughput than it may is the last: a shorter one has smaller buffers, and cannot cost less.
+1. Every setting runs with one seed, the longer debloat targets first. Once a target clearly costs more
+   throughput than allowed, no shorter target is run, because it has smaller buffers and cannot cost less.
 2. Settings that depend on these runs follow: a longer interval, and the combination of the best two.
 3. Further seeds are run for the present setting, the chosen one and those that may still win. This ends when
    each seed alone chooses the same setting, or an equally good one. Then the present and the chosen setting
@@ -39,7 +39,9 @@ from .settings import (
 )
 
 MOST_SEEDS = 8
-"""Default maximum number of seeds for a setting. A large job has one seed: its many subtasks are a mean."""
+"""Default maximum number of seeds for a setting. A large job has one seed, because its figures are already
+means over many subtasks.
+"""
 CLEARLY = 0.02
 """Minimum loss of throughput, as a share, for one run to show that a setting loses too much."""
 

@@ -169,7 +169,7 @@ def is_same(one: Outcome, other: Outcome) -> bool:
 
 
 def is_matched(outcome: Outcome, others: Sequence[Outcome]) -> bool:
-    """Return whether no figure of the other setting is noticeably worse."""
+    """Return whether one of `others` has no figure that is noticeably worse than that of `outcome`."""
 
     def as_fast(other: float | None, time: float | None) -> bool:
         return time is None or (other is not None and not _is_shorter(time, other))

@@ -61,11 +61,11 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     start_delay_max_ms: float | None = None
     """Start delay of the slowest subtask of the slowest vertex; median over checkpoints."""
     alignment_ms: float | None = None
-    """Time from the first barrier to the last, at that same subtask; mean over checkpoints."""
+    """Time from the first barrier to the last, at the subtask that acknowledged last; mean."""
     state_ms: float | None = None
-    """Time of that subtask's snapshot after the alignment; mean over checkpoints."""
+    """Snapshot time after the alignment, of the subtask that acknowledged last; mean over checkpoints."""
     end_to_end_ms: float | None = None
-    """Time from trigger to completion: the three above and the acknowledgement; mean over checkpoints."""
+    """Time from trigger to completion; mean over checkpoints."""
     end_to_end_p95_ms: float | None = None
     """Time from trigger to completion; 95th percentile over checkpoints."""
     pending_ms: float | None = None

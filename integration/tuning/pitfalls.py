@@ -25,18 +25,18 @@ class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     vertex: str
-    """Vertex or exchange that shows it."""
+    """Vertex or exchange that shows the pitfall."""
     what: str
     evidence: str
     """A sentence with figures, from the point with the worst effect."""
     settings: list[str]
-    """Labels of all settings of the sweep that show it."""
+    """Labels of all settings of the sweep that show the pitfall."""
     point: str
     """Setting of the point with the worst effect."""
     seed: int
     remedy: str
     shown_by: str
-    """Path of an example scenario that shows it."""
+    """Path of an example scenario that shows the pitfall."""
 
 
 class ObservedPoint(NamedTuple):

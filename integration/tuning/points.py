@@ -87,7 +87,7 @@ def bottleneck(scenario: Scenario) -> Vertex | None:
 
 
 def _cost(vertex: Vertex, at: float) -> float:
-    """Return the seconds per record of the slowest subtask at `time`."""
+    """Return the seconds per record of the slowest subtask at the time `at`."""
     return max(_cost_at(vertex.service_steps(subtask), at) for subtask in range(max(1, vertex.parallelism)))
 
 

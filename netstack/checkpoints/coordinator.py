@@ -157,7 +157,7 @@ class CheckpointCoordinator:
         self._discard_reports([each for each in self._reported if each[1] in gone])
 
     def release(self) -> None:
-        """End permanently: delete the files of pending checkpoints, which stay IN_PROGRESS."""
+        """End permanently: delete the files of pending checkpoints, whose status stays IN_PROGRESS."""
         self._drop_all()
 
     def request_checkpoint(self) -> None:

@@ -324,7 +324,9 @@ def _mismatches(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out
 
 
 def _blank_records_now_read(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
-    """Yield an error for each exchange whose in-flight records were stored blank but are now read."""
+    """Yield an error for each exchange whose in-flight records were stored without their bytes, but whose
+    records the job reads.
+    """
     if metadata.has_records:
         for source, target, _ in sorted({*metadata.blank_exchanges} - {*job.unread}):
             yield (
@@ -343,12 +345,13 @@ LINK = " -> "
 
 
 def rechained(metadata: CheckpointMetadata, job: JobShape, storage: CheckpointStorage) -> CheckpointMetadata:
-    """Return a checkpoint with the chains of a job, which may chain the same vertices differently.
-
-    A checkpoint with in-flight records is returned unchanged, because its exchanges do not exist any more.
+    """Adapt a checkpoint to a job that chains the same vertices differently from the job that took it. A
+    checkpoint with in-flight records is returned unchanged: they belong to exchanges that the job does not
+    have.
 
     Raises:
-        StorageError: if transactions, which keep their names, cannot be read from `storage`.
+        StorageError: if pending transactions, which are stored with the names under which they are committed,
+            cannot be read from `storage`.
     """
     apart, together = _changes(metadata, job)
     in_flight = any(handle.kind in CHANNEL_STATE for each in metadata.subtasks for handle in each.handles)

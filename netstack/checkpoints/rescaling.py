@@ -78,7 +78,7 @@ class StateAssignment:
     """The state of a checkpoint, redistributed to the subtasks of a job with another parallelism.
 
     `hashes` maps the number of an exchange to the hash of its records' keys, for exchanges by key.
-    `at_least_once`: whether this is the guarantee of the job, which savepoints do not record.
+    `at_least_once`: whether the guarantee of the job is at-least-once; savepoints do not record it.
     `output_at_consumers`: whether the in-flight data of outputs becomes data of input channels even if the
     parallelism is unchanged. State is read on demand.
     """
@@ -209,7 +209,7 @@ class StateAssignment:
 
 
 def united(before: Sequence[SubtaskSnapshot]) -> list[SubtaskSnapshot]:
-    """Return the snapshots of a vertex, after giving each the union lists of all subtasks."""
+    """Return the snapshots of a vertex. Each contains the union lists of all subtasks of the vertex."""
     union = [handle for snapshot in before for handle in snapshot.handles if _is_united(handle)]
     if not union:
         return list(before)
@@ -369,7 +369,9 @@ def _has_ended(snapshot: SubtaskSnapshot) -> bool:
 
 
 def _is_over(name: str) -> bool:
-    """Whether a list is no longer needed after the last records have been emitted."""
+    """Whether the operator state list of this name is no longer needed after the last records have been
+    emitted.
+    """
     return name == HELD_BACK or name.startswith(OWED)
 
 
@@ -478,7 +480,7 @@ class ChannelAssignment:
     def _shares(self, number: int, stream: _Stream, turn: int) -> Iterator[tuple[int, bytes]]:
         """Yield each subtask's part of a stream.
 
-        `turn`: number of records in earlier streams, where round robin continues.
+        `turn`: number of records in earlier streams, so that round robin continues after them.
         """
         target, ship = self._job.exchanges[number][1:]
         before, now, records = self._before[target], self._now[target], stream.records

@@ -37,7 +37,7 @@ class _Frozen:
     frozen = False
     """Whether a running job is frozen."""
     unsearched = False
-    """Whether a job has ended that has not been searched yet."""
+    """Whether a job has ended whose objects have not been searched yet."""
     thresholds = gc.get_threshold()
     """Thresholds before the job."""
     rarely = RARELY

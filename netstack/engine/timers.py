@@ -1,9 +1,10 @@
 """Groups of entries on the agenda that can be cancelled together.
 
-`Timers` is a group such as the messages in transit. A `Scope` holds all entries of the tasks of one region.
-Its callbacks are on the agenda like all others, in the same order. The agenda calls the scope, which calls
-the callback unless the scope is closed. Actions that run once per buffer wait as routines, or in the line of
-a wire, and need no scope. So jobs with one region have no extra cost.
+`Timers` is a small group of callbacks, for example the arrivals of the messages that are in transit. A
+`Scope` holds all entries of the tasks of one region. Its callbacks are on the agenda like all others, in the
+same order. The agenda calls the scope, which calls the callback unless the scope is closed. Work that is done
+once per buffer is not scheduled through a scope: it waits as a routine, or in the queue of a wire. So scopes
+add no cost per buffer.
 """
 
 from __future__ import annotations

@@ -58,10 +58,10 @@ class InputChannel:
     """One channel of a gate (Flink's InputChannel).
 
     `queued`: whether the channel is in the gate's queue; `urgent`: whether it is in the priority part of this
-    queue. The gate sets both. `persist` is called for data that arrives after the task has begun a checkpoint
-    and before the checkpoint's barrier, with the checkpoint's id, the channel and the bytes; None: data is
-    not persisted. The gate counts the polled data buffers and barriers in `polled_buffers` and
-    `polled_barriers`, and calls `tap` before each.
+    queue. The gate sets both. `persist` is called with the checkpoint's id, the channel and the bytes, for
+    data that arrives after the task has begun a checkpoint and before the checkpoint's barrier. If `persist`
+    is None, data is not persisted. The gate counts the polled data buffers and barriers in `polled_buffers`
+    and `polled_barriers`, and calls `tap` before it polls one.
     """
 
     __slots__ = (
@@ -103,7 +103,7 @@ class InputChannel:
 
     @property
     def persisting(self) -> int | None:
-        """Checkpoint to which arriving data belongs."""
+        """Id of the checkpoint to which arriving data belongs; None: no checkpoint."""
         return None if self._barrier is None else self._barrier.persisting
 
     @property
@@ -209,7 +209,7 @@ class InputChannel:
         raise NotImplementedError
 
     def stop_persisting(self, checkpoint_id: int) -> None:
-        """End a checkpoint, complete or aborted."""
+        """Stop persisting data for a checkpoint, which is complete or aborted."""
         self.barrier.stop(checkpoint_id)
 
 

@@ -391,7 +391,7 @@ class ConsumerEnd:
         return self._arriving
 
     def landed(self, header: BufferHeader) -> None:
-        """Process the payload that was placed last, which is complete.
+        """Process the payload for which `place` was called last. It has now arrived completely.
 
         Raises:
             RemoteProtocolError: if the payload is an invalid event.

@@ -1,4 +1,4 @@
-"""An input gate: all channels of one exchange into one subtask, read in turns.
+"""An input gate: all channels of one exchange into one subtask, read round robin.
 
 Channels with data are in one queue, each at most once; a polled channel with more data goes to the tail. So
 each channel gets the same number of buffers, whatever their size. Channels with a priority event are in a

@@ -98,9 +98,9 @@ class LocalInputChannel(InputChannel):
         )
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
-        """Begin to persist a checkpoint. Recovered data is the only in-flight data on this side.
-
-        All of it is in front of the barrier, even if the barrier has overtaken it.
+        """Begin to persist data for a checkpoint; returns copies of the recovered data that is queued here.
+        This is the only in-flight data on this side. All of it belongs to the checkpoint, even if the barrier
+        has overtaken it.
         """
         if not self.barrier.start(checkpoint_id):
             return []

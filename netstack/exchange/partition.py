@@ -41,17 +41,19 @@ from flowcontrol import (
 )
 
 ALL = -1
-"""Channel of a record that goes to every subpartition."""
+"""Value in place of a channel, for a record that goes to every subpartition."""
 
 LEAST_LOADED = -2
-"""Channel of a record whose subpartition is chosen by load when the record is written."""
+"""Value in place of a channel, for a record whose subpartition is chosen by load when the record is written.
+"""
 
 
 class OpenBuffers:
     """The open buffers of a partition, at most one for each channel; `unicast` holds them by subpartition.
 
     Invariants: an open buffer has room. While a buffer for `ALL` is open, no other buffer is open. Code that
-    writes directly to buffers of `unicast` must call `end_turns` first.
+    writes directly to buffers of `unicast` must call `end_turns` first, because a round-robin distribution
+    (`write_in_turns`) updates the buffers only at its end.
     """
 
     def __init__(self, pool: LocalBufferPool, subpartitions: Sequence[PipelinedSubpartition]) -> None:
@@ -60,7 +62,9 @@ class OpenBuffers:
         self._subpartitions = subpartitions
         self._broadcast: BufferBuilder | None = None
         self._turns: BufferTurns | None = None
-        self._no_turns_for = 0  # records for which checking the room for whole turns is not worthwhile
+        self._no_turns_for = (
+            0  # number of next records for which there is no room for a round-robin distribution
+        )
 
     def write_in_turns(self, stride: int, channel: int, count: int) -> bool:
         """Distribute `count` blank records of `stride` bytes round robin, if there is room for all.
@@ -83,18 +87,24 @@ class OpenBuffers:
         return turns.take(count, channel, stride)
 
     def write_more_in_turns(self, stride: int, count: int) -> bool:
-        """Write `count` records in the current turns, if there are turns with room for all these records."""
+        """Continue the round-robin distribution that `write_in_turns` began, with `count` more records.
+        Return False if none is in progress, or if its buffers have no room for all of them.
+        """
         turns = self._turns
         return turns is not None and turns.take(count, turns.next_channel, stride)
 
     def end_turns(self) -> None:
-        """End the turns: update the positions of all buffers, so that the buffers can be used directly."""
+        """End a round-robin distribution: update the positions of all buffers, so that code can use them
+        directly.
+        """
         if self._turns is not None:
             self._turns.end()
             self._turns = None
 
     def get(self, channel: int) -> BufferBuilder | None:
-        """Return the open buffer for `channel`; switches between turns, unicast and broadcast."""
+        """Return the open buffer for `channel`. Ends a round-robin distribution, and buffers of the other
+        kind (unicast or broadcast).
+        """
         self.end_turns()
         if channel == ALL:
             if self._broadcast is None:
@@ -316,7 +326,8 @@ class ResultPartition:
         return chosen
 
     def write_more_in_turns(self, stride: int, count: int) -> bool:
-        """Write `count` more blank records, if round-robin turns have begun that have room for them.
+        """Continue a round-robin distribution with `count` more blank records. Return False if none is in
+        progress, or if its buffers have no room for all of them.
 
         The effect is that of `write` with the next channels in round-robin order.
         """

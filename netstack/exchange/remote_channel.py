@@ -185,8 +185,8 @@ class RemoteInputChannel(InputChannel):
         return ReceivedBuffer(segment, recycler, size)
 
     def abandon_landing(self) -> ReceivedBuffer | None:
-        """Return the incomplete buffer of `land`, or None, and give up its ownership; `landed` must not be
-        called for it.
+        """Hand over the incomplete buffer of `land` to the caller, who then owns it; None if there is none.
+        `landed` must not be called for it.
         """
         buffer, self._landing = self._landing, None
         return buffer
@@ -263,7 +263,8 @@ class RemoteInputChannel(InputChannel):
             self.gate.priority_arrived(self)
 
     def start_persisting(self, checkpoint_id: int) -> list[Content]:
-        """Begin to persist a checkpoint; returns copies of the data queued before its barrier, in order.
+        """Begin to persist data for a checkpoint; returns copies of the data queued before its barrier, in
+        order.
 
         Data that arrives later is passed to `persist` until the barrier arrives. The result is empty if the
         checkpoint is over, or if a barrier of a newer checkpoint has arrived.

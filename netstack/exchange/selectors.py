@@ -24,9 +24,9 @@ class ChannelSelector(Protocol):
 
 
 class RoundRobin:
-    """Distributes records round robin: for rebalance from any first channel, for rescale and forward from
-    channel 0. If `adaptive`, the partition chooses the subpartition by load when it writes a record
-    (FLIP-339). With one channel this makes no difference.
+    """Distributes records round robin. The first record goes to any channel for rebalance, and to channel 0
+    for rescale and forward. If `adaptive`, the partition chooses the subpartition by load when it writes a
+    record (FLIP-339). With one channel this makes no difference.
     """
 
     def __init__(self, channels: int, first: int = 0, *, adaptive: bool = False) -> None:

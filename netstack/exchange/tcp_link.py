@@ -51,7 +51,7 @@ _LINGER_S = 2.0  # time to send or receive the final error message
 
 
 class TcpLink:
-    """This process's side of a connection to `peer`; errors use this name.
+    """This process's side of a connection to `peer`, the name that errors use for the other side.
 
     No data is transferred before `run` begins or after it ends. `incoming.on_control` receives the messages
     of the peer's `send_control`. `on_error` is called with the error as soon as it is known; `run` raises it
@@ -232,7 +232,7 @@ class TcpLink:
             work(*args)
 
     async def _sending_failed(self, error: Exception) -> None:
-        """Let the reading task find the cause.
+        """Let the reading task find the cause of a failed write.
 
         The peer may have sent the cause before it closed the connection.
         """

@@ -288,7 +288,9 @@ class Attempt:
         return environment.scope
 
     def short_of_memory(self) -> list[str]:
-        """Return the task managers where other tasks still use the exclusive buffers of rebuilt tasks."""
+        """Return the task managers where rebuilt tasks lack exclusive buffers, because other tasks still use
+        them.
+        """
         return [name for name, pool in self.builder.pools.items() if pool.owed]
 
     @property

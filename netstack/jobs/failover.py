@@ -163,9 +163,7 @@ class RegionFailover:
 
     @property
     def waiting(self) -> int:
-        """Number of regions that do not run yet, or not again, since tasks are missing or are reading their
-        state.
-        """
+        """Number of regions that do not run, because tasks are missing or still read their state."""
         return len(self._not_running)
 
     def running(self, number: int) -> bool:

@@ -191,7 +191,7 @@ class FaultInjector:
         return [place for place, producer in enumerate(producers) if producer == when.source]
 
     def _watch(self) -> None:
-        """Make the channels whose items faults count report each polled item."""
+        """Make channels report each polled item, if a fault counts their items."""
         if self._attempt is None:
             return
         for (source, target), places in self._watched.items():
@@ -222,7 +222,9 @@ class FaultInjector:
                 channel.polled_buffers = channel.polled_barriers = 0
 
     def attempt_started(self, attempt: Attempt) -> None:
-        """In a new attempt, cut the links that are still cut, and start counting on the channels."""
+        """In a new attempt, cut its links again where a cut has not ended yet, and start to count the polled
+        buffers and barriers of its channels.
+        """
         self._attempt = attempt
         self._watch()
         for cut in self._cuts:

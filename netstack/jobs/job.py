@@ -161,7 +161,9 @@ class Job:
             self.release()
 
     def begin(self) -> None:
-        """Put the job on the agenda; the caller runs the agenda, then calls `conclude` and `release`."""
+        """Schedule the start of the job on the agenda. The caller runs the agenda, then calls `conclude` and
+        `release`.
+        """
         self.agenda.keep_foremost(self.ends_at, self._end, self.ends_at)
         self.agenda.keep(0.0, self._sample)
         self._start_user_actions()
@@ -169,7 +171,7 @@ class Job:
         self._begin_from(self.coordinator.latest_completed)
 
     def _start_user_actions(self) -> None:
-        """Put the checkpoints, savepoints and changes that users have planned on the agenda."""
+        """Schedule the checkpoints, savepoints and changes that users have planned."""
         agenda, coordinator, requests = self.agenda, self.coordinator, self._options.get("savepoint_requests")
         for at in self.scenario.manual_checkpoints_s:
             agenda.keep(at, coordinator.request_checkpoint)

@@ -221,7 +221,9 @@ def failed_for_good(cause: str, why: str) -> str:
 
 
 def never_restored(restarts: Sequence[Restart]) -> str | None:
-    """Return the failure of a run that ended before an older checkpoint could be tried, else None."""
+    """Return the last failure, if a checkpoint could not be restored and the run ended before an older one
+    was tried; else None.
+    """
     if len(restarts) < 2 or restarts[-1].restarted_at is not None:
         return None
     latest = max(restarts[:-1], key=lambda restart: restart.restarted_at or 0.0)

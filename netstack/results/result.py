@@ -147,11 +147,11 @@ class VertexSteady(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     parallelism: Whole
     start_delay_ms: float | None = None
-    """Median over all subtasks and checkpoints."""
+    """Start delay: the median over all subtasks and checkpoints."""
     start_delay_ms_max_subtask: float | None = None
-    """Median over checkpoints of the value of the slowest subtask."""
+    """Start delay of the slowest subtask; the median over checkpoints."""
     start_delay_ms_mean_subtask: float | None = None
-    """Median over checkpoints of the mean over subtasks."""
+    """Start delay: the median over checkpoints of the mean over subtasks."""
     alignment_ms: float | None = None
     alignment_ms_max_subtask: float | None = None
     unaligned_share: float | None = None
@@ -268,7 +268,7 @@ class Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     work: Work = Work()
     checkpoints: list[CheckpointResult] = []
     started_from: StartResult | UnsetType = UNSET
-    """Absent if the job started without a checkpoint."""
+    """The checkpoint from which the job started; absent if it started without one."""
     restarts: list[RestartResult] = []
     faults: list[FaultResult] = []
     failure: str | None = None

@@ -138,11 +138,18 @@ class ScheduledSavepoint:
 
     at_s: float = field(metadata=needed(TIME, '"30 s"', 0.0, "Time of the request."))
     directory: str | None = key(
-        STRING, None, "Directory for its folder; None: the savepoint directory of the job."
+        STRING,
+        None,
+        "Directory in which the savepoint's folder is created; None: the savepoint directory of the job.",
     )
-    format: SavepointFormat = key(_FORMAT, SavepointFormat.CANONICAL, "Format of its keyed state.")
+    format: SavepointFormat = key(
+        _FORMAT, SavepointFormat.CANONICAL, "Format of the savepoint's keyed state."
+    )
     action: PostCheckpointAction = key(
-        _STOP, PostCheckpointAction.NONE, "How the job stops afterwards; None: it continues.", name="stop"
+        _STOP,
+        PostCheckpointAction.NONE,
+        "How the job stops after the savepoint; None: it continues.",
+        name="stop",
     )
 
 

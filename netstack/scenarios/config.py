@@ -85,7 +85,9 @@ class StateBackendType(StrEnum):
 
 
 class ChangelogStorage(StrEnum):
-    """Storage of the changes of keyed state: the acknowledgements of tasks, or files."""
+    """Where the logged changes of keyed state are stored: MEMORY sends them inside the tasks'
+    acknowledgements, FILESYSTEM writes files.
+    """
 
     MEMORY = "memory"
     FILESYSTEM = "filesystem"
@@ -446,14 +448,15 @@ class CostModel:
     """
     source_record_s: float = key(TIME, 3e-6, "Time for each generated record.", written=True)
     consumer_buffer_s: float = key(
-        TIME, 25e-6, "Time for each buffer read, times the subtask's factor.", written=True
+        TIME, 25e-6, "Time for each buffer read, multiplied by the subtask's speed factor.", written=True
     )
     consumer_record_s: float = key(TIME, 0.8e-6, "Time for each record read.", written=True)
     after_sleep_s: float = key(TIME, 4e-6, "Time added to each sleep.", written=True)
     oversleep_s: float = key(
         TIME,
         70e-6,
-        "Time by which a sleep is too long, times a random 0.5 to 1.5. The next sleep is shorter by it.",
+        "Time by which a sleep is too long, multiplied by a random number from 0.5 to 1.5. The next sleep is "
+        "shorter by this time.",
         written=True,
     )
     subtask_factor: Range = key(
@@ -567,7 +570,7 @@ class LinkConditions:
 
 
 def with_options(base: NetworkConfig, values: Mapping[str, object]) -> NetworkConfig:
-    """Return `base` with the given fields replaced and added to `given`."""
+    """Return `base` with the fields in `values` replaced; their names are added to its field `given`."""
     return dataclasses.replace(base, **values, given=base.given | values.keys())  # type: ignore[arg-type]
 
 
@@ -639,7 +642,7 @@ POLICY = Key(
     name="policy",
     kind=STRING,
     default=None,
-    doc='Debloating policy: a name, or "package.module:Class". Absent: "flink"; in a change: the same.',
+    doc='Debloating policy: a name, or "package.module:Class". Without it: "flink"; in a change: as before.',
 )
 """The key for `NetworkConfig.debloat_policy`, which is not an option of Flink."""
 

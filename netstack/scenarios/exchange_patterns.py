@@ -67,7 +67,7 @@ class ShipStrategy(StrEnum):
 
     @property
     def in_turns(self) -> bool:
-        """Whether records go to consumers in turns, or with adaptive partition selection by load."""
+        """Whether records go to consumers round robin, or with adaptive partition selection by load."""
         return self in (ShipStrategy.REBALANCE, ShipStrategy.RESCALE)
 
     @property

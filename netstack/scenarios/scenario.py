@@ -187,7 +187,9 @@ class GeneratorSpec(HoldsTuples):
     burst_s: float | None = key(
         TIME, None, "Period of bursts: all records of a period come at its start; None: no bursts."
     )
-    batch: int = key(INTEGER, 1, "Number of records of a call, as with a flat map in the source's chain.")
+    batch: int = key(
+        INTEGER, 1, "Number of records that one call of the source emits, as with a flat map in its chain."
+    )
     legacy: bool = key(
         FLAG, False, "Whether the source is a SourceFunction, which emits even if no output is available."
     )
@@ -195,7 +197,7 @@ class GeneratorSpec(HoldsTuples):
     catch_up_s: float = key(
         TIME,
         CATCH_UP_S,
-        "A source with an even rate catches up after a lack of buffers, but at most by this time.",
+        "Maximum delay that a source with an even rate makes up after a lack of buffers.",
     )
     wave_s: float | None = key(
         TIME, None, "Period of a sine wave of the rate, between 0 and twice the rate; None: an even rate."
@@ -296,11 +298,11 @@ class Vertex(HoldsTuples):
     task_manager: str | tuple[str, ...] | None = key(
         _PLACES,
         None,
-        "Task manager of the vertex, or a list for its subtasks, which repeats; None: its own.",
+        "Task manager of the vertex, or a list for its subtasks; a shorter list repeats; None: its own.",
         beside=(SLOT_SHARING_GROUP,),
     )
     source: SourceSpec | None = key(
-        _SourceTable(), None, "Source of its records; None: the vertex reads from edges."
+        _SourceTable(), None, "Source of the vertex's records; None: the vertex reads from edges."
     )
     service: tuple[Step, ...] = key(
         _SERVICE, (), "Cost of a record over time; the first cost applies from 0 on; empty: nothing."
@@ -490,8 +492,10 @@ class Edge(HoldsTuples):
         (),
         "With hash: share of the records for each consumer, in any unit; empty: the key decides.",
     )
-    fraction: float = key(REAL, 1.0, "Fraction of the producer's records sent here, as to a side output.")
-    input: int = key(INTEGER, 0, "Number of the consumer's input: edges with one number form a union.")
+    fraction: float = key(
+        REAL, 1.0, "Fraction of the producer's records that go over this edge, as to a side output."
+    )
+    input: int = key(INTEGER, 0, "Number of the consumer's input; edges with the same number form a union.")
     selectivity: float | None = key(
         REAL,
         None,
@@ -514,9 +518,9 @@ class Edge(HoldsTuples):
 class Machine(HoldsTuples):
     """A machine whose cores some task managers share; if all cores are busy, their work takes longer."""
 
-    cores: float = field(metadata=needed(REAL, "2", 1.0, "Cores that its task managers share."))
+    cores: float = field(metadata=needed(REAL, "2", 1.0, "Number of cores that the task managers share."))
     task_managers: tuple[str, ...] = field(
-        metadata=needed(_NAMES, '["tm-1", "tm-2"]', (), "Task managers that run on it.")
+        metadata=needed(_NAMES, '["tm-1", "tm-2"]', (), "Task managers that run on the machine.")
     )
 
 

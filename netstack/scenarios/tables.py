@@ -158,7 +158,7 @@ class Key:
     doc: str = ""
     """Meaning of the key.
 
-    At the end, the text after "None:", "empty:" or "absent:" explains an absent key.
+    It may end with "None:", "empty:" or "absent:" and a text that explains what an absent key means.
     """
     example: str | None = None
     """Example of a value, for the message that the key is missing; None: the key is optional."""
@@ -197,8 +197,8 @@ def key(
     hidden: bool = False,
     beside: tuple[Key, ...] = (),
 ) -> Any:
-    """Declare a dataclass field for an optional key of a file (of type Any, so that the field's own type
-    holds).
+    """Declare a dataclass field for an optional key of a file. The result has the type Any, so that type
+    checkers use the type in the field's annotation.
 
     Args:
         kind: Reads and writes its values.

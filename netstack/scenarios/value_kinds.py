@@ -268,7 +268,9 @@ def option(
     since: str = "",
     inert: bool = False,
 ) -> Any:
-    """Declare a dataclass field for an option (of type Any, so that the field's own type holds)."""
+    """Declare a dataclass field for an option. The result has the type Any, so that type checkers use the
+    type in the field's annotation.
+    """
     described = Option(name, kind, doc, former, only_1x, since, inert)
     return dataclasses.field(default=default, metadata={"option": described})
 

@@ -372,7 +372,7 @@ def require_shape(kind: str, name: str, value: Any) -> None:
     """Check that a stored value has the shape that its kind of state requires.
 
     Raises:
-        StateError: if it does not.
+        StateError: if the value has another shape.
     """
     timed, is_list = kind.endswith(WITH_TTL), kind.startswith(_LIST)
     if not (timed or is_list):

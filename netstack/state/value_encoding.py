@@ -45,8 +45,8 @@ def encode_value(value: Any) -> bytes:
     """Encode a value; equal values of equal types, in the same order, have the same bytes.
 
     Raises:
-        StateError: if it contains another type than those above or an int of more than 64 bits, or is nested
-            too deep.
+        StateError: if the value contains a type that is not supported or an int of more than 64 bits, or is
+            nested too deep.
     """
     try:
         data = _ENCODER.encode(value if type(value) in SCALARS else _plain(value))

@@ -1,9 +1,10 @@
 """Subtasks with several inputs, such as joins.
 
-Inputs with data are read in turns, one record or event each. So a quiet input waits for at most one record of
-a busy input. An input that was blocked by a barrier has queued data. This data, and the next barrier behind
-it, are then read at half the pace. The rules are those of Flink's StreamMultipleInputProcessor, which does
-not read batches of records in tasks with several inputs (TwoInputStreamTask, MultipleInputStreamTask).
+Inputs with data are read round robin, one record or event at a time. So a quiet input waits for at most one
+record of a busy input. An input that was blocked by a barrier has queued data. This data, and the next
+barrier behind it, are then read at half the pace. The rules are those of Flink's
+StreamMultipleInputProcessor, which does not read batches of records in tasks with several inputs
+(TwoInputStreamTask, MultipleInputStreamTask).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class TaskInput:
 
     `parts` holds the unprocessed parts of the buffer; `serving` processes the first part. Each part except
     the last ends with a watermark, which is processed when `records_served` is True. The gates of a union are
-    polled in turns, as in Flink's UnionInputGate.
+    polled round robin, as in Flink's UnionInputGate.
     """
 
     def __init__(self) -> None:
@@ -70,7 +71,7 @@ class TaskInput:
 
 
 class MultipleInputSubtask(OperatorSubtask):
-    """Subtask that reads its inputs in turns.
+    """Subtask that reads its inputs round robin.
 
     `works` holds the operator and throttle for each gate's records.
     """

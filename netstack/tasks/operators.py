@@ -95,7 +95,7 @@ class Operator:
     def key_of(self, record: bytes) -> object:
         """Return the key of a record: bytes, text, a number, or a tuple of these.
 
-        May be called before `open`.
+        This method may be called before `open`.
         """
         raise NotImplementedError
 
@@ -114,7 +114,7 @@ class Operator:
         """Write all data that must survive a restart into the state, before the state is snapshotted."""
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Note that the whole job has completed a checkpoint."""
+        """Handle the completion of a checkpoint by the whole job. Does nothing unless overridden."""
 
 
 OperatorFactory = Callable[[int], Operator]

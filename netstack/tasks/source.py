@@ -297,12 +297,12 @@ def payload_hash(block: RecordBlock) -> NDArray[np.int32]:
 
 
 def text_hash(block: RecordBlock) -> NDArray[np.int32]:
-    """Return the hash code of each whole payload as a String; the payload is UTF-8."""
+    """Decode each whole payload as UTF-8 and return the hash code of the text, as Java's String."""
     return hash_utf8(*_joined(block))
 
 
 def leading_bytes(block: RecordBlock, count: int) -> NDArray[np.uint8]:
-    """Return the first ``count`` bytes of each payload: one contiguous row per record, a copy.
+    """Return a copy of the first ``count`` bytes of each payload, with a contiguous row for each record.
 
     Raises:
         ValueError: if a payload is shorter.
@@ -340,7 +340,7 @@ class Split(NamedTuple):
 
 
 class SplitReader:
-    """Reads several splits in turns, one block each; a `SourceReader` without `seek`.
+    """Reads several splits round robin, one block at a time; a `SourceReader` without `seek`.
 
     Raises:
         SourceError: if a split cannot be opened, or cannot be read from its position on.

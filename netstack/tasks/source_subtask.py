@@ -316,7 +316,7 @@ class SourceSubtask(Subtask):
         return self.outputs[0].partition if single else None
 
     def _emit_next(self) -> None:
-        """Emit more records when the time of the last ones is over.
+        """Emit more records when the time for the last ones has passed.
 
         Resume the routine if other work is due.
         """

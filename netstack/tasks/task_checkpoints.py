@@ -85,9 +85,9 @@ class RunningCheckpoint:
     """A checkpoint that the task has begun and not acknowledged yet.
 
     `barrier` becomes unaligned when it may overtake data. `metrics` is None until the alignment has ended.
-    `channel_data` is None after it has been stored, for which the data of `open_outputs` subpartitions is
-    still missing. `uploading_since`: end of the synchronous part; `uploads`: number of uploads in progress.
-    `written`: files in `storage` that belong only to this checkpoint.
+    `channel_data` is stored when it is complete, and None afterwards; the data of `open_outputs`
+    subpartitions is still missing. `uploading_since`: end of the synchronous part; `uploads`: number of
+    uploads in progress. `written`: files in `storage` that belong only to this checkpoint.
     """
 
     __slots__ = (
@@ -269,7 +269,9 @@ class TaskCheckpoints:
                 self._in_mail(self.handle(channel, decode_event(bytes(item.payload))))
 
     def _in_mail(self, begun: Begun | None) -> None:
-        """Complete a snapshot that was begun in mail. Mail cannot wait, so the task blocks after it."""
+        """Complete a snapshot that began while mail was handled. The handling of mail cannot wait, so the
+        task blocks afterwards.
+        """
         if begun is not None:
             for action in begun.rest:
                 self._do(action)
@@ -486,9 +488,8 @@ class TaskCheckpoints:
     def _store(
         self, running: RunningCheckpoint, store: Callable[[], list[StateHandle]], since: float
     ) -> None:
-        """Write now.
-
-        The upload ends after its emulated duration, counted from `since`, or at once if the data is inline.
+        """Write the data at once. In emulated time, the upload takes its duration, counted from `since`, or
+        no time if the data is inline.
         """
         try:
             handles = store()

@@ -1,7 +1,10 @@
-"""Establishes a proven connection after a dial or an accept: optional TLS, then the handshake. All failures
-end in `UnprovenError` with a short reason, which contains no text of the peer. The error also states whether
-the dialling side should retry. A peer that is not running yet, or has dropped this connection for lack of
-room, may accept later. A peer that sends invalid data, or refuses the proof, will do so again.
+"""Makes a new TCP connection ready for use, on either side.
+
+After optional TLS comes the handshake, in which both ends prove that they know the job's secret (see
+`flowcontrol.handshake`). All failures raise `UnprovenError` with a short reason, which contains no text of
+the peer. The error also states whether the dialling side should retry. A peer that is not running yet, or
+that has dropped this connection for lack of room, may accept the next one. A peer that sends invalid data, or
+that rejects our proof, would do the same next time.
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ async def answer(transport: trio.SocketStream, tls: TlsContexts | None) -> Strea
 async def dial(
     address: tuple[str, int], secret: Secret, identity: Identity, tls: TlsContexts | None
 ) -> Stream:
-    """Return a proven stream to a listener.
+    """Return a stream to a listener, after both ends have proven that they know the secret.
 
     Raises:
         UnprovenError: if nothing listens at the address, the peer did not prove itself, or it refused this
@@ -82,7 +85,7 @@ async def dial(
 
 
 async def converse(stream: Stream, handshake: Handshake) -> bytes:
-    """Exchange the messages of `handshake` until the peer is proven; returns the bytes to send next.
+    """Exchange the messages of `handshake` until the peer has proven itself; returns the bytes to send next.
 
     Data after the handshake is not read.
 

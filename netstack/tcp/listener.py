@@ -1,4 +1,4 @@
-"""The listening socket of a process: admits proven peers and refuses all others.
+"""The listening socket of a process: admits peers that know the job's secret, and refuses all others.
 
 A connection is a stranger until its peer has proven that it knows the secret. A stranger stays for at most
 `handshake_timeout_s`. When all places are taken, the oldest stranger is dropped to make room for the next

@@ -1,6 +1,7 @@
-"""The proven connections between the processes of a job: one for each pair.
+"""The connections between the processes of a job, one for each pair.
 
-Each process listens, publishes its address, and then connects. The process with the higher index dials::
+Both ends of a connection prove that they know the job's secret. Each process listens, publishes its address,
+and then connects. The process with the higher index dials::
 
     0 <--- 1 <--- 2        the listening end, which any process can dial,
     ^------------ 2        sends no data before the handshake is done

@@ -24,7 +24,7 @@ import trio
 from flowcontrol import BufferResponse, Message, encode_header, payload_bytes
 
 Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
-"""A proven connection."""
+"""A connection whose peer has proven that it knows the job's secret."""
 
 MAX_PARTS = 64
 """Number of pieces of memory in one system call; the kernel allows 1024."""
@@ -180,12 +180,11 @@ class ConnectionLimits:
     max_channels: int = 65_536
     """Maximum number of channels that a peer may open on one connection."""
     max_connections: int = 1024
-    """Maximum number of connections of one listener, including unproven ones.
-
-    Unproven connections never use more than half of the process's free file descriptors.
+    """Maximum number of connections of one listener, including those whose peer has not proven itself yet.
+    The latter never use more than half of the process's free file descriptors.
     """
     handshake_timeout_s: float = 10.0
-    """Timeout from the first byte of a connection to its proof."""
+    """Timeout from the first byte of a connection until its peer has proven itself."""
     connect_timeout_s: float = 60.0
     """Timeout for connecting all peers."""
     keep_alive_s: float = 30.0

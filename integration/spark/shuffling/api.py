@@ -150,13 +150,14 @@ def shuffle(
             is known without running anything and Spark has that many slots; else
             ``spark.sql.shuffle.partitions``, or the number of slots if that is less. For "range" it is one
             more than there are bounds.
-        ship: How rows are distributed. "hash": rows of equal keys go to one partition; "rebalance": in turns;
-            "broadcast": each row to every partition; "range": by the ranges that `bounds` separate.
-        config: Options of Flink's network layer by name, such as ``{"heartbeat.timeout": "10 s"}``, after
-            which a silent peer counts as failed; or a `NetworkConfig`, or a `TransportConfig`.
-        partitioner: For "hash". "flink": rows go where Flink's key groups put them, to which 0.0 and -0.0 are
-            two keys; "spark": exactly where ``df.repartition(num_partitions, *keys)`` puts them.
-        bounds: For "range": the greatest key of each partition but the last, rising; tuples for several keys.
+        ship: How rows are distributed. "hash": rows of equal keys go to one partition; "rebalance": round
+            robin; "broadcast": each row to every partition; "range": by the ranges that `bounds` separate.
+        config: Options of Flink's network layer by name, or a `NetworkConfig`, or a `TransportConfig`. For
+            example, with ``{"heartbeat.timeout": "10 s"}`` a peer counts as failed if it is silent for 10 s.
+        partitioner: For "hash". "flink": rows go where Flink's key groups put them (0.0 and -0.0 are
+            different keys); "spark": exactly where ``df.repartition(num_partitions, *keys)`` puts them.
+        bounds: For "range": the greatest key of each partition but the last, in ascending order; tuples for
+            several keys.
         max_memory: Maximum bytes of rows that a task with several partitions holds: a number, or a text in
             Flink's syntax such as "256 mb"; 128 MiB by default. Its process takes some 300 MiB more: Python
             with its libraries, network memory, and rows that are being sorted.
@@ -310,9 +311,8 @@ def _count_of(bounds: Sequence[object] | None, num_partitions: int | None) -> in
 
 
 def _layout(df: DataFrame, source: StageInput, count: int | None) -> Layout:
-    """Return the layout.
-
-    The number of tasks is the minimum of partitions, slots and partitions of the input.
+    """Return the numbers of partitions and tasks. The number of tasks is the minimum of partitions, slots and
+    partitions of the input.
     """
     count = count or _default_count(df, source)
     tasks = require_slots(df.sparkSession, count)
@@ -345,7 +345,9 @@ def _placed(
 
 
 def _named_apart(frame: DataFrame) -> DataFrame:
-    """Rename columns by position if Spark cannot find one by its name, which is repeated or contains dots."""
+    """Rename all columns by position if a name is repeated or contains dots, because Spark cannot find such a
+    column by its name.
+    """
     names = [name.lower() for name in frame.columns]
     if len(set(names)) == len(names) and not any(mark in name for name in names for mark in ".`"):
         return frame

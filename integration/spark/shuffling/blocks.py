@@ -27,7 +27,8 @@ from ...errors import PieceError
 from .pieces import Compression, Gathered, Merger, PieceEncoder, decode_piece, without_ends
 
 BLOCK_SCHEMA = pa.schema([pa.field("partition", pa.int32()), pa.field("block", pa.binary())])
-"""The output of the tasks. A row without a block keeps its partition in the exchange."""
+"""The output of the tasks. A row without a block prevents Spark's exchange from dropping an empty partition.
+"""
 
 BLOCK_COLUMNS = "partition int, block binary"
 """`BLOCK_SCHEMA` as Spark DDL."""
@@ -46,7 +47,7 @@ class PartitionBlocks:
         partitions: The partitions of the task, in rising order; at least one.
         max_bytes: Maximum bytes of rows that are held before they are yielded, not counting the last piece.
             Yielding them takes up to three times `BLOCK_BYTES` more.
-        to_all: Whether every row is for each of the partitions. Pieces then have no ends.
+        to_all: Whether every row is for each of the partitions. Pieces then have no end positions.
         compression: Compression of the blocks.
 
     Invariant: each row is in one block of its partition, or in one of each if `to_all`; the rows of a sender

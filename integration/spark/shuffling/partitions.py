@@ -182,7 +182,7 @@ def read_in_partitions(session: SparkSession, path: str, count: int, format: str
     settings for this file. `session` does not change.
 
     Raises:
-        SourceError: As `read_files`.
+        SourceError: `read_files` cannot read the files.
     """
     session = session.newSession()
     frame = read_files(session, path, format)

@@ -91,19 +91,22 @@ class Layout(NamedTuple):
 
 
 def with_ends(piece: memoryview, ends: NDArray[np.int64]) -> memoryview:
-    """Return a piece followed by the ends of the rows of its partitions."""
+    """Return a piece, followed by the end positions of the rows of each of its partitions."""
     return memoryview(b"".join((piece, ends.astype(_END).tobytes())))
 
 
 def without_ends(data: memoryview, partitions: int) -> tuple[memoryview, list[int]]:
-    """Split the bytes of `with_ends`, for this number of partitions, into the piece and the ends.
+    """Split bytes that `with_ends` returned into the piece and the end positions of its `partitions`
+    partitions.
 
     Raises:
-        ValueError: There are too few bytes, or the ends do not rise.
+        ValueError: There are too few bytes, or the end positions are not in ascending order.
     """
     length = len(data) - partitions * _END.itemsize
     if length < 0:
-        raise ValueError(f"{len(data)} bytes are too few to hold the ends of {partitions} partitions")
+        raise ValueError(
+            f"the data has {len(data)} bytes, too few for the end positions of {partitions} partitions"
+        )
     ends = np.frombuffer(data[length:], _END).astype(np.int64)
     if (np.diff(ends) < 0).any():
         raise ValueError("the ends of the partitions are not in ascending order")
@@ -121,7 +124,7 @@ class Cutter:
         piece_bytes: Maximum bytes of a piece with more than one row, without its header and before
             compression.
         tasks: Number of tasks that receive the targets, by default one for each target. If there are fewer,
-            the targets are partitions, and pieces are for tasks and have ends: see `Layout`.
+            the targets are partitions, and each piece is for a task and has end positions: see `Layout`.
         compression: Compression of the pieces.
 
     Raises:
@@ -158,7 +161,8 @@ class Cutter:
         np.empty(_RETAINED_BYTES, dtype=np.uint8)
 
     def add(self, batch: pa.RecordBatch) -> Iterator[Pieces]:
-        """Gather a batch. If it does not fit beside the gathered rows, first yield the pieces of these.
+        """Gather a batch. If the batch does not fit beside the gathered rows, first yield the pieces of the
+        gathered rows.
 
         The iterator has to be exhausted before the next call.
 
@@ -302,7 +306,7 @@ def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def as_plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the types of a schema of `plain_schema`; usually the batch itself.
+    """Return a batch with the types of `schema`, a result of `plain_schema`; usually the batch itself.
 
     Raises:
         SourceError: The batch has other columns.

@@ -218,7 +218,8 @@ class SourceThread:
         batches: The input, which has no other reader.
         cutter: Cuts the input into pieces.
         transport: The transport; it listens, and `connected` says when it is connected.
-        early_bytes: Maximum bytes held until then, unless a single list of pieces has more.
+        early_bytes: Maximum bytes held until the transport is connected, unless a single list of pieces has
+            more.
     """
 
     def __init__(

@@ -95,7 +95,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     ),
     "a claim of nothing": (
         ["--claim-mode", "claim"],
-        "netstack run: --claim-mode can be used only with --from-savepoint; give that, too, or remove "
+        "netstack run: --claim-mode can be used only with --from-savepoint; add --from-savepoint, or remove "
         "--claim-mode",
     ),
     "nothing there": (

@@ -436,7 +436,7 @@ def test_a_burst_that_few_checkpoints_meet_is_named_before_what_these_wait_for()
     assert (first.rule, first.severity, second.rule) == ("uneven-checkpoints", "problem", "long-start-delay")
     assert first.says.endswith(": they fall into bursts, in which window emits more than sink reads.")
     assert first.evidence == [
-        "2 of 10 checkpoints took 6.01 s to 6.21 s, half of them at most 67 ms",
+        "2 of 10 checkpoints took 6.01 s to 6.21 s; half of all checkpoints took at most 67 ms",
         "window is back-pressured 0-30 % of its time, and sink, for which it waits, is busy 74 %",
     ]
     assert second.evidence == [
@@ -632,7 +632,7 @@ def test_nobody_is_called_calm_of_whom_nothing_is_known() -> None:
         == "Check first whether source is back-pressured, which is not reported. Only if it is:"
     )
     assert (
-        "back-pressured time of source; without it, this is unknown: which vertex has to wait"
+        "back-pressured time of source; without it, it is unknown which vertex has to wait"
         in diagnose(unknown).not_known
     )
     assert diagnose(calm).not_known == diagnose(seen(source(), reader())).not_known
@@ -676,8 +676,8 @@ def test_flinks_word_stands_in_for_a_time_that_is_not_told() -> None:
 def test_what_is_not_known_is_told_with_what_it_leaves_open() -> None:
     partly = reader(inPoolUsage=[1.0, None], busy_ms_per_s=[None, None])
     assert diagnose(seen(source(), partly)).not_known == [
-        "busy time of reader; without it, this is unknown: which vertex makes others wait",
-        "inPoolUsage of reader[1]; without it, this is unknown: on which side data waits",
+        "busy time of reader; without it, it is unknown which vertex makes others wait",
+        "inPoolUsage of reader[1]; without it, it is unknown on which side data waits",
     ]
 
 

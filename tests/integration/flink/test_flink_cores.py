@@ -99,8 +99,8 @@ class TestRule:
         assert notes == [
             "tm0, tm1: the work of tasks is CPU-bound (1.80 of 2 cores in use; it would be 1.99 if all work "
             "were CPU-bound). They had a core for 55 % of their busy time. The costs are processor time, "
-            "including any other use of the cores. Set service_mode={'VERTEX': 'throttle'} if the work of a "
-            "vertex waits instead. Set cores to override the number of cores."
+            "including any other use of the cores. If the work of a vertex waits and is not CPU-bound, set "
+            "service_mode={'VERTEX': 'throttle'}. To override the number of cores, set cores."
         ]
 
     def test_shares_of_tasks_add_up_to_the_cores_that_they_keep_in_use(self) -> None:
@@ -124,8 +124,8 @@ class TestRule:
         assert burning == Burning()
         assert notes == [
             "tm0, tm1: this work may have used the cores, or other work may have (1.60 of 4 cores in use; it "
-            "would be 4.00 if all work were CPU-bound); assuming that it waits. Set "
-            "service_mode={'': 'burn'} if the work is CPU-bound."
+            "would be 4.00 if all work were CPU-bound); assuming that the work of tasks is not CPU-bound, "
+            "but waits (for example for I/O). Set service_mode={'': 'burn'} if the work is CPU-bound."
         ]
 
     def test_with_cores_to_spare_busy_time_is_processor_time(self) -> None:
@@ -144,7 +144,8 @@ class TestRule:
         assert burning == Burning()
         assert notes == [
             "tm0, tm1: there are fewer cores than tasks, and it is not reported whether the work of tasks is "
-            "CPU-bound; assuming that it waits. Set service_mode={'': 'burn'} if the work is CPU-bound."
+            "CPU-bound; assuming that the work of tasks is not CPU-bound, but waits (for example for I/O). "
+            "Set service_mode={'': 'burn'} if the work is CPU-bound."
         ]
 
     @pytest.mark.parametrize("host", [machine(16, None), machine(None, None), machine(None, 0.6)])
@@ -162,8 +163,8 @@ class TestRule:
         assert burning == Burning()
         assert notes == [
             "tm0, tm1: the number of cores is not reported, so it is unknown whether tasks wait for one "
-            "(1.00 cores in use; it would be 3.60 if all work were CPU-bound); assuming that their "
-            "work waits. Set cores to override."
+            "(1.00 cores in use; it would be 3.60 if all work were CPU-bound); assuming that the work "
+            "of tasks is not CPU-bound, but waits (for example for I/O). Set cores to override."
         ]
         assert read(machine(None, 1.0), given=Overrides(cores=1))[0].modes["work"] == "burn"
         assert read(machine(None, 1.0), work=(0.0,) * 4, sink=(0.0,) * 4) == (Burning(), [])
@@ -180,7 +181,8 @@ class TestRule:
             [
                 "tm0, tm1: the busy time of tasks is not reported, so it is unknown whether their work "
                 "is CPU-bound (1.80 of 2 cores in use; at most 0.00 by tasks that report their busy "
-                "time); assuming that it waits. Set service_mode={'': 'burn'} if the work is CPU-bound."
+                "time); assuming that the work of tasks is not CPU-bound, but waits (for example for I/O). "
+                "Set service_mode={'': 'burn'} if the work is CPU-bound."
             ],
         )
         assert read(machine(2, 0.4), work=untold, sink=untold) == (Burning(), [])
@@ -313,8 +315,8 @@ class TestGiven:
         assert set(burning.core_shares(JOB.vertices[1])) == {1.0}
         assert notes == [
             "tm0, tm1: as overridden, the work of tasks is CPU-bound. The costs are processor time, "
-            "including any other use of the cores. Set service_mode={'VERTEX': 'throttle'} if the work of a "
-            "vertex waits instead. Set cores to override the number of cores.",
+            "including any other use of the cores. If the work of a vertex waits and is not CPU-bound, set "
+            "service_mode={'VERTEX': 'throttle'}. To override the number of cores, set cores.",
             "tm0, tm1: 8 of 8 tasks with CPU-bound work do not report their busy time; "
             "assuming that each had a whole core.",
         ]

@@ -251,7 +251,7 @@ def test_mistakes_are_one_line_each(tmp_path: Path, capsys: pytest.CaptureFixtur
     ]
     assert main(["run", str(EXAMPLE), "--master", "local[4]"]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "netstack run: --master can be used only with --on-spark; give that, too, or remove --master"
+        "netstack run: --master can be used only with --on-spark; add --on-spark, or remove --master"
     ]
 
 
