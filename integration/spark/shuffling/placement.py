@@ -88,16 +88,13 @@ class Placement(Protocol):
     @property
     def dropped(self) -> int | None:
         """Index of a column that is not sent; None: all columns are sent."""
-        ...
 
     @property
     def count(self) -> int:
         """Number of targets, at least 1."""
-        ...
 
     def place(self, batch: pa.RecordBatch) -> Targets | int:
         """Return the target of each row of a batch, or one int for all its rows."""
-        ...
 
 
 class HashPlacement:
@@ -137,11 +134,10 @@ class HashPlacement:
         targets = np.empty(batch.num_rows, dtype=_dtype(self.count))
         for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
             part = [column.slice(start, _ROWS_AT_ONCE) for column in columns]
-            targets[start : start + _ROWS_AT_ONCE] = self._targets(part)
+            targets[start : start + _ROWS_AT_ONCE] = assign_to_operators(
+                key_hashes(part), self._max_parallelism, self.count
+            )
         return targets
-
-    def _targets(self, columns: list[pa.Array]) -> NDArray[np.int64]:
-        return assign_to_operators(key_hashes(columns), self._max_parallelism, self.count)
 
 
 class RebalancePlacement:
