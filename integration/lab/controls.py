@@ -189,7 +189,9 @@ def change_of(wanted: Change, policies: Sequence[str]) -> ScheduledChange:
     """
     try:
         if wanted.key == POLICY:
-            return _policy(wanted, policies)
+            if wanted.value not in policies:
+                raise QuantityError(f"{wanted.value!r} is not in the list", " or ".join(policies))
+            return ScheduledChange(at_s=0.0, settings=(("debloat_policy", wanted.value),))
         return _OF_KEY.get(wanted.key, _option)(wanted)
     except QuantityError as error:
         field = _of(wanted.key, wanted.vertex)
@@ -204,12 +206,6 @@ def _option(wanted: Change) -> ScheduledChange:
     # A user may write decimals, which Flink does not accept in durations.
     parse = parse_duration if field in _DURATIONS else OPTIONS[field].kind.parse
     return ScheduledChange(at_s=0.0, settings=((field, parse(wanted.value)),))
-
-
-def _policy(wanted: Change, policies: Sequence[str]) -> ScheduledChange:
-    if wanted.value not in policies:
-        raise QuantityError(f"{wanted.value!r} is not in the list", " or ".join(policies))
-    return ScheduledChange(at_s=0.0, settings=(("debloat_policy", wanted.value),))
 
 
 def _service(wanted: Change) -> ScheduledChange:
