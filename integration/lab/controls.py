@@ -71,11 +71,6 @@ _RATES = "records per second, or 0 (as fast as possible); with commas between su
 _FACTORS = "factors of 0 or more with colons between subtasks, such as 1:1:1:4"
 
 
-def scenario_now(scenario: Scenario) -> Scenario:
-    """Return a scenario with all of its changes applied."""
-    return reduce(changed, scenario.changes, scenario)
-
-
 def policies_of(scenario: Scenario, offered: Iterable[str] = ()) -> list[str]:
     """Return the debloating policies to choose from: all built-in ones, those offered, and the job's own.
 
@@ -89,7 +84,7 @@ def policies_of(scenario: Scenario, offered: Iterable[str] = ()) -> list[str]:
 
 def controls_of(scenario: Scenario, policies: Sequence[str]) -> list[Control]:
     """Return the controls of a job, with their values after all its changes."""
-    now = scenario_now(scenario)
+    now = reduce(changed, scenario.changes, scenario)
     controls = list(_of_job(now, policies))
     for vertex in now.vertices:
         controls += _of_vertex(vertex)

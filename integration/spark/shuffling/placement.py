@@ -347,7 +347,11 @@ def by_range(frame: DataFrame, keys: list[Column], bounds: Sequence[Bound]) -> C
     Raises:
         ShuffleError: The bounds do not rise, or are not values of the keys' types.
     """
-    return _with_helper(frame, range_target(frame, keys, bounds), "computed target")
+    kinds = [field.dataType for field in frame.select(*keys).schema]
+    rows = [_as_row(bound, len(keys), place) for place, bound in enumerate(bounds)]
+    limits = [_as_one_column(_limit(frame, place, row, kinds)) for place, row in enumerate(rows)]
+    _require_rise(frame, rows, limits)
+    return _with_helper(frame, _tree(_as_one_column(keys), limits, 0, len(limits)), "computed target")
 
 
 def _with_helper(frame: DataFrame, helper: Column, kind: Kind) -> Columns:
@@ -385,19 +389,6 @@ def _collation(kind: DataType) -> str | None:
     elif isinstance(kind, StructType):
         parts = [field.dataType for field in kind]
     return next(filter(None, map(_collation, parts)), None)
-
-
-def range_target(frame: DataFrame, keys: Sequence[Column], bounds: Sequence[Bound]) -> Column:
-    """Return an expression for the partition of a row of `frame`, from 0 to the number of bounds.
-
-    Raises:
-        ShuffleError: The bounds do not rise, or a bound is not a value of the key's type. No job is run.
-    """
-    kinds = [field.dataType for field in frame.select(*keys).schema]
-    rows = [_as_row(bound, len(keys), place) for place, bound in enumerate(bounds)]
-    limits = [_as_one_column(_limit(frame, place, row, kinds)) for place, row in enumerate(rows)]
-    _require_rise(frame, rows, limits)
-    return _tree(_as_one_column(keys), limits, 0, len(limits))
 
 
 def _as_row(bound: Bound, width: int, place: int) -> _Row:
