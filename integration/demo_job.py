@@ -245,7 +245,12 @@ def flights_csv() -> Path:
     if not target.exists():
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            _unpack(archive, target)
+            with (
+                written_whole(target) as partial,
+                partial.open("wb") as sink,
+                zipfile.ZipFile(archive) as packed,
+            ):
+                shutil.copyfileobj(packed.open(MEMBER), sink)
         except (OSError, KeyError, zipfile.BadZipFile) as error:
             raise SourceError(f"cannot unpack {archive} to {target}: {error}") from error
     return target
@@ -268,8 +273,3 @@ def _archive() -> Path:
     raise SourceError(
         f"the package {PACKAGE}, which contains {ARCHIVE}, is not installed: {how_to_install('demo')}"
     )
-
-
-def _unpack(archive: Path, target: Path) -> None:
-    with written_whole(target) as partial, partial.open("wb") as sink, zipfile.ZipFile(archive) as packed:
-        shutil.copyfileobj(packed.open(MEMBER), sink)

@@ -60,9 +60,9 @@ def ratio(value: float | None) -> str:
     return NOTHING if value is None else digits(value)
 
 
-def percent(share: float) -> str:
+def percent(share: float | None) -> str:
     """Return a share from 0 to 1 as "43 %"."""
-    return f"{100 * share:.0f} %"
+    return NOTHING if share is None else f"{100 * share:.0f} %"
 
 
 def counted(count: int, what: str) -> str:
@@ -77,8 +77,10 @@ def digits(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def figure(value: float) -> str:
+def figure(value: float | None) -> str:
     """Return a number with about three significant digits and no thousands separators."""
+    if value is None:
+        return NOTHING
     if float(value).is_integer() or abs(value) >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"

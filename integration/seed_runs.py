@@ -29,7 +29,7 @@ from .emulating import emulate
 from .errors import WorkerError
 
 PROCESSES = 2
-"""Default number of processes that run scenarios."""
+"""Maximum number of processes that run scenarios."""
 
 Done = Callable[[int], None]
 """Callback with the number of runs that have ended."""
@@ -78,7 +78,7 @@ def _opened(vertex: Vertex, stack: ExitStack) -> Vertex:
 
 
 def run_seeds(
-    scenarios: Sequence[Scenario], seeds: int, *, processes: int = PROCESSES, done: Done = lambda count: None
+    scenarios: Sequence[Scenario], seeds: int, *, done: Done = lambda count: None
 ) -> list[list[Result]]:
     """Return the results of each scenario, for its own seed and the following ones.
 
@@ -90,7 +90,7 @@ def run_seeds(
         SourceError: A file cannot be read.
     """
     runs = [(scenario, scenario.seed + number) for scenario in scenarios for number in range(seeds)]
-    workers = min(processes, sum(not reads_paths(scenario) for scenario, _ in runs))
+    workers = min(PROCESSES, sum(not reads_paths(scenario) for scenario, _ in runs))
     pending: list[Future[Result] | tuple[Scenario, int]] = [*runs]
     results: list[Result] = []
     with ExitStack() as stack:

@@ -95,7 +95,9 @@ class StopSignals:
         if self._working:
             self._raise(frame)
         elif not (self._ending and new):
-            self._leave()
+            if not self._ending:
+                os.write(2, f"{LINE}\n".encode())
+            os._exit(_FATAL + (self._asked or signal.SIGINT))
 
     def leave_to_trio(self) -> bool:
         """Restore Python's own handler of Ctrl-C, because `trio.run` only replaces that one.
@@ -135,11 +137,6 @@ class StopSignals:
             self._ask_again()
         else:
             self._report(unraisable)
-
-    def _leave(self) -> None:
-        if not self._ending:
-            os.write(2, f"{LINE}\n".encode())
-        os._exit(_FATAL + (self._asked or signal.SIGINT))
 
 
 STOP = StopSignals()

@@ -39,7 +39,11 @@ def install_completion(*, shell: Shell | None = None) -> int:
     try:
         script = app.install_completion(shell=found, add_to_startup=found == "bash")
         if found == "zsh":
-            _add_to_zshrc(script)
+            file = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
+            lines = ZSH_LINES.format(folder=script.parent, function=script.name)
+            if not file.exists() or lines not in file.read_text("utf-8"):
+                with file.open("a", encoding="utf-8") as zshrc:
+                    zshrc.write(lines)
     except OSError as error:
         raise OutputError(f"{error.filename}: cannot be written: {error.strerror}") from None
     say(f"wrote {script}; shells that you start from now on complete the commands of netstack")
@@ -61,11 +65,3 @@ def _shell_of_this_call() -> Shell:
 def _no_shell(found: str) -> ScenarioError:
     line = f"the shell is {found}, for which there is no completion; give bash, zsh or fish with --shell"
     return ScenarioError([f"netstack --install-completion: {line}"])
-
-
-def _add_to_zshrc(script: Path) -> None:
-    file = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
-    lines = ZSH_LINES.format(folder=script.parent, function=script.name)
-    if not file.exists() or lines not in file.read_text("utf-8"):
-        with file.open("a", encoding="utf-8") as zshrc:
-            zshrc.write(lines)

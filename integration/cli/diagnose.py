@@ -81,7 +81,17 @@ def diagnose(
         access.refuse_without_address("the job is read from a file")
         assert file is not None
         result = _run(file, allow_code) if kind is FileKind.SCENARIO else load_result(file)
-        diagnosis = _of_result(result, file)
+        views = observations(result)
+        if not views:
+            raise UsageError([f"{file}: has no measured window, since the run was shorter than its warm-up"])
+        seen = [replace(view, tried=tried) for view, tried in zip(views, trials(result), strict=True)]
+        windows = [diagnosed(view) for view in seen]
+        version = result.versions.get("netstack", "unknown version")
+        diagnosis = Diagnosis(
+            name=views[0].name,
+            of=f"{result.preset}, seed {result.seed}, {result.clock} clock, netstack {version}",
+            windows=windows,
+        )
     can_tune = from_flink is not None or kind is FileKind.SCENARIO
     following = _following(diagnosis, can_tune=can_tune, verbose=verbose)
     show = partial(print_diagnosis, following=following, verbose=verbose)
@@ -114,15 +124,6 @@ def _run(file: Path, allow_code: bool) -> Result:
             return error.result
 
 
-def _of_result(result: Result, file: Path) -> Diagnosis:
-    views = observations(result)
-    if not views:
-        raise UsageError([f"{file}: has no measured window, since the run was shorter than its warm-up"])
-    seen = [replace(view, tried=tried) for view, tried in zip(views, trials(result), strict=True)]
-    windows = [diagnosed(view) for view in seen]
-    return Diagnosis(name=views[0].name, of=_obtained(result), windows=windows)
-
-
 def _of_flink(place: str, job: str | None, latency: str | None, access: AccessOptions) -> Diagnosis:
     # Imported here, because few diagnoses need it.
     from ..flink.diagnose_job import diagnose_job
@@ -133,8 +134,3 @@ def _of_flink(place: str, job: str | None, latency: str | None, access: AccessOp
     cluster = access.cluster(place)
     with watching(cluster, f"{cluster.name}: reading the job", always=True) as report:
         return diagnose_job(cluster, job, latency_s, watching=report, wording=naming_options)
-
-
-def _obtained(result: Result) -> str:
-    version = result.versions.get("netstack", "unknown version")
-    return f"{result.preset}, seed {result.seed}, {result.clock} clock, netstack {version}"

@@ -7,7 +7,6 @@ from pathlib import Path
 from netstack import scenario_document, scenario_toml
 
 from ..files.writing import prepare_folder
-from ..flink import Imported
 from ..present.documents import ImportedJob, encoded, print_document, print_text, write_files
 from .arguments import Flag
 from .cluster_access import ANYBODY, AccessOptions
@@ -37,9 +36,15 @@ def import_flink(
     prepare_folder(out)
     imported = read_flink(access.cluster(url), job, options)
     scenario = imported.scenario
-    text = scenario_toml(scenario, _comments(imported))
+    measured = imported.measured
+    comments = [
+        f"Read from {measured.url}, Flink {measured.flink}, job {measured.job} ({measured.job_name})."
+    ]
+    if imported.notes:
+        comments += ["Assumptions:", *(f"- {note}" for note in imported.notes)]
+    text = scenario_toml(scenario, comments)
     document = encoded(
-        ImportedJob(scenario=scenario_document(scenario), notes=imported.notes, measured=imported.measured)
+        ImportedJob(scenario=scenario_document(scenario), notes=imported.notes, measured=measured)
     )
     if out is not None:
         write_files(out, {f"{scenario.name}.toml": text.encode(), f"{scenario.name}.json": document})
@@ -49,12 +54,3 @@ def import_flink(
         print_text(text)
     say_assumptions(imported.notes)
     return 0
-
-
-def _comments(imported: Imported) -> list[str]:
-    measured = imported.measured
-    return [
-        f"Read from {measured.url}, Flink {measured.flink}, job {measured.job} ({measured.job_name}).",
-        *(["Assumptions:"] if imported.notes else []),
-        *(f"- {note}" for note in imported.notes),
-    ]

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
@@ -52,7 +52,7 @@ from ..spark.workers import send_packages, task_notes, write_package
 from .arguments import Flag, Settings, Several, Whole, require_some, warn_of_bare_numbers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Format = Literal["parquet", "csv", "json"]
 
@@ -158,20 +158,34 @@ def _shuffled(wanted: Shuffled, format: Format | None, routing: RoutingOptions, 
         _check(wanted, routing, options)
         require_columns(wanted.input, wanted.keys, format, as_spark=True)
         with _session(routing.master, wanted.partitions, options.spark) as session:
-            rows = _rows_out(wanted, format)
+            rows = count_rows(wanted.input, format)
+            if rows is not None and wanted.ship == "broadcast":
+                rows *= wanted.partitions
             with task_notes(session) as notes, shuffle_progress(session, notes, rows, to_stderr()) as look:
 
                 def work() -> Shuffled:
                     notes.ask(session)
-                    return _run(session, wanted, format, routing, options.flink)
+                    tasks = require_slots(session, wanted.partitions)
+                    started = perf_counter()
+                    frame = shuffle_frame(
+                        read_in_partitions(session, wanted.input, tasks, format),
+                        *wanted.keys,
+                        num_partitions=wanted.partitions,
+                        ship=wanted.ship,
+                        config=options.flink,
+                        partitioner=wanted.partitioner,
+                        bounds=routing.bound or None,
+                        max_memory=routing.max_memory,
+                        compression=routing.compression,
+                    )
+                    write_files(frame, wanted.output)
+                    seconds = perf_counter() - started
+                    counters = [row.asDict() for row in shuffle_statistics(frame).collect()]
+                    last = max((task["run"] for task in counters), default=0)
+                    of_last_run = [task for task in counters if task["run"] == last]
+                    return msgspec.structs.replace(wanted, wall_seconds=seconds, tasks=of_last_run)
 
                 return run_cancellable(session, work, look)
-
-
-def _rows_out(wanted: Shuffled, format: Format | None) -> int | None:
-    """Return the number of rows in all output partitions; None: not counted."""
-    rows = count_rows(wanted.input, format)
-    return rows if rows is None or wanted.ship != "broadcast" else rows * wanted.partitions
 
 
 def _check(wanted: Shuffled, routing: RoutingOptions, options: Options) -> None:
@@ -200,31 +214,6 @@ def _master(master: str | None, partitions: int) -> str:
     return master or f"local[{slots}]"
 
 
-def _run(
-    session: SparkSession,
-    wanted: Shuffled,
-    format: str | None,
-    routing: RoutingOptions,
-    options: Mapping[str, str],
-) -> Shuffled:
-    tasks = require_slots(session, wanted.partitions)
-    started = perf_counter()
-    frame = shuffle_frame(
-        read_in_partitions(session, wanted.input, tasks, format),
-        *wanted.keys,
-        num_partitions=wanted.partitions,
-        ship=wanted.ship,
-        config=options,
-        partitioner=wanted.partitioner,
-        bounds=routing.bound or None,
-        max_memory=routing.max_memory,
-        compression=routing.compression,
-    )
-    write_files(frame, wanted.output)
-    seconds = perf_counter() - started
-    return msgspec.structs.replace(wanted, wall_seconds=seconds, tasks=_tasks(frame))
-
-
 def read_assignments(texts: Sequence[str]) -> Options:
     """Return the assignments of "OPTION=VALUE" texts; the last value of an option counts.
 
@@ -240,13 +229,6 @@ def read_assignments(texts: Sequence[str]) -> Options:
         of_whom = options.spark if name.startswith(SPARK_OPTION) else options.flink
         of_whom[name] = value
     return options
-
-
-def _tasks(frame: DataFrame) -> list[dict[str, Any]]:
-    """Return the counters of the tasks of the last run."""
-    tasks = [row.asDict() for row in shuffle_statistics(frame).collect()]
-    last = max((task["run"] for task in tasks), default=0)
-    return [task for task in tasks if task["run"] == last]
 
 
 @contextmanager

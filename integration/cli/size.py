@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cyclopts import Parameter
@@ -14,7 +15,6 @@ from buffers import InsufficientBuffers
 from netstack import (
     DEFAULT_PRESET,
     PRESETS,
-    QuantityError,
     Scenario,
     format_size,
     parse_flink_size,
@@ -33,7 +33,7 @@ from ..sizing.budget import most_runs, plan_budget, planned_scenario
 from ..sizing.emulated_check import RUNS, JobCheck, check_job
 from ..sizing.job_from_numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
 from ..sizing.job_size import LENGTH_BYTES, JobSize, size_job
-from .arguments import AllowCode, Flag, Settings, Whole, require_some, warn_of_bare_numbers
+from .arguments import AllowCode, Flag, Settings, Whole, read_quantity, require_some, warn_of_bare_numbers
 from .preparation import load_runnable
 
 SEEDS_OF_CHECK, SEEDS_OF_PLAN = 3, 1
@@ -215,10 +215,7 @@ def _check(scenario: Scenario, job: JobSize, seeds: int) -> JobCheck:
 
 
 def _budget(text: str, scenario: Scenario) -> int:
-    try:
-        size = parse_flink_size(text, needs_unit=True)
-    except QuantityError as error:
-        raise UsageError([f"netstack size: --budget: {error.wrong}; it must be {error.right}"]) from None
+    size = read_quantity("size", "--budget", text, partial(parse_flink_size, needs_unit=True))
     segment = scenario.config.segment_bytes
     if size < segment:
         line = f"--budget: {text!r} is smaller than one buffer; it must be at least {format_size(segment)}"

@@ -118,6 +118,8 @@ def figures_of(result: Result, window: int = -1) -> WindowFigures:
     """
     steady, times = result.steady[window], window_times(result, window)
     last = last_consumers(result, steady)
+    readers = consumers(result, steady)
+    smallest = lowest(size for vertex in readers for size in vertex.debloatedBufferSize)
     return WindowFigures(
         from_s=steady.from_s,
         to_s=steady.to_s,
@@ -132,7 +134,7 @@ def figures_of(result: Result, window: int = -1) -> WindowFigures:
         receiver_bytes=middle(_within(result, steady, queued(result, RECEIVED))),
         sender_buffers=middle(_within(result, steady, queued(result, SENT_BUFFERS))),
         receiver_buffers=middle(_within(result, steady, queued(result, RECEIVED_BUFFERS))),
-        buffer_bytes=_buffer_bytes(result, consumers(result, steady)),
+        buffer_bytes=result.scenario.config.segment_bytes if smallest is None and readers else smallest,
         records_per_s=total(rate for vertex in last for rate in vertex.records_in_per_s),
         bytes_per_s=total(rate for vertex in last for rate in vertex.bytes_in_per_s),
         processed_bytes=steady.processed_bytes,
@@ -228,8 +230,3 @@ def _within(result: Result, steady: Steady, samples: list[int]) -> list[int]:
     """Return the samples of a window."""
     times = result.series[0].t if result.series else []
     return [sample for t, sample in zip(times, samples, strict=False) if steady.from_s <= t <= steady.to_s]
-
-
-def _buffer_bytes(result: Result, readers: list[VertexSteady]) -> float | None:
-    smallest = lowest(size for vertex in readers for size in vertex.debloatedBufferSize)
-    return result.scenario.config.segment_bytes if smallest is None and readers else smallest

@@ -96,7 +96,10 @@ def measure(run: Run, operators: Iterable[int]) -> dict[Subject, float]:
         for place in places:
             vertex = block["vertices"][place]
             quantities[Subject(window, place, THROUGHPUT)] = total(vertex["records_in_per_s"])
-            quantities[Subject(window, place, START_DELAY)] = _mean_start_delay(checkpoints, place)
+            delays = [known(checkpoint["vertices"][place]["start_delay_ms"]) for checkpoint in checkpoints]
+            quantities[Subject(window, place, START_DELAY)] = middle(
+                sum(subtasks) / len(subtasks) for subtasks in delays if subtasks
+            )
             quantities[Subject(window, place, ALIGNMENT)] = vertex["alignment_ms_max_subtask"]
             quantities[Subject(window, place, BUFFER_SIZE)] = lowest(vertex.get("debloatedBufferSize") or ())
     return {subject: value for subject, value in quantities.items() if value is not None}
@@ -123,12 +126,6 @@ def buffer_time_ms(block: Block, place: int, segment_bytes: int) -> float:
     sizes = vertex.get("debloatedBufferSize") or [None] * len(rates)
     times = [(size or segment_bytes) / rate * 1e3 for size, rate in zip(sizes, rates, strict=True) if rate]
     return middle(times) or 0.0
-
-
-def _mean_start_delay(checkpoints: Sequence[Mapping[str, Any]], place: int) -> float | None:
-    """Return the median over checkpoints of the mean over a vertex's subtasks."""
-    delays = [known(checkpoint["vertices"][place]["start_delay_ms"]) for checkpoint in checkpoints]
-    return middle(sum(subtasks) / len(subtasks) for subtasks in delays if subtasks)
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -197,7 +194,7 @@ def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
     """
     if not results:
         raise UsageError(["no result was given to compare; give at least one"])
-    runs = [_run(result) for result in results]
+    runs = [{key: msgspec.to_builtins(getattr(result, key)) for key in _PARTS} for result in results]
     theirs = runs_of(reference)
     _check_alike(runs[0], theirs[0])
     scenario = results[0].scenario
@@ -221,10 +218,6 @@ def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
         rows=rows,
         reference=msgspec.UNSET if emulated is None else str(emulated),
     )
-
-
-def _run(result: Result) -> Run:
-    return {key: msgspec.to_builtins(getattr(result, key)) for key in _PARTS}
 
 
 def tolerance(quantity: str, flink: float, buffer_time: float) -> float:

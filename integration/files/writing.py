@@ -115,24 +115,14 @@ def require_place(path: Path) -> None:
         OutputError: No file can be made there.
     """
     try:
-        require_writable(path)
+        nearest = path.absolute()
+        while not nearest.exists() and not nearest.is_symlink():
+            nearest = nearest.parent
+        # Permission bits are not enough: root ignores them, and they do not show a read-only file system.
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def require_writable(folder: Path) -> None:
-    """Check that files can be made in a folder, or in the folder that will hold it, by creating one.
-
-    Permission bits are not enough: root ignores them, and they do not show a read-only file system.
-
-    Raises:
-        OSError: no file can be made there.
-    """
-    nearest = folder.absolute()
-    while not nearest.exists() and not nearest.is_symlink():
-        nearest = nearest.parent
-    with tempfile.TemporaryFile(dir=nearest):
-        pass
 
 
 def is_device(path: Path) -> bool:

@@ -132,7 +132,8 @@ class EdgeView:
         """Return the credit of senders by position; None for local channels, and before the first request."""
         unasked, self._unasked = self._unasked, []
         for place, end in unasked:
-            sender = self._sender(end.channel_id)
+            senders = (producer.queue.sender(end.channel_id) for producer in self._producers)
+            sender = next((sender for sender in senders if sender is not None), None)
             if sender is None:
                 self._unasked.append((place, end))
             else:
@@ -142,10 +143,6 @@ class EdgeView:
             self._senders = [sender for _, sender in self._asked]
             self._sender_places = _Places(self._shown, [place for place, _ in self._asked])
         return self._sender_places.added_or_none(map(_CREDIT, self._senders))
-
-    def _sender(self, channel: int) -> ChannelSender | None:
-        senders = (producer.queue.sender(channel) for producer in self._producers)
-        return next((sender for sender in senders if sender is not None), None)
 
     def _barriers(self, queued: Sequence[int], received: Sequence[int]) -> list[tuple[int, str, int]]:
         """Return the barriers in the channels, given the numbers of buffers and events at both ends."""

@@ -71,11 +71,6 @@ _RATES = "records per second, or 0 (as fast as possible); with commas between su
 _FACTORS = "factors of 0 or more with colons between subtasks, such as 1:1:1:4"
 
 
-def scenario_now(scenario: Scenario) -> Scenario:
-    """Return a scenario with all of its changes applied."""
-    return reduce(changed, scenario.changes, scenario)
-
-
 def policies_of(scenario: Scenario, offered: Iterable[str] = ()) -> list[str]:
     """Return the debloating policies to choose from: all built-in ones, those offered, and the job's own.
 
@@ -89,7 +84,7 @@ def policies_of(scenario: Scenario, offered: Iterable[str] = ()) -> list[str]:
 
 def controls_of(scenario: Scenario, policies: Sequence[str]) -> list[Control]:
     """Return the controls of a job, with their values after all its changes."""
-    now = scenario_now(scenario)
+    now = reduce(changed, scenario.changes, scenario)
     controls = list(_of_job(now, policies))
     for vertex in now.vertices:
         controls += _of_vertex(vertex)
@@ -189,7 +184,9 @@ def change_of(wanted: Change, policies: Sequence[str]) -> ScheduledChange:
     """
     try:
         if wanted.key == POLICY:
-            return _policy(wanted, policies)
+            if wanted.value not in policies:
+                raise QuantityError(f"{wanted.value!r} is not in the list", " or ".join(policies))
+            return ScheduledChange(at_s=0.0, settings=(("debloat_policy", wanted.value),))
         return _OF_KEY.get(wanted.key, _option)(wanted)
     except QuantityError as error:
         field = _of(wanted.key, wanted.vertex)
@@ -204,12 +201,6 @@ def _option(wanted: Change) -> ScheduledChange:
     # A user may write decimals, which Flink does not accept in durations.
     parse = parse_duration if field in _DURATIONS else OPTIONS[field].kind.parse
     return ScheduledChange(at_s=0.0, settings=((field, parse(wanted.value)),))
-
-
-def _policy(wanted: Change, policies: Sequence[str]) -> ScheduledChange:
-    if wanted.value not in policies:
-        raise QuantityError(f"{wanted.value!r} is not in the list", " or ".join(policies))
-    return ScheduledChange(at_s=0.0, settings=(("debloat_policy", wanted.value),))
 
 
 def _service(wanted: Change) -> ScheduledChange:

@@ -155,7 +155,9 @@ class Lab:
         self._now = min(goal, max(side.now for side in self._sides))
         if all(in_time) and self._now >= self._stops_at:
             self.paused, self._stops_at = True, math.inf
-        self._note_speed()
+        wall = perf_counter()
+        self._speeds = [each for each in self._speeds if each[0] > wall - 1.0]
+        self._speeds.append((wall, self._now))
         return not all(in_time) or self.pace is None
 
     def _as_fast_as_possible(self, deadline: float) -> float:
@@ -164,11 +166,6 @@ class Lab:
         began = process_time()
         leader.advance(math.inf, began + (deadline - began) / len(self._sides))
         return leader.now
-
-    def _note_speed(self) -> None:
-        wall = perf_counter()
-        self._speeds = [each for each in self._speeds if each[0] > wall - 1.0]
-        self._speeds.append((wall, self._now))
 
     @property
     def speed(self) -> float | None:
@@ -284,13 +281,10 @@ class Lab:
         self.paused = False
         self._seen_at = perf_counter()
         if seconds is None:
-            self._run_to_next_thing()
-
-    def _run_to_next_thing(self) -> None:
-        goal = self._stops_at
-        for side in self._sides:
-            side.advance(goal)
-        self._now, self.paused, self._stops_at = max(self._now, goal), True, math.inf
+            goal = self._stops_at
+            for side in self._sides:
+                side.advance(goal)
+            self._now, self.paused, self._stops_at = max(self._now, goal), True, math.inf
 
     def _go_back(self, t: float) -> None:
         if not 0 <= t <= self._now:

@@ -122,7 +122,9 @@ class LiveJob:
         while not self.over and agenda.next_s <= until:
             agenda.run_until(until, _ENTRIES)
             if agenda.stopped or agenda.next_s == math.inf:
-                self._end()
+                self.over = True
+                self._job.conclude()
+                self.new_checkpoints()
             elif process_time() >= deadline and agenda.next_s <= until:
                 self.now = max(self.now, agenda.now)
                 return False
@@ -235,11 +237,6 @@ class LiveJob:
             edges = range(len(self.scenario.edges)) if job.attempt is not None else ()
             self._views = [EdgeView(job, number) for number in edges]
         return self._views
-
-    def _end(self) -> None:
-        self.over = True
-        self._job.conclude()
-        self.new_checkpoints()
 
     def rename(self, side: Side) -> None:
         """Change the side of the run and of its history."""

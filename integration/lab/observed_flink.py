@@ -114,19 +114,16 @@ class ObservedFlink:
             )
             self._show(imported)
         except InputError as error:
-            self._not_read("; ".join(self._problems_of(error)))
+            problem = "; ".join(self._problems_of(error))
+            if self._imported is None:
+                self.reading = Reading(self._url, problem=problem)
+            else:  # figures of an earlier reading stay
+                self.reading, self._state, self._text = None, "gone", problem
             return None
         self._imported, self._shown = imported, imported.measured
         self._shown_at, self._state, self._text = monotonic(), "running", ""
         self.reading = None
         return imported
-
-    def _not_read(self, problem: str) -> None:
-        """Report a failed reading. Figures of an earlier reading stay."""
-        if self._imported is None:
-            self.reading = Reading(self._url, problem=problem)
-        else:
-            self.reading, self._state, self._text = None, "gone", problem
 
     def _watching(self, done_s: float, total_s: float) -> None:
         self.reading = Reading(self._url, done_s, total_s)

@@ -128,14 +128,12 @@ class _Told:
 
 
 class LabServer:
-    """Serves `lab` to pages with the `token`; `flink` is the cluster from which the job was read, if any."""
+    """Serves `lab` to pages that know the `token`; the job was read from the cluster `flink`, if given."""
 
-    def __init__(
-        self, lab: Lab | None, token: str | None = None, *, flink: ObservedFlink | None = None
-    ) -> None:
+    def __init__(self, lab: Lab | None, *, flink: ObservedFlink | None = None) -> None:
         self.lab = lab
         self.flink = flink
-        self.token = secrets.token_urlsafe(24) if token is None else token
+        self.token = secrets.token_urlsafe(24)
         self.pages = 0
         self._frames: list[str] = []
         self._flink_due = 0.0

@@ -212,7 +212,11 @@ def _line(node: yaml.Node) -> int:
 
 def _documents(text: str) -> list[yaml.Node]:
     try:
-        return _trees(text)
+        composer = _FromEvents(list(_events(text)))
+        trees = []
+        while composer.check_node():
+            trees.append(composer.get_node())
+        return trees
     except yaml.YAMLError as error:
         problem = one_line(getattr(error, "problem", None) or error)
         mark = getattr(error, "problem_mark", None)
@@ -270,7 +274,8 @@ def _places_in(node: yaml.Node | None, depth: int = 0) -> Iterator[_Place]:
     elif kind in _OF_OPERATOR:
         options = _child(node, "spec", "flinkConfiguration")
         if isinstance(options, yaml.MappingNode):
-            version = _version(_text_at(node, "spec", "flinkVersion"))
+            match = re.fullmatch(r"v([0-9]+)_([0-9]+)", _text_at(node, "spec", "flinkVersion") or "")
+            version = None if match is None else f"{match[1]}.{match[2]}"
             yield _Place(options.start_mark.line + 1, node=options, version=version)
     elif kind == "ConfigMap":
         for name, is_old in _FILES.items():
@@ -278,12 +283,6 @@ def _places_in(node: yaml.Node | None, depth: int = 0) -> Iterator[_Place]:
             if isinstance(content, yaml.ScalarNode):
                 line, keeps = content.start_mark.line + 1, content.style == "|"
                 yield _Place(line, text=str(content.value), is_old=is_old, keeps_lines=keeps)
-
-
-def _version(text: str | None) -> str | None:
-    """Parse a version as the operator writes it: ``v1_18``."""
-    match = re.fullmatch(r"v([0-9]+)_([0-9]+)", text or "")
-    return None if match is None else f"{match[1]}.{match[2]}"
 
 
 class _FromEvents(Composer, Resolver):  # type: ignore[misc]
@@ -307,20 +306,6 @@ class _FromEvents(Composer, Resolver):  # type: ignore[misc]
         """Return and consume the next event."""
         self._at += 1
         return self._events[self._at - 1]
-
-
-def _trees(text: str) -> list[yaml.Node]:
-    """Return the tree of each document that is not empty.
-
-    Raises:
-        yaml.YAMLError: the text is not YAML.
-        RecursionError: it is nested too deeply.
-    """
-    composer = _FromEvents(list(_events(text)))
-    trees = []
-    while composer.check_node():
-        trees.append(composer.get_node())
-    return trees
 
 
 def _events(text: str) -> Iterator[yaml.Event]:

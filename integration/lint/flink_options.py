@@ -279,18 +279,15 @@ def parse(known: Known, text: str) -> object:
         raise
     except ValueError:  # digits that int() rejects: superscripts, or thousands of digits
         raise QuantityError(f"{_short(text)!r} is not a number", "a whole number") from None
-    _check_size(kind, text, value if isinstance(value, int | float) else 0)
-    return value
-
-
-def _check_size(kind: object, text: str, number: float) -> None:
-    """Reject numbers that do not fit into Java's int or long, the types of Flink's options."""
+    # Flink's options are Java's int and long.
+    number = value if isinstance(value, int | float) else 0
     if kind in (_COUNT, _WHOLE) and number > _MOST_INT:
         raise QuantityError(f"{_short(text)!r} is too large", f"at most {_MOST_INT}")
     if kind is _SIZE and number > _MOST_LONG:
         raise QuantityError(f"{_short(text)!r} is too large", f"less than {(_MOST_LONG >> 40) + 1} tb")
     if kind is _DURATION and number > _MOST_LONG / 1e3:
         raise QuantityError(f"{_short(text)!r} is too large", f"at most {_MOST_LONG} ms")
+    return value
 
 
 def _short(text: str) -> str:

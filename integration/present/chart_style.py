@@ -132,6 +132,9 @@ def panels(
         .mark_rule(color=ALARM, strokeWidth=1.5)
         .encode(x=seconds(time), tooltip=["what:N", tip("t", "time (s)")])
     )
+    # An invisible layer extends the time axis to the end of the longest run.
+    end = max(result.emulated_seconds for result in results.values())
+    scale = alt.Scale(domain=[0, end], nice=False)
     layers = [
         *_event_layer(DOWN, events, shades),
         *(mark.transform_filter("!isValid(datum.event)") if events else mark for mark in marks),
@@ -140,7 +143,7 @@ def panels(
             alt.Chart().mark_rule(strokeDash=[3, 3], color=NEUTRAL).encode(x=alt.datum(t))
             for t in window_edges(results)
         ),
-        _whole_run(results),
+        alt.Chart().mark_rule(opacity=0).encode(x=alt.XDatum(end, scale=scale)),
     ]
     width = PANEL_WIDTH if side_by_side and len(runs) > 1 else 2 * PANEL_WIDTH
     facets = _side_by_side(runs, row, values) if side_by_side else {"row": _row("run", runs)}
@@ -165,13 +168,6 @@ def _row(field: str, values: list[str]) -> alt.Row:
 def _event_layer(event: str, events: list[Row], mark: Any) -> list[Any]:
     there = any(row["event"] == event for row in events)
     return [mark.transform_filter(f"datum.event == '{event}'")] if there else []
-
-
-def _whole_run(results: Results) -> Any:
-    """Return an invisible layer that extends the time axis to the end of the longest run."""
-    end = max(result.emulated_seconds for result in results.values())
-    scale = alt.Scale(domain=[0, end], nice=False)
-    return alt.Chart().mark_rule(opacity=0).encode(x=alt.XDatum(end, scale=scale))
 
 
 def ruler_note(results: Results) -> str:

@@ -26,7 +26,7 @@ from rich.cells import cell_len, chop_cells
 
 from netstack import Scenario, Steady, Vertex, VertexSteady
 
-from ..number_text import NOTHING, counted, milliseconds, per_second, percent
+from ..number_text import counted, milliseconds, per_second, percent
 from ..optional_figures import highest, middle, total
 from .console import shown
 
@@ -388,15 +388,11 @@ def _most_of_time(name: str) -> Callable[[VertexSteady], float | None]:
     return share
 
 
-def _share_text(share: float | None) -> str:
-    return NOTHING if share is None else percent(share)
-
-
 _IN = _Figure("in", "rate", lambda vertex: total(vertex.records_in_per_s), per_second)
 _OUT = _Figure("out", "rate", lambda vertex: total(vertex.records_out_per_s), per_second)
 _TIMES = (
-    _Figure("busy", "busy", _most_of_time("busy_ms_per_s"), _share_text),
-    _Figure("back-pressure", "pressure", _most_of_time("backpressured_ms_per_s"), _share_text),
+    _Figure("busy", "busy", _most_of_time("busy_ms_per_s"), percent),
+    _Figure("back-pressure", "pressure", _most_of_time("backpressured_ms_per_s"), percent),
     _Figure("start delay", "delay", lambda vertex: vertex.start_delay_ms_max_subtask, milliseconds),
 )
 
@@ -468,7 +464,7 @@ def _vertex(
 
 def _cell(figure: _Figure, vertex: str, runs: Sequence[Steady], end: float) -> Cell:
     value = middle(figure.of(seen) for steady in runs for seen in steady.vertices if seen.name == vertex)
-    share = min(1.0, max(0.0, value)) if figure.text is _share_text and value is not None else None
+    share = min(1.0, max(0.0, value)) if figure.text is percent and value is not None else None
     return Cell(figure.text(value), end, share)
 
 

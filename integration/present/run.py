@@ -399,20 +399,16 @@ def _cells(vertex: VertexSteady, times: CheckpointTimes | None) -> Sequence[str 
     reads = any(vertex.records_in_per_s)
     return (
         Text(vertex.name),
-        _known(times.start_delay_ms if times else None),
-        _known(times.alignment_ms if times else None),
-        _known(times.end_to_end_ms if times else None),
+        figure(times.start_delay_ms if times else None),
+        figure(times.alignment_ms if times else None),
+        figure(times.end_to_end_ms if times else None),
         figure(sum(rate or 0 for rate in (vertex.records_in_per_s if reads else vertex.records_out_per_s))),
         size(lowest(vertex.debloatedBufferSize)),
-        _known(mean_of_known(vertex.inputQueueLength)),
-        _known(mean_of_known(vertex.outputQueueLength)),
+        figure(mean_of_known(vertex.inputQueueLength)),
+        figure(mean_of_known(vertex.outputQueueLength)),
         _time_share(mean_of_known(vertex.busy_ms_per_s)),
         _time_share(mean_of_known(vertex.backpressured_ms_per_s)),
     )
-
-
-def _known(value: float | None) -> str:
-    return NOTHING if value is None else figure(value)
 
 
 class TracePrinter:

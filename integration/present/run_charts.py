@@ -496,7 +496,12 @@ def _waits(window: WindowFigures) -> str:
 
 def checkpoint_phases(results: Results) -> Chart | None:
     """Draw the phases of the mean checkpoint, a bar for each run; None without checkpoints."""
-    rows = typical_rows(results)
+    rows = [
+        {"run": run, "last": times.vertex} | bar
+        for run, result in results.items()
+        if (times := window_times(result)) is not None
+        for bar in _stacked(times)
+    ]
     if not rows:
         return None
     names, phases = ordered(rows, "run", list(results)), phases_in(results.values())
@@ -508,16 +513,6 @@ def checkpoint_phases(results: Results) -> Chart | None:
         _horizontal("run", names, rows, phases),
         beside_phases=True,
     )
-
-
-def typical_rows(results: Results) -> list[Row]:
-    """Return rows ``run, last, part, ms, from_s, to_s``: the mean checkpoint of each run's last window."""
-    return [
-        {"run": run, "last": times.vertex} | bar
-        for run, result in results.items()
-        if (times := window_times(result)) is not None
-        for bar in _stacked(times)
-    ]
 
 
 def checkpoint_detail(results: Results) -> Spec:

@@ -278,7 +278,8 @@ def what_went_wrong(result: Result) -> Iterator[str]:
         share = percent(total / max(end_s, total))
         whole = all(restart.tasks is UNSET for restart in result.restarts)
         what = "The job failed {} and was" if whole else "Tasks failed {}, and the job or a part of it was"
-        failures = what.format(_times(len(result.restarts)))
+        count = len(result.restarts)
+        failures = what.format({1: "once", 2: "twice"}.get(count, f"{count} times"))
         yield f"{failures} down for {milliseconds(1000 * total)}, {share} of the time."
     if result.failure is not None:
         yield f"After {end_s:.1f} s it failed for good: {result.failure}."
@@ -387,7 +388,3 @@ def _list(kinds: Counter[str]) -> str:
     if len(kinds) == 1:
         return next(iter(kinds))
     return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-
-
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")

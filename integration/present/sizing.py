@@ -67,7 +67,14 @@ def _print_size(job: JobSize, check: JobCheck | None, console: Console) -> None:
         head += f"; emulated for {digits(check.emulated_seconds)} s, virtual clock, {_seeds(check.seeds)}"
     console.print(Text.assemble((job.name, "bold"), head))
     console.print()
-    console.print(_exchanges(job))
+    table = figures(["Buffers of each subtask", "to start", "at most", "memory"])
+    for exchange in job.exchanges:
+        title = f"{exchange.source} -> {exchange.target}, {exchange.ship}"
+        table.add_row(Text(title, style="bold"))
+        for name, required, most in _ends(exchange):
+            start = "" if required is None else f"{required}"
+            table.add_row(f"  {name}", start, f"{most}", bytes_text(most * job.segment_bytes))
+    console.print(table)
     console.print()
     console.print(_memory(job, check))
     for line in _about_memory(job):
@@ -84,17 +91,6 @@ def _print_size(job: JobSize, check: JobCheck | None, console: Console) -> None:
 
 def _seeds(seeds: list[int]) -> str:
     return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
-
-
-def _exchanges(job: JobSize) -> Table:
-    table = figures(["Buffers of each subtask", "to start", "at most", "memory"])
-    for exchange in job.exchanges:
-        title = f"{exchange.source} -> {exchange.target}, {exchange.ship}"
-        table.add_row(Text(title, style="bold"))
-        for name, required, most in _ends(exchange):
-            start = "" if required is None else f"{required}"
-            table.add_row(f"  {name}", start, f"{most}", bytes_text(most * job.segment_bytes))
-    return table
 
 
 def _ends(exchange: ExchangeSize) -> Iterator[tuple[str, int | None, int]]:
@@ -186,15 +182,10 @@ def _row(name: str, buffers: str, total: float, drain_ms: float | None, emulated
 def _both(total: Spread | None, drain: Spread | None) -> str:
     parts = [] if total is None else [bytes_text(total.median)]
     if drain is not None:
-        parts.append(_with_range(drain))
+        scale = 1000 if drain.median >= 999.5 else 1
+        low, high = (digits(ms / scale) if scale > 1 else f"{ms:.0f}" for ms in (drain.least, drain.most))
+        parts.append(milliseconds(drain.median) + ("" if low == high else f" ({low}-{high})"))
     return ", ".join(parts)
-
-
-def _with_range(drain: Spread) -> str:
-    """Return a median, and its range in the same unit."""
-    scale = 1000 if drain.median >= 999.5 else 1
-    low, high = (digits(ms / scale) if scale > 1 else f"{ms:.0f}" for ms in (drain.least, drain.most))
-    return milliseconds(drain.median) + ("" if low == high else f" ({low}-{high})")
 
 
 def _link(consumer: ConsumerSize, link: LinkSize, most_bytes_per_s: float) -> str:

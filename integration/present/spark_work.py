@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from netstack import Scenario, task_managers
@@ -113,24 +112,21 @@ def print_shuffle(shuffled: Shuffled, console: Console) -> None:
     console.print(Text(shuffled.output, "bold"), soft_wrap=True)
     console.print(f"{done}: {how}{rule}", highlight=False)
     console.print()
-    table = _task_table(shuffled.tasks)
-    table.padding = AFTER if fits(table, console) else TIGHT
-    console.print(table)
-    console.print(LEGEND, style="dim", highlight=False)
-
-
-def _task_table(tasks: Sequence[dict[str, Any]]) -> Table:
     heads = [heading for heading, *_ in _COLUMNS]
     table = figures(["", *heads], edge=False)
     table.columns[0].justify = "right"
-    for task in tasks:
-        cells = [written(task[name]) for _, name, written, _ in _COLUMNS]
-        table.add_row(str(task["partition"]), *cells)
-    if len(tasks) > 1:
+    for row in shuffled.tasks:
+        cells = [written(row[name]) for _, name, written, _ in _COLUMNS]
+        table.add_row(str(row["partition"]), *cells)
+    if len(shuffled.tasks) > 1:
         table.add_section()
-        totals = [written(total([task[name] for task in tasks])) for _, name, written, total in _COLUMNS]
+        totals = [
+            written(total([row[name] for row in shuffled.tasks])) for _, name, written, total in _COLUMNS
+        ]
         table.add_row("all", *totals)
-    return table
+    table.padding = AFTER if fits(table, console) else TIGHT
+    console.print(table)
+    console.print(LEGEND, style="dim", highlight=False)
 
 
 def _count(number: float) -> str:

@@ -140,7 +140,10 @@ class Rendezvous:
             nursery.cancel_scope.cancel()
         if self._failure is not None and not self._greetings:
             raise self._failure
-        return self._meeting()
+        greetings = msgspec.json.encode(self._greetings)
+        addresses = [(greeting.host, greeting.port) for greeting in self._greetings]
+        name = hashlib.sha256(greetings).hexdigest()[:_NAME_DIGITS]
+        return Meeting(addresses, Secret(self._secret.sign(_CONNECTIONS_LABEL + greetings)), name)
 
     def finish(self) -> None:
         """Wait for Spark's answer if this process could end before the answer arrives.
@@ -153,12 +156,6 @@ class Rendezvous:
     def _answer(self, greetings: list[_Greeting]) -> None:
         self._greetings = greetings
         self._answered.set()
-
-    def _meeting(self) -> Meeting:
-        greetings = msgspec.json.encode(self._greetings)
-        addresses = [(greeting.host, greeting.port) for greeting in self._greetings]
-        name = hashlib.sha256(greetings).hexdigest()[:_NAME_DIGITS]
-        return Meeting(addresses, Secret(self._secret.sign(_CONNECTIONS_LABEL + greetings)), name)
 
     # Greetings exchanged by Spark.
 

@@ -88,7 +88,11 @@ class RowCodec:
         if batch.schema.types != self.schema.types:
             raise SourceError(f"expected columns of types {self.schema.types}, got {batch.schema.types}")
         try:
-            packed = list(map(self._encoder.encode, self._python_rows(batch)))
+            columns = [
+                (column if column.type == wire else column.cast(wire)).to_pylist()
+                for column, wire in zip(batch.columns, self._wire, strict=True)
+            ]
+            packed = list(map(self._encoder.encode, _rows(columns, batch.num_rows)))
             hashes = key_hashes([batch.column(index) for index in self._keys]) if self._keys else None
         except UnicodeDecodeError as error:
             raise SourceError(f"column {_broken_text(batch)!r} holds text that is not UTF-8") from error
@@ -120,13 +124,6 @@ class RowCodec:
         """Return the rows of a block as Python tuples, with dates as `datetime.date` and so on."""
         batch = self.decode(block)
         return list(_rows([column.to_pylist() for column in batch.columns], batch.num_rows))
-
-    def _python_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-        columns = [
-            (column if column.type == wire else column.cast(wire)).to_pylist()
-            for column, wire in zip(batch.columns, self._wire, strict=True)
-        ]
-        return _rows(columns, batch.num_rows)
 
 
 def key_hash(block: RecordBlock) -> NDArray[np.int32]:

@@ -165,17 +165,14 @@ class _Checks:
                 self._shared.add(file.path)
             if file not in self._checked:
                 self._checked.add(file)
-                self._read(file)
+                try:
+                    self._storage.verify(file)
+                except MissingFileError:
+                    self.problems.append(Problem(Wrong.MISSING, file.path, "the file does not exist"))
+                except DamagedFileError as error:
+                    self.problems.append(Problem(Wrong.CORRUPT, file.path, _why(file.path, error)))
         path = metadata_path(metadata.checkpoint_id)
         self.problems += [Problem(Wrong.CORRUPT, path, why) for why in _inconsistencies(metadata)]
-
-    def _read(self, file: StoredFile) -> None:
-        try:
-            self._storage.verify(file)
-        except MissingFileError:
-            self.problems.append(Problem(Wrong.MISSING, file.path, "the file does not exist"))
-        except DamagedFileError as error:
-            self.problems.append(Problem(Wrong.CORRUPT, file.path, _why(file.path, error)))
 
     def _left_over(self, paths: Iterable[str], why: str) -> None:
         self.problems += [Problem(Wrong.LEFT_OVER, path, why) for path in paths]

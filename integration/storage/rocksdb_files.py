@@ -267,7 +267,10 @@ def with_levels(manifest: bytes, levels: Mapping[int, int]) -> bytes:
             for at, number in _new_files(bytes(data[place] for place in places)):
                 data[places[at]] = levels[number]
             for fragment in fragments:
-                _seal(data, fragment)
+                # The checksum of a fragment also covers its kind.
+                crc = _crc32c(data[fragment.start - 1 : fragment.stop])
+                masked = (((crc >> 15) | (crc << 17)) + _MASK) & 0xFFFFFFFF
+                struct.pack_into("<I", data, fragment.start - _HEADER.size, masked)
     except (IndexError, KeyError, struct.error):
         raise StateError("a manifest of RocksDB is damaged") from None
     return bytes(data)
@@ -325,13 +328,6 @@ def _behind_file(record: bytes, at: int) -> int:
 def _behind_bytes(record: bytes, at: int) -> int:
     length, at = read_varint(record, at)
     return at + length
-
-
-def _seal(data: bytearray, fragment: range) -> None:
-    """Write the checksum of a fragment, which also covers the kind of the fragment."""
-    crc = _crc32c(data[fragment.start - 1 : fragment.stop])
-    masked = (((crc >> 15) | (crc << 17)) + _MASK) & 0xFFFFFFFF
-    struct.pack_into("<I", data, fragment.start - _HEADER.size, masked)
 
 
 def _crc32c(data: bytes | bytearray) -> int:

@@ -150,7 +150,10 @@ class _Run:
             history.lost()
             failure: Failure | None = Failure(str(error), time() - history.origin)
         else:
-            self._tell(reports)
+            if self._trace is not None:
+                events = [event for report in reports for event in report.trace]
+                for event in sorted(events, key=lambda event: event.at):
+                    self._trace(*event)
             failure = history.add(reports)
         if restore is not None:
             unrestorable = failure is not None and failure.unrestorable
@@ -158,12 +161,6 @@ class _Run:
                 self._unrestorable.add(restore.checkpoint_id)
             history.began_with(restore, restored=not unrestorable)
         return failure
-
-    def _tell(self, reports: Sequence[Report]) -> None:
-        if self._trace is not None:
-            events = [event for report in reports for event in report.trace]
-            for event in sorted(events, key=lambda event: event.at):
-                self._trace(*event)
 
     def _delete_incomplete(self) -> None:
         """Delete the files of this run's incomplete checkpoints, whose ids are not used again."""
@@ -222,7 +219,12 @@ class RunHistory:
         failures = [report.failure for report in reports if report.failure is not None]
         if leader.begins_at is not None:
             self.origin = leader.origin
-            self._begun(leader, leader.begins_at)
+            if self.restarts:
+                self.restarts[-1].restarted_at = leader.begins_at
+                self.restarts[-1].running_at = leader.running_at
+                self.nothing_ran_until(leader.begins_at)
+            elif self._start is not None:
+                self._start.running_at = leader.running_at
             self._add_samples(reports)
             self.lost()
             names = list(self._behind)
@@ -240,14 +242,6 @@ class RunHistory:
     def lost(self) -> None:
         """Drop the recorded lags of the last attempt's processes behind the clock."""
         self._behind = dict.fromkeys(self._behind)
-
-    def _begun(self, leader: Report, at: float) -> None:
-        if self.restarts:
-            self.restarts[-1].restarted_at = at
-            self.restarts[-1].running_at = leader.running_at
-            self.nothing_ran_until(at)
-        elif self._start is not None:
-            self._start.running_at = leader.running_at
 
     def _add_samples(self, reports: Sequence[Report]) -> None:
         figures = _together(self._scenario, reports)

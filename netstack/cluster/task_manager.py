@@ -75,7 +75,6 @@ async def run_task_manager(
     index: int,
     streams: Mapping[int, Stream],
     storage: CheckpointStorage,
-    limits: ConnectionLimits | None = None,
     initial: CheckpointStorage | None = None,
     tables: TableStores | None = None,
     savepoint_requests: SavepointRequests | None = None,
@@ -86,14 +85,13 @@ async def run_task_manager(
     `Mesh.connect` returns `streams`, and this function closes them. All processes share `storage` and
     `initial`. `initial` holds the checkpoint of an earlier run from which the job may begin. The function
     returns when the attempt has ended in this process, failed or not. After a cancellation nothing is left
-    open. Without `limits`, a peer that is silent for longer than ``heartbeat.timeout`` counts as lost.
+    open. A peer that is silent for longer than ``heartbeat.timeout`` counts as lost.
     `tables` opens stores for keyed state. The first process polls `savepoint_requests`. `begun` is called
     with the start of the run, in seconds of the wall clock.
     """
     scenario = assignment.scenario
     names = task_managers(scenario)
-    if limits is None:
-        limits = ConnectionLimits(keep_alive_s=scenario.config.heartbeat_timeout_s)
+    limits = ConnectionLimits(keep_alive_s=scenario.config.heartbeat_timeout_s)
     links = {
         peer: TcpLink(stream, limits, f"task manager {names[peer]} (task {peer})")
         for peer, stream in streams.items()

@@ -39,16 +39,13 @@ class Cores:
         try:
             await entry[2].wait()
         except GeneratorExit:
-            self._leave(entry)
+            # The other routines get the share of a routine that is closed while working.
+            if entry in self._working:
+                self._advance()
+                self._working.remove(entry)
+                heapq.heapify(self._working)
+                self._set_timer()
             raise
-
-    def _leave(self, entry: tuple[float, int, Waiter]) -> None:
-        """Remove a routine that was closed while working. The other routines get its share."""
-        if entry in self._working:
-            self._advance()
-            self._working.remove(entry)
-            heapq.heapify(self._working)
-            self._set_timer()
 
     @property
     def _speed(self) -> float:

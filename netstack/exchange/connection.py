@@ -96,18 +96,13 @@ class Notifier:
             self._line.at(time, self._do_or_hold, work, args)
 
     def _do_or_hold(self, work: Callable[..., None], args: tuple[object, ...]) -> None:
-        if self._blocked:
+        assert self._blocked_until is not None
+        if bool(self._held) or self._blocked_until() > self._agenda.now:
             self._held.append((work, args))
             if len(self._held) == 1:
                 self._do_later()
         else:
             work(*args)
-
-    @property
-    def _blocked(self) -> bool:
-        """Whether the link cannot be written to now, or earlier work is held back."""
-        assert self._blocked_until is not None
-        return bool(self._held) or self._blocked_until() > self._agenda.now
 
     def _do_later(self) -> None:
         """Run the held-back work when the link is free, which may be later than expected when it was held
@@ -429,15 +424,12 @@ class ConsumerEnd:
                 "requested"
             )
         if channel.released:
-            self._cancel(number)
+            if number not in self._cancelled:
+                self._cancelled[number] = self._channels[number].gate.segment_bytes
+                with suppress(LinkClosedError):  # a finished end has already cancelled its requests
+                    self._transmit(CancelPartitionRequest(number))
             return None
         return channel
-
-    def _cancel(self, number: int) -> None:
-        if number not in self._cancelled:
-            self._cancelled[number] = self._channels[number].gate.segment_bytes
-            with suppress(LinkClosedError):  # a finished end has already cancelled its requests
-                self._transmit(CancelPartitionRequest(number))
 
     def _channel_failed(self, number: int, cause: str) -> None:
         """Handle the producer's error for one channel, which then fails or requests again.

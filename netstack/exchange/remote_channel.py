@@ -143,7 +143,7 @@ class RemoteInputChannel(InputChannel):
             plain = self.persist is None and data_type is DataType.ALIGNED_CHECKPOINT_BARRIER
             event = bytes(message.payload)
             barrier = None if plain else barrier_in(event, data_type)
-            last = data_type is DataType.EVENT_BUFFER and _is_last(event)
+            last = data_type is DataType.EVENT_BUFFER and isinstance(decode_event(event), EndOfPartition)
             self.receiver.accept(message.sequence_number, message.backlog, data_type)
             if last:
                 self.receiver.end()
@@ -225,7 +225,8 @@ class RemoteInputChannel(InputChannel):
         else:
             queue.add(event)
             if data_type in ANNOUNCED_TYPES and barrier is not None:
-                announcement = _announcement(barrier, message)
+                payload = encode_event(EventAnnouncement(barrier, message.sequence_number))
+                announcement = EventBuffer(payload, DataType.PRIORITIZED_EVENT_BUFFER)
                 self.barrier.announce(message.sequence_number, event, announcement)
                 first = queue.add_priority(announcement)
         if barrier is not None:
@@ -339,17 +340,3 @@ class RemoteInputChannel(InputChannel):
         if self._queue is not None:
             self._queue.clear()
         self.buffers.release()
-
-
-def _announcement(barrier: CheckpointBarrier, message: BufferResponse) -> EventBuffer:
-    payload = encode_event(EventAnnouncement(barrier, message.sequence_number))
-    return EventBuffer(payload, DataType.PRIORITIZED_EVENT_BUFFER)
-
-
-def _is_last(payload: memoryview | bytes) -> bool:
-    """Whether an event is the last one of its channel.
-
-    Raises:
-        MalformedEvent: if the payload is not an event.
-    """
-    return isinstance(decode_event(payload), EndOfPartition)

@@ -20,7 +20,6 @@ class ChannelSelector(Protocol):
 
     def select(self, block: RecordBlock) -> list[int]:
         """Return one channel for each record of `block`; the caller must write all of them."""
-        ...
 
 
 class RoundRobin:

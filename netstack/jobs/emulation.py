@@ -135,6 +135,10 @@ def result_of(
     task_managers_behind_s: dict[str, float | None] | UnsetType = UNSET,
 ) -> Result:
     """Return the result of a run from its recordings."""
+    try:
+        netstack = version("netstack")
+    except PackageNotFoundError:
+        netstack = "unknown"
     return Result(
         scenario=_without_objects(scenario),
         preset=scenario.preset,
@@ -143,7 +147,12 @@ def result_of(
         seed=scenario.seed,
         emulated_seconds=emulated_seconds,
         wall_seconds=wall_seconds,
-        versions=_versions(),
+        versions={
+            "netstack": netstack,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "trio": trio.__version__,
+        },
         work=work,
         checkpoints=checkpoint_results(scenario, recorder),
         started_from=UNSET if start is None else start_result(start),
@@ -181,16 +190,3 @@ def _named_source(source: SourceSpec | None) -> SourceSpec | None:
 
 def _named(user_object: object) -> Any:
     return None if user_object is None else NamedObject(object_name(user_object))
-
-
-def _versions() -> dict[str, str]:
-    try:
-        netstack = version("netstack")
-    except PackageNotFoundError:
-        netstack = "unknown"
-    return {
-        "netstack": netstack,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "trio": trio.__version__,
-    }

@@ -166,12 +166,6 @@ class Job:
         """
         self.agenda.keep_foremost(self.ends_at, self._end, self.ends_at)
         self.agenda.keep(0.0, self._sample)
-        self._start_user_actions()
-        self.faults.start()
-        self._begin_from(self.coordinator.latest_completed)
-
-    def _start_user_actions(self) -> None:
-        """Schedule the checkpoints, savepoints and changes that users have planned."""
         agenda, coordinator, requests = self.agenda, self.coordinator, self._options.get("savepoint_requests")
         for at in self.scenario.manual_checkpoints_s:
             agenda.keep(at, coordinator.request_checkpoint)
@@ -181,6 +175,8 @@ class Job:
             coordinator.take_requests(requests)
         for at, changes in by_time(self.scenario.changes):
             agenda.keep_foremost(at, self._change, changes)
+        self.faults.start()
+        self._begin_from(self.coordinator.latest_completed)
 
     def plan(self, scenario: Scenario) -> None:
         """Continue with a scenario that adds changes, faults or checkpoints in the future.

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
-from ..results.recorder import CheckpointHead, Figures, FiredFault, Recorder
+from ..results.recorder import Figures, FiredFault, Recorder
 from ..results.result import (
     CheckpointResult,
     FaultResult,
@@ -78,6 +78,7 @@ def checkpoint_results(scenario: Scenario, recorder: Recorder) -> list[Checkpoin
         ]
         processed = [count or 0 for vertex in vertices for count in vertex.alignment_processed_bytes]
         persisted = [count or 0 for vertex in vertices for count in vertex.alignment_persisted_bytes]
+        stored = head.checkpointed_bytes
         results.append(
             CheckpointResult(
                 id=head.checkpoint_id,
@@ -88,18 +89,13 @@ def checkpoint_results(scenario: Scenario, recorder: Recorder) -> list[Checkpoin
                 failure=head.failure,
                 duration_ms=None if head.duration_s is None else rounded(head.duration_s * 1e3, MS_DECIMALS),
                 state_bytes=head.state_bytes,
-                checkpointed_bytes=_less_than_all(head),
+                checkpointed_bytes=UNSET if stored is None or stored == head.state_bytes else stored,
                 processed_bytes=sum(processed),
                 persisted_bytes=sum(persisted),
                 vertices=vertices,
             )
         )
     return results
-
-
-def _less_than_all(head: CheckpointHead) -> int | UnsetType:
-    stored = head.checkpointed_bytes
-    return UNSET if stored is None or stored == head.state_bytes else stored
 
 
 def steady_results(scenario: Scenario, recorder: Recorder) -> list[Steady]:

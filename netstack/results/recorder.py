@@ -118,7 +118,9 @@ class Table:
         if not wanted:
             return False
         if self._rows == len(self._data):
-            self._grow()
+            grown = np.empty((min(2 * len(self._data), self._limit), *self._data.shape[1:]))
+            grown[: self._rows] = self._data
+            self._data = grown
         self._data[self._rows] = row
         self._rows += 1
         if self._rows == self._limit:
@@ -126,11 +128,6 @@ class Table:
             self._stride *= 2
             self._data[: self._rows] = self._data[0 : self._limit : 2]
         return True
-
-    def _grow(self) -> None:
-        grown = np.empty((min(2 * len(self._data), self._limit), *self._data.shape[1:]))
-        grown[: self._rows] = self._data
-        self._data = grown
 
 
 class CheckpointHead(NamedTuple):

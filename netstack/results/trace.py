@@ -24,7 +24,6 @@ class Trace(Protocol):
 
     def __call__(self, at: float, place: str, text: str, checkpoint_id: int | None = None) -> None:
         """Process one event."""
-        ...
 
 
 class TraceEvent(NamedTuple):

@@ -62,33 +62,27 @@ def read_scenario(
         ScenarioError: with one line for each mistake: key, mistake, correct value.
     """
     problems: list[str] = []
-    scenario = _read(Section(document, "", problems, notices), name)
-    if not problems:
-        problems = [f"{key}: {message}" for key, message in scenario_problems(scenario, to_run=to_run)]
-    if problems:
-        raise ScenarioError(problems)
-    return scenario
-
-
-def _read(top: Section, name: str) -> Scenario:
+    top = Section(document, "", problems, notices)
     preset = keys_of(Scenario)["preset"].read(top, DEFAULT_PRESET)
     config = read_options(top.section("flink"), PRESETS[preset])
-    given = {
-        "preset": preset,
-        "config": replace(config, debloat_policy=POLICY.read(top, config.debloat_policy)),
-        "vertices": _vertices(top),
-    }
-    return read_table(top, Scenario, given, {"name": name})
-
-
-def _vertices(top: Section) -> tuple[Vertex, ...]:
+    config = replace(config, debloat_policy=POLICY.read(top, config.debloat_policy))
     mode = SERVICE_MODE.read(top, SERVICE_MODE.default)
     slots = SLOTS.read(top, None)
     if slots is not None and slots < 1:
         top.complain("slots", f"is {slots}; a task manager must have at least 1 slot")
     sections = top.sections("vertices", label)
     groups = [_slot_sharing_group(section, slots) for section in sections]
-    return in_slots([_vertex(section, mode) for section in sections], slots, groups)
+    given = {
+        "preset": preset,
+        "config": config,
+        "vertices": in_slots([_vertex(section, mode) for section in sections], slots, groups),
+    }
+    scenario = read_table(top, Scenario, given, {"name": name})
+    if not problems:
+        problems = [f"{key}: {message}" for key, message in scenario_problems(scenario, to_run=to_run)]
+    if problems:
+        raise ScenarioError(problems)
+    return scenario
 
 
 def _vertex(section: Section, mode: str) -> Vertex:

@@ -97,17 +97,14 @@ class NamedExchange(Protocol):
     @property
     def source(self) -> str:
         """The vertex that writes."""
-        ...
 
     @property
     def target(self) -> str:
         """The vertex that reads."""
-        ...
 
     @property
     def ship(self) -> str:
         """Name of the ship strategy."""
-        ...
 
 
 def aligned_readers(exchanges: Iterable[NamedExchange]) -> set[str]:

@@ -137,19 +137,16 @@ class _MomentKeys(Part):
         elif "on" not in section:
             section.complain("at", 'is missing; give a time such as "12 s", or give on')
         elif on := section.take("on", _COUNTED.parse, ""):
-            return self._counted(section, on)
+            if on != ACKNOWLEDGEMENT:
+                return read_keys(section, OnChannel, {"item": on})
+            if "from" in section or "from_subtask" in section or "vertex" not in section:
+                return read_keys(section, OnAcknowledgement)
+            # The fault's own subtask is the one that acknowledges.
+            return read_keys(section, OnAcknowledgement, {"subtask": _SUBTASK.of(section)})
         for alternative in self.alternatives(key):  # their meaning depends on the kind
             for name in alternative.properties.keys() - {"vertex", "subtask"}:
                 section.take(name, as_is, None)
         return AtTime(0.0)
-
-    def _counted(self, section: Section, on: object) -> Moment:
-        if on != ACKNOWLEDGEMENT:
-            return read_keys(section, OnChannel, {"item": on})
-        if "from" in section or "from_subtask" in section or "vertex" not in section:
-            return read_keys(section, OnAcknowledgement)
-        # The fault's own subtask is the one that acknowledges.
-        return read_keys(section, OnAcknowledgement, {"subtask": _SUBTASK.of(section)})
 
     def entries(self, key: Key, value: Moment) -> Mapping[str, object]:
         if isinstance(value, AtTime):

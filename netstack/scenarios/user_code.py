@@ -36,7 +36,6 @@ class SourceReader(Protocol):
         Raises:
             SourceError: if the records cannot be read.
         """
-        ...
 
     def seek(self, position: int) -> None:
         """Move so that the next record is the one after the first ``position`` (>= 0) records of the input.
@@ -48,11 +47,9 @@ class SourceReader(Protocol):
             ValueError: if ``position`` is negative.
             SourceError: if the records cannot be read.
         """
-        ...
 
     def close(self) -> None:
         """Release the resources of the reader (files, memory); a second call does nothing."""
-        ...
 
 
 class Source(Protocol):
@@ -66,7 +63,6 @@ class Source(Protocol):
     @property
     def parallelism_hint(self) -> int | None:
         """Number of subtasks that matches the source's own partitions; None if any number is possible."""
-        ...
 
     def open(self, subtask: int, parallelism: int) -> SourceReader:
         """Return the reader of subtask ``subtask`` of ``parallelism``.
@@ -76,11 +72,9 @@ class Source(Protocol):
         Raises:
             SourceError: if the source cannot be read.
         """
-        ...
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
         """Return Java's hash code of each record's key, read from the record's bytes."""
-        ...
 
 
 class OperatorOfRecords(Protocol):
@@ -89,16 +83,13 @@ class OperatorOfRecords(Protocol):
     @property
     def keyed(self) -> bool:
         """Whether it keeps keyed state."""
-        ...
 
     @property
     def reads_broadcast(self) -> bool:
         """Whether the operator processes records of ``broadcast`` edges separately."""
-        ...
 
     def key_of(self, record: bytes) -> object:
         """Return the key of a record; also called on an operator that is never opened."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,6 @@ class WriteFile(Protocol):
         Raises:
             StorageError: if the file could not be stored.
         """
-        ...
 
 
 class BackendSnapshot(Protocol):
@@ -67,11 +66,9 @@ class BackendSnapshot(Protocol):
             StorageError: if a file could not be stored.
             StateError: if a value has a type that cannot be stored.
         """
-        ...
 
     def release(self) -> None:
         """Release the data kept for the snapshot; a second call does nothing."""
-        ...
 
 
 class StateBackend(Protocol):
@@ -84,7 +81,6 @@ class StateBackend(Protocol):
 
         For a ``savepoint`` in the given format, the snapshot shares no files with any other snapshot.
         """
-        ...
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
         """Add the state in those handles that belong to this backend.
@@ -93,19 +89,15 @@ class StateBackend(Protocol):
             StorageError: if a file could not be read.
             StateError: if the bytes are not such state.
         """
-        ...
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Record that later checkpoints may use the files of this checkpoint."""
-        ...
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Record that the files of this checkpoint have been or will be deleted."""
-        ...
 
     def close(self) -> None:
         """Release resources outside memory; a second call does nothing."""
-        ...
 
 
 class StatePiece(NamedTuple):

@@ -44,27 +44,21 @@ class Table(Protocol):
 
     def get(self, key: bytes) -> Any | None:
         """Return the value or None. After modifying a value in place, the caller has to put it again."""
-        ...
 
     def put(self, key: bytes, value: Any) -> None:
         """Set the value of a key."""
-        ...
 
     def append(self, key: bytes, values: Sequence[Any]) -> None:
         """Append to the list of a key; creates the list if the key has none."""
-        ...
 
     def remove(self, key: bytes) -> None:
         """Remove a key, if present."""
-        ...
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the keys, ascending; the table may be changed during the iteration."""
-        ...
 
     def beginning_with(self, prefix: bytes) -> Iterator[bytes]:
         """Yield the keys with this prefix, ascending; the table may be changed during the iteration."""
-        ...
 
 
 V = TypeVar("V")

@@ -35,21 +35,17 @@ class TableFile(Protocol):
     @property
     def number(self) -> int:
         """Number of the file in the store, ascending in the order of creation."""
-        ...
 
     @property
     def level(self) -> int:
         """Level of the file, up to `DEEPEST_LEVEL`."""
-        ...
 
     @property
     def size(self) -> int:
         """Size in bytes."""
-        ...
 
     def read(self) -> bytes:
         """Return the bytes of the file. The same calls to the store produce identical bytes."""
-        ...
 
 
 class StoreView(Protocol):
@@ -58,16 +54,13 @@ class StoreView(Protocol):
     @property
     def files(self) -> Sequence[TableFile]:
         """The files, by number."""
-        ...
 
     @property
     def options(self) -> bytes:
         """The options of the store, in the store's encoding."""
-        ...
 
     def release(self) -> None:
         """Release the files; a second call does nothing."""
-        ...
 
 
 class FamilyTable(Protocol):
@@ -75,22 +68,18 @@ class FamilyTable(Protocol):
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, or None."""
-        ...
 
     def put(self, key: bytes, value: bytes) -> None:
         """Set the value of a key."""
-        ...
 
     def remove(self, key: bytes) -> None:
         """Remove a key, if present."""
-        ...
 
     def items(self, first: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Yield the entries from ``first`` up to, not including, ``stop``, ascending.
 
         Later writes have no effect on them.
         """
-        ...
 
 
 class Compaction(Protocol):
@@ -99,16 +88,13 @@ class Compaction(Protocol):
     @property
     def bytes_read(self) -> int:
         """Size of the input files."""
-        ...
 
     @property
     def bytes_written(self) -> int:
         """Size of the output files."""
-        ...
 
     def install(self) -> None:
         """Replace the merged files in the store by the new files, which later views contain."""
-        ...
 
 
 class TableStore(Protocol):
@@ -116,30 +102,24 @@ class TableStore(Protocol):
 
     def family(self, name: str) -> FamilyTable:
         """Return the column family with this name; creates it if it does not exist."""
-        ...
 
     def unflushed_bytes(self) -> int:
         """Return the bytes of writes that have not been flushed."""
-        ...
 
     def flush(self) -> int:
         """Write a file of level 0 for each family with unflushed writes; returns the bytes written."""
-        ...
 
     def view(self) -> StoreView:
         """Return a view of the current files; it does not contain unflushed writes."""
-        ...
 
     def wants_compaction(self) -> bool:
         """Whether a level exceeds its maximum size."""
-        ...
 
     def compact(self) -> Compaction:
         """Merge files until no level exceeds its maximum.
 
         The previous compaction must have been installed.
         """
-        ...
 
     def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
         """Take over files at the given levels, before any write; returns their numbers in this store.
@@ -149,11 +129,9 @@ class TableStore(Protocol):
         Raises:
             StateError: if they are not files of a store, or cannot be at these levels.
         """
-        ...
 
     def close(self) -> None:
         """Release everything; a second call does nothing."""
-        ...
 
 
 class TableStores(Protocol):
@@ -161,4 +139,3 @@ class TableStores(Protocol):
 
     def open(self, name: str, options: TableOptions) -> TableStore:
         """Return an empty store; ``name`` identifies the owner in messages."""
-        ...

@@ -24,23 +24,18 @@ class Coordinator(Protocol):
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         """Report that a subtask has taken its snapshot."""
-        ...
 
     def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
         """Report that a subtask has declined a checkpoint."""
-        ...
 
     def discard_unused(self, files: Iterable[StoredFile]) -> None:
         """Delete the given shared files that no checkpoint needs."""
-        ...
 
     def fail_task(self, subtask: CheckpointedTask, cause: str) -> None:
         """Fail a subtask that cannot continue. Its region, or the whole job, restarts."""
-        ...
 
     def finished(self, subtask: CheckpointedTask) -> None:
         """Report that a subtask has ended and will send no more acknowledgements."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

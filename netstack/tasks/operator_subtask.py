@@ -169,7 +169,12 @@ class OperatorSubtask(Subtask):
             await self.agenda.sleep(self._behind_s)
             self._behind_s = 0.0
         if self._recovering and self.environment.config.checkpoints_during_recovery:
-            self._run_during_recovery()
+            # All partitions are requested while recovered data is still queued in front of new data.
+            self._recovering = 0
+            for gate in self.gates:
+                gate.request_partitions()
+            if self.on_running is not None:
+                self.on_running()
         await self._read()
         if self.suspended:
             return
@@ -294,7 +299,12 @@ class OperatorSubtask(Subtask):
             case EndOfData():
                 await self._end_data(channel)
             case EndOfInputChannelState():
-                self._recovered(channel)
+                gate = channel.gate
+                if gate.recovered(channel):
+                    gate.request_partitions()
+                    self._recovering -= 1
+                if self._recovering == 0 and self.on_running is not None:
+                    self.on_running()
             case EndOfOutputChannelState():
                 self._recovered_upstream(channel)
             case _:
@@ -377,26 +387,6 @@ class OperatorSubtask(Subtask):
         With at-least-once, records can arrive after a restart.
         """
         return super().had_ended and not self.records_in
-
-    def _run_during_recovery(self) -> None:
-        """Request all partitions while recovered data is still queued in front of new data."""
-        self._recovering = 0
-        for gate in self.gates:
-            gate.request_partitions()
-        if self.on_running is not None:
-            self.on_running()
-
-    def _recovered(self, channel: InputChannel) -> None:
-        """Handle the end of `channel`'s recovered data.
-
-        After the last such channel, the gate requests partitions.
-        """
-        gate = channel.gate
-        if gate.recovered(channel):
-            gate.request_partitions()
-            self._recovering -= 1
-        if self._recovering == 0 and self.on_running is not None:
-            self.on_running()
 
     def _recovered_upstream(self, channel: InputChannel) -> None:
         """Handle the end of a producer's recovered data.

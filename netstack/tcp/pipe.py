@@ -37,11 +37,9 @@ class Pipe(Protocol):
 
     def send_now(self, parts: Sequence[bytes | memoryview]) -> int | None:
         """Like `send`, but does not wait: returns None if no byte can be sent yet."""
-        ...
 
     def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
         """Like `receive_into`, but does not wait: returns None if no bytes have arrived."""
-        ...
 
     async def send(self, parts: Sequence[bytes | memoryview]) -> int:
         """Send some of `parts`, at most `MAX_PARTS` and not empty; returns the number of bytes sent.
@@ -49,7 +47,6 @@ class Pipe(Protocol):
         Raises:
             OSError, trio.BrokenResourceError: if the peer has closed the connection.
         """
-        ...
 
     async def receive_into(self, buffers: Sequence[memoryview]) -> int:
         """Fill some of `buffers`, starting with the first; returns the number of bytes read, 0 at the end.
@@ -57,15 +54,12 @@ class Pipe(Protocol):
         Raises:
             OSError, trio.BrokenResourceError: if the peer has closed the connection.
         """
-        ...
 
     async def send_eof(self) -> None:
         """Stop sending. Data of the peer can still be received."""
-        ...
 
     async def aclose(self) -> None:
         """Close the stream; data already sent still arrives."""
-        ...
 
 
 class SocketPipe:

@@ -353,17 +353,16 @@ class ExchangeBuffers:
         count = config.gate(size).exclusive_per_channel
         peers = (peer for peer in range(size) if peer != index)
         self._exclusive = {peer: self.memory.request_unpooled(count) for peer in peers}
-        self.subpartitions = self._make_subpartitions(count)
-        self.partition = self._make_partition(on_room)
-        self.gate = self._make_gate(f"process {index}", on_data)
-
-    def _make_subpartitions(self, receiver_exclusive: int) -> list[PipelinedSubpartition]:
         network = self._config.network
         starting_size = network.starting_segment_bytes if network.debloat_enabled else UNLIMITED_SIZE
-        return [
-            PipelinedSubpartition(target, starting_size=starting_size, receiver_exclusive=receiver_exclusive)
+        self.subpartitions = [
+            PipelinedSubpartition(target, starting_size=starting_size, receiver_exclusive=count)
             for target in range(self._size)
         ]
+        self.partition = self._make_partition(on_room)
+        spec = self._config.gate(self._size)
+        pool = self.memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
+        self.gate = InputGate(f"process {index}", pool, debloater_of(self._config.network), on_data)
 
     def _make_partition(self, on_room: Callable[[], None]) -> ResultPartition:
         network = self._config.network
@@ -380,11 +379,6 @@ class ExchangeBuffers:
             on_available=on_room,
         )
         return ResultPartition(pool, self.subpartitions, flush_always=network.buffer_timeout_s == 0)
-
-    def _make_gate(self, name: str, on_data: Callable[[], None]) -> InputGate:
-        spec = self._config.gate(self._size)
-        pool = self.memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
-        return InputGate(name, pool, debloater_of(self._config.network), on_data)
 
     def take_exclusive(self, peer: int) -> list[MemorySegment]:
         """Return the segments for the channel from `peer`; the channel releases them."""

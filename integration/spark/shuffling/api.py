@@ -196,7 +196,11 @@ def shuffle(
     rows = df if df.columns else with_a_column(df)
     schema = rows.schema
     source = inspect_input(rows)
-    layout = _layout(df, source, _count_of(bounds, num_partitions))
+    count = _count_of(bounds, num_partitions) or _default_count(df, source)
+    tasks = require_slots(df.sparkSession, count)
+    if tasks < count and source.partitions:
+        tasks = min(tasks, source.partitions)
+    layout = Layout(count, tasks)
     settings = transport_config(config, layout.tasks)
     if max_memory is not None and not layout.several:
         warnings.warn(
@@ -308,17 +312,6 @@ def _count_of(bounds: Sequence[object] | None, num_partitions: int | None) -> in
             f"{len(bounds)} bounds make {count} partitions, but num_partitions is {num_partitions}"
         )
     return count
-
-
-def _layout(df: DataFrame, source: StageInput, count: int | None) -> Layout:
-    """Return the numbers of partitions and tasks. The number of tasks is the minimum of partitions, slots and
-    partitions of the input.
-    """
-    count = count or _default_count(df, source)
-    tasks = require_slots(df.sparkSession, count)
-    if tasks < count and source.partitions:
-        tasks = min(tasks, source.partitions)
-    return Layout(count, tasks)
 
 
 def _default_count(df: DataFrame, source: StageInput) -> int:

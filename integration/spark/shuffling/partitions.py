@@ -124,7 +124,11 @@ def _partitions(node: Any, adaptive: bool) -> int:
     if name == "ShuffleExchangeExec":
         return _of_exchange(node, adaptive)
     if name == "InMemoryTableScanExec":
-        return _of_cache(node.relation(), adaptive)
+        relation = node.relation()
+        builder = relation.cacheBuilder()
+        if builder.isCachedColumnBuffersLoaded():
+            return _of_rdd(builder.cachedColumnBuffers())
+        return _partitions(relation.cachedPlan(), adaptive)
     if name in _LEAVES and node.subqueries().isEmpty():
         return _of_rdd(node.execute())
     what = {"UnionExec": "a union", "CoalesceExec": "a coalesce"}.get(name, f"a {name.removesuffix('Exec')}")
@@ -140,13 +144,6 @@ def _of_exchange(node: Any, adaptive: bool) -> int:
             "adaptive execution may coalesce the partitions of its last exchange while the query runs"
         )
     return int(partitioning.numPartitions())
-
-
-def _of_cache(relation: Any, adaptive: bool) -> int:
-    builder = relation.cacheBuilder()
-    if builder.isCachedColumnBuffersLoaded():
-        return _of_rdd(builder.cachedColumnBuffers())
-    return _partitions(relation.cachedPlan(), adaptive)
 
 
 def _of_rdd(rdd: Any) -> int:

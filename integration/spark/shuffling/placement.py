@@ -88,16 +88,13 @@ class Placement(Protocol):
     @property
     def dropped(self) -> int | None:
         """Index of a column that is not sent; None: all columns are sent."""
-        ...
 
     @property
     def count(self) -> int:
         """Number of targets, at least 1."""
-        ...
 
     def place(self, batch: pa.RecordBatch) -> Targets | int:
         """Return the target of each row of a batch, or one int for all its rows."""
-        ...
 
 
 class HashPlacement:
@@ -137,11 +134,10 @@ class HashPlacement:
         targets = np.empty(batch.num_rows, dtype=_dtype(self.count))
         for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
             part = [column.slice(start, _ROWS_AT_ONCE) for column in columns]
-            targets[start : start + _ROWS_AT_ONCE] = self._targets(part)
+            targets[start : start + _ROWS_AT_ONCE] = assign_to_operators(
+                key_hashes(part), self._max_parallelism, self.count
+            )
         return targets
-
-    def _targets(self, columns: list[pa.Array]) -> NDArray[np.int64]:
-        return assign_to_operators(key_hashes(columns), self._max_parallelism, self.count)
 
 
 class RebalancePlacement:
@@ -351,7 +347,11 @@ def by_range(frame: DataFrame, keys: list[Column], bounds: Sequence[Bound]) -> C
     Raises:
         ShuffleError: The bounds do not rise, or are not values of the keys' types.
     """
-    return _with_helper(frame, range_target(frame, keys, bounds), "computed target")
+    kinds = [field.dataType for field in frame.select(*keys).schema]
+    rows = [_as_row(bound, len(keys), place) for place, bound in enumerate(bounds)]
+    limits = [_as_one_column(_limit(frame, place, row, kinds)) for place, row in enumerate(rows)]
+    _require_rise(frame, rows, limits)
+    return _with_helper(frame, _tree(_as_one_column(keys), limits, 0, len(limits)), "computed target")
 
 
 def _with_helper(frame: DataFrame, helper: Column, kind: Kind) -> Columns:
@@ -389,19 +389,6 @@ def _collation(kind: DataType) -> str | None:
     elif isinstance(kind, StructType):
         parts = [field.dataType for field in kind]
     return next(filter(None, map(_collation, parts)), None)
-
-
-def range_target(frame: DataFrame, keys: Sequence[Column], bounds: Sequence[Bound]) -> Column:
-    """Return an expression for the partition of a row of `frame`, from 0 to the number of bounds.
-
-    Raises:
-        ShuffleError: The bounds do not rise, or a bound is not a value of the key's type. No job is run.
-    """
-    kinds = [field.dataType for field in frame.select(*keys).schema]
-    rows = [_as_row(bound, len(keys), place) for place, bound in enumerate(bounds)]
-    limits = [_as_one_column(_limit(frame, place, row, kinds)) for place, row in enumerate(rows)]
-    _require_rise(frame, rows, limits)
-    return _tree(_as_one_column(keys), limits, 0, len(limits))
 
 
 def _as_row(bound: Bound, width: int, place: int) -> _Row:

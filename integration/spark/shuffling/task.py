@@ -148,8 +148,17 @@ class ShuffleTask:
             ShuffleTaskError: A peer has failed, or cannot be reached.
         """
         try:
-            meeting = self._connect()
-            yield from self._received()
+            _, port = self._transport.listen()
+            self._source.start()
+            meeting = trio.run(self._rendezvous.meet, port)
+            self._transport.connect(meeting.addresses, meeting.secret)
+            self._source.connected()
+            while (pieces := self._transport.read()) is not None:
+                for piece in pieces:
+                    yield from self._merger.add(piece)
+                self._noting.note(self._merger.rows)
+            yield from self._merger.flush()
+            self._noting.note(self._merger.rows, last=True)
             self._source.join()
             self._transport.close()
             self._rendezvous.finish()
@@ -159,22 +168,6 @@ class ShuffleTask:
             self._source.stop()
             raise _cause_for_spark(cause) from None
         self._report([self._task_report(meeting)])
-
-    def _connect(self) -> Meeting:
-        _, port = self._transport.listen()
-        self._source.start()
-        meeting = trio.run(self._rendezvous.meet, port)
-        self._transport.connect(meeting.addresses, meeting.secret)
-        self._source.connected()
-        return meeting
-
-    def _received(self) -> Iterator[pa.RecordBatch]:
-        while (pieces := self._transport.read()) is not None:
-            for piece in pieces:
-                yield from self._merger.add(piece)
-            self._noting.note(self._merger.rows)
-        yield from self._merger.flush()
-        self._noting.note(self._merger.rows, last=True)
 
     def _task_report(self, meeting: Meeting) -> TaskReport:
         peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
