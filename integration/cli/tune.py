@@ -16,6 +16,7 @@ from cyclopts import Group, Parameter
 from netstack import (
     OPTIONS,
     Scenario,
+    format_duration,
     parse_flink_duration,
     parse_flink_size,
     preset_for,
@@ -36,7 +37,7 @@ from ..tuning.choice import Constraints
 from ..tuning.pitfalls import find_pitfalls
 from ..tuning.point_rows import FOLDER, PointRow
 from ..tuning.points import Point
-from ..tuning.settings import Mechanism
+from ..tuning.settings import DEFAULT_TARGETS_S, Mechanism
 from ..tuning.shown_runs import runs_to_show
 from ..tuning.sweep import LocalProcesses, run_points
 from .arguments import (
@@ -86,6 +87,9 @@ class JobOptions:
     """Time to watch the metrics of the job, such as 30s; by default until they have changed."""
 
 
+_DEFAULT_TARGETS = ",".join(map(format_duration, DEFAULT_TARGETS_S)).replace(" ", "")
+
+
 @Parameter(name="*", group=Group("Settings and loads to try", sort_key=1))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedOptions:
@@ -132,7 +136,7 @@ class TriedOptions:
                 [f"netstack tune: {both}; add --only debloating, or remove --target and --policy"]
             )
         axes = read_axes(
-            target=self.target if debloats else None,
+            target=(self.target or _DEFAULT_TARGETS) if debloats else None,
             options=self.settings,
             service=self.service,
             skew=self.skew,
@@ -244,7 +248,9 @@ def tune(
     targets, policies = (axes.pop(name, None) for name in (TARGET, POLICY))
     question = Question(
         constraints=constraints,
-        targets_s=[parse_flink_duration(value.text) for value in targets.values] if targets else None,
+        targets_s=[parse_flink_duration(value.text) for value in targets.values]
+        if targets and tried.target is not None
+        else None,
         policies=[value.text for value in policies.values] if policies else (),
         only=tried.only or tuple(Mechanism),
         version=tried.version,
