@@ -59,9 +59,7 @@ class Begin:
     from_savepoint: str | None = None
     """Start from the savepoint in this folder."""
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
-    """Who owns the checkpoint after the start. no-claim: you. claim: the run, which deletes it when it is no
-    longer needed. legacy: you, but keep it while the run's checkpoints use its files.
-    """
+    """Who owns the checkpoint afterwards: you (no-claim, legacy), or the run, which deletes it (claim)."""
     allow_non_restored_state: Flag = False
     """Ignore the state of vertices that the job no longer has, instead of refusing to start."""
 
