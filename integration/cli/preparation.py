@@ -53,9 +53,7 @@ class Begin:
     """Checkpoint from which a run continues, and the owner of that checkpoint from then on."""
 
     from_checkpoint: str | None = None
-    """Start from a checkpoint of an earlier run: its folder chk-N, or a directory of checkpoints, for the
-    latest one.
-    """
+    """Start from a checkpoint of an earlier run: its folder chk-N, or a directory, for the latest one."""
     from_savepoint: str | None = None
     """Start from the savepoint in this folder."""
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
