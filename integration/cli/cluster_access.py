@@ -28,17 +28,13 @@ class AccessOptions:
     """TLS trust and credentials for a cluster."""
 
     ca: Path | None = None
-    """PEM file of the authority that signed the cluster's certificate. It is trusted in place of the system's
-    authorities.
-    """
+    """PEM file of the authority that signed the cluster's certificate; no other authority is trusted."""
     cert: Path | None = None
     """PEM file of your certificate, if the cluster asks for one."""
     key: Path | None = None
     """PEM file of the private key of --cert, not encrypted."""
     header: Several = ()
-    """Header to send with every request, as "Name: value". For secrets, give @FILE, a file with one header on
-    each line.
-    """
+    """Header of every request, as "Name: value"; for secrets @FILE, a file with a header on each line."""
     user: str | None = None
     """Your user name; the password is read from --password-file, $NETSTACK_PASSWORD, or the terminal."""
     password_file: Path | None = None

@@ -53,15 +53,11 @@ class Begin:
     """Checkpoint from which a run continues, and the owner of that checkpoint from then on."""
 
     from_checkpoint: str | None = None
-    """Start from a checkpoint of an earlier run: its folder chk-N, or a directory of checkpoints, for the
-    latest one.
-    """
+    """Start from a checkpoint of an earlier run: its folder chk-N, or a directory, for the latest one."""
     from_savepoint: str | None = None
     """Start from the savepoint in this folder."""
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
-    """Who owns the checkpoint after the start. no-claim: you. claim: the run, which deletes it when it is no
-    longer needed. legacy: you, but keep it while the run's checkpoints use its files.
-    """
+    """Who owns the checkpoint afterwards: you (no-claim, legacy), or the run, which deletes it (claim)."""
     allow_non_restored_state: Flag = False
     """Ignore the state of vertices that the job no longer has, instead of refusing to start."""
 

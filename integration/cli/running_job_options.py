@@ -58,9 +58,7 @@ class ReadingOptions:
     watch: str | None = None
     """Time to watch the metrics; by default until they have changed three times, at least 20 s."""
     recording: Path | None = None
-    """File to write with all answers of the cluster. Commands accept it later in place of the address. It is
-    compressed if its name ends in ".gz".
-    """
+    """File to store the answers of the cluster, to be given later in place of its address (.gz: packed)."""
 
     def overrides(self) -> Overrides:
         """Return the overrides.

@@ -95,9 +95,7 @@ class RoutingOptions:
     partitioner: Partitioner = "flink"
     """Placement of keys in partitions: by Flink's key groups, or as Spark does it."""
     master: str | None = None
-    """Spark's master URL; by default this machine, with a slot for each partition, or a slot for each core if
-    there are more than 4 partitions per core.
-    """
+    """Spark's master URL; by default this machine, with a slot for each partition (if many, each core)."""
     max_memory: str | None = None
     """Maximum memory for the rows of a task with several partitions, such as "256 mb"; by default 128 MiB."""
     compression: Compression | None = None

@@ -104,24 +104,15 @@ class TriedOptions:
     flink: str | None = None
     """Version of Flink that you may upgrade to, such as 2.3; by default that of the scenario."""
     settings: Settings = ()
-    """An option of Flink's network layer with values to compare, as OPTION=V1,V2. The command gives advice
-    for each value. May be repeated.
-    """
+    """Values of an option of Flink to compare, OPTION=V1,V2; advice is given for each. May be repeated."""
     service: str | None = None
-    """Costs of a record to compare, as 2ms,5ms; VERTEX:2ms sets the cost at one vertex. The command gives
-    advice for each cost.
-    """
+    """Costs of a record to compare, such as 2ms,5ms or VERTEX:2ms; advice is given for each."""
     skew: str | None = None
-    """Factors of the subtasks' costs to compare, as 1:1:1:1,1:1:1:4. The command gives advice for each list.
-    """
+    """Factors of the subtasks' costs to compare, as 1:1:1:1,1:1:1:4; advice is given for each."""
     parallelism: str | None = None
-    """Numbers of subtasks to compare, as 2,4,8; VERTEX:4 sets the number of one vertex. The command gives
-    advice for each number.
-    """
+    """Numbers of subtasks to compare, such as 2,4,8 or VERTEX:4; advice is given for each."""
     latency: str | None = None
-    """Latencies between task managers to compare with the present one. The command gives advice for each
-    latency.
-    """
+    """Latencies between task managers to compare with the present one; advice is given for each."""
 
     def axes(self) -> dict[str, Axis]:
         """Return the axes by name. Debloat targets and policies are two of the axes.
