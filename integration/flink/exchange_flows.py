@@ -49,8 +49,9 @@ _QUIET = 0.4
 """Minimum share of polls without output for a vertex to count as emitting in bursts, or rarely."""
 
 _MORE_THAN_CHANCE = 10
-"""Mean number of records per poll from which polls without output show bursts. A vertex that emits its
-records one by one at this rate would hardly ever have such a poll by chance.
+"""Minimum mean number of records per poll for polls without output to show bursts.
+
+A vertex that emits its records one by one at this rate would hardly ever have such a poll by chance.
 """
 
 _HELD = 0.5

@@ -88,7 +88,10 @@ def measured(url: str, job: FlinkJob, samples: Samples, checkpoints: Sequence[Ch
 
 
 def reference_of(shown: Measured, from_s: float, to_s: float) -> dict[str, Any]:
-    """Return the figures as a document to compare with results, at the end of an emulated window."""
+    """Return the figures as a document to compare with results.
+
+    Checkpoints are moved so that the last one lies at the end of the emulated window `from_s` to `to_s`.
+    """
     reference: dict[str, Any] = msgspec.to_builtins(shown)
     last = max([checkpoint.t for checkpoint in shown.checkpoints], default=0.0)
     for checkpoint in reference["checkpoints"]:

@@ -106,7 +106,7 @@ class ObservedFlink:
         self._again.set()
 
     async def _read(self, other: bool) -> Imported | None:
-        """Return the job; None: reading failed, and `reading` or the frame has the reason."""
+        """Read the job, or with `other` the job running now; None: reading failed, and the page shows why."""
         self.reading = Reading(self._url)
         try:
             imported = await trio.to_thread.run_sync(

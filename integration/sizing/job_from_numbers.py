@@ -148,6 +148,7 @@ def _ends(text: str) -> tuple[int, int]:
     match = _PARALLELISM.fullmatch(text)
     if match is None or int(match[1]) < 1 or int(match[2] or match[1]) < 1:
         raise QuantityError(
-            f"{text[:_SHOWN]!r} is not a parallelism", 'a number such as "4", or "4:8" for both ends'
+            f"{text[:_SHOWN]!r} is not a parallelism",
+            'a number such as "4", or "4:8" for 4 sources and 8 consumers',
         )
     return int(match[1]), int(match[2] or match[1])

@@ -50,7 +50,7 @@ SCHEMA = pa.schema(
 
 
 class LargeKey(msgspec.Struct, frozen=True):
-    """A key as JSON, with the number of its entries (values in a list, entries of a map) and its bytes."""
+    """A key as JSON, with the number of its entries (values in a list, entries of a map) and their bytes."""
 
     key: str
     key_group: int

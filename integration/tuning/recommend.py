@@ -258,7 +258,7 @@ class Race:
         return self.choose(self.outcomes(seed, self.finalists()))
 
     def finalists(self, policies: Collection[str | None] = OWN) -> list[Setting]:
-        """Return the settings with some policies that have run with every seed; None is the job's own policy.
+        """Return the settings of some policies that ran with every seed. None is the job's own policy.
 
         Other settings were dropped because they could not win. Their figures, from fewer seeds, are not
         comparable.
@@ -307,7 +307,9 @@ def recommend(race: Race) -> Recommendation:
         UsageError: no point of the present setting was run.
     """
     if not race.seeds_of(NOW):
-        raise UsageError(["no point has the present setting, so there is nothing to compare with"])
+        raise UsageError(
+            ["the job did not run with its present setting, so there is nothing to compare with"]
+        )
     choice = race.choice()
     ran = [each for each in race.settings.values() if race.seeds_of(each.name)]
     ran.sort(key=lambda each: (each.name != NOW, each.policy or "", each.target_s))

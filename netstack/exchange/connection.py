@@ -105,9 +105,7 @@ class Notifier:
             work(*args)
 
     def _do_later(self) -> None:
-        """Run the held-back work when the link is free, which may be later than expected when it was held
-        back.
-        """
+        """Run the held-back work if the link is free; otherwise try again when it is expected to be free."""
         assert self._blocked_until is not None
         until = self._blocked_until()
         if until <= self._agenda.now:
