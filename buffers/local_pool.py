@@ -49,7 +49,8 @@ class LocalBufferPool:
     but not for a pool that is available from the start. Pools are created by `network_pool`; a pool created
     directly has no guaranteed minimum.
 
-    Invariants: the pool is `available` exactly while a segment is free and no subpartition holds its quota.
+    Invariants: the pool is `available` exactly while a segment is free and no subpartition has reached its
+    quota (`max_buffers_per_channel`).
     No segment is free while ``requested > size``, and no listener waits while a segment is free. If no
     segment is free and more may be requested, the pool has registered a callback with the network pool.
     """

@@ -89,7 +89,7 @@ def bytes_of_buffer(record_bytes: int, wanted: float) -> float:
 
 
 def begun(parallelism: int, record_bytes: int) -> float:
-    """Return the mean data of incomplete records beyond the buffers of the pools, as a number of buffers. A
+    """Return how much data of incomplete records is outside the pools' buffers on average, in buffers. A
     producer takes overdraft buffers for the rest of its record. A consumer copies the parts of an incomplete
     record, for each channel separately, and returns their buffers.
     """

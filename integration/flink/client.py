@@ -352,7 +352,7 @@ def _transfer_error(error: BaseException, url: str) -> TransferError:
 def _about_server_certificate(error: ssl.SSLCertVerificationError) -> Note:
     if error.verify_code in _OTHER_NAME:
         reason = one_line(error.verify_message).rstrip(".")
-        return Note(f"{reason}. Write the name that the certificate is for.")
+        return Note(f"{reason}. Use the host name of the certificate in the address.")
     if error.verify_code in _OTHER_TIME:
         return Note(f"the server's {error.verify_message}. The server needs a new one.")
     return Note(

@@ -187,7 +187,10 @@ def _is_shorter(after: float, before: float) -> bool:
 
 
 def _alternatives(chosen: Outcome, gaining: Sequence[Outcome], scale: _Scale) -> list[tuple[str, str]]:
-    """Return at most two settings: ones without a cost that the chosen one has, and the fastest one."""
+    """Return at most two alternatives to the chosen setting, each as its advantage and its name.
+
+    Candidates are one that loses no throughput, one that stores nothing more, and the fastest one.
+    """
     others = [each for each in gaining if each is not chosen]
     stored = chosen.stored_bytes or 0.0
     kinds: Mapping[str, list[Outcome]] = {

@@ -302,8 +302,8 @@ def rescaling_mismatches(metadata: CheckpointMetadata, job: JobShape) -> Iterato
         is_pointwise = ShipStrategy.of(ship).pointwise
         if {source, target} & {*changed} and is_pointwise and _in_flight(metadata, job, number):
             yield (
-                f"the checkpoint has in-flight records from {source} to {target}, which cannot be "
-                f"redistributed for another parallelism with {ship}; restore an aligned checkpoint, or "
+                f"the checkpoint has in-flight records of the {ship} exchange from {source} to {target}, "
+                "which cannot be redistributed to another parallelism; restore an aligned checkpoint, or "
                 "keep the parallelism"
             )
 

@@ -573,7 +573,7 @@ def _about_event_time(scenario: Scenario, vertex: Vertex) -> Iterator[Problem]:
             text = "has no effect: no vertex after this source emits by event time"
             yield (
                 "source.out_of_orderness",
-                (f'{text}; remove it, or give such a vertex emit_by = "event_time"'),
+                (f'{text}; remove it, or set emit_by = "event_time" at a vertex after this source'),
             )
 
 

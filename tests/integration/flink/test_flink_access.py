@@ -102,7 +102,7 @@ class TestTls:
     def test_a_certificate_of_another_name(self, authority: trustme.CA, ca: Path) -> None:
         with secured(server_tls(authority, "flink.example.org")) as cluster:
             line = problem(asking(cluster.url, Access(ca=ca)))
-        assert "certificate is not valid for '127.0.0.1'. Write the name that the certificate is for" in line
+        assert "certificate is not valid for '127.0.0.1'. Use the host name of the certificate" in line
 
     def test_a_certificate_of_the_past(self, authority: trustme.CA, ca: Path) -> None:
         long_ago = datetime(2001, 1, 1, tzinfo=UTC)
