@@ -78,8 +78,8 @@ NOWHERE = "nowhere"
 def placed(rows: Sequence[Row]) -> list[Row]:
     """Return the rows with two more fields: `side` and `narrow_side`, the sides of the marks for their names.
 
-    `narrow_side` is for a chart that is `NARROW` pixels wide. Each row has `ms`, `share`, `label`, and `said`:
-    whether the text of the recommendation names the setting.
+    `narrow_side` is for a chart that is `NARROW` pixels wide. Each row has `ms`, `share`, `label`, and
+    `said`: whether the text of the recommendation names the setting.
     """
     both = zip(rows, _sides(rows, WIDTH), _sides(rows, NARROW), strict=True)
     return [{**row, "side": side, "narrow_side": narrow} for row, side, narrow in both]

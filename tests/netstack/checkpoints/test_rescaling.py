@@ -375,7 +375,8 @@ def test_pointwise_exchanges_with_data_in_flight_are_refused(ship: str, parallel
         gone_on(two_inputs(TransactionLog(), ship, 3, 3), begin)
     assert refused.value.problems == (
         f"earlier: the checkpoint has in-flight records of the {ship} exchange from right to join, which "
-        "cannot be redistributed to another parallelism; restore an aligned checkpoint, or keep the parallelism",
+        "cannot be redistributed to another parallelism; restore an aligned checkpoint, or keep the "
+        "parallelism",
     )
 
 
