@@ -175,7 +175,7 @@ def test_run_prints_faults_restarts_and_what_became_of_checkpoints(scenario, cap
         "4.6 s kill subtask subtask stage1[0] is killed",
         "4.6 s failure restored checkpoint",
         "down for 1.",
-        "of data in flight. After a failure it took up to",
+        "of data in flight. After a failure, to read it back and to process it took up to",
     ):
         assert text in flat
 

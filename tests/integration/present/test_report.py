@@ -216,7 +216,8 @@ def test_page_tells_what_happened_and_what_it_cost(tmp_path):
 
     text = text_of(Page(page.read_text(encoding="utf-8")))
     for expected in (
-        "A checkpoint stored 2.00 MiB of data in flight. After a failure it took up to 500 ms",
+        "A checkpoint stored 2.00 MiB of data in flight. After a failure, to read it back and to "
+        "process it took up to 500 ms",
         "The job failed once and was down for 2.00 s, 10 % of the time.",
         "1 of 10 checkpoints failed: IO_EXCEPTION.",
         "What happened 9.0 s kill subtask subtask consumer[1] is killed 9.0 s failure restored checkpoint 4",
