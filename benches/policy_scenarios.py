@@ -67,7 +67,7 @@ def job(
     interval_s: float = 2.0,
     unaligned: bool = False,
 ) -> Scenario:
-    """Return a job of sources, each with a sink, and with the debloat target `target_s`."""
+    """Return a job with the debloat target `target_s`: sources that all send to the last of `vertices`."""
     config = NetworkConfig(
         debloat_enabled=True,
         debloat_target_s=target_s,

@@ -269,7 +269,9 @@ class ServerHandshake(Handshake):
             arrived = self._received[_DIALLER_AT : _DIALLER_AT + _INDEX.size]
             lowest, highest = (int.from_bytes(arrived.ljust(_INDEX.size, fill)) for fill in (b"\0", b"\xff"))
             if highest <= self._last.listener or lowest >= self._last.size:
-                raise HandshakeRefused("a process with the peer's number must not connect to this process")
+                raise HandshakeRefused(
+                    "only processes with a higher index may connect to this process, and the peer has another one"
+                )
 
     def _answer(self) -> bytes:
         if not self._said:

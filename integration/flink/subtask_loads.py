@@ -113,7 +113,7 @@ class Load:
 
     @property
     def cost_s(self) -> float | None:
-        """Busy time per record; for a task that never idles, including the minute before."""
+        """Busy time per record, in seconds. For a task that never idles, it follows from `per_s`."""
         if self.busy_s is None:
             return None
         if not self.records:

@@ -228,5 +228,5 @@ def _numbers(text: str, separator: str, right: str) -> tuple[float, ...]:
     except ValueError:
         numbers = ()
     if not numbers or not all(0 <= number < math.inf for number in numbers):
-        raise QuantityError(f"{text!r} is not a list of such values", right)
+        raise QuantityError(f"{text!r} is not a list of numbers of 0 or more", right)
     return numbers

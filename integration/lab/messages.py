@@ -189,7 +189,9 @@ job is not running at the moment; "gone": the job that was read has ended or res
 
 
 class Reading(msgspec.Struct, frozen=True, tag="reading"):
-    """Progress of reading a job from Flink: `done_s` of `total_s` of its metrics (null: not begun).
+    """Progress of reading a job from Flink: `done_s` of the `total_s` for which its metrics are watched.
+
+    Both are null if the watch has not begun.
 
     `problem` is the reason of a failed reading. The page may then ask to read again.
     """

@@ -113,7 +113,7 @@ class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
     saved_at: list[str]
     """The places that would get the additional memory."""
     left_ms: float
-    """Reduction of the barrier delay if each task manager had `enough_bytes`."""
+    """Further reduction of the barrier delay, compared with this plan, with `enough_bytes` of memory."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):

@@ -95,7 +95,7 @@ def file_format(path: str | Path) -> str:
     if formats - {None}:
         raise SourceError(f"{path}: the folder contains files of several formats; name one with format")
     raise SourceError(
-        f"{path}: the format cannot be recognised from the extension ({known}); name it with format"
+        f"{path}: its extension does not show the format (known ones are {known}); name it with format"
     )
 
 

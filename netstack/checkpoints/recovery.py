@@ -390,7 +390,7 @@ def _changes(metadata: CheckpointMetadata, job: JobShape) -> tuple[Chains, Chain
 
 
 def _cover(chain: str, names: Sequence[str]) -> list[str]:
-    """Return the names that form a chain when joined in order; empty if the names form no chain."""
+    """Return those of `names` that, joined in order, give the name `chain`; empty if there are none."""
     rest, parts = chain, []
     while rest:
         part = next((name for name in names if f"{rest}{LINK}".startswith(f"{name}{LINK}")), None)

@@ -488,8 +488,8 @@ class TaskCheckpoints:
     def _store(
         self, running: RunningCheckpoint, store: Callable[[], list[StateHandle]], since: float
     ) -> None:
-        """Write the data at once. In emulated time, the upload takes its duration, counted from `since`, or
-        no time if the data is inline.
+        """Write the data at once. In emulated time, the upload begins at `since` and takes as long as the
+        storage needs, or no time if the data is inline.
         """
         try:
             handles = store()

@@ -95,7 +95,7 @@ class PartitionBlocks:
             yield from self._yield_held()
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Yield all remaining rows; if no row has arrived at all, a row without a block."""
+        """Yield the blocks of all rows still held. If no row has arrived, yield one row without a block."""
         yield from self._yield_held()
         if self._is_empty:
             self._is_empty = False

@@ -227,7 +227,7 @@ def _sorted(batch: pa.RecordBatch, targets: Targets, count: int) -> tuple[pa.Rec
 
 
 def _runs(batch: pa.RecordBatch, ends: NDArray[np.int64]) -> Iterator[tuple[int, pa.RecordBatch, int]]:
-    """Yield the rows before each end, with the index of the end and the start of the rows."""
+    """Split a sorted batch at `ends`. Yield the number, rows and start of each part that has rows."""
     lengths = np.diff(ends, prepend=0)
     for place in np.flatnonzero(lengths).tolist():
         length = int(lengths[place])

@@ -190,7 +190,7 @@ def test_mistakes_in_the_path(spark: SparkSession, tmp_path: Path) -> None:
         (tmp_path / name).write_text("x\n1\n")
     assert problem_of(tmp_path / "c.txt") == (
         f"{tmp_path / 'c.txt'}: the format cannot be recognised from the extension "
-        "(.parquet, .pq, .csv, .json, .jsonl, .ndjson); name it with format"
+        ".parquet, .pq, .csv, .json, .jsonl, .ndjson); name it with format"
     )
     assert (
         problem_of(tmp_path)
