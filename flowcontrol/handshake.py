@@ -270,7 +270,7 @@ class ServerHandshake(Handshake):
             lowest, highest = (int.from_bytes(arrived.ljust(_INDEX.size, fill)) for fill in (b"\0", b"\xff"))
             if highest <= self._last.listener or lowest >= self._last.size:
                 raise HandshakeRefused(
-                    "only processes with a higher index may connect to this process, and the peer has another one"
+                    "the peer's index is wrong: only higher ones of the mesh may connect to this process"
                 )
 
     def _answer(self) -> bytes:

@@ -259,7 +259,8 @@ def skewed_cost(view: Observation) -> Iterator[Finding]:
             rule="skewed-cost",
             severity="notice",
             where=vertex.name,
-            says=f"A record costs {vertex.name}[{dearest}] {dearer:.1f} times as much as the mean.",
+            says=f"A record takes {dearer:.1f} times as long in {vertex.name}[{dearest}] as in the mean "
+            "subtask.",
             evidence=[f"ms busy for a record, by subtask: {span(costs)}"],
             next=["Compare the machines, the state and the keys of the subtasks."],
         )
@@ -396,8 +397,8 @@ def input_full(view: Observation) -> Iterator[Finding]:
                 rule="input-full-output-free",
                 severity="notice",
                 where=vertex.name,
-                says="Its input and its writers are full, but its output is free: this vertex causes the "
-                "back-pressure.",
+                says="Its input buffers and the output buffers of the vertices before it are full, but its "
+                "own output buffers are free: this vertex causes the back-pressure.",
                 evidence=[*evidence, *_whose(view, vertex)],
             )
         else:

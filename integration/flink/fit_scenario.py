@@ -635,8 +635,8 @@ def _edge(
     )
     if ship.copies and any(edge.strategy != "BROADCAST" for edge in job.inputs(consumer)):
         notes.append(
-            f"{target}: what a broadcast record of {source} costs is not reported; assuming nothing. If it "
-            "costs something, set the service of this edge in the scenario."
+            f"{target}: the cost of a broadcast record of {source} is not reported; assuming that it takes "
+            "no time. If it does, set the service of this edge in the scenario."
         )
         fitted = replace(fitted, service=((0.0, 0.0),))
     selectivities = flows.selectivities(consumer) if job.outputs(consumer) else None

@@ -351,7 +351,7 @@ def print_incidents(result: Result, console: Console) -> None:
         console.print()
         console.print(grid(columns, rows), highlight=False)
     if len(listed) > MOST_INCIDENTS:
-        console.print(f"... and {len(listed) - MOST_INCIDENTS} more events of this kind", highlight=False)
+        console.print(f"... and {len(listed) - MOST_INCIDENTS} more events", highlight=False)
     unfired = never_fired(result)
     if unfired is not None:
         console.print(unfired, highlight=False)

@@ -244,7 +244,7 @@ class JobBuilder:
         self._wire(tasks)
 
     def change(self, scenario: Scenario, change: ScheduledChange) -> None:
-        """Apply the settings of `scenario` after a change to present and future tasks."""
+        """Give present and future tasks the settings of `scenario`, which contains `change`."""
         self._scenario, self._config = scenario, scenario.config
         self._environment = self._environment._replace(config=scenario.config)
         self._maker.change(scenario, change)

@@ -380,7 +380,7 @@ class FaultyStorage:
         return self._inner.read(file)
 
     def complete(self, metadata: CheckpointMetadata) -> None:
-        """Write the metadata; raises StorageError if the storage is full, so that nothing is complete."""
+        """Write the metadata, which completes the checkpoint; raises StorageError if the storage is full."""
         self._condition.check_space(metadata_path(metadata.checkpoint_id))
         self._inner.complete(metadata)
 

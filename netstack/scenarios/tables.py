@@ -400,7 +400,8 @@ class HoldsTuples:
         """Check the fields.
 
         Raises:
-            ScenarioError: with a line for each single value: the value, and a correct tuple.
+            ScenarioError: a field has a single value in place of a tuple. Each such field has a line with a
+                correct tuple.
         """
         cls, problems = type(self), []
         for field, element in _tuples_of(cls).items():

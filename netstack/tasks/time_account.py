@@ -9,9 +9,9 @@ virtual time, which advances by the cost of its work. While the task waits, its 
     waits for 3 ms for input             lateness 1 ms
     waits for 9 ms for its outputs       lateness 0: a task is never ahead
 
-If processes delay each other, their tasks wait without catching up. So the lateness of a task is at least the
-time for which its process was delayed, with two exceptions. The task was busy all the time, or it waited for
-its outputs for at least as long.
+If processes delay each other, a task also waits for delayed tasks, and this must not count as catching up. So
+the lateness of a task is at least the time for which its process was delayed. But this minimum is limited to
+the time in which the task neither worked nor waited for its outputs.
 """
 
 from __future__ import annotations

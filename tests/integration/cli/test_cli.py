@@ -202,7 +202,7 @@ def test_many_incidents_are_printed_in_part(capsys):
     print_incidents(msgspec.structs.replace(result, faults=many, restarts=[]), to_stdout())
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + MOST_INCIDENTS + 1
-    assert lines[-1] == f"... and {30 - MOST_INCIDENTS} more events of this kind"
+    assert lines[-1] == f"... and {30 - MOST_INCIDENTS} more events"
 
 
 def test_faults_and_restarts_are_in_the_document(scenario, capsys):

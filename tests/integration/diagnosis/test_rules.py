@@ -307,7 +307,7 @@ def test_unequal_subtasks_are_named() -> None:
     assert rules(skewed_cost, seen(source(), reader())) == []
     dear = reader(busy=(250.0, 1000.0))
     assert only(skewed_cost, seen(source(), dear)).says == (
-        "A record costs reader[1] 1.6 times as much as the mean."
+        "A record takes 1.6 times as long in reader[1] as in the mean subtask."
     )
     assert rules(unequal_writers, seen(source([1.0, 0.2]), reader())) == [("unequal-writers", "reader")]
     assert rules(unequal_writers, seen(source(), reader())) == []
