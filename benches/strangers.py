@@ -2,8 +2,9 @@
 
 Run it with ``python -m benches.strangers``. A separate process opens a given number of connections to a
 listening socket. On each it sends nothing, or a valid hello and then nothing. Then the time is measured until
-two processes of a mesh have connected through this socket. It is also measured until a letterbox with as many
-unknown connections has answered two questions, as it does for the tasks of a shuffle before they send rows.
+two processes of a mesh have connected through this socket. The same is measured for a `Letterbox`, through
+which the tasks of a shuffle exchange their addresses: the time until it has answered two requests while as
+many unknown connections are open.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ _OPTIONS = {
     "max_memory": "--max-memory",
     "compression": "--compression",
 }
-"""Command-line names for the arguments of `shuffle_frame`, as its messages name them."""
+"""Options of this command, by the argument names in messages of `shuffle_frame`."""
 
 _CONFIG = "config: "
 """Prefix of messages on Flink's options."""

@@ -108,7 +108,7 @@ class TriedOptions:
     service: str | None = None
     """Costs of a record to compare, such as 2ms,5ms or VERTEX:2ms; advice is given for each."""
     skew: str | None = None
-    """Lists of factors of the subtasks' costs to compare, as 1:1:1:1,1:1:1:4; advice is given for each."""
+    """Lists of cost factors, one for each subtask, such as 1:1:1:1,1:1:1:4; advice is given for each list."""
     parallelism: str | None = None
     """Numbers of subtasks to compare, such as 2,4,8 or VERTEX:4; advice is given for each."""
     latency: str | None = None

@@ -232,7 +232,7 @@ def _part(checkpoint: CheckpointResult, vertex: VertexCheckpoint, subtask: int) 
 
 
 def _phases(vertex: VertexCheckpoint, subtask: int, whole: float, unaligned: bool | None) -> Phases:
-    """Return the measured phases, each limited to the rest of the whole time."""
+    """Return the measured phases. Each is at most the part of `whole` that the earlier ones leave."""
     alignment = _reported(vertex.alignment_ms, subtask)
     sync, asynchronous = _reported(vertex.sync_ms, subtask), _reported(vertex.async_ms, subtask)
     if unaligned is None:

@@ -73,7 +73,7 @@ _WORTHWHILE = 1.15
 """Minimum gain in records per second, as a ratio, that is worth another exchange."""
 
 _NEAR = 0.7
-"""Minimum share of a limit for the limit to explain the throughput."""
+"""A limit explains the throughput if the throughput reaches at least this share of it."""
 
 
 def operator_bound(view: Observation) -> Iterator[Finding]:

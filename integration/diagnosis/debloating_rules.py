@@ -187,9 +187,9 @@ def slow_input(view: Observation) -> Iterator[Finding]:
             vertex.name,
             alignment,
             "a slow input holds up the other inputs of its vertex",
-            f"{vertex.name} reads {digits(fast)}/s from {fast_name} and {digits(slow)}/s from "
-            f"{slow_name}; the last barrier arrives {milliseconds(alignment)} after the first, and "
-            f"inputs whose barrier has arrived are not read in the meantime; {_missed(view)}",
+            f"{vertex.name} reads {digits(fast)} records/s from {fast_name}, but only {digits(slow)} from "
+            f"{slow_name}; the last barrier arrives {milliseconds(alignment)} after the first, and until "
+            f"then, inputs whose barrier has arrived are not read; {_missed(view)}",
             "Speed up the slow input, or raise its parallelism. Or take unaligned checkpoints: they do not "
             "wait for its barriers.",
         )

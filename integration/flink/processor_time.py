@@ -333,10 +333,10 @@ class _HostLoad:
         self.burns = self._burns()
 
     def _burns(self) -> bool:
-        """Return whether tasks used most of the cores that CPU-bound work would use.
+        """Return whether tasks used most of the cores that they would use if all their work were CPU-bound.
 
-        The possible use by tasks that do not report busy time is subtracted first. If nearly all use is
-        subtracted, the rest shows nothing.
+        The possible use by tasks that do not report busy time is subtracted first. If hardly anything is
+        left, the result is False.
         """
         if self.used_by_tasks is None or not self.busy:
             return False

@@ -152,7 +152,7 @@ def _rates(job: FlinkJob, vertex: FlinkVertex, samples: Samples) -> list[tuple[f
 def _waits_ms(
     job: FlinkJob, vertex: FlinkVertex, checkpoints: Sequence[CheckpointResult]
 ) -> list[tuple[float, float]]:
-    """Return the mean start delay of the last aligned checkpoints at a vertex, each with its time.
+    """Return, for each of the last aligned checkpoints, its time and its mean start delay at a vertex.
 
     Empty if the delays are too short to matter, or one is unknown.
     """

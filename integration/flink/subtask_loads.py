@@ -193,8 +193,8 @@ def service_s(
     """Return the service time of a subtask's records in seconds; None if its busy time is not reported.
 
     The service time is the cost of a record minus the emulated costs of records, buffers and wake-ups.
-    `core_share` is the share of a core that the task had while busy; the result is then processor time. With
-    None, the work waits without a core.
+    If `core_share`, the share of a core that the task had while busy, is given, the result is processor time.
+    With None, all busy time is time that the task waits and uses no core.
     """
     busy = load.cost_s
     if busy is None:

@@ -304,7 +304,7 @@ def _names(memory: PlannedMemory) -> str:
 
 
 def _more(memory: PlannedMemory) -> str:
-    """Return a sentence on the effect of more memory (the multiplier), and the places that need it."""
+    """Return a sentence on how much faster barriers are with more memory, and which places get it."""
     more = bytes_text(memory.enough_bytes - memory.planned_bytes)
     if memory.saved_ms_per_mib:
         rate, most = milliseconds(memory.saved_ms_per_mib), milliseconds(memory.left_ms)

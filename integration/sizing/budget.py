@@ -102,7 +102,7 @@ class PlannedExchange(msgspec.Struct, frozen=True):
 
 
 class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Network memory of each task manager in a group with the same places. Sizes are as in `PlannedPlace`."""
+    """Network memory of each task manager in a group with the same places; the sums of its places."""
 
     task_managers: list[str]
     least_bytes: int

@@ -42,7 +42,7 @@ EXPIRED = "CHECKPOINT_EXPIRED"
 Figures = NDArray[np.float64]
 
 SETTLED_SHARE = 0.25
-"""Maximum deviation from its final value, as a share, for a drain time to count as settled."""
+"""A drain time has settled if it differs from its final value by at most this share."""
 
 _SETTLED_PART = 1 / 3
 """The last part of the time after a step, as a share, which determines the settled drain time."""

@@ -56,7 +56,7 @@ def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
             )
     for number, machine in enumerate(scenario.machines):
         if len(machine.task_managers) > 1:
-            text = "over TCP, each task manager is a process of its own, so put only one on a machine"
+            text = "over TCP, each task manager is a process of its own, so a machine can have only one"
             yield f"machines.{number}.task_managers", f"is {', '.join(machine.task_managers)}; {text}"
     for number, fault in enumerate(scenario.faults):
         if not (isinstance(fault, KillSubtask | KillTaskManager) and isinstance(fault.when, AtTime)):

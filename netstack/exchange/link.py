@@ -76,7 +76,7 @@ class ConsumingEnd(LinkEnd, Protocol):
     def listen(self, receiver: FrameSink) -> None:
         """Pass arriving messages to `receiver`; called once, before any message arrives.
 
-        A link that delivers whole messages calls `receive` for buffers too.
+        A link within one process calls `receive` for buffers too, instead of `place` and `landed`.
         """
         ...
 

@@ -94,7 +94,9 @@ def _service(value: object) -> tuple[Step, ...]:
 
 def _step(step: Mapping[str, object]) -> Step:
     if step.keys() != {"at", "cost"}:
-        raise QuantityError(f"has the step {dict(step)!r}", 'steps such as { at = "30 s", cost = "5 ms" }')
+        raise QuantityError(
+            f"has a step with wrong keys, {dict(step)!r}", 'steps such as { at = "30 s", cost = "5 ms" }'
+        )
     return parse_duration(step["at"]), parse_duration(step["cost"])
 
 

@@ -182,7 +182,7 @@ class Key:
         return kind.alternatives(self) if isinstance(kind, Part) else [self.alternative(kind.shape)]
 
     def alternative(self, shape: Shape) -> Alternative:
-        """Return this key, with a schema of its value, as an alternative."""
+        """Return the `Alternative` that has only this key; `shape` is the schema of its value."""
         required = frozenset() if self.example is None else frozenset({self.name})
         return Alternative({self.name: described(shape, said_in_files(self.doc))}, required)
 

@@ -38,7 +38,7 @@ class StateFormat(StrEnum):
     TABLE_FILE = "table file"
     """A table file of a state backend."""
     CATALOGUE = "catalogue"
-    """The list of the table files, and their states."""
+    """The list of the table files, and of the states in them."""
     LOG = "log"
     """A sequence of changes."""
 

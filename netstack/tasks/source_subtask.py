@@ -450,7 +450,8 @@ class SourceSubtask(Subtask):
         try:
             if self._open_split is None:
                 raise SourceError(
-                    "its splits cannot be restored, since this source can read only its own part of the input"
+                    "splits of the checkpoint cannot be restored, since a subtask of this source reads only "
+                    "its own part"
                 )
             reader = SplitReader(splits, self._open_split)
         except SourceError as error:

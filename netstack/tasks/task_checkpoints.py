@@ -85,9 +85,10 @@ class RunningCheckpoint:
     """A checkpoint that the task has begun and not acknowledged yet.
 
     `barrier` becomes unaligned when it may overtake data. `metrics` is None until the alignment has ended.
-    `channel_data` is stored when it is complete, and None afterwards; the data of `open_outputs`
-    subpartitions is still missing. `uploading_since`: end of the synchronous part; `uploads`: number of
-    uploads in progress. `written`: files in `storage` that belong only to this checkpoint.
+    `channel_data` collects in-flight data until it is complete and stored, and is None afterwards.
+    `open_outputs`: number of subpartitions whose data is still missing. `uploading_since`: end of the
+    synchronous part; `uploads`: number of uploads in progress. `written`: files in `storage` that belong
+    only to this checkpoint.
     """
 
     __slots__ = (

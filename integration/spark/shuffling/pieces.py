@@ -279,7 +279,7 @@ class Merger:
 
 
 def split(batch: pa.RecordBatch, max_bytes: int, max_rows: int | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield parts of a batch of equal size within both limits. A single row may exceed the limits."""
+    """Yield equally large parts of a batch, each within both limits. A single row may exceed the limits."""
     rows = batch.num_rows
     parts = -(-batch.nbytes // max_bytes)
     if max_rows is not None:

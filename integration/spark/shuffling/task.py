@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from pyspark import Accumulator, BarrierTaskContext
 
 ECHO_PAUSE_S = 1.0
-"""Seconds before a task reports a peer's failure to Spark, so that the failed task reports first.
+"""Seconds before a task reports a peer's failure to Spark.
 
-By then the peers know the cause. Spark ends all tasks of the stage after the first report.
+Spark ends all tasks of the stage after the first report. This should be that of the failed task, which tells
+its peers the cause before it reports.
 """
 
 Report = Callable[[list[TaskReport]], None]

@@ -156,7 +156,11 @@ MISTAKES = [
     ),
     (SOURCE, "source = { rate = 5 }", ["vertices.source.source.record_bytes: is missing", "or a path"]),
     (SOURCE, 'source = { path = "x.csv", repeat = 1 }', ["repeat: is 1", "true or false"]),
-    (STEP, '{ at = "30 s", cots = "5 ms" }', ["vertices.stage1.service: has the step", 'cost = "5 ms"']),
+    (
+        STEP,
+        '{ at = "30 s", cots = "5 ms" }',
+        ["vertices.stage1.service: has a step with wrong keys", 'cost = "5 ms"'],
+    ),
     (STEP, '{ at = "0 s", cost = "5 ms" }', ["vertices.stage1.service: has steps at 0 s, 0 s"]),
     (STEP, "5", ["vertices.stage1.service: is 5, a whole number; it must be a table"]),
     ('name = "stage1"', 'name = "source"', ["vertices.source: 2 vertices have this name"]),
