@@ -639,7 +639,8 @@ def test_broadcast_records_cost_nothing_and_all_busy_time_goes_to_the_others() -
     services = {edge.source: edge.service for edge in edges_of(shape, JobFlows(shape, seen), notes)}
     assert services == {"rules": ((0.0, 0.0),), "events": None}
     assert any(
-        "a broadcast record of rules costs is not reported; assuming nothing" in note for note in notes
+        "the cost of a broadcast record of rules is not reported; assuming that it takes no time" in note
+        for note in notes
     )
     only = job(edge_to("rules", "check", "BROADCAST"), parallelism=2)
     assert edges_of(only, JobFlows(only, seen), [])[0].service is None

@@ -250,8 +250,9 @@ def test_more_runs_than_two_are_the_rows_of_a_table(tmp_path):
         assert cells[: len(row.texts)] == list(row.texts)
     assert {chart["panels"] for chart in json.loads(parsed.scripts[0])} == {1}
     assert pictures[0].name == "checkpoint-phases.png"
-    assert "unaligned: A checkpoint stored 2.00 MiB of data in flight. After a failure it would" in text_of(
-        parsed
+    assert (
+        "unaligned: A checkpoint stored 2.00 MiB of data in flight. After a failure, to read it back would"
+        in text_of(parsed)
     )
 
 

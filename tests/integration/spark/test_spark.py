@@ -189,7 +189,7 @@ def test_mistakes_in_the_path(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a.csv", "b.json", "c.txt", "broken.parquet", "_hidden.parquet"):
         (tmp_path / name).write_text("x\n1\n")
     assert problem_of(tmp_path / "c.txt") == (
-        f"{tmp_path / 'c.txt'}: the format cannot be recognised from the extension "
+        f"{tmp_path / 'c.txt'}: its extension does not show the format (known ones are "
         ".parquet, .pq, .csv, .json, .jsonl, .ndjson); name it with format"
     )
     assert (

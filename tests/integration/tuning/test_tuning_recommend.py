@@ -43,7 +43,7 @@ def test_the_document_can_be_read_back() -> None:
 
 
 def test_nothing_can_be_recommended_without_a_run_of_the_present_setting() -> None:
-    with pytest.raises(InputError, match="no point has the present setting"):
+    with pytest.raises(InputError, match="the job did not run with its present setting"):
         recommend(Race(SCENARIO, recommendation().constraints, {}))
 
 
