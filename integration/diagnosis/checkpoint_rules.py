@@ -380,18 +380,20 @@ def stands_still(view: Observation) -> Iterator[Finding]:
 
     Jobs with aligned checkpoints are checked too, because users often switch to unaligned ones when
     checkpoints are slow. Shapes that deadlock only after an expired checkpoint are reported only if a
-    checkpoint has failed.
+    checkpoint has failed, and only before Flink 2.3.
     """
     overtakes = view.config.takes_unaligned_checkpoints
     failed = overtakes and any(each.status == FAILED for each in view.checkpoints)
     after_timeout = failed and view.config.aligned_checkpoint_timeout_s > 0
+    if view.scenario is not None and view.scenario.barriers_pass_blocked:
+        after_timeout = False
     seen: set[tuple[str, str]] = set()
     for late, blocked, joins, at_once in standstills(view.exchanges, parallelisms(view.vertices)):
         if (blocked, joins) in seen or not (at_once or after_timeout):
             continue
         seen.add((blocked, joins))
         can = "can" if overtakes else "could"
-        when = "" if at_once else " after one has expired, in Flink up to 2.2"
+        when = "" if at_once else " after one has expired"
         keep = "Or keep aligned checkpoints: set execution.checkpointing.unaligned.enabled to false"
         if not at_once:
             keep += (

@@ -43,6 +43,14 @@ _OF_ONE_INPUT = frozenset(
 )
 """Names of DataStream operators with one input."""
 
+_WINDOWS = re.compile(
+    r"Window\(.*|(Tumbling|Sliding)(Event|Processing)TimeWindows|"
+    r"(Dynamic)?(Event|Processing)TimeSessionWindows|GlobalWindows"
+)
+"""Name of a window operator, which is that of its assigner. `join` and `coGroup` of DataStreams are windows
+of a union.
+"""
+
 _OF_TWO_INPUTS = ("Co-", "Interval Join")
 """Beginnings of names of DataStream operators with two inputs, such as "Co-Process-Broadcast"."""
 
@@ -75,7 +83,9 @@ _NEARER = 1.0
 def kind_by_name(vertex: FlinkVertex) -> InputKind | None:
     """Return how a vertex with several exchanges reads them, by the name of its first operator."""
     first = vertex.name.split(CHAIN, 1)[0].strip()
-    if first in _OF_ONE_INPUT or first.startswith(("Sink: ", "Window(")) or first.endswith(": Writer"):
+    if first in _OF_ONE_INPUT or _WINDOWS.fullmatch(first):
+        return "union"
+    if first.startswith("Sink: ") or first.endswith(": Writer"):
         return "union"
     if first.startswith(_OF_TWO_INPUTS):
         return "join"

@@ -413,8 +413,8 @@ def _words(race: Race, settings: Mapping[str, SettingSummary], choice: Choice) -
         )
     if is_large(race.scenario) and len(chosen.seeds) == 1:
         words.append(
-            f"Each setting ran once, and only the usual ones, because the job has {race.scenario.channels:,} "
-            "channels."
+            f"The job has {race.scenario.channels:,} channels, so a run takes long: each setting ran only "
+            "once."
         )
     return [*words, *_few_checkpoints(now, chosen)]
 

@@ -62,9 +62,7 @@ class OpenBuffers:
         self._subpartitions = subpartitions
         self._broadcast: BufferBuilder | None = None
         self._turns: BufferTurns | None = None
-        self._no_turns_for = (
-            0  # number of next records for which there is no room for a round-robin distribution
-        )
+        self._no_turns_for = 0  # number of next records for which a round-robin distribution has no room
 
     def write_in_turns(self, stride: int, channel: int, count: int) -> bool:
         """Distribute `count` blank records of `stride` bytes round robin, if there is room for all.

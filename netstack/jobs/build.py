@@ -26,7 +26,7 @@ from ..exchange.partition import ResultPartition
 from ..exchange.remote_channel import RemoteInputChannel
 from ..exchange.selectors import ChannelSelector, Fraction, KeyGroupSelector, MeasuredShares, RoundRobin
 from ..scenarios.changes import ScheduledChange
-from ..scenarios.config import LinkConditions, is_before
+from ..scenarios.config import LinkConditions
 from ..scenarios.config_rules import debloater_of
 from ..scenarios.exchange_patterns import (
     ShipStrategy,
@@ -382,7 +382,7 @@ class JobBuilder:
                 number,
                 starting_size=starting_size,
                 receiver_exclusive=credit,
-                passes_priority=not is_before(self._scenario.preset, "2.3"),
+                passes_priority=self._scenario.barriers_pass_blocked,
             )
             queue.on_acknowledged = subtask.consumer_acknowledged
             subpartitions.append(queue)

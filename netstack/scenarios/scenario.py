@@ -25,6 +25,7 @@ from .config import (
     LinkConditions,
     NetworkConfig,
     RestartStrategy,
+    is_before,
     with_options,
 )
 from .exchange_patterns import ShipStrategy, channel_counts, consumers_of_producers, producers_of_consumers
@@ -621,6 +622,11 @@ class Scenario(HoldsTuples):
     def takes_checkpoints(self) -> bool:
         """Whether any checkpoint is taken, periodically or at a user's request."""
         return self.config.checkpoint_interval_s is not None or bool(self.manual_checkpoints_s)
+
+    @property
+    def barriers_pass_blocked(self) -> bool:
+        """Whether an unaligned barrier also passes on a blocked channel, as in Flink from 2.3 on."""
+        return not is_before(self.preset, "2.3")
 
     @property
     def stores_state(self) -> bool:

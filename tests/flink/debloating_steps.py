@@ -42,9 +42,9 @@ class Step(NamedTuple):
     in_use: tuple[int, ...]
     """Buffers of each channel, as Flink counts them."""
     blocked: int
-    """How many channels are blocked for alignment."""
+    """Number of channels that are blocked for alignment."""
     throughput: float | None
-    """Bytes a second that the step goes by; None: it was left out, without asking."""
+    """Bytes per second that the step uses; None: the step was left out."""
 
 
 def of_scenario(vertices: Sequence[str]) -> Callable[[str], str]:

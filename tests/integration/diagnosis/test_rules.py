@@ -52,6 +52,7 @@ from netstack import (
     CheckpointResult,
     LinkConditions,
     NetworkConfig,
+    Scenario,
     Series,
     Steady,
     VertexCheckpoint,
@@ -342,10 +343,16 @@ def test_a_shape_that_unaligned_checkpoints_bring_to_a_stand_is_told_of() -> Non
 
 
 @pytest.mark.parametrize(
-    ("timeout_s", "status", "told"), [(0.1, "FAILED", 1), (0.1, "COMPLETED", 0), (0.0, "FAILED", 0)]
+    ("timeout_s", "status", "preset", "told"),
+    [
+        (0.1, "FAILED", "flink-2.2", 1),
+        (0.1, "COMPLETED", "flink-2.2", 0),
+        (0.0, "FAILED", "flink-2.2", 0),
+        (0.1, "FAILED", "flink-2.3", 0),
+    ],
 )
 def test_a_shape_that_comes_to_a_stand_after_a_failed_checkpoint(
-    timeout_s: float, status: str, told: int
+    timeout_s: float, status: str, preset: str, told: int
 ) -> None:
     view = diamond(unaligned_enabled=True, aligned_checkpoint_timeout_s=timeout_s)
     row = dataclasses.replace(
@@ -359,6 +366,7 @@ def test_a_shape_that_comes_to_a_stand_after_a_failed_checkpoint(
             ],
         ),
         checkpoints=[CheckpointResult(id=1, t=1.0, status=status)],
+        scenario=Scenario(name="job", duration_s=60.0, vertices=(), edges=(), preset=preset),
     )
     found = list(stands_still(row))
     assert len(found) == told

@@ -92,7 +92,7 @@ class Cluster:
         self._node(vertex)["description"] = description
 
     def ship(self, vertex: str, strategy: str) -> None:
-        """Let the plan say how records come to a vertex."""
+        """Set the ship strategy of all inputs of a vertex in the plan."""
         for entry in self._node(vertex)["inputs"]:
             entry["ship_strategy"] = strategy
 

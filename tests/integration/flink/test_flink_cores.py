@@ -623,7 +623,7 @@ class TestImport:
 
     @pytest.mark.parametrize("name", NAMES)
     def test_a_recording_from_before_is_imported_as_before(self, name: str, tmp_path: Path) -> None:
-        """It tells of no processor; of these some tell cores, of which there are enough."""
+        """Such recordings report no processor time. Those that report cores have enough of them."""
         document = recording(name)
         scenario = imported(document, tmp_path)
         for manager in ("tm0", "tm1", "tm2"):

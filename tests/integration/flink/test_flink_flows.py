@@ -223,7 +223,7 @@ def test_who_emits_a_buffer_whenever_there_is_room_is_no_window():
 
 
 def test_a_window_in_the_chain_of_a_source_makes_bursts_of_it():
-    """As of a local aggregation in SQL: nothing for ten seconds, then a record for each key it has seen."""
+    """A local aggregation in SQL emits nothing for ten seconds, then a record for each key."""
     edge = edge_to("source", "sum", "HASH")
     counts = [500.0, 500, 500, 500, 811, 811, 811, 811, 811, 1120, 1120, 1120]
     seen = {
@@ -486,7 +486,7 @@ class TestFewRecordsWhileWatched:
 
 
 class TestConsumersThatJustKeepUp:
-    """What waits before them is what happens to wait; it does not go away."""
+    """Their queues keep the length that they happen to have."""
 
     CHECKPOINTS = tuple(
         CheckpointResult(

@@ -1,4 +1,4 @@
-"""Which subtask is given what of a checkpoint: the rules by themselves, without a job."""
+"""The rules that assign the parts of a checkpoint to subtasks, without a job."""
 
 from __future__ import annotations
 

@@ -114,10 +114,10 @@ class Task:
         self.job.coordinator.finished(self)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Nobody waits for that here."""
+        """Do nothing: no test waits for this."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Nobody waits for that here."""
+        """Do nothing: no test waits for this."""
 
 
 class ModelJob:

@@ -117,7 +117,7 @@ def test_each_vertex_may_change_or_not(
 
 @crossed(recovery=RECOVERIES)
 def test_it_may_change_again_and_again(recovery: dict[str, bool]) -> None:
-    """What sources had begun to read is dealt out anew each time, wherever it was left."""
+    """The splits that sources had begun to read are distributed anew after each change."""
     log, mode = TransactionLog(), MODES["unaligned"] | recovery
     storage = stopped(job_of(log, 3, **mode), at=0.3)
     for parallelism in (2, 5, 1, 4):

@@ -172,7 +172,7 @@ async def pass_records(one: Side, other: Side) -> None:
 
 
 async def last_words(stream: Stream) -> list[Message]:
-    """What the process under attack has sent, until it closed the connection."""
+    """Return the messages that the attacked process sent before it closed the connection."""
     decoder = FrameDecoder()
     with suppress(trio.BrokenResourceError):
         async for data in stream:

@@ -1,4 +1,4 @@
-"""What every link promises, held against the emulated one and the one over TCP."""
+"""The promises of every link, tested with the emulated link and with the TCP link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where somebody looks at what is in records; elsewhere they have no bytes, and nothing else is different."""
+"""Records have bytes only where a task reads them. Apart from that, blank records change nothing."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def firings(
     inputs: Sequence[int] = (0, 0),
     **of_window: Any,
 ) -> list[tuple[float, dict[bytes, list[int]]]]:
-    """When windows of half a second fire, and the numbers of the records in them, by source."""
+    """Return the times at which windows of half a second fire, with their records by source."""
     agenda, found = Agenda(), dict[float, dict[bytes, list[int]]]()
 
     def note(record: bytes) -> None:
