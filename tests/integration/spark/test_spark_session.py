@@ -83,10 +83,10 @@ def test_java_that_does_not_start(tmp_path: Path, does: str, expected: str) -> N
 @pytest.mark.parametrize("master", ["spark://127.0.0.1:{port}", "spark://no.host.invalid:7077,[::1]:{port}"])
 @pytest.mark.long
 def test_a_master_at_which_nothing_answers(tmp_path: Path, master: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]  # of which nobody else listens
-    master = master.format(port=port)
-    message = start(master, PATH="/usr/bin:/bin", JAVA_HOME=java_that("exit 1", tmp_path))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens at this port, and no other process can take it
+        master = master.format(port=taken.getsockname()[1])
+        message = start(master, PATH="/usr/bin:/bin", JAVA_HOME=java_that("exit 1", tmp_path))
     assert message == f"Spark does not start: nothing answers at {master} within 3 s"
 
 
