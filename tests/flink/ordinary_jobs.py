@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,16 +26,12 @@ from .software import NEWEST, RELEASES, prepare
 from .steady_windows import steady
 
 _DEBLOAT = "taskmanager.network.memory.buffer-debloat"
-_ON = {f"{_DEBLOAT}.enabled": "true"}
 _UNALIGNED = {"execution.checkpointing.unaligned.enabled": "true"}
 
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     "off": {},
-    "on1s": _ON,
-    **{f"on{ms}ms": {**_ON, f"{_DEBLOAT}.target": f"{ms} ms"} for ms in (100, 200, 300, 500)},
     "adaptive": {"taskmanager.network.adaptive-partitioner.enabled": "true"},
     "unaligned": _UNALIGNED,
-    "unaligned_after_1s": {**_UNALIGNED, "execution.checkpointing.aligned-checkpoint-timeout": "1 s"},
     "rocksdb": {"state.backend.type": "rocksdb"},
     "rocksdb_incremental": {
         "state.backend.type": "rocksdb",
@@ -47,6 +44,16 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """Options of Flink by a short name."""
+
+_TIMED: Mapping[str, Callable[[str], Mapping[str, str]]] = {
+    "on": lambda target: {f"{_DEBLOAT}.enabled": "true", f"{_DEBLOAT}.target": target},
+    "unaligned_after_": lambda timeout: {
+        **_UNALIGNED,
+        "execution.checkpointing.aligned-checkpoint-timeout": timeout,
+    },
+}
+_TIMED_NAME = re.compile(rf"({'|'.join(_TIMED)})([1-9]\d*)(ms|s)")
+_KNOWN_SETTINGS = f"{', '.join(SETTINGS)}, on300ms, unaligned_after_1s (or any other time)"
 
 BURN = "burn_"
 """Before a setting: costs are processor time, for which threads compete, instead of sleep."""
@@ -91,12 +98,23 @@ class Asked(NamedTuple):
 
     @property
     def options(self) -> dict[str, str]:
-        return {"execution.checkpointing.interval": "2 s", **SETTINGS[self.setting.removeprefix(BURN)]}
+        return {"execution.checkpointing.interval": "2 s", **_options_of(self.setting.removeprefix(BURN))}
+
+
+def _options_of(setting: str) -> Mapping[str, str]:
+    """Return a setting's options.
+
+    Raises:
+        KeyError: there is no such setting.
+    """
+    if timed := _TIMED_NAME.fullmatch(setting):
+        return _TIMED[timed[1]](f"{timed[2]} {timed[3]}")
+    return SETTINGS[setting]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
-    known = f"JOB is one of {', '.join(JOBS)}; SETTING one of {', '.join(SETTINGS)}, or {BURN} before one"
+    known = f"JOB is one of {', '.join(JOBS)}; SETTING one of {_KNOWN_SETTINGS}, or {BURN} before one"
     parser.add_argument("jobs", nargs="+", metavar="JOB:SETTING", help=known)
     parser.add_argument("--seconds", type=whole, default=75, help="how long to measure (%(default)s)")
     parser.add_argument(
@@ -140,9 +158,11 @@ def asked_for(text: str, release: str = NEWEST) -> Asked:
     asked = Asked(job, setting or "off")
     if job not in JOBS:
         raise TestbedError(f"{text}: there is no job {job!r}; there are {', '.join(JOBS)}")
-    if asked.setting.removeprefix(BURN) not in SETTINGS:
-        raise TestbedError(f"{text}: there is no setting {setting!r}; there are {', '.join(SETTINGS)}")
-    for name, message in too_new(asked.options, release):
+    try:
+        chosen = asked.options
+    except KeyError:
+        raise TestbedError(f"{text}: there is no setting {setting!r}; there are {_KNOWN_SETTINGS}") from None
+    for name, message in too_new(chosen, release):
         raise TestbedError(f"{text}: {name} {message}")
     return asked
 

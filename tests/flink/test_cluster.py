@@ -155,7 +155,7 @@ def test_the_options_of_a_scenario_do_not_move_the_testbed(tmp_path: Path) -> No
         (["run", "nowhere"], 2, "nowhere: is no scenario"),
         (["compare", "proof", "--policy", "mine"], 2, "policy"),
         (["jobs", "nothing:off"], 1, "there is no job 'nothing'"),
-        (["jobs", "etl:burn_on9s"], 1, "there is no setting 'burn_on9s'"),
+        (["jobs", "etl:burn_on9"], 1, "there is no setting 'burn_on9'"),
         (["jobs", "etl:adaptive", "--flink", "2.2.1"], 1, "came with Flink 2.3, but this run uses 2.2.1"),
         (["run", "2x2_200KBs_on1s", "--flink", "2.3.0"], 2, "preset: is flink-2.2, but Flink 2.3.0 has"),
         (["jobs", "etl:off", "--seconds", "5"], 1, "--warmup 25: leaves nothing of --seconds 5"),
@@ -184,6 +184,24 @@ def test_a_job_without_a_setting_is_switched_off() -> None:
         asked_for("wordcount:burn_on1s").options["taskmanager.network.memory.buffer-debloat.enabled"]
         == "true"
     )
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "value"),
+    [
+        ("on50ms", "taskmanager.network.memory.buffer-debloat.target", "50 ms"),
+        ("burn_on2s", "taskmanager.network.memory.buffer-debloat.target", "2 s"),
+        ("unaligned_after_400ms", "execution.checkpointing.aligned-checkpoint-timeout", "400 ms"),
+    ],
+)
+def test_a_setting_names_any_target_or_timeout(setting: str, name: str, value: str) -> None:
+    assert asked_for(f"etl:{setting}").options[name] == value
+
+
+@pytest.mark.parametrize("setting", ["on", "on0ms", "on300", "sometimes"])
+def test_an_unknown_setting_is_refused_with_the_known_ones(setting: str) -> None:
+    with pytest.raises(TestbedError, match=rf"no setting '{setting}'; there are off, .*on300ms"):
+        asked_for(f"etl:{setting}")
 
 
 @pytest.mark.parametrize(
