@@ -23,9 +23,7 @@ CONSUMERS = 4
 DURATION_S = 12.0
 WARMUP_S = 4.0
 LATE = 0.01
-"""Minimum lateness at the end of a run, or missing records, as a share of the run, for a run that does not
-keep up.
-"""
+"""A run does not keep up if it ends late, or lacks records, by at least this share."""
 
 SERVICES_US = (50, 20, 10, 6, 5, 4, 3)
 SERVICES_ON_SPARK_US = (1000, 100, 50, 20, 10, 6, 4)

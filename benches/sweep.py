@@ -27,8 +27,8 @@ from .jobs import job
 TARGETS, SEEDS, SECONDS = 20, 10, 60.0
 LEAST_MS, MOST_MS = 50, 2000
 ALLOWED = 1.2
-"""Maximum ratio of the time of a sweep, after Spark has started, to the total time of its emulations divided
-by the cores.
+"""After Spark has started, a sweep may take at most this multiple of the time of its emulations divided by
+the cores.
 """
 
 

@@ -25,8 +25,8 @@ DEFAULT_MAX_RECORD_BYTES = 256 * 1024 * 1024
 """Maximum length of a record in bytes. A larger length is treated as corrupt."""
 
 _LONG_BYTES = 64 * 1024
-"""Minimum length in bytes for an incomplete record to be collected in one array, instead of joined from parts
-at the end.
+"""An incomplete record of at least this length, in bytes, is collected in one array; the parts of a shorter
+one are joined at the end.
 """
 
 _SLACK_BYTES = 64 * 1024  # for the bytes that follow the end of such a record

@@ -99,7 +99,7 @@ PEAK_HALF_LIFE_S = 30.0
 """Time in seconds in which the remembered peak of the count falls to half."""
 
 JUMP = 0.25
-"""Minimum excess for a size to drop at once, as a fraction; equal to Flink's default threshold for
+"""A size drops at once if it is too large by at least this fraction, which is Flink's default threshold for
 announcements.
 """
 

@@ -35,8 +35,7 @@ RECORDS = {100: 200_000, 1000: 100_000}
 """Number of records in an iteration, by the number of channels."""
 
 EMULATED_RECORDS = {100: 200_000, 1000: 40_000}
-"""Number of records in an emulated iteration, by the number of channels. There are fewer, because the
-emulation of each buffer takes time.
+"""As `RECORDS`, for an emulated iteration; fewer for 1000 channels, since emulating each buffer takes time.
 """
 
 

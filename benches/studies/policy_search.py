@@ -60,7 +60,9 @@ LEAST_THROUGHPUT = 0.995
 """Minimum throughput of a rule in every scenario, as a share of the throughput with FLIP-183."""
 
 SHARE, LEAST_MS = 0.02, 3.0
-"""Maximum excess over FLIP-183, as a share and in ms, for a time that does not count as worse."""
+"""A time counts as worse than that of FLIP-183 only if it is longer by more than this share plus this many
+ms.
+"""
 
 ANNOUNCEMENTS_SHARE, ANNOUNCEMENTS_PER_S = 0.1, 0.05
 

@@ -58,19 +58,19 @@ _EXTREME = 0.15
 """Distance to 0 or 1 within which a sample counts as "not" or "wholly" back-pressured."""
 
 _MOSTLY = 0.7
-"""Minimum share of extreme samples for a subtask to count as alternating."""
+"""A subtask counts as alternating if at least this share of its samples is extreme."""
 
 _STARVED = 0.1
 """A reader starves if it is idle for at least this share of time, and by as much more than full readers."""
 
 _MOSTLY_IDLE = 0.2
-"""Minimum mean idle share for a reader to count as waiting for the network."""
+"""A reader that is idle for at least this share of time counts as waiting for the network."""
 
 _EVEN = 1.1
-"""Maximum ratio of the greatest value to the mean for subtasks to get the same number of records."""
+"""Subtasks get the same number of records if the greatest number is at most this multiple of the mean."""
 
 _WORTHWHILE = 1.15
-"""Minimum gain in records per second, as a ratio, that is worth another exchange."""
+"""Another exchange is worth it if records per second rise at least by this factor."""
 
 _NEAR = 0.7
 """A limit explains the throughput if the throughput reaches at least this share of it."""
@@ -261,7 +261,7 @@ def skewed_cost(view: Observation) -> Iterator[Finding]:
             where=vertex.name,
             says=f"A record takes {dearer:.1f} times as long in {vertex.name}[{dearest}] as in the mean "
             "subtask.",
-            evidence=[f"ms busy for a record, by subtask: {span(costs)}"],
+            evidence=[f"busy ms per record, by subtask: {span(costs)}"],
             next=["Compare the machines, the state and the keys of the subtasks."],
         )
 
@@ -364,7 +364,7 @@ def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
                 f"as slow as {reader.name}[{slowest}].",
                 evidence=[
                     f"together they read {digits(now)} records/s, and could read {digits(possible)}",
-                    f"ms busy for a record, by subtask: {span(costs)}",
+                    f"busy ms per record, by subtask: {span(costs)}",
                 ],
                 next=[
                     f"Set {OPTIONS[field].name}: true, from Flink 2.3 on{result}. It changes the order in "

@@ -54,13 +54,13 @@ SHORT_MS = 200.0
 """A shorter checkpoint, in ms, is no problem, whatever its phases."""
 
 LONG_SHARE = 0.5
-"""Minimum share of the checkpoint interval for a duration to be a problem."""
+"""A checkpoint that takes at least this share of the interval is a problem."""
 
 LONG_MS = 10_000.0
-"""Minimum duration in ms for a checkpoint to be a problem, if there is no interval."""
+"""Without an interval, a checkpoint that takes at least this many ms is a problem."""
 
 UNEVEN = 4.0
-"""Minimum ratio of the longest duration to the median for durations to count as uneven."""
+"""Durations count as uneven if the longest is at least this multiple of the median."""
 
 
 def phases(view: Observation) -> CheckpointTimes | None:

@@ -29,26 +29,27 @@ from .observation import (
 )
 
 _OFF_TARGET = 1.5
-"""Minimum multiple of the target for which data waits, for buffers that could be smaller to miss the target.
-"""
+"""The target is missed if data waits for at least this multiple of it, although buffers could be smaller."""
 
 _MUCH = 0.3
-"""Minimum share of time with a checkpoint in progress for checkpoints to disturb debloating."""
+"""Checkpoints disturb debloating if one is in progress for at least this share of the time."""
 
 UNEVEN = 4.0
-"""Minimum ratio between the rates of two inputs for one of them to count as slow."""
+"""One of two inputs counts as slow if the rate of the other is at least this multiple of its rate."""
 
 LEAST_ALIGNMENT = 0.2
-"""Minimum share of alignment in a barrier's delay for uneven inputs to be the cause."""
+"""Uneven inputs are the cause of a barrier's delay if alignment is at least this share of the delay."""
 
 IDLE = 0.6
-"""Maximum ratio of the smallest busy time of a subtask to the greatest for the load to count as skewed."""
+"""The load counts as skewed if the least busy subtask is busy for at most this share of the busiest one's
+time.
+"""
 
 BURST = 10.0
 """Minimum factor by which records get more expensive during a burst."""
 
 MOVING = 1.5
-"""Minimum factor by which the cost of a record changes for the load to count as moving."""
+"""The load counts as moving if the cost of a record changes at least by this factor."""
 
 
 def at_the_minimum(view: Observation) -> Iterator[Finding]:

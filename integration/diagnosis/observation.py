@@ -38,13 +38,13 @@ _T = TypeVar("_T")
 Severity = Literal["problem", "notice", "fine"]
 
 HIGH_USAGE = 0.75
-"""Minimum used share for a pool to count as full. It is below 1, because checkpoints drain pools."""
+"""A pool counts as full from this used share on. It is below 1, because checkpoints drain pools."""
 
 LOW_USAGE = 0.5
 """A pool counts as empty if a smaller share of it is used."""
 
 BACK_PRESSURED = 0.1
-"""Minimum back-pressured share of time for a subtask to count as back-pressured.
+"""A subtask counts as back-pressured if it is so for at least this share of the time.
 
 Flink's web UI shows OK below it.
 """
@@ -53,13 +53,13 @@ HIGHLY_BACK_PRESSURED = 0.5
 """Minimum back-pressured share of time for which Flink's web UI shows HIGH."""
 
 BUSY = 0.9
-"""Minimum busy share of time for a subtask to have no capacity left."""
+"""A subtask that is busy for at least this share of the time has no capacity left."""
 
 SKEW = 1.3
-"""Minimum ratio of the greatest value to the mean for subtasks to count as unequal."""
+"""Subtasks count as unequal if the greatest value is at least this multiple of the mean."""
 
 MISSED = 1.1
-"""Minimum ratio of the time to consume the queued data to the target, for the target to count as missed."""
+"""The target is missed if consuming the queued data takes at least this multiple of it."""
 
 AT_MINIMUM = 1.05
 """A buffer counts as minimal up to this multiple of the minimum size.
@@ -68,7 +68,7 @@ The tolerance is needed because a mean or median size can lie slightly above the
 """
 
 NO_PAUSE = 0.9
-"""Minimum share of its interval for a checkpoint to leave hardly a pause before the next."""
+"""A checkpoint that takes at least this share of the interval leaves hardly a pause before the next."""
 
 MOST_CHANNELS = 200
 """Maximum channels of a gate.

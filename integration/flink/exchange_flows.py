@@ -46,7 +46,7 @@ _LONGEST_BURST_S = 60.0
 _LARGEST_BATCH = 1000
 
 _QUIET = 0.4
-"""Minimum share of polls without output for a vertex to count as emitting in bursts, or rarely."""
+"""A vertex emits in bursts, or rarely, if at least this share of the polls shows no output."""
 
 _MORE_THAN_CHANCE = 10
 """Minimum mean number of records per poll for polls without output to show bursts.

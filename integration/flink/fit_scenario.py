@@ -66,19 +66,21 @@ KEY_BYTES = 8
 """Minimum size of a generated record."""
 
 _SAME = 0.05
-"""Maximum relative difference for service times of subtasks to count as equal."""
+"""Service times of subtasks count as equal if they differ at most by this share."""
 
 _LEAST_SPREAD = 0.005
 """Costs with a smaller relative error count as exact."""
 
 _ALIKE_RATES = 0.02
-"""Maximum relative difference for rates of subtasks to count as equal."""
+"""Rates of subtasks count as equal if they differ at most by this share."""
 
 _HARDLY_BUSY = 0.2
 """A vertex with a smaller busy share delays nothing, and its costs are inexact."""
 
 _LIMITING = 0.7
-"""Minimum busy share for the busiest consumer to limit a producer that is always back-pressured."""
+"""A consumer can limit a producer that is always back-pressured if its busiest subtask is busy for at least
+this share of the time.
+"""
 
 _HARDLY_HELD = 0.05
 """A producer with a smaller back-pressured share always finds room for its output."""

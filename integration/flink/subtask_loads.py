@@ -43,13 +43,13 @@ HARDLY_PER_S = 0.05
 """Records per second assumed for a source's subtask that emits next to nothing."""
 
 SATURATED = 0.9
-"""Minimum busy or back-pressured share of time for a subtask to count as always so."""
+"""A subtask that is busy or back-pressured for at least this share of the time counts as always so."""
 
 IDLE = 0.05
 """A source with a larger idle share of time emits all records that arrive."""
 
 _NEVER_IDLE = 0.99
-"""Minimum busy share of time for a task's rate to be the inverse of its cost per record."""
+"""If a task is busy for at least this share of the time, its rate is the inverse of its cost per record."""
 
 _LEAST_SERVICE_S = 1e-6
 _SLEEP_S = 1e-3

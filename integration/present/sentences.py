@@ -22,7 +22,7 @@ SAME_TIME = 1.05
 _LAST = "for the subtask that acknowledged last, the first barrier"
 
 SEEN = 0.02
-"""Minimum share of a duration for one of its parts to be mentioned."""
+"""Parts of a duration are mentioned from this share on."""
 
 
 def describe(run: WindowFigures) -> str:
@@ -131,7 +131,7 @@ def _length(run: WindowFigures) -> str:
 
 
 TOO_LATE = 0.01
-"""Minimum lateness of a real-time run, as a share of its length, to be reported."""
+"""A real-time run that ends late is reported from this share of its length on."""
 
 _SO = (
     "so times may be too long and rates too low; give the machine less to do, or run in virtual time, "

@@ -48,7 +48,7 @@ _OFF_BEAT_S = 0.37
 _WINDOW_S, _LEAST_CHECKPOINTS = 20.0, 2
 """Minimum length of a measured window in seconds, and minimum number of checkpoints in it."""
 _MOST_PERIOD_S = 60.0
-"""Maximum period of the load, in seconds, for a window to contain whole periods."""
+"""The window contains whole periods of the load if they last at most this many seconds."""
 
 
 class ConsumerCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +129,9 @@ def _timed(scenario: Scenario, drains_ms: Sequence[float | None], settles_s: flo
 
 
 def undisturbed(scenario: Scenario, **options: Any) -> Scenario:
-    """Return a job with these options and one window, without faults, requests and stored checkpoints."""
+    """Return a job with these options and one window, without faults, and without manual or stored
+    checkpoints.
+    """
     config = replace(scenario.config, checkpoint_dir=None, checkpoint_storage=None, **options)
     return replace(scenario, config=config, phases=(), manual_checkpoints_s=(), faults=())
 

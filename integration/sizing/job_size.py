@@ -51,7 +51,7 @@ LENGTH_BYTES = 4
 _MS = 1000.0
 
 _FULL = 1 - 1e-9
-"""Minimum share of its capacity for a vertex to count as saturated."""
+"""A vertex that uses at least this share of its capacity counts as saturated."""
 
 _OPEN = 0.5
 """Average filled share of a buffer that is still being written."""

@@ -1,7 +1,7 @@
 """Explanations of Spark's failures, one line each.
 
 An action fails with the traces of Java, of Spark and of a Python worker. The useful line is the first cause:
-the error of the first failed task, the full folder of Spark's own files, or the option for Java's memory.
+the error of the first failed task, a folder that Spark cannot use, or too little memory for Java.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _MAGIC = bytes.fromhex("f7cff485b741e288")
 _PROPERTIES = b"rocksdb.properties"
 _FAMILY = b"rocksdb.column.family.name"
 _ZERO = b"\x80\x80\x80\x80\x00"
-"""0 as a varint of five bytes, which is the length of a time in seconds."""
+"""0 as a varint padded to five bytes, as long as a Unix time in seconds."""
 _CONSTANTS = {
     b"rocksdb.creating.db.identity": b"0" * 36,
     b"rocksdb.creating.session.identity": b"0" * 20,

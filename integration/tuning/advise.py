@@ -43,7 +43,8 @@ MOST_SEEDS = 8
 means over many subtasks.
 """
 CLEARLY = 0.02
-"""Minimum loss of throughput, as a share, for one run to show that a setting loses too much."""
+"""One run is enough to reject a setting that loses at least this share of the throughput more than allowed.
+"""
 
 _LONG_TARGET_S = 0.3
 """Minimum debloat target, in seconds, of the settings that run first."""

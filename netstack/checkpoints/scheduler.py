@@ -3,9 +3,10 @@
 ::
 
     start --- random part of the interval --- tick --- interval --- tick --- interval --- tick ..
-                                                |                     | one is pending: the request waits
-    end of a checkpoint --- 2 ms --- trigger, if a request waits <----/
-                        --- pause --- tick, if the pause is not over; the timer restarts there
+
+    tick: requests a checkpoint; the request waits while too many checkpoints are pending
+    end of a checkpoint --- 2 ms --- trigger, if a request waits
+                        --- pause --- tick, if one was put off; the next tick is an interval later
 
     timer ----- periodic --\\                                      too many pending: wait
                             >--> queue: by kind, then by time ----> pause not over: put off (periodic only)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 LARGE_BLOCKS = 40_000
-"""Minimum number of memory blocks for a job to count as large: about three thousand channels."""
+"""From this number of memory blocks on, a job counts as large: about three thousand channels."""
 
 RARELY = (100_000, 50, 100)
 """Thresholds of the collector during a large job. With the defaults, the collector would take a third of the

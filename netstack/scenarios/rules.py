@@ -78,7 +78,7 @@ _OUTPUT_FIELDS = ("selectivity", "emission", "record_bytes", "emit_every_s", "em
 """The fields that determine the output of a vertex."""
 
 LARGEST_SPREAD = 0.5
-"""Minimum relative standard error of a cost for the cost to count as unknown."""
+"""Limit of the relative standard error of a cost; at this error or above, the cost counts as unknown."""
 
 _NAME_ONLY = "is a Python object, which a file cannot hold; build the scenario in Python"
 

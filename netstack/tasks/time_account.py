@@ -86,7 +86,7 @@ class TimeAccount:
 
 
 class Lateness:
-    """Lateness of one task in seconds, with the costs of its work in `costs`; 0 until the second update."""
+    """How many seconds a task is late, given the `costs` of its work; 0 until the second update."""
 
     __slots__ = ("_behind_s", "_costs", "_least_s", "_unused_s", "_unused_s_at_first")
 

@@ -399,7 +399,7 @@ RECORD_BYTES = 200
 """Memory of a record besides its bytes: its object and its place in the queue."""
 
 _MOST_KEPT = 2
-"""Maximum ratio of the memory that a record keeps alive to the size of the record."""
+"""A record may keep at most this multiple of its own size in memory."""
 
 
 class LoopbackRecords:

@@ -751,7 +751,7 @@ NAMED = {
     "busy_ms_per_s": ("busy ",),
     "backpressured_ms_per_s": ("back-pressured ",),
     "idle_ms_per_s": ("idle ",),
-    "records_in_per_s": ("reads ", "records/s by subtask", "ms busy for a record"),
+    "records_in_per_s": ("reads ", "records/s by subtask", "busy ms per record"),
     "bytes_in_per_s": ("wait before", "a record has", "it reads", "of a bandwidth"),
     "inPoolUsage": ("inPoolUsage", "at least"),
     "outPoolUsage": ("outPoolUsage",),
