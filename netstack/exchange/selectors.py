@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
+from math import floor
 from typing import Protocol
 
 import numpy as np
@@ -80,18 +82,15 @@ class Fraction:
 
     def select(self, block: RecordBlock) -> list[int]:
         """Return one channel for each record of `block`, or `LEFT_OUT`."""
-        count = len(block)
-        owed = self._owed + self._fraction * np.arange(1, count + 1)
-        whole = np.floor(owed + 1e-9)
-        self._owed = float(owed[-1] - whole[-1]) if count else self._owed
-        goes = np.diff(whole, prepend=0) > 0
-        chosen = np.full(count, LEFT_OUT)
+        owed = [self._owed + self._fraction * number for number in range(1, len(block) + 1)]
+        whole = [0, *(floor(each + 1e-9) for each in owed)]
+        goes = [after > before for before, after in pairwise(whole)]
+        self._owed = owed[-1] - whole[-1] if owed else self._owed
         if isinstance(self.selector, KeyGroupSelector):
-            chosen[goes] = np.array(self.selector.select(block), dtype=chosen.dtype)[goes]
-        else:  # only records that are sent use up a turn or a draw
-            chosen[goes] = self.selector.select(block[: int(goes.sum())])
-        channels: list[int] = chosen.tolist()
-        return channels
+            channels = self.selector.select(block)
+            return [channel if sent else LEFT_OUT for channel, sent in zip(channels, goes, strict=True)]
+        following = iter(self.selector.select(block[: sum(goes)]))  # only records that are sent use up a turn
+        return [next(following) if sent else LEFT_OUT for sent in goes]
 
 
 class MeasuredShares:
