@@ -97,10 +97,11 @@ _PACES = (0.5, 2.0)
 """Bounds for the pace of event time relative to the clock, if records arrive in real time."""
 
 COSTS = CostModel(consumer_buffer_s=65e-6, subtask_factor=(0.85, 1.15))
-"""Costs of a machine that runs an imported job.
+"""Costs of a machine that runs an imported job; they differ from the defaults only in the time to read a
+buffer.
 
-Only the time to read a buffer differs from the defaults. In jobs with Flink's own operators it was 45 to 85 us:
-the busy time of a record rises by this much, times the buffers of a record, when debloating is turned on.
+With debloating a record has more buffers, and its busy time rises. In jobs of Flink's own operators, on two
+machines, it rose by 45 to 85 us for each buffer; in the jobs from which the defaults come, by 25 us.
 """
 
 _WATCH_LONGER = (Parameter("watch_s"),)

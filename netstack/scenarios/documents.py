@@ -144,13 +144,17 @@ def _rank(value: object) -> int:
 def scenario_toml(scenario: Scenario, comments: Iterable[str] = ()) -> str:
     """Return a scenario file that begins with the comments, one paragraph each.
 
-    It contains costs and network conditions only if they are not the defaults.
+    Of costs and network conditions, it contains those that are not the defaults.
     """
     import tomlkit  # takes a while to import
 
     document = scenario_document(scenario)
-    for key, default in (("costs", CostModel()), ("link", LinkConditions())):
-        if getattr(scenario, key) == default:
+    usual = scenario_document(replace(scenario, costs=CostModel(), link=LinkConditions()))
+    for key in ("costs", "link"):
+        document[key] = {
+            name: value for name, value in document[key].items() if value != usual[key].get(name)
+        }
+        if not document[key]:
             del document[key]
     head = "".join(f"{line}\n" for comment in comments for line in _comment(comment))
     text = tomlkit.dumps({key: _as_table(value) for key, value in document.items()})

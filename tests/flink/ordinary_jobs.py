@@ -53,7 +53,9 @@ _TIMED: Mapping[str, Callable[[str], Mapping[str, str]]] = {
     },
 }
 _TIMED_NAME = re.compile(rf"({'|'.join(_TIMED)})([1-9]\d*)(ms|s)")
-_KNOWN_SETTINGS = f"{', '.join(SETTINGS)}, on300ms, unaligned_after_1s (or any other time)"
+_KNOWN_SETTINGS = (
+    f"{', '.join(SETTINGS)}, on300ms, unaligned_after_1s (or any other time), several joined by +"
+)
 
 BURN = "burn_"
 """Before a setting: costs are processor time, for which threads compete, instead of sleep."""
@@ -101,15 +103,17 @@ class Asked(NamedTuple):
         return {"execution.checkpointing.interval": "2 s", **_options_of(self.setting.removeprefix(BURN))}
 
 
-def _options_of(setting: str) -> Mapping[str, str]:
-    """Return a setting's options.
+def _options_of(setting: str) -> dict[str, str]:
+    """Return the options of a setting, or of several joined by ``+``.
 
     Raises:
         KeyError: there is no such setting.
     """
-    if timed := _TIMED_NAME.fullmatch(setting):
-        return _TIMED[timed[1]](f"{timed[2]} {timed[3]}")
-    return SETTINGS[setting]
+    options: dict[str, str] = {}
+    for part in setting.split("+"):
+        timed = _TIMED_NAME.fullmatch(part)
+        options |= _TIMED[timed[1]](f"{timed[2]} {timed[3]}") if timed else SETTINGS[part]
+    return options
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

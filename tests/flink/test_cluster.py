@@ -192,6 +192,8 @@ def test_a_job_without_a_setting_is_switched_off() -> None:
         ("on50ms", "taskmanager.network.memory.buffer-debloat.target", "50 ms"),
         ("burn_on2s", "taskmanager.network.memory.buffer-debloat.target", "2 s"),
         ("unaligned_after_400ms", "execution.checkpointing.aligned-checkpoint-timeout", "400 ms"),
+        ("burn_on100ms+adaptive", "taskmanager.network.memory.buffer-debloat.target", "100 ms"),
+        ("burn_on100ms+adaptive", "taskmanager.network.adaptive-partitioner.enabled", "true"),
     ],
 )
 def test_a_setting_names_any_target_or_timeout(setting: str, name: str, value: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from integration.flink.exchange_flows import Firings, JobFlows, window_s
-from integration.flink.fit_scenario import VertexReader, edges_of
+from integration.flink.fit_scenario import COSTS, VertexReader, edges_of
 from integration.flink.job import FlinkEdge, FlinkJob, FlinkVertex
 from integration.flink.options import EVERYWHERE, Overrides
 from integration.flink.sampling import SubtaskSamples, stands_still
@@ -342,6 +342,18 @@ def test_a_union_is_told_from_a_join_where_a_name_tells(operator, inputs):
     by_name = f" reads 2 exchanges; assuming a {kind}, as its name says."
     assert any(by_name in note for note in notes) == (operator not in ("merge", "ProcessTableFunction[5]"))
     assert "assuming the same distribution of keys in all." in notes[-1]
+
+
+def test_the_time_to_read_a_buffer_is_no_part_of_the_cost_of_a_record():
+    shape = job(edge_to("source", "work", "REBALANCE"))
+    counts = zip(grown("records_in", 100), grown("buffers_in_remote", 300), strict=True)
+    seen = {
+        "source": [samples(*grown("records_out", 100), held=1.0)],
+        "work": [samples(*[records | buffers for records, buffers in counts], busy=1.0)],
+    }
+    overhead = 3 * COSTS.consumer_buffer_s + COSTS.consumer_record_s + COSTS.after_sleep_s
+    cost = vertices_of(shape, seen)["work"].service[0][1]
+    assert cost == pytest.approx(0.01 - overhead, abs=5e-6)
 
 
 class TestTheMinuteBefore:
