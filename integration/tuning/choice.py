@@ -6,7 +6,7 @@ over all settings within the user's limits. The setting with the least sum of di
 the Pareto front. For this, each figure is scaled to its range over these settings:
 
 - Times count by their ratio, down to a tenth of the present time. A shorter time gains nothing more.
-- The whole throughput that the limits allow to lose counts 1.
+- A loss of throughput counts as a share of the loss that the limits allow.
 - Stored bytes count as a share of the maximum over all settings.
 
 Settings whose sums differ by less than `TIE` are ties. Among them, the one that changes the job least is
@@ -30,9 +30,9 @@ SAME_SHARE, SAME_MS = 0.05, 15.0
 SAME_THROUGHPUT = 0.005
 """Two shares of throughput with a smaller difference count as equal."""
 WORTH_SHARE, WORTH_MS = 0.20, 50.0
-"""Minimum gain of time, as a share or in ms, that is worth a change.
+"""A change is worth it if a time gets shorter by at least this share, or by at least this many ms.
 
-It must also exceed the differences above.
+The old and the new time must also not count as equal (`SAME_SHARE`, `SAME_MS`).
 """
 WORTH_THROUGHPUT = 0.05
 """Minimum gain of throughput, as a share, that is worth a change."""
@@ -169,7 +169,7 @@ def is_same(one: Outcome, other: Outcome) -> bool:
 
 
 def is_matched(outcome: Outcome, others: Sequence[Outcome]) -> bool:
-    """Return whether one of `others` has no figure that is noticeably worse than that of `outcome`."""
+    """Return whether one of `others` is as good as `outcome` in every figure, up to small differences."""
 
     def as_fast(other: float | None, time: float | None) -> bool:
         return time is None or (other is not None and not _is_shorter(time, other))
@@ -189,7 +189,8 @@ def _is_shorter(after: float, before: float) -> bool:
 def _alternatives(chosen: Outcome, gaining: Sequence[Outcome], scale: _Scale) -> list[tuple[str, str]]:
     """Return at most two alternatives to the chosen setting, each as its advantage and its name.
 
-    Candidates are one that loses no throughput, one that stores nothing more, and the fastest one.
+    Candidates are the best setting that loses no throughput, the best one that stores no in-flight data, and
+    the fastest one. Each must be better than the chosen setting in this respect.
     """
     others = [each for each in gaining if each is not chosen]
     stored = chosen.stored_bytes or 0.0

@@ -266,7 +266,7 @@ def _longer_interval(scenario: Scenario, checkpoint_ms: float | None) -> Iterato
 
 
 def _combined(best: Sequence[Setting]) -> Iterator[Setting]:
-    """Yield the combination of the best setting and the next one of another mechanism."""
+    """Yield the combination of the best setting with the next best one that has other mechanisms."""
     for other in best[1:]:
         first = best[0]
         if not {*first.mechanisms} & {*other.mechanisms}:
