@@ -261,7 +261,7 @@ def skewed_cost(view: Observation) -> Iterator[Finding]:
             severity="notice",
             where=vertex.name,
             says=f"A record takes {dearer:.1f} times as long in {vertex.name}[{dearest}] as on average over "
-            "its subtasks.",
+            "all subtasks.",
             evidence=[f"busy ms per record, by subtask: {span(costs)}"],
             next=["Compare the machines, the state and the keys of the subtasks."],
         )

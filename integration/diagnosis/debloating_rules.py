@@ -29,7 +29,7 @@ from .observation import (
 )
 
 _OFF_TARGET = 1.5
-"""The target is missed if data waits for at least this multiple of the target, and buffers could be smaller."""
+"""The target is missed if data waits at least this many times as long, although buffers could be smaller."""
 
 _MUCH = 0.3
 """Checkpoints disturb debloating if one is in progress for at least this share of the time."""

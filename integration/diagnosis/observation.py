@@ -85,8 +85,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[str]
     next: list[str] = []
     weight: float | msgspec.UnsetType = msgspec.UNSET
-    """Size of the problem, for comparing the findings of one rule. Only rules of `tune` set it, since only `tune`
-    compares runs."""
+    """Size of the problem, for comparing the findings of one rule. Only rules of `tune` set it, since only
+    `tune` compares runs."""
 
 
 def reaches(values: Values, limit: float) -> bool | None:

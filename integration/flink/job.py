@@ -8,7 +8,7 @@ rescaled. Flink gives each start of a job a new time in ``timestamps.RUNNING``, 
 new attempt number. A lost task manager has no ``/taskmanagers/ID`` any more. Another job manager may have
 another version. All this is read first, and again at the end, when the cluster's cached answers
 (``refresh-interval`` of ``/config``) have expired. A difference aborts the import. The same comparison is
-made after any other failure, because an invalid answer usually belongs to another state of the job.
+made after any other failure, because an invalid answer usually means that the job has changed.
 """
 
 from __future__ import annotations

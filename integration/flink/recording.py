@@ -33,7 +33,7 @@ from .job import LOCAL_PATH, host_of, is_local
 from .measured import Measured
 
 MOST_VALUES_RECORDED = 8 << 20
-"""Maximum number of values in a file. A thousand subtasks have some four millions."""
+"""Maximum number of values in a file. A thousand subtasks have about four million."""
 
 ANY_VALUES = WITH_VALUES + "*"
 
@@ -198,7 +198,7 @@ class Recording:
         return answer
 
     def pause(self, seconds: float) -> None:
-        """Return at once. In a file without times, answers are assumed to be this far apart."""
+        """Return at once. In a file without times, answers count as this far apart: the first `seconds`."""
         if self._pace_s is None:
             self._pace_s = seconds
 

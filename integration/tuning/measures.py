@@ -168,10 +168,10 @@ def adaptation_ms(result: Result, step_at_s: float) -> float | None:
     """Return the time in ms from a step of the load until the drain time has settled.
 
     The drain time is the data in flight to the vertex whose service time steps, divided by this vertex's rate
-    after the step. It has settled when all later samples are within `SETTLED_SHARE` and one buffer's time of the median
-    over the last third. The resolution is one second, as samples are a second apart. The settled drain time
-    may differ from the debloat target, which debloating misses during aligned checkpoints. Return None if
-    debloating is off, nothing steps at that time, or the drain time does not settle.
+    after the step. It has settled when all later samples are within `SETTLED_SHARE` and one buffer's time of
+    the median over the last third. The resolution is one second, as samples are a second apart. The settled
+    drain time may differ from the debloat target, which debloating misses during aligned checkpoints. Return
+    None if debloating is off, nothing steps at that time, or the drain time does not settle.
     """
     flow = _flow(result)
     if flow is None:
@@ -235,7 +235,7 @@ def _summed(counters: Sequence[Sequence[int]]) -> Figures:
 
 
 def _reached(times: Figures, curve: Figures, values: Figures) -> Figures:
-    """Return the time at which a rising curve first reached each value; its last time for values not reached."""
+    """Return the time at which a rising curve first reached each value; for others, the curve's last time."""
     after = np.clip(np.searchsorted(curve, values, side="left"), 1, len(curve) - 1)
     before = after - 1
     rise = curve[after] - curve[before]

@@ -11,8 +11,8 @@ A run has the duration of its scenario, with two exceptions.
   completed within twice the requested window, and after 20 minutes at the latest.
 
 The more checkpoints differ, the more of them are needed: five settle only if they spread by at most 4 %,
-twenty if by at most 10 %. If a checkpoint takes ten seconds, as in a job of 100x100, ending at five halves the run.
-Differences of 5 % between checkpoint times count as none (`choice.SAME_SHARE`).
+twenty if by at most 10 %. If a checkpoint takes ten seconds, as in a job of 100x100, ending at five
+halves the run. Differences of 5 % between checkpoint times count as none (`choice.SAME_SHARE`).
 
 So each setting gets the window that it needs, not the window of the slowest setting. Most compared figures
 are rates and means, which the length of a window changes only by chance. A 95th percentile of few values is a
@@ -106,7 +106,7 @@ class EndOnceSettled:
         ]
 
     def _rates(self, recorder: Recorder) -> NDArray[np.float64]:
-        """Return the records per second into the last vertices, for each of some equal parts of the window."""
+        """Return the records per second into the last vertices, for each of `_BATCHES` parts of a window."""
         times = recorder.times
         inside = times >= self._begin
         read = np.sum(

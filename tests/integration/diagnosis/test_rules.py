@@ -308,7 +308,7 @@ def test_unequal_subtasks_are_named() -> None:
     assert rules(skewed_cost, seen(source(), reader())) == []
     dear = reader(busy=(250.0, 1000.0))
     assert only(skewed_cost, seen(source(), dear)).says == (
-        "A record takes 1.6 times as long in reader[1] as on average over its subtasks."
+        "A record takes 1.6 times as long in reader[1] as on average over all subtasks."
     )
     assert rules(unequal_writers, seen(source([1.0, 0.2]), reader())) == [("unequal-writers", "reader")]
     assert rules(unequal_writers, seen(source(), reader())) == []
