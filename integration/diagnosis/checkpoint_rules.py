@@ -69,7 +69,7 @@ def phases(view: Observation) -> CheckpointTimes | None:
 
 
 def data_in_flight(view: Observation) -> Iterator[str]:
-    """Yield the data queued before each vertex and the time to consume them, where both are known."""
+    """Yield the data queued before each vertex and the time to consume it, where both are known."""
     for vertex in view.vertices:
         full = full_readers(vertex)  # queues of the writers, if any, wait for these subtasks
         waits = bytes_waiting(view, vertex, full)

@@ -41,8 +41,7 @@ LEAST_ALIGNMENT = 0.2
 """Uneven inputs are the cause of a barrier's delay if alignment is at least this share of the delay."""
 
 IDLE = 0.6
-"""The load counts as skewed if the least busy subtask is busy for at most this share of the busiest one's
-time.
+"""The load counts as skewed if the least busy subtask has at most this share of the busiest one's busy time.
 """
 
 BURST = 10.0
@@ -126,7 +125,7 @@ def smaller_than_a_record(view: Observation) -> Iterator[Finding]:
 
 
 def _debloated(view: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
-    """Yield the vertices whose input is debloated, with the known sizes of their subtasks."""
+    """Yield the vertices whose input is debloated, with the known buffer sizes of their subtasks."""
     for vertex in view.consumers:
         sizes = known(vertex.debloatedBufferSize)
         if sizes and view.config.debloat_enabled:

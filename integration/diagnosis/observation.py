@@ -280,7 +280,7 @@ class Observation:
         return waits or (False if is_accounted_for(vertex) else level or None)
 
     def may_wait(self, vertices: Sequence[VertexSteady]) -> str:
-        """Return the vertices that are or may be back-pressured, as "a or b"."""
+        """Return the vertices for which it is unknown whether they are back-pressured, as "a or b"."""
         names = [vertex.name for vertex in vertices if self.is_back_pressured(vertex) is None]
         return " or ".join(names) if len(names) <= 3 else f"one of {len(names)} vertices"
 

@@ -33,7 +33,7 @@ _SIGMAS = 3.0
 """Present counts and counts since the start agree if they differ by at most this many standard deviations."""
 
 _EXACT = 0.03
-"""If a ratio over the time watched has a larger relative error, counts since the start are used."""
+"""If a ratio over the time watched has a relative error above this, counts since the start are used."""
 
 _ROUND_BURSTS = tuple(step * 10.0**power for power in range(-2, 2) for step in (1, 2, 5))
 """Usual intervals between the bursts of a source, in seconds."""

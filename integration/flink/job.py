@@ -72,7 +72,7 @@ class FlinkVertex:
 
     @property
     def placed(self) -> str | tuple[str, ...] | None:
-        """The task manager of all subtasks, or the list of one per subtask; None if one is not reported."""
+        """The task manager of all subtasks, or that of each if they differ; None if one is not reported."""
         if len(self.managers) != self.parallelism or None in self.managers:
             return None
         managers = tuple(map(str, self.managers))

@@ -306,7 +306,7 @@ class _Task:
 
 
 class _HostLoad:
-    """The cores that tasks on one machine may have used, and those that they have used.
+    """Use of cores on one machine: as measured, and as it would be if all work of tasks were CPU-bound.
 
     `strays` is the number of tasks on unknown machines, which may run here. `cores` is the user's override.
     """

@@ -169,7 +169,7 @@ def evened(loads: Sequence[Load | None], growth: Sequence[float]) -> list[Load |
     """Return the loads of subtasks that get records in turns, with equal counts for those that never idle.
 
     Such a subtask reads as many records as it gets, unless its queue grows or shrinks. `growth` is the
-    lasting trend of each queue, as a share of the records read. Other differences in counts are due to chance.
+    lasting trend of each queue, as a share of the records read. Other differences in counts are chance.
     """
     got = [
         load.per_s * (1 + more) if load is not None and load.never_idles and load.per_s is not None else None

@@ -49,7 +49,7 @@ class Constraints(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a setting; None: no limit."""
 
     min_throughput: float = 0.95
-    """Minimum throughput, as a share of the present setting's with the same seed."""
+    """Minimum throughput, as a share of the throughput of the present setting with the same seed."""
     max_checkpoint_ms: float | None = None
     """Limit for the 95th percentile of checkpoint durations, from trigger to completion."""
     max_delay_ms: float | None = None
@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
     checkpoint_ms: float | None
     checkpoint_p95_ms: float | None
     throughput: float | None
-    """Throughput as a share of the present setting's."""
+    """Throughput as a share of that of the present setting."""
     delay_ms: float | None
     delay_p95_ms: float | None
     stored_bytes: float | None

@@ -66,7 +66,7 @@ class SettingSummary(msgspec.Struct, frozen=True, kw_only=True):
     figures: dict[str, Estimate]
     """The known figures, by field of `Measures`."""
     throughput_share: Estimate | None = None
-    """Throughput as a share of the present setting's with the same seeds."""
+    """Throughput as a share of that of the present setting with the same seeds."""
     checkpoints_completed: int = 0
     """Completed checkpoints, summed over all seeds."""
     checkpoints_failed: int = 0
