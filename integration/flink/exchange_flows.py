@@ -5,7 +5,7 @@ output, the exchange carries all that the producer emits. If a consumer has only
 carries all that the consumer reads. Otherwise the flow of the exchange is unknown. Windows, timers, and
 sources with these in their chain emit in bursts, independent of their input. Between some polls they emit
 nothing, and between others everything at once. A selective filter has polls without output too, but
-between the others it emits few records.
+in the other polls it emits few records.
 """
 
 from __future__ import annotations

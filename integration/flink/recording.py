@@ -198,7 +198,7 @@ class Recording:
         return answer
 
     def pause(self, seconds: float) -> None:
-        """Return at once. In a file without times, answers count as this far apart: the first `seconds`."""
+        """Return at once. In a file without times, the first `seconds` count as the time between answers."""
         if self._pace_s is None:
             self._pace_s = seconds
 

@@ -113,7 +113,7 @@ def read_axes(
         service: Service times of a record, ``2ms,5ms``.
         skew: Lists of factors, ``1:1:1:1,1:1:1:4``.
         parallelism: Whole numbers.
-        latency: Network latencies, ``1ms,20ms``.
+        latency: Network latencies, by which each message is delayed, ``1ms,20ms``.
         policy: Names of debloat policies.
 
     Raises:
