@@ -21,7 +21,7 @@ from .settings import SETTING
 
 
 class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
-    """A documented failure of debloating at one vertex: the findings of a rule, with the worst as evidence."""
+    """A documented failure of debloating at one vertex: findings of a rule, with the worst as evidence."""
 
     name: str
     vertex: str
