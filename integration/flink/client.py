@@ -470,7 +470,7 @@ def decode_json(body: bytes, shape: type[T], most: int = MOST_VALUES) -> T:
 
 
 def number(value: object) -> float | None:
-    """Return a number from Flink's text; None for NaN, by which Flink reports an unmeasured value."""
+    """Return a number from Flink's text. None: not measured (Flink reports NaN), or no number."""
     try:
         parsed = float(str(value))
     except ValueError:

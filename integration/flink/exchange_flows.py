@@ -85,7 +85,7 @@ class Counts(NamedTuple):
         return Counts(*(value * factor for value in self))
 
     def without(self, part: Counts) -> Counts:
-        """Return the counts without those of a part of the records."""
+        """Return the counts minus those of `part`, which are some of the same records."""
         return Counts(*(max(0.0, value - other) for value, other in zip(self, part, strict=True)))
 
 

@@ -1,10 +1,10 @@
 """Whether a vertex with several exchanges reads them as a union or as the inputs of a join.
 
 In Flink a union is one input: buffers of all its exchanges are processed as they arrive (`UnionInputGate`). A
-join has separate inputs, and its task reads these in turns, by records. Flink's REST API describes both in
-the same way. If Flink has given the vertex's first operator its name, the name decides. If the user has, the
-job is emulated both ways for a few checkpoints, and the import takes the union if its figures are nearer to
-the measured ones.
+join has separate inputs, and its task reads these in turns, record by record. Flink's REST API describes both
+in the same way. If Flink has given the vertex's first operator its name, the name decides. If the user has,
+the job is emulated both ways for a few checkpoints, and the import takes the union if its figures are nearer
+to the measured ones.
 """
 
 from __future__ import annotations

@@ -273,7 +273,7 @@ def _account(subtask: SubtaskSamples) -> list[float] | None:
 
 def _slope(times_s: Sequence[float], used_s: Sequence[float | None]) -> float | None:
     """Return the cores in use: the median slope of processor time over all pairs of answers that are far
-    enough apart. Flink may update its metrics between the poll of the tasks and that of the task managers. So
+    enough apart. Flink may update its metrics between polling the tasks and polling the task managers. So
     a single pair may be wrong by a whole update interval.
     """
     points = [(time, used) for time, used in zip(times_s, used_s, strict=True) if used is not None]

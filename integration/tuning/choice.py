@@ -28,7 +28,7 @@ from ..optional_figures import known
 SAME_SHARE, SAME_MS = 0.05, 15.0
 """Times count as equal if they differ by less than this share, or by less than this many milliseconds."""
 SAME_THROUGHPUT = 0.005
-"""Two shares of throughput with a smaller difference count as equal."""
+"""Two shares of throughput count as equal if they differ by less than this."""
 WORTH_SHARE, WORTH_MS = 0.20, 50.0
 """A change is worth it if a time gets shorter by at least this share, or by at least this many ms.
 
@@ -87,7 +87,7 @@ class Choice(NamedTuple):
     alternatives: tuple[tuple[str, str], ...] = ()
     """At most two settings, each with its advantage over the chosen one."""
     close: frozenset[str] = frozenset()
-    """Settings whose sum of distances is hardly larger than that of the chosen one, which is included."""
+    """The chosen setting, and settings whose sum of distances is hardly larger than its own."""
 
 
 def broken_limits(outcome: Outcome, limits: Constraints, *, takes_checkpoints: bool) -> list[str]:

@@ -32,7 +32,7 @@ from netstack import GeneratorSpec, Recorder, Scenario
 from ..sizing.emulated_check import periods_s
 
 LEAST_CHECKPOINTS = 10
-"""Minimum number of completed checkpoints in a window, unless fewer have settled."""
+"""Minimum number of completed checkpoints in a window. Fewer suffice once their times have settled."""
 SETTLED_CHECKPOINTS = 5
 """Minimum number of completed checkpoints for their times to count as settled."""
 SETTLED_TIME, SETTLED_RATE = 0.05, 0.02
