@@ -99,9 +99,9 @@ _PACES = (0.5, 2.0)
 COSTS = CostModel(consumer_buffer_s=65e-6, subtask_factor=(0.85, 1.15))
 """Costs of a machine that runs an imported job.
 
-Only the time to read a buffer, and its range over subtasks, differ from the defaults. In jobs with Flink's own
-operators the time was 45 to 85 us: when debloating is turned on, the busy time of a record rises by this much,
-times the buffers of a record.
+Only the time to read a buffer, and its range over subtasks, differ from the defaults. In jobs with Flink's
+own operators the time was 45 to 85 us: when debloating is turned on, the busy time of a record rises by this
+much, times the buffers of a record.
 """
 
 _WATCH_LONGER = (Parameter("watch_s"),)
