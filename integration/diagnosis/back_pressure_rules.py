@@ -1,22 +1,22 @@
 """Rules on back-pressure, from the time of subtasks and the usage of their buffer pools.
 
-A subtask is busy, back-pressured or idle, and the three add up to its time. Back-pressure spreads upstream:
-the bottleneck is the first vertex after the last one that is back-pressured, and it is busy.
+At any time a subtask is busy, back-pressured or idle. Back-pressure spreads upstream, so the bottleneck is
+the busy vertex that follows the last back-pressured vertex.
 
 Writers take buffers from the pool of their output (`outPoolUsage`), readers from that of their input
 (`inPoolUsage`: exclusive buffers of each channel, and floating ones that the channels of a gate share)::
 
-    out of the writers   in of the readers   reading
+    writers' output      readers' input      meaning
     full                 full                the readers are slow: the writers wait for them
     full                 empty               the network is slow
-    full                 full for some       some readers are slow, and hold up those who write to all
+    full                 full for some       some readers are slow, and hold up writers that write to all
     empty                full                the readers have begun to lag
     empty                empty               nothing waits
 
 A vertex with both pools full passes back-pressure on. A vertex with only the input full causes it.
 
-A reader grants credit for its free buffers, and the credit takes a round trip. So in one round trip a channel
-cannot carry more than its buffers, whatever the bandwidth::
+A reader grants credit for its free buffers, and a buffer can be used again only after a round trip. So in one
+round trip a channel carries at most as many buffers as it has, whatever the bandwidth::
 
     throughput of a subtask <= (exclusive buffers of its channels + floating ones) x size / round trip
 """
@@ -52,16 +52,17 @@ from .observation import (
 )
 
 _ALTERNATES_FROM, _ALTERNATES_TO = 0.2, 0.8
-"""A subtask may alternate between the extremes if its mean back-pressured share is in this range."""
+"""A subtask can be back-pressured in bursts if its mean back-pressured share of time is in this range."""
 
 _EXTREME = 0.15
-"""Distance to 0 or 1 within which a sample counts as "not" or "wholly" back-pressured."""
+"""A sample counts as extreme if its back-pressured share differs from 0 or from 1 by at most this."""
 
 _MOSTLY = 0.7
 """A subtask counts as alternating if at least this share of its samples is extreme."""
 
 _STARVED = 0.1
-"""A reader starves if it is idle for at least this share of time, and by as much more than full readers."""
+"""Full readers are idle for less than this share of time. A reader starves if its idle share exceeds theirs
+by at least this."""
 
 _MOSTLY_IDLE = 0.2
 """A reader that is idle for at least this share of time counts as waiting for the network."""
@@ -70,10 +71,10 @@ _EVEN = 1.1
 """Subtasks get the same number of records if the greatest number is at most this multiple of the mean."""
 
 _WORTHWHILE = 1.15
-"""Another exchange is worth it if records per second rise at least by this factor."""
+"""Adaptive partition selection is advised if records per second rise at least by this factor."""
 
 _NEAR = 0.7
-"""A limit explains the throughput if the throughput reaches at least this share of it."""
+"""A limit explains the throughput if the throughput is at least this share of the limit."""
 
 
 def operator_bound(view: Observation) -> Iterator[Finding]:
@@ -116,7 +117,7 @@ def _only_some(vertex: VertexSteady) -> bool:
 
 
 def at_its_limit(view: Observation) -> Iterator[Finding]:
-    """Find vertices that are busy all the time without a writer known to be back-pressured."""
+    """Find vertices that are busy all the time, but have no writer that is known to be back-pressured."""
     for vertex in view.consumers:
         held = view.holds_up(vertex)
         if not is_busy(vertex) or held:
@@ -259,8 +260,8 @@ def skewed_cost(view: Observation) -> Iterator[Finding]:
             rule="skewed-cost",
             severity="notice",
             where=vertex.name,
-            says=f"A record takes {dearer:.1f} times as long in {vertex.name}[{dearest}] as in the mean "
-            "subtask.",
+            says=f"A record takes {dearer:.1f} times as long in {vertex.name}[{dearest}] as on average over "
+            "all subtasks.",
             evidence=[f"busy ms per record, by subtask: {span(costs)}"],
             next=["Compare the machines, the state and the keys of the subtasks."],
         )
@@ -374,7 +375,7 @@ def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
 
 
 def input_full(view: Observation) -> Iterator[Finding]:
-    """Find full readers: they cause back-pressure, pass it on, or are about to."""
+    """Find readers with a full input: they cause back-pressure, pass it on, or will soon cause it."""
     for vertex in view.consumers:
         if not is_full(vertex.inPoolUsage):
             continue
@@ -442,7 +443,7 @@ def _both_pools(vertex: VertexSteady) -> str:
 
 
 def _whose(view: Observation, vertex: VertexSteady) -> list[str]:
-    """Return the used kinds of buffers as text, and their meaning for the number of waiting channels."""
+    """Return as text the usage of both kinds of buffers, and whether data waits on all or some channels."""
     floating, exclusive = _usages(view, vertex)
     if floating is None or exclusive is None:
         return []
@@ -466,7 +467,10 @@ def _some_writers_full(view: Observation, vertex: VertexSteady) -> bool:
 
 
 def _usages(view: Observation, vertex: VertexSteady) -> tuple[float | None, float | None]:
-    """Return the usage of floating and exclusive buffers in the fullest subtask, or lower bounds."""
+    """Return the usage of floating and of exclusive buffers in the fullest subtask.
+
+    If Flink does not report them, the values are lower bounds.
+    """
     measured = _measured(vertex)
     if measured is not None:
         return measured
@@ -498,8 +502,8 @@ def _unequal(vertex: VertexSteady) -> tuple[list[int], list[int]]:
     """Return the subtasks that are full and busy, and those that are empty and wait for data.
 
     If one list would be empty, both are. Pools alone do not show skew, because subtasks with equal work are
-    full at different times. So a full subtask must also be hardly idle, and an empty one must exceed the idle
-    share of the full ones by `_STARVED`.
+    full at different times. So a full subtask must also be hardly idle, and the idle share of an empty one
+    must exceed that of the full ones by `_STARVED`.
     """
     idle = [None if time is None else time / 1000 for time in vertex.idle_ms_per_s]
     full = [
@@ -566,7 +570,7 @@ def _network(view: Observation, exchange: Exchange, writer: VertexSteady, reader
 
 
 def _limits(view: Observation, reader: VertexSteady) -> Iterator[tuple[str, float]]:
-    """Yield the limits by credit and by bandwidth as text, each with its used share."""
+    """Yield the limits that credit and bandwidth set, as text, each with the share of it that is in use."""
     rates, link = complete(reader.bytes_in_per_s), view.link
     if link is None or rates is None:
         return

@@ -48,10 +48,10 @@ BARRIERS_WAIT = "long-start-delay"
 """Name of the rule for barriers that wait behind in-flight data. Debloating is the remedy."""
 
 _WORTH_MS = 0.5
-"""A shorter phase, in ms, counts as 0."""
+"""A phase shorter than this, in ms, counts as 0."""
 
 SHORT_MS = 200.0
-"""A shorter checkpoint, in ms, is no problem, whatever its phases."""
+"""A checkpoint shorter than this, in ms, is no problem, whatever its phases."""
 
 LONG_SHARE = 0.5
 """A checkpoint that takes at least this share of the interval is a problem."""
@@ -69,7 +69,7 @@ def phases(view: Observation) -> CheckpointTimes | None:
 
 
 def data_in_flight(view: Observation) -> Iterator[str]:
-    """Yield the data queued before each vertex and the time to consume them, where both are known."""
+    """Yield the data queued before each vertex and the time to consume it, where both are known."""
     for vertex in view.vertices:
         full = full_readers(vertex)  # queues of the writers, if any, wait for these subtasks
         waits = bytes_waiting(view, vertex, full)
@@ -88,7 +88,7 @@ def data_in_flight(view: Observation) -> Iterator[str]:
 
 
 def uneven(view: Observation) -> Iterator[Finding]:
-    """Find that some checkpoints take far longer than most, which means and medians hide."""
+    """Find that some checkpoints take far longer than most. Averages hide this."""
     usual, slowest = view.steady.end_to_end_ms, view.steady.end_to_end_ms_max
     if usual is None or slowest is None or not _is_uneven(view):
         return
@@ -244,7 +244,7 @@ def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
         unknown = view.may_wait(view.vertices)
         steps = [
             *steps,
-            f"Check first whether {unknown} is back-pressured, which is not reported. Only if it is:",
+            f"Check first whether {unknown} is back-pressured, which is not reported. Only if so:",
         ]
     overtaking = [_overtake(view)] if may_overtake(view.exchanges, view.vertices) else []
     return [*steps, _let_less_wait(view), *overtaking]
@@ -379,8 +379,8 @@ def stands_still(view: Observation) -> Iterator[Finding]:
     """Find shapes of a job that unaligned checkpoints can deadlock (`netstack.standstills`).
 
     Jobs with aligned checkpoints are checked too, because users often switch to unaligned ones when
-    checkpoints are slow. Shapes that deadlock only after an expired checkpoint are reported only if a
-    checkpoint has failed, and only before Flink 2.3.
+    checkpoints are slow. Some shapes can deadlock only after a checkpoint has expired. These are
+    reported if a checkpoint has failed and Flink is older than 2.3.
     """
     overtakes = view.config.takes_unaligned_checkpoints
     failed = overtakes and any(each.status == FAILED for each in view.checkpoints)

@@ -29,24 +29,23 @@ from .observation import (
 )
 
 _OFF_TARGET = 1.5
-"""The target is missed if data waits for at least this multiple of it, although buffers could be smaller."""
+"""The target is missed if data waits at least this many times as long, although buffers could be smaller."""
 
 _MUCH = 0.3
 """Checkpoints disturb debloating if one is in progress for at least this share of the time."""
 
 UNEVEN = 4.0
-"""One of two inputs counts as slow if the rate of the other is at least this multiple of its rate."""
+"""The slowest input of a vertex counts as slow if the fastest one has at least this multiple of its rate."""
 
 LEAST_ALIGNMENT = 0.2
 """Uneven inputs are the cause of a barrier's delay if alignment is at least this share of the delay."""
 
 IDLE = 0.6
-"""The load counts as skewed if the least busy subtask is busy for at most this share of the busiest one's
-time.
+"""The load counts as skewed if the least busy subtask has at most this share of the busiest one's busy time.
 """
 
 BURST = 10.0
-"""Minimum factor by which records get more expensive during a burst."""
+"""A change of the load counts as a burst if the cost of a record rises at least by this factor."""
 
 MOVING = 1.5
 """The load counts as moving if the cost of a record changes at least by this factor."""
@@ -126,7 +125,7 @@ def smaller_than_a_record(view: Observation) -> Iterator[Finding]:
 
 
 def _debloated(view: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
-    """Yield the vertices whose input is debloated, with the known sizes of their subtasks."""
+    """Yield the vertices whose input is debloated, with the known buffer sizes of their subtasks."""
     for vertex in view.consumers:
         sizes = known(vertex.debloatedBufferSize)
         if sizes and view.config.debloat_enabled:
@@ -134,7 +133,7 @@ def _debloated(view: Observation) -> Iterator[tuple[VertexSteady, list[float]]]:
 
 
 def stuck_at_the_minimum(view: Observation) -> Iterator[tuple[VertexSteady, float]]:
-    """Yield vertices with minimal buffers that miss the target, and the time in ms that their data wait."""
+    """Yield vertices that miss the target with buffers of minimum size, and the wait of their data in ms."""
     for vertex, sizes in _debloated(view):
         estimated = highest(vertex.estimatedTimeToConsumeBuffersMs)
         missed = estimated is not None and estimated >= MISSED * view.target_ms
@@ -174,7 +173,7 @@ def _estimate(vertex: VertexSteady, view: Observation) -> str:
 
 
 def slow_input(view: Observation) -> Iterator[Finding]:
-    """Find vertices with inputs of uneven rates whose barriers wait for each other."""
+    """Find vertices with inputs of uneven rates, where the barriers of fast inputs wait for the slow ones."""
     for vertex in view.consumers:
         rates = sorted((_rate(view, writer), writer.name) for _, writer in view.inputs(vertex))
         alignment, delay = vertex.alignment_ms_max_subtask or 0.0, vertex.start_delay_ms or 0.0
@@ -204,9 +203,8 @@ def large_records(view: Observation) -> Iterator[Finding]:
             vertex.name,
             record / least,
             "records are larger than the debloated buffers",
-            f"records of {size(record)} fill buffers of {size(least)} into {vertex.name}, "
-            f"{record / least:.2g} buffers for each record; since only whole records can be in flight, "
-            f"{_missed(view)}",
+            f"each record of {size(record)} fills {record / least:.2g} buffers of {size(least)} into "
+            f"{vertex.name}; since only whole records can be in flight, {_missed(view)}",
             "Set a longer target, or make records smaller. Or take unaligned checkpoints: they overtake "
             "all records except the one in progress.",
         )
@@ -294,7 +292,7 @@ def moving_load(view: Observation) -> Iterator[Finding]:
 
 
 def skewed_consumers(view: Observation) -> Iterator[Finding]:
-    """Find vertices with some subtasks that are busy or back-pressure the writers, while others are not."""
+    """Find vertices of which only some subtasks are busy, or only some are full and cause back-pressure."""
     for vertex in view.consumers:
         busy = [1e-3 * value for value in known(vertex.busy_ms_per_s)]
         uneven = len(busy) > 1 and max(busy) >= BUSY and min(busy) <= IDLE * max(busy)
@@ -343,9 +341,9 @@ def _pitfall(rule: str, where: str, weight: float, says: str, evidence: str, rem
 
 
 def _rate(view: Observation, writer: VertexSteady) -> float:
-    """Return the records per second of one exchange of a writer.
+    """Return the records per second that a writer sends over each of its exchanges.
 
-    Each of its exchanges gets all its records.
+    Every exchange gets all records, and the writer's rate counts a record once for each exchange.
     """
     return (total(writer.records_out_per_s) or 0.0) / len(view.outputs(writer))
 
@@ -356,7 +354,7 @@ def _reaction_s(view: Observation) -> float:
 
 
 class _Change(NamedTuple):
-    """A temporary change in the cost of a record. Times and costs are in seconds."""
+    """A temporary change in the cost of a record. Costs are in seconds."""
 
     before: float
     after: float
@@ -379,7 +377,7 @@ def _changes(view: Observation, vertex: VertexSteady) -> Iterator[_Change]:
 
 
 def _missed(view: Observation) -> str:
-    """Return by how much checkpoints miss the target, to end a sentence."""
+    """Return the duration of a checkpoint and the target, as the end of a sentence."""
     target = milliseconds(view.target_ms)
     if view.scenario is not None and not view.scenario.takes_checkpoints:
         return f"the target is {target}"
@@ -389,7 +387,7 @@ def _missed(view: Observation) -> str:
 
 
 def _worst(view: Observation) -> str:
-    """Return the durations of a typical and of the longest checkpoint, to end a sentence."""
+    """Return the durations of a typical and of the longest checkpoint, as the end of a sentence."""
     usual, longest = view.steady.end_to_end_ms, view.steady.end_to_end_ms_max
     if usual is None or longest is None:
         return _missed(view)

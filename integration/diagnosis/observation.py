@@ -1,8 +1,8 @@
 """Observations of a job, findings about it, and the conditions that several rules check.
 
 An observation covers one window of an emulation or of a real Flink: medians and rates of each vertex
-(`netstack.Steady`), the checkpoints triggered in it, how the vertices are connected, and the options they
-run under. Each condition has one limit for all rules, and is None where a figure is missing.
+(`netstack.Steady`), the checkpoints triggered in it, how the vertices are connected, and the
+options of the job. Each condition has one limit for all rules, and is None where a figure is missing.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ HIGH_USAGE = 0.75
 """A pool counts as full from this used share on. It is below 1, because checkpoints drain pools."""
 
 LOW_USAGE = 0.5
-"""A pool counts as empty if a smaller share of it is used."""
+"""A pool counts as empty if less than this share of it is used."""
 
 BACK_PRESSURED = 0.1
-"""A subtask counts as back-pressured if it is so for at least this share of the time.
+"""A subtask counts as back-pressured if it waits for output buffers for at least this share of the time.
 
 Flink's web UI shows OK below it.
 """
@@ -59,7 +59,7 @@ SKEW = 1.3
 """Subtasks count as unequal if the greatest value is at least this multiple of the mean."""
 
 MISSED = 1.1
-"""The target is missed if consuming the queued data takes at least this multiple of it."""
+"""The target is missed if consuming the queued data takes at least this multiple of the target."""
 
 AT_MINIMUM = 1.05
 """A buffer counts as minimal up to this multiple of the minimum size.
@@ -71,10 +71,7 @@ NO_PAUSE = 0.9
 """A checkpoint that takes at least this share of the interval leaves hardly a pause before the next."""
 
 MOST_CHANNELS = 200
-"""Maximum channels of a gate.
-
-Beyond it, Flink's documentation expects debloating with its defaults to fail.
-"""
+"""If a gate has more channels, Flink's documentation expects debloating to fail with its default options."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +85,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[str]
     next: list[str] = []
     weight: float | msgspec.UnsetType = msgspec.UNSET
-    """Severity among the findings of one rule. Only the rules of `tune` set it, as `tune` compares runs."""
+    """Size of the problem, for comparing the findings of one rule. Only rules of `tune` set it, since only
+    `tune` compares runs."""
 
 
 def reaches(values: Values, limit: float) -> bool | None:
@@ -157,14 +155,14 @@ def at_minimum(buffer_bytes: float, config: NetworkConfig) -> bool:
 
 
 def is_larger(record: float, buffer_bytes: float) -> bool:
-    """Whether a record needs several buffers. Smaller buffers then do not reduce its in-flight data."""
+    """Whether a record needs several buffers. If so, smaller buffers do not reduce the data in flight."""
     return record > buffer_bytes
 
 
 def share_of_interval(checkpoint_ms: float, interval_s: float) -> float:
     """Return a checkpoint's duration as a share of its interval.
 
-    Above 1, the next checkpoint starts as it ends.
+    Above 1, the next checkpoint starts as soon as this one ends.
     """
     return checkpoint_ms / 1000 / interval_s
 
@@ -233,7 +231,8 @@ class Observation:
     scenario: Scenario | None = None
     """The scenario, with its load over time, if there is one."""
     tried: Callable[[Mapping[str, object]], str | None] = lambda changes: None
-    """Function that emulates the job with other options and describes the outcome; None if not emulated."""
+    """Function that emulates the job with other options and describes the outcome, or returns None: not
+    emulated."""
 
     @property
     def vertices(self) -> list[VertexSteady]:
@@ -281,7 +280,7 @@ class Observation:
         return waits or (False if is_accounted_for(vertex) else level or None)
 
     def may_wait(self, vertices: Sequence[VertexSteady]) -> str:
-        """Return the vertices that are or may be back-pressured, as "a or b"."""
+        """Return the vertices for which it is unknown whether they are back-pressured, as "a or b"."""
         names = [vertex.name for vertex in vertices if self.is_back_pressured(vertex) is None]
         return " or ".join(names) if len(names) <= 3 else f"one of {len(names)} vertices"
 
@@ -349,7 +348,7 @@ def observation_of(
 class DataWaiting(NamedTuple):
     """Data queued at senders and receivers.
 
-    If they are medians, the total may differ from the sum of both.
+    If these are medians, `bytes` may differ from `sender_bytes` + `receiver_bytes`.
     """
 
     sender_bytes: float
@@ -365,8 +364,8 @@ class DataWaiting(NamedTuple):
 def bytes_waiting(view: Observation, vertex: VertexSteady, readers: Sequence[int]) -> DataWaiting | None:
     """Return the data queued for some subtasks of a vertex, or for all if `readers` is empty; None: unknown.
 
-    The value is the median over the window's samples of the sum over subtasks. Without samples, as for a real
-    Flink, it is the sum of the subtasks' medians.
+    Each sample is summed over subtasks, and the value is the median over the window's samples. Without
+    samples, as for a real Flink, it is the sum of the subtasks' medians.
     """
     writers = [writer for _, writer in view.inputs(vertex)]
     sampled = _sampled(view, [writer.name for writer in writers], vertex.name, readers)

@@ -62,8 +62,8 @@ RULES = (
     Rule(debloating_rules.skewed_consumers, "tune"),
     Rule(debloating_rules.back_to_back, "tune"),
 )
-"""All rules. Findings of one severity are in the order of their rules; `tune` applies its own to each point
-with debloating."""
+"""All rules. Findings of one severity are in the order of their rules. `tune` applies its own rules to each
+point of a sweep that has debloating on."""
 
 _ORDER = ("problem", "notice", "fine")
 
@@ -127,7 +127,7 @@ def diagnose(view: Observation) -> WindowDiagnosis:
 
 
 _NO_TIMES = ("back-to-back", "data-in-flight-stored")
-"""Rules on checkpoints whose findings are not part of a headline."""
+"""Rules on checkpoints that a headline leaves out."""
 
 
 def headline(window: WindowDiagnosis) -> list[str]:
@@ -198,13 +198,13 @@ def _gaps(view: Observation) -> Iterator[str]:
         values = [(vertex, getattr(vertex, figure.field)) for vertex in concerned]
         gaps = [_where(vertex, each) for vertex, each in values if complete(each) is None]
         if gaps:
-            yield f"{figure.name} of {', '.join(gaps)}; without it, it is unknown {figure.question}"
+            yield f"{figure.name} of {', '.join(gaps)}; so it is unknown {figure.question}"
     times = checkpoint_rules.phases(view)
     if times is not None and NOT_TOLD in times.phases:
         names = [name for name in PHASES if name not in times.phases]
         yield (
-            f"duration of these checkpoint phases: {', '.join(names)}; without it, it is unknown which phase "
-            "takes longest"
+            f"duration of these checkpoint phases: {', '.join(names)}; so it is unknown which phase takes "
+            "longest"
         )
 
 

@@ -28,7 +28,7 @@ from ..number_text import milliseconds
 from ..optional_figures import quotient
 
 LONGEST_S = 3.0
-"""Maximum wall-clock duration, in seconds, of the first run for further runs to be made."""
+"""Further runs are made only if the first run took at most this long, in seconds of wall-clock time."""
 
 
 Tried = Callable[[Mapping[str, object]], str | None]
@@ -69,8 +69,8 @@ def try_out(scenario: Scenario, changes: Mapping[str, object], seed: int | None 
 def trials(result: Result) -> list[Tried]:
     """Return a function for each window of a result, which tries options. Each set of options runs once.
 
-    The functions try nothing if the job takes long, reads files or objects, failed, or ran in real time. The
-    same holds if it names a policy that must be imported.
+    The functions try nothing if the job took too long, reads files, contains Python objects, failed, ran in
+    real time, or names a debloat policy that must be imported.
     """
     windows = range(len(result.steady))
     scenario = result.scenario

@@ -416,7 +416,7 @@ class Refused(NamedTuple):
     text: str
 
     def error(self, where: str) -> FlinkRestError:
-        """Return the error of a path that must have an answer."""
+        """Return the exception to raise if the path must have an answer."""
         text = self.text
         return FlinkRestError(text.after(f"{where}: ") if isinstance(text, Note) else f"{where}: {text}")
 
@@ -470,7 +470,7 @@ def decode_json(body: bytes, shape: type[T], most: int = MOST_VALUES) -> T:
 
 
 def number(value: object) -> float | None:
-    """Return a number from Flink's text; None for NaN, by which Flink reports an unmeasured value."""
+    """Return a number from Flink's text. None: not measured (Flink reports NaN), or no number."""
     try:
         parsed = float(str(value))
     except ValueError:
@@ -481,8 +481,8 @@ def number(value: object) -> float | None:
 class LiveCluster:
     """Answers of a Flink cluster, or of a history server, over HTTP or HTTPS.
 
-    `url` is the address of its web interface, with a path behind a proxy. The part after a ``#`` or a ``?``,
-    which names a page of the web interface, is ignored.
+    `url` is the address of its web interface, including the path if it is behind a proxy. The part after a
+    ``#`` or a ``?``, which names a page of the web interface, is ignored.
 
     Raises:
         FlinkRestError: the address is malformed, or contains a name or password.
@@ -657,7 +657,7 @@ class RestClient:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Guard the evaluation of answers.
+        """Translate the exceptions of code that evaluates answers.
 
         Raises:
             FlinkRestError: an answer does not have the layout that Flink documents.

@@ -98,8 +98,8 @@ def diagnose_job(
 
 
 def _note(note: str) -> str:
-    """Return the text of an import's note without its advice to set parameters, which a diagnosis does not
-    have.
+    """Return the text of an import's note. Its advice to set parameters is left out, since a diagnosis lacks
+    these.
     """
     has_others = isinstance(note, Note) and any(each.name != "latency_s" for each in note.parameters)
     return note.text if isinstance(note, Note) and has_others else note

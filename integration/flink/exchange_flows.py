@@ -4,8 +4,8 @@ Flink counts what a task reads and emits over all its inputs and outputs togethe
 output, the exchange carries all that the producer emits. If a consumer has only one input, the exchange
 carries all that the consumer reads. Otherwise the flow of the exchange is unknown. Windows, timers, and
 sources with these in their chain emit in bursts, independent of their input. Between some polls they emit
-nothing, and between others everything at once. A selective filter has polls without output too, but few
-records between them.
+nothing, and between others everything at once. A selective filter has polls without output too, but
+in the other polls it emits few records.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _IN_FLIGHT = 0.03
 """Allowed relative difference between two counts of the same records, for records in flight."""
 
 _SIGMAS = 3.0
-"""Allowed difference, in standard deviations, between present counts and those since the start."""
+"""Present counts and counts since the start agree if they differ by at most this many standard deviations."""
 
 _EXACT = 0.03
-"""If a ratio over the time watched has a larger relative error, counts since the start are used."""
+"""If a ratio over the time watched has a relative error above this, counts since the start are used."""
 
 _ROUND_BURSTS = tuple(step * 10.0**power for power in range(-2, 2) for step in (1, 2, 5))
 """Usual intervals between the bursts of a source, in seconds."""
 
 _ROUNDED = 0.02
-"""Assumed error of an exact count of bursts, because tasks are never polled at the same moment."""
+"""Minimum relative error of a count of bursts, because tasks are never polled at the same moment."""
 
 _LEAST_BURST_S = 0.02
 _LONGEST_BURST_S = 60.0
@@ -55,8 +55,8 @@ A vertex that emits its records one by one at this rate would hardly ever have s
 """
 
 _HELD = 0.5
-"""Back-pressured share of time from which a task's bursts are ignored: it then emits when downstream buffers
-become free.
+"""From this back-pressured share of time on, a task's bursts are ignored, because the task emits whenever
+downstream buffers become free.
 """
 
 _WINDOW = re.compile(
@@ -85,12 +85,12 @@ class Counts(NamedTuple):
         return Counts(*(value * factor for value in self))
 
     def without(self, part: Counts) -> Counts:
-        """Return the counts without those of a part of the records."""
+        """Return the counts minus those of `part`, which are some of the same records."""
         return Counts(*(max(0.0, value - other) for value, other in zip(self, part, strict=True)))
 
 
 class Firings(NamedTuple):
-    """All subtasks of a vertex together emit `records` every `period_s` seconds. 0: unknown."""
+    """Bursts of a vertex: all its subtasks together emit `records` every `period_s` seconds. 0: unknown."""
 
     period_s: float
     records: float
@@ -206,7 +206,7 @@ class JobFlows:
         return 1.0 if share >= 1 - ALIKE else share
 
     def shares(self, vertex: FlinkVertex) -> list[float] | None:
-        """Return the share of records sent to each subtask, including unread ones; the sum is 1.
+        """Return, for each subtask, the share of the records that are sent to it, read or not. The sum is 1.
 
         Broadcast records are left out, since each subtask gets all of them.
         """
@@ -245,7 +245,8 @@ class JobFlows:
     def burst_s(self, vertex: FlinkVertex, rate: float) -> float | None:
         """Return the seconds between bursts of a paced source; None: it emits records one by one.
 
-        The count of bursts may be wrong by one. If a round number lies within this error, it is returned.
+        The count of bursts may be wrong by one. If a round number lies within the resulting error, it is
+        returned.
         """
         at_once = self.emitted_at_once(vertex)
         seconds = at_once / rate if rate else 0.0

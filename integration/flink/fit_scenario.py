@@ -69,13 +69,13 @@ _SAME = 0.05
 """Service times of subtasks count as equal if they differ at most by this share."""
 
 _LEAST_SPREAD = 0.005
-"""Costs with a smaller relative error count as exact."""
+"""Costs with a relative error below this count as exact."""
 
 _ALIKE_RATES = 0.02
 """Rates of subtasks count as equal if they differ at most by this share."""
 
 _HARDLY_BUSY = 0.2
-"""A vertex with a smaller busy share delays nothing, and its costs are inexact."""
+"""A vertex with a busy share below this delays nothing, and its costs are inexact."""
 
 _LIMITING = 0.7
 """A consumer can limit a producer that is always back-pressured if its busiest subtask is busy for at least
@@ -83,7 +83,7 @@ this share of the time.
 """
 
 _HARDLY_HELD = 0.05
-"""A producer with a smaller back-pressured share always finds room for its output."""
+"""A producer with a back-pressured share below this always finds room for its output."""
 
 _SEGMENTS = "nettyShuffleMemorySegmentsTotal"
 
@@ -94,14 +94,14 @@ _FIRST_WATERMARK_MS, _LAST_WATERMARK_MS = 1.0, 1e15
 """Bounds of real watermarks. Long.MIN_VALUE means no watermark yet, and Long.MAX_VALUE the end of time."""
 
 _PACES = (0.5, 2.0)
-"""Bounds for the pace of event time relative to the clock, if records arrive in real time."""
+"""If event time advances at a pace in this range, relative to the clock, records arrive in real time."""
 
 COSTS = CostModel(consumer_buffer_s=65e-6, subtask_factor=(0.85, 1.15))
-"""Costs of a machine that runs an imported job; they differ from the defaults only in the time to read a
-buffer.
+"""Costs of a machine that runs an imported job. They differ from the defaults in the time to read a buffer,
+and in its range over subtasks.
 
-With debloating a record has more buffers, and its busy time rises. In jobs of Flink's own operators, on two
-machines, it rose by 45 to 85 us for each buffer; in the jobs from which the defaults come, by 25 us.
+With debloating, more buffers carry the same records, so the busy time of a record rises. In jobs of Flink's own
+operators, on two machines, it rose by 45 to 85 us for each buffer; in the jobs that gave the defaults, by 25 us.
 """
 
 _WATCH_LONGER = (Parameter("watch_s"),)
@@ -183,10 +183,7 @@ def _network_memory(
         return None
     least = min(sizes, key=lambda name: sizes[name])
     if len(set(sizes.values())) > 1:
-        notes.append(
-            f"Task managers differ in network memory; assuming that all have that of {least}, which has "
-            "the least."
-        )
+        notes.append(f"Task managers differ in network memory; assuming that all have as little as {least}.")
     if shared := [name for name, answer in managers.items() if runs_other_jobs(answer, job)]:
         notes.append(
             f"Other jobs share the network memory of {', '.join(shared)}; assuming that this job has "
@@ -329,7 +326,7 @@ class VertexReader:
         return replace(source, catch_up_s=0.0) if loses_pace else source
 
     def _source_cost(self, vertex: FlinkVertex) -> float | None:
-        """Return the cost of emitting a record, for a source as fast as possible; None: unknown.
+        """Return the cost of emitting a record, for a source that emits as fast as possible; None: unknown.
 
         The default cost is an upper bound, because a source with few records is busy with other work.
         """
@@ -510,7 +507,7 @@ class VertexReader:
 
 
 def base_and_skew(costs: Iterable[float | None], *, exact: bool = False) -> tuple[float, tuple[float, ...]]:
-    """Return the service time of most subtasks, to four digits, and the factors of all.
+    """Return the median cost as service time, to four digits, and the factor of each subtask relative to it.
 
     Subtasks of unknown cost have the factor 1. If no subtask differs from the median by 5 %, all factors are
     1, unless the costs are known to be `exact`.

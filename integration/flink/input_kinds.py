@@ -1,10 +1,10 @@
 """Whether a vertex with several exchanges reads them as a union or as the inputs of a join.
 
 In Flink a union is one input: buffers of all its exchanges are processed as they arrive (`UnionInputGate`). A
-join has separate inputs, and its task reads these in turns, by records. Flink's REST API describes both in
-the same way. The name of a vertex's first operator decides if Flink has given that name. With a name of the
-user's, the job is emulated for a few checkpoints both ways. The import takes the union if its figures are
-nearer to the measured ones.
+join has separate inputs, and its task reads these in turns, record by record. Flink's REST API describes both
+in the same way. If Flink has given the vertex's first operator its name, the name decides. If the user has,
+the job is emulated both ways for a few checkpoints, and the import takes the union if its figures are nearer
+to the measured ones.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _WINDOWS = re.compile(
     r"Window\(.*|(Tumbling|Sliding)(Event|Processing)TimeWindows|"
     r"(Dynamic)?(Event|Processing)TimeSessionWindows|GlobalWindows"
 )
-"""Name of a window operator, which is that of its assigner. `join` and `coGroup` of DataStreams are windows
-of a union.
+"""Names of window operators, which are those of their assigners. `join` and `coGroup` of DataStreams are
+windows over a union.
 """
 
 _OF_TWO_INPUTS = ("Co-", "Interval Join")
@@ -74,10 +74,10 @@ _MOST_RECORDS = 3_000_000
 """Maximum number of records, counted at each vertex, in all emulations together."""
 
 _MOST_OFF = 10.0
-"""Distance of a quantity, in tolerances, above which it counts no more."""
+"""A figure that is off by more tolerances than this counts as off by this many."""
 
 _NEARER = 1.0
-"""Distance, in tolerances, by which a union must be nearer than a join."""
+"""A union is assumed if it is nearer than a join by at least this, in tolerances."""
 
 
 def kind_by_name(vertex: FlinkVertex) -> InputKind | None:
@@ -109,7 +109,7 @@ def with_input_kinds(
     notes: list[str],
     emulating: Callable[[float, float], None] = lambda done, total: None,
 ) -> Scenario:
-    """Return the scenario with a union where its emulation is nearer to the figures that Flink reports.
+    """Return the scenario with a union for each vertex where it is nearer to the figures that Flink reports.
 
     The same scenario and figures give the same result.
 

@@ -8,7 +8,7 @@ rescaled. Flink gives each start of a job a new time in ``timestamps.RUNNING``, 
 new attempt number. A lost task manager has no ``/taskmanagers/ID`` any more. Another job manager may have
 another version. All this is read first, and again at the end, when the cluster's cached answers
 (``refresh-interval`` of ``/config``) have expired. A difference aborts the import. The same comparison is
-made after any other failure, because an invalid answer usually belongs to another state of the job.
+made after any other failure, because an invalid answer usually means that the job has changed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class FlinkVertex:
 
     @property
     def placed(self) -> str | tuple[str, ...] | None:
-        """The task manager of all subtasks, or the list of one per subtask; None if one is not reported."""
+        """The task manager of all subtasks, or that of each if they differ; None if one is not reported."""
         if len(self.managers) != self.parallelism or None in self.managers:
             return None
         managers = tuple(map(str, self.managers))

@@ -114,7 +114,7 @@ def _vertex(
         return longer_per_s(grown / seconds, seconds, subtask.minute_per_s(field))
 
     def share(subtask: SubtaskSamples, field: str) -> float | None:
-        """Return the share that `field` has in the time that the task itself reports. The client's clock is
+        """Return `field` as a share of the time that the task itself reports, because the client's clock is
         not exact enough.
         """
         seconds = None if subtask.accounted_s is None else subtask.seconds

@@ -56,7 +56,7 @@ _CHECKPOINTING: Mapping[str, str] = {
 """Field for each key of ``/jobs/ID/checkpoints/config``, whose times are in milliseconds."""
 
 _NEVER_MS = 1 << 62
-"""A longer interval, in ms, means that checkpoints are off."""
+"""An interval of this many ms or more means that checkpoints are off."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ def input_kinds(job: FlinkJob, given: Overrides) -> dict[str, InputKind | None]:
 
 
 def check_names(given: Overrides, job: FlinkJob) -> None:
-    """Reject overrides for vertices that do not exist, and source overrides for other vertices or vice versa.
+    """Reject overrides for vertices that do not exist or are of the wrong kind, such as the rate of a sink.
 
     Raises:
         FlinkRestError: with a line for each such override.

@@ -21,9 +21,11 @@ no metric of other processes on a host.
 tasks that are busy at the same time share the cores equally, as in the emulation
 (``netstack/engine/cores.py``). For three tasks that are busy for half of their time::
 
-    busy at a time      0     1     2     3
-    probability       1/8   3/8   3/8   1/8     of 2 cores in use: 3/8 + 2 * 3/8 + 2 * 1/8 = 1.375
-    each has of one           1     1   2/3     while it is busy: 1/4 + 2/4 + 2/3 * 1/4 = 0.917
+    busy tasks              0     1     2     3
+    probability           1/8   3/8   3/8   1/8     cores in use, of 2: 3/8 + 2 * 3/8 + 2 * 1/8 = 1.375
+    share of each busy task       1     1   2/3     of a core
+    probability while one task is busy
+                                1/4   2/4   1/4     its mean share: 1 * 1/4 + 1 * 2/4 + 2/3 * 1/4 = 0.917
 
 **The rule.** The cores in use are compared with those that would be in use if all work were CPU-bound::
 
@@ -65,8 +67,8 @@ BURN = "burn"
 """The service mode for CPU-bound work."""
 
 _FAR_APART = 0.5
-"""Minimum time between two answers to use them as a pair for the cores in use, as a share of the time
-watched.
+"""Two answers are used as a pair for the cores in use if at least this share of the time watched lies between
+them.
 """
 
 _AT_REST = 0.1
@@ -86,7 +88,7 @@ _NOTICEABLE = 0.1
 """The service mode matters if CPU-bound tasks would wait for a core for more than this share of busy time."""
 
 _MUCH = 0.5
-"""A note reports unexplained use of at least so many cores. Waiting tasks used 0.26 in a real job."""
+"""A note reports unexplained use of at least this many cores. Waiting tasks used 0.26 in a real job."""
 
 _DIGITS = 2
 """Decimals of busy shares in the distribution of cores."""
@@ -271,7 +273,7 @@ def _account(subtask: SubtaskSamples) -> list[float] | None:
 
 def _slope(times_s: Sequence[float], used_s: Sequence[float | None]) -> float | None:
     """Return the cores in use: the median slope of processor time over all pairs of answers that are far
-    enough apart. Flink may update its metrics between the poll of the tasks and that of the task managers. So
+    enough apart. Flink may update its metrics between polling the tasks and polling the task managers. So
     a single pair may be wrong by a whole update interval.
     """
     points = [(time, used) for time, used in zip(times_s, used_s, strict=True) if used is not None]
@@ -304,7 +306,7 @@ class _Task:
 
 
 class _HostLoad:
-    """The cores that tasks on one machine may have used, and those that they have used.
+    """Use of cores on one machine: as measured, and as it would be if all work of tasks were CPU-bound.
 
     `strays` is the number of tasks on unknown machines, which may run here. `cores` is the user's override.
     """

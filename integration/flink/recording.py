@@ -33,7 +33,7 @@ from .job import LOCAL_PATH, host_of, is_local
 from .measured import Measured
 
 MOST_VALUES_RECORDED = 8 << 20
-"""Maximum number of values in a file. A thousand subtasks have some four millions."""
+"""Maximum number of values in a file. A thousand subtasks have about four million."""
 
 ANY_VALUES = WITH_VALUES + "*"
 
@@ -71,7 +71,7 @@ _RECORDED_OPTIONS = (
     "taskmanager.network.",
     "taskmanager.numberOfTaskSlots",
 )
-"""Prefixes of options that are recorded besides those of `netstack.OPTIONS`."""
+"""Prefixes of options that are recorded in addition to `netstack.OPTIONS`."""
 
 _KNOWN_OPTIONS = frozenset(name for option in OPTIONS.values() for name in (option.name, *option.former))
 
@@ -104,7 +104,7 @@ class Recorder:
         self._now_s = 0.0
 
     def answer(self, path: str) -> Any | Refused:
-        """Return the answer of the other source, or raise its error."""
+        """Return the answer of the recorded source, or raise its error."""
         answer = self._answers.answer(path)
         # Times since the beginning, rounded as in the file.
         self._now_s = round(self._answers.clock() - self._began, _DECIMALS)
@@ -123,7 +123,7 @@ class Recorder:
         return answer
 
     def pause(self, seconds: float) -> None:
-        """Pause the other source."""
+        """Pause the recorded source."""
         if self._every_s is None:  # the first pause is the one between polls
             self._every_s = seconds
         self._answers.pause(seconds)
@@ -198,7 +198,7 @@ class Recording:
         return answer
 
     def pause(self, seconds: float) -> None:
-        """Return at once. In a file without times, answers are assumed to be this far apart."""
+        """Return at once. In a file without times, the first `seconds` count as the time between answers."""
         if self._pace_s is None:
             self._pace_s = seconds
 
@@ -239,7 +239,7 @@ class Names:
         return f"{_MANAGERS}/{self.managers[of]}{slash}{rest}" if about_one else path
 
     def knows(self, path: str) -> bool:
-        """Return whether a REST path names no task manager, or one that this mapping renames."""
+        """Return whether a REST path names no task manager, or one that has a new name here."""
         manager = path.removeprefix(f"{_MANAGERS}/").partition("/")[0]
         return not path.startswith(f"{_MANAGERS}/") or manager in self.managers
 

@@ -12,7 +12,7 @@ time stand still while the accounts of other tasks advance::
 
     poll                    1     2     3     4     5     6     7
     most tasks              40    40    50    50    60    60    70   s of account
-    polled just before      40    40    40    50    50    60    60   one poll behind: collected in between
+    task polled earlier     40    40    40    50    50    60    60   one poll behind: values updated in a poll
     of a lost task manager  40    40    50    50    50    50    50
 
 Flink collects the values of all tasks together, so no running task is two polls behind for long.
@@ -89,7 +89,7 @@ _METER_AGE_S = METER_S + 10.0
 """Minimum age of a job, in seconds, for its meters to cover a whole minute of running tasks."""
 
 _SAME_LOAD = 0.2
-"""The load has changed if the present rate differs by a larger share from the minute before."""
+"""The load has changed if the present rate differs from that of the minute before by more than this share."""
 
 _OVER_GATES: Mapping[str, Callable[[Sequence[float]], float]] = {"debloatedBufferSize": min}
 """Aggregation of a field's values over several gates; by default the maximum."""
@@ -103,7 +103,7 @@ _TOTALS: Mapping[str, str] = {
     "idle_ms": "accumulated-idle-time",
     "backpressured_ms": "accumulated-backpressured-time",
 }
-"""Names of the same counters in ``/vertices/V``."""
+"""Fields that ``/vertices/V`` reports too, and their names there."""
 
 ACCOUNT = ("busy_ms", "idle_ms", "backpressured_ms")
 """The parts of a task's account of its time."""

@@ -8,7 +8,7 @@ Rates and waits of barriers vary in every job, so a change counts only if it sta
                                              and the means differ by much more than neighbours do
 
 The values are the rates between two updates of a task's metrics, or the start delays of the last checkpoints,
-which show how long the queues are. With too few values nothing is said.
+which show how long the queues are. With too few values, no change is reported.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LEAST_UPDATE_S = 0.5
 """Minimum time between two updates of a task's metrics."""
 
 _LEAST_WAIT_MS = 50.0
-"""Wait of a barrier, below which a change does not matter."""
+"""A change does not matter if barriers wait less than this."""
 
 
 class Movement(NamedTuple):

@@ -5,7 +5,8 @@ Counters over the time watched show the present load, however few records there 
 of a task include its start-up, with its backlog and the compilation of its code. They are used for the cost
 of a record if no records were seen, and for everything if no time passed. A rate is also averaged with the
 rate of the minute before, which Flink's meter reports. The difference between the two rates shows the
-uncertainty. A task that does not report its times, such as a legacy source, is timed by those of other tasks.
+uncertainty. A task that does not report its times, such as a legacy source, is timed by those of other
+tasks.
 
 Bytes are counted by buffers, so a few buffers more or less distort a small count of bytes. Over one exchange,
 the errors of the producer's and the consumer's count are opposite.
@@ -46,7 +47,7 @@ SATURATED = 0.9
 """A subtask that is busy or back-pressured for at least this share of the time counts as always so."""
 
 IDLE = 0.05
-"""A source with a larger idle share of time emits all records that arrive."""
+"""A source that is idle for at least this share of the time emits all records that arrive."""
 
 _NEVER_IDLE = 0.99
 """If a task is busy for at least this share of the time, its rate is the inverse of its cost per record."""
@@ -83,7 +84,7 @@ class Load:
     """Busy time in seconds per record since the start, for use if no records were seen."""
 
     def without(self, per_s: float) -> Load:
-        """Return the load without `per_s` records a second that cost nothing."""
+        """Return the load without `per_s` of its records per second, which cost no time."""
         if not per_s or not self.seconds:
             return self
         minute = None if self.minute_per_s is None else max(0.0, self.minute_per_s - per_s)
@@ -167,8 +168,8 @@ def load_of(
 def evened(loads: Sequence[Load | None], growth: Sequence[float]) -> list[Load | None]:
     """Return the loads of subtasks that get records in turns, with equal counts for those that never idle.
 
-    Such a subtask reads as many records as it gets, unless its queue grows or shrinks: by the share in
-    `growth`, the lasting trend. Any other difference between these subtasks is chance of the time watched.
+    Such a subtask reads as many records as it gets, unless its queue grows or shrinks. `growth` is the
+    lasting trend of each queue, as a share of the records read. Other differences in counts are chance.
     """
     got = [
         load.per_s * (1 + more) if load is not None and load.never_idles and load.per_s is not None else None
@@ -192,9 +193,9 @@ def service_s(
 ) -> float | None:
     """Return the service time of a subtask's records in seconds; None if its busy time is not reported.
 
-    The service time is the cost of a record minus the emulated costs of records, buffers and wake-ups.
-    If `core_share`, the share of a core that the task had while busy, is given, the result is processor time.
-    With None, all busy time is time that the task waits and uses no core.
+    The service time is the cost of a record without the costs of records, buffers and wake-ups, which the
+    emulation adds. `core_share` is the share of a core that the task had while busy; the result is then
+    processor time. None: the task only waits while busy, and uses no core.
     """
     busy = load.cost_s
     if busy is None:
@@ -307,7 +308,7 @@ def aligned_start_delays(
 def lags_s(checkpoints: Sequence[CheckpointResult], vertex: str, parallelism: int) -> list[float]:
     """Return the seconds by which each subtask finishes its alignment after the first subtask.
 
-    The value is the median over aligned checkpoints; 0 if they do not agree.
+    The value is the median over aligned checkpoints; 0 if the checkpoints do not agree.
     """
     lags: list[list[float]] = []
     for _, part in _aligned(checkpoints, vertex, parallelism):

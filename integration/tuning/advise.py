@@ -43,13 +43,15 @@ MOST_SEEDS = 8
 means over many subtasks.
 """
 CLEARLY = 0.02
-"""One run is enough to reject a setting that loses at least this share of the throughput more than allowed.
+"""A throughput is clearly too low if it is below the limit by more than this share. Then one run is enough to
+reject a setting.
 """
 
 _LONG_TARGET_S = 0.3
 """Minimum debloat target, in seconds, of the settings that run first."""
 _LUCK = 0.10
-"""Share by which the times of one run may be too long by chance; over n runs, divided by the root of n."""
+"""Share by which the times of one run may be too long by chance. For the mean of n runs, it is divided by the
+square root of n."""
 _LUCK_OF_THROUGHPUT = 0.01
 
 RunPoints = Callable[[Sequence[Point], str], list[PointRow]]
@@ -182,7 +184,7 @@ def _valid(scenario: Scenario, settings: Sequence[Setting]) -> list[Setting]:
     """Return the settings that the job can have.
 
     Raises:
-        UsageError: one that the user has named is invalid, a debloat target or a policy.
+        UsageError: a debloat target or a policy that the user has named is invalid.
     """
     problems: list[str] = []
     valid = []
@@ -224,9 +226,9 @@ def _is_beyond(setting: Setting, race: Race) -> bool:
 
 
 def _best_of_each(race: Race) -> list[Setting]:
-    """Return the best setting, and the fastest one of each other mechanism that improves a figure.
+    """Return the best setting, then the fastest one of each other set of mechanisms that improves a figure.
 
-    Better mechanisms come first. Settings with other policies are left out.
+    Better sets come first. Settings with other policies are left out.
     """
     outcomes = race.outcomes(among=race.finalists())
     best: list[Setting] = []

@@ -7,11 +7,12 @@ An axis is written as a user types it, with commas between values. Values of an 
     policy        the job: how its gates size their buffers
     latency       the network between all task managers
     service       the vertices that have a service time; if there are none, all except the sources
-    skew          the same vertices; a factor for each subtask; a shorter list repeats: 1:1:1:4
+    skew          the same vertices: a factor for the service time of each subtask, such as 1:1:1:4; a list
+                  with fewer factors than subtasks repeats
     parallelism   all vertices except the sources, and sources that an edge `forward` ties to them; such a
                   source keeps its total rate
 
-For the last three ``VERTEX:VALUE`` names one vertex instead.
+For the last three axes, ``VERTEX:VALUE`` changes only this vertex.
 """
 
 from __future__ import annotations
@@ -109,10 +110,10 @@ def read_axes(
     Args:
         target: Debloat targets, ``50ms,100ms``; they turn debloating on.
         options: For each option ``OPTION=v1,v2``, values in Flink's syntax.
-        service: Times, ``2ms,5ms``, each of a record.
+        service: Service times of a record, ``2ms,5ms``.
         skew: Lists of factors, ``1:1:1:1,1:1:1:4``.
         parallelism: Whole numbers.
-        latency: Times that each message takes in addition.
+        latency: Network latencies, by which each message is delayed, ``1ms,20ms``.
         policy: Names of debloat policies.
 
     Raises:

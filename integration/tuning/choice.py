@@ -6,7 +6,7 @@ over all settings within the user's limits. The setting with the least sum of di
 the Pareto front. For this, each figure is scaled to its range over these settings:
 
 - Times count by their ratio, down to a tenth of the present time. A shorter time gains nothing more.
-- The whole throughput that the limits allow to lose counts 1.
+- A loss of throughput counts as a share of the loss that the limits allow.
 - Stored bytes count as a share of the maximum over all settings.
 
 Settings whose sums differ by less than `TIE` are ties. Among them, the one that changes the job least is
@@ -28,11 +28,11 @@ from ..optional_figures import known
 SAME_SHARE, SAME_MS = 0.05, 15.0
 """Times count as equal if they differ by less than this share, or by less than this many milliseconds."""
 SAME_THROUGHPUT = 0.005
-"""Two shares of throughput with a smaller difference count as equal."""
+"""Two shares of throughput count as equal if they differ by less than this."""
 WORTH_SHARE, WORTH_MS = 0.20, 50.0
-"""Minimum gain of time, as a share or in ms, that is worth a change.
+"""A change is worth it if a time gets shorter by at least this share, or by at least this many ms.
 
-It must also exceed the differences above.
+The old and the new time must also not count as equal (`SAME_SHARE`, `SAME_MS`).
 """
 WORTH_THROUGHPUT = 0.05
 """Minimum gain of throughput, as a share, that is worth a change."""
@@ -49,7 +49,7 @@ class Constraints(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a setting; None: no limit."""
 
     min_throughput: float = 0.95
-    """Minimum throughput, as a share of the present setting's with the same seed."""
+    """Minimum throughput, as a share of the throughput of the present setting with the same seed."""
     max_checkpoint_ms: float | None = None
     """Limit for the 95th percentile of checkpoint durations, from trigger to completion."""
     max_delay_ms: float | None = None
@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
     checkpoint_ms: float | None
     checkpoint_p95_ms: float | None
     throughput: float | None
-    """Throughput as a share of the present setting's."""
+    """Throughput as a share of that of the present setting."""
     delay_ms: float | None
     delay_p95_ms: float | None
     stored_bytes: float | None
@@ -87,7 +87,7 @@ class Choice(NamedTuple):
     alternatives: tuple[tuple[str, str], ...] = ()
     """At most two settings, each with its advantage over the chosen one."""
     close: frozenset[str] = frozenset()
-    """Settings whose sum of distances is hardly larger than that of the chosen one, which is included."""
+    """The chosen setting, and settings whose sum of distances is hardly larger than its own."""
 
 
 def broken_limits(outcome: Outcome, limits: Constraints, *, takes_checkpoints: bool) -> list[str]:
@@ -169,7 +169,7 @@ def is_same(one: Outcome, other: Outcome) -> bool:
 
 
 def is_matched(outcome: Outcome, others: Sequence[Outcome]) -> bool:
-    """Return whether one of `others` has no figure that is noticeably worse than that of `outcome`."""
+    """Return whether one of `others` is as good as `outcome` in every figure, up to small differences."""
 
     def as_fast(other: float | None, time: float | None) -> bool:
         return time is None or (other is not None and not _is_shorter(time, other))
@@ -189,7 +189,8 @@ def _is_shorter(after: float, before: float) -> bool:
 def _alternatives(chosen: Outcome, gaining: Sequence[Outcome], scale: _Scale) -> list[tuple[str, str]]:
     """Return at most two alternatives to the chosen setting, each as its advantage and its name.
 
-    Candidates are one that loses no throughput, one that stores nothing more, and the fastest one.
+    Candidates are the best setting that loses no throughput, the best one that stores no in-flight data, and
+    the fastest one. Each must be better than the chosen setting in this respect.
     """
     others = [each for each in gaining if each is not chosen]
     stored = chosen.stored_bytes or 0.0

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
-"""Share of such intervals that contain the estimated value."""
+"""Confidence level: the share of intervals that contain the true mean."""
 
 
 class Estimate(msgspec.Struct, frozen=True):

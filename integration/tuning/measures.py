@@ -14,8 +14,8 @@ emitted, and the number that consumers had read.
             |         .'      .'   | <- vertically: how many are in flight
             +-------------------------- time
 
-For a vertex with several inputs or subtasks, the curves are sums, and the delay is their mean in the sense of
-Little's law. A single slow channel shows in the alignment, not in this delay.
+For a vertex with several inputs or subtasks, the curves are sums over them, and the delay is the mean over
+all records (Little's law). A single slow channel shows in the alignment, not in this delay.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SETTLED_SHARE = 0.25
 """A drain time has settled if it differs from its final value by at most this share."""
 
 _SETTLED_PART = 1 / 3
-"""The last part of the time after a step, as a share, which determines the settled drain time."""
+"""The settled drain time is the median over this last share of the time after a step."""
 
 _LATEST_PART = 0.75
 """Share of the time after a step within which the drain time has to settle."""
@@ -167,11 +167,11 @@ def record_delays_ms(result: Result) -> list[float]:
 def adaptation_ms(result: Result, step_at_s: float) -> float | None:
     """Return the time in ms from a step of the load until the drain time has settled.
 
-    The drain time is the data in flight to the vertex whose service time steps, divided by its rate after the
-    step. It has settled when all later samples are within `SETTLED_SHARE` and one buffer's time of the median
-    over the last third. The resolution is one second, as samples are a second apart. The settled drain time
-    may differ from the debloat target, which debloating misses during aligned checkpoints. Return None if
-    debloating is off, nothing steps at that time, or the drain time does not settle.
+    The drain time is the data in flight to the vertex whose service time steps, divided by this vertex's rate
+    after the step. It has settled when all later samples are within `SETTLED_SHARE` and one buffer's time of
+    the median over the last third. The resolution is one second, as samples are a second apart. The settled
+    drain time may differ from the debloat target, which debloating misses during aligned checkpoints. Return
+    None if debloating is off, nothing steps at that time, or the drain time does not settle.
     """
     flow = _flow(result)
     if flow is None:
@@ -235,7 +235,7 @@ def _summed(counters: Sequence[Sequence[int]]) -> Figures:
 
 
 def _reached(times: Figures, curve: Figures, values: Figures) -> Figures:
-    """Return the time at which a rising curve first reached each value, or its last time if it never did."""
+    """Return the time at which a rising curve first reached each value; for others, the curve's last time."""
     after = np.clip(np.searchsorted(curve, values, side="left"), 1, len(curve) - 1)
     before = after - 1
     rise = curve[after] - curve[before]
@@ -245,7 +245,7 @@ def _reached(times: Figures, curve: Figures, values: Figures) -> Figures:
 
 
 def _stepping(result: Result, step_at_s: float) -> list[str]:
-    """Return the vertices whose service time has a step at a time."""
+    """Return the vertices whose service time has a step at `step_at_s`."""
     return [
         vertex.name
         for vertex in result.scenario.vertices

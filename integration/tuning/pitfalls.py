@@ -21,7 +21,7 @@ from .settings import SETTING
 
 
 class Pitfall(msgspec.Struct, frozen=True, kw_only=True):
-    """A documented failure of debloating: the findings of a rule at one vertex; the worst is the evidence."""
+    """A documented failure of debloating at one vertex: findings of a rule, with the worst as evidence."""
 
     name: str
     vertex: str

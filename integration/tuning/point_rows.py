@@ -44,7 +44,7 @@ class PointRow(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """Reason of the failure, in one line."""
     wall_seconds: float
-    """Seconds of real time of the emulation."""
+    """Wall-clock duration of the emulation, in seconds."""
     emulated_seconds: float | None = None
     """Emulated length of the run, which ends once its figures have settled; None without a result."""
     versions: dict[str, str]

@@ -2,8 +2,8 @@
 
 A point is one emulation. It is sent to workers as the document of its scenario. Its key identifies repeated
 points, because the same scenario, probe and code give the same result. A point of the probe "step" measures
-how fast a setting follows the load. A service time doubles in the middle of its run, which has no checkpoints
-and no faults.
+how fast a setting follows the load: in the middle of its run the service time of the bottleneck doubles. The
+run has no checkpoints and no faults.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Probe = Literal["main", "step"]
 STEP_FACTOR = 2.0
 """Factor by which the service time of the bottleneck increases."""
 LEAST_STEP_RUN_S = 60.0
-"""Minimum run in seconds with a step of the load.
+"""Minimum length, in seconds, of a run with a step of the load.
 
-Debloating, which halves a size in about 2 s, must settle.
+Debloating must settle by its end. It halves a size in about 2 s.
 """
 
 
@@ -76,10 +76,10 @@ def step_at_s(scenario: Scenario) -> float:
 
 
 def bottleneck(scenario: Scenario) -> Vertex | None:
-    """Return the vertex that can process the fewest records per second; None where none has a service time.
+    """Return the vertex that can process the fewest records per second; None if no vertex has a service time.
 
-    The slowest subtask at half of the run determines the rate of a vertex, as if all subtasks got equal
-    shares.
+    The slowest subtask, in the middle of the run, determines the rate of a vertex, because all subtasks count
+    as having equal shares of the records.
     """
     at = step_at_s(scenario)
     slow = [vertex for vertex in scenario.vertices if vertex.source is None and _cost(vertex, at) > 0]
@@ -117,7 +117,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
     seed: int
     probe: Probe = "main"
-    """Question that the point answers."""
+    """Purpose of the point."""
     document: dict[str, Any]
     """The scenario as a document, with the seed of the point."""
 

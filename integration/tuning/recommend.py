@@ -66,7 +66,7 @@ class SettingSummary(msgspec.Struct, frozen=True, kw_only=True):
     figures: dict[str, Estimate]
     """The known figures, by field of `Measures`."""
     throughput_share: Estimate | None = None
-    """Throughput as a share of the present setting's with the same seeds."""
+    """Throughput as a share of that of the present setting with the same seeds."""
     checkpoints_completed: int = 0
     """Completed checkpoints, summed over all seeds."""
     checkpoints_failed: int = 0
@@ -108,7 +108,7 @@ class Recommendation(msgspec.Struct, Viewed, frozen=True, kw_only=True):
     clock: str = "virtual"
     versions: dict[str, str] = {}
     present: str
-    """The present value: "debloating off", or the target."""
+    """The present setting as text, such as "debloating off" or "target 1 s, unaligned"."""
     settings: list[SettingSummary]
     """The present setting, then the debloat targets from the shortest, then all others."""
     verdict: Literal["set", "keep", "none"]
@@ -342,7 +342,7 @@ def recommend(race: Race) -> Recommendation:
 
 
 def present_text(scenario: Scenario) -> str:
-    """Return the present value as text: "debloating off", or the target."""
+    """Return the present setting as text, such as "debloating off" or "target 1 s, unaligned"."""
     config = scenario.config
     aligned = ", unaligned" if config.takes_unaligned_checkpoints else ""
     if not config.debloat_enabled:
@@ -424,7 +424,7 @@ def _action(setting: SettingSummary) -> str:
 
 
 def effect(chosen: SettingSummary, now: SettingSummary, than: str = "") -> str:
-    """Return the times of a setting, of another one that it is compared with, and what it costs."""
+    """Return as text how `chosen` compares with `now`: times, throughput, and what else `chosen` costs."""
     parts = [
         _compared("checkpoints take", chosen.mean("end_to_end_ms"), now.mean("end_to_end_ms"), than)
         if chosen.mean("end_to_end_ms") is not None
@@ -490,7 +490,7 @@ def time_of(setting: SettingSummary) -> float:
 def _nothing_fits(settings: Mapping[str, SettingSummary], race: Race) -> str:
     """Return a sentence that no setting meets the limits, with the setting that violates the fewest."""
     if not settings[NOW].seeds:
-        return "No advice: no run of the present setting ended well, so there is nothing to compare with."
+        return "No advice: all runs of the present setting failed, so there is nothing to compare with."
     nearest = min(settings.values(), key=lambda each: (len(each.broken), time_of(each)))
     name = "the present setting" if nearest.name == NOW else nearest.name
     return f"No setting keeps to all limits. The nearest is {name}: {'; '.join(nearest.broken)}."

@@ -3,7 +3,7 @@
 | mechanism | settings | where they apply |
 |---|---|---|
 | debloating | off, and on with several targets | always |
-| unaligned | unaligned checkpoints, at once and after a timeout | exactly-once, if none can deadlock |
+| unaligned | unaligned checkpoints, at once and after a timeout | exactly-once, if no deadlock can follow |
 | adaptive | adaptive partition selection | rebalance and rescale, from Flink 2.3 on |
 | buffers | fewer buffers for each channel and gate | Flink 1.x |
 | interval | a longer checkpoint interval | checkpoints without a pause between them |
@@ -266,7 +266,7 @@ def _longer_interval(scenario: Scenario, checkpoint_ms: float | None) -> Iterato
 
 
 def _combined(best: Sequence[Setting]) -> Iterator[Setting]:
-    """Yield the combination of the best setting and the next one of another mechanism."""
+    """Yield the combination of the best setting with the next best one that has other mechanisms."""
     for other in best[1:]:
         first = best[0]
         if not {*first.mechanisms} & {*other.mechanisms}:

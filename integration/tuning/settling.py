@@ -11,8 +11,8 @@ A run has the duration of its scenario, with two exceptions.
   completed within twice the requested window, and after 20 minutes at the latest.
 
 The more checkpoints differ, the more of them are needed: five settle only if they spread by at most 4 %,
-twenty if by at most 10 %. If a checkpoint takes ten seconds, as in a job of 100x100, this halves the run.
-Differences of 5 % between checkpoint times count as none (`choice.SAME_SHARE`).
+twenty if by at most 10 %. If a checkpoint takes ten seconds, as in a job of 100x100, ending at five
+halves the run. Differences of 5 % between checkpoint times count as none (`choice.SAME_SHARE`).
 
 So each setting gets the window that it needs, not the window of the slowest setting. Most compared figures
 are rates and means, which the length of a window changes only by chance. A 95th percentile of few values is a
@@ -32,11 +32,11 @@ from netstack import GeneratorSpec, Recorder, Scenario
 from ..sizing.emulated_check import periods_s
 
 LEAST_CHECKPOINTS = 10
-"""Minimum number of completed checkpoints in a window, unless fewer have settled."""
+"""Minimum number of completed checkpoints in a window. Fewer suffice once their times have settled."""
 SETTLED_CHECKPOINTS = 5
 """Minimum number of completed checkpoints for their times to count as settled."""
 SETTLED_TIME, SETTLED_RATE = 0.05, 0.02
-"""Maximum relative errors of a mean time and of a mean throughput that count as settled."""
+"""A mean time, or a mean throughput, has settled if its relative error is at most this."""
 MOST_WINDOW_S = 1200.0
 """Maximum length of a window, in seconds. A window with too few checkpoints is then reported as such."""
 
@@ -106,7 +106,7 @@ class EndOnceSettled:
         ]
 
     def _rates(self, recorder: Recorder) -> NDArray[np.float64]:
-        """Return the records per second into the last vertices, in equal parts of the window."""
+        """Return the records per second into the last vertices, for each of `_BATCHES` parts of a window."""
         times = recorder.times
         inside = times >= self._begin
         read = np.sum(

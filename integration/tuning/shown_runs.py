@@ -17,7 +17,7 @@ from .settings import NOW, SETTING
 def settings_to_show(recommendation: Recommendation) -> dict[str, str]:
     """Return the names of two settings, by their titles in a chart. The present one comes first.
 
-    If nothing changes, the second one is the setting with the fastest checkpoints.
+    If the present setting is recommended, the second one is the setting with the fastest checkpoints.
     """
     shown = {f"now ({recommendation.present})": NOW}
     others = [each for each in recommendation.settings if each.name != NOW]

@@ -294,8 +294,8 @@ def test_what_flinks_web_ui_shows_stands_in_for_metrics_that_are_gone() -> None:
     steps = [step for finding in blind.windows[0].findings for step in finding.next]
     assert not any("no task is back-pressured" in step for step in steps)
     assert blind.windows[0].not_known[:2] == [
-        "back-pressured time of source, stage1; without it, it is unknown which vertex has to wait",
-        "busy time of source, stage1; without it, it is unknown which vertex makes others wait",
+        "back-pressured time of source, stage1; so it is unknown which vertex has to wait",
+        "busy time of source, stage1; so it is unknown which vertex makes others wait",
     ]
 
 

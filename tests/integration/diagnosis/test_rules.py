@@ -308,7 +308,7 @@ def test_unequal_subtasks_are_named() -> None:
     assert rules(skewed_cost, seen(source(), reader())) == []
     dear = reader(busy=(250.0, 1000.0))
     assert only(skewed_cost, seen(source(), dear)).says == (
-        "A record takes 1.6 times as long in reader[1] as in the mean subtask."
+        "A record takes 1.6 times as long in reader[1] as on average over all subtasks."
     )
     assert rules(unequal_writers, seen(source([1.0, 0.2]), reader())) == [("unequal-writers", "reader")]
     assert rules(unequal_writers, seen(source(), reader())) == []
@@ -637,10 +637,10 @@ def test_nobody_is_called_calm_of_whom_nothing_is_known() -> None:
     assert "no task is back-pressured" not in " ".join(said["unknown"])
     assert (
         said["unknown"][0]
-        == "Check first whether source is back-pressured, which is not reported. Only if it is:"
+        == "Check first whether source is back-pressured, which is not reported. Only if so:"
     )
     assert (
-        "back-pressured time of source; without it, it is unknown which vertex has to wait"
+        "back-pressured time of source; so it is unknown which vertex has to wait"
         in diagnose(unknown).not_known
     )
     assert diagnose(calm).not_known == diagnose(seen(source(), reader())).not_known
@@ -684,8 +684,8 @@ def test_flinks_word_stands_in_for_a_time_that_is_not_told() -> None:
 def test_what_is_not_known_is_told_with_what_it_leaves_open() -> None:
     partly = reader(inPoolUsage=[1.0, None], busy_ms_per_s=[None, None])
     assert diagnose(seen(source(), partly)).not_known == [
-        "busy time of reader; without it, it is unknown which vertex makes others wait",
-        "inPoolUsage of reader[1]; without it, it is unknown on which side data waits",
+        "busy time of reader; so it is unknown which vertex makes others wait",
+        "inPoolUsage of reader[1]; so it is unknown on which side data waits",
     ]
 
 

@@ -75,13 +75,12 @@ def test_what_is_kept_of_a_job_is_told() -> None:
 def test_what_is_not_kept_is_not_known() -> None:
     (window,) = diagnosed(history_server()).windows
     assert window.not_known == [
-        "inPoolUsage of stage1; without it, it is unknown on which side data waits",
-        "outPoolUsage of source; without it, it is unknown on which side data waits",
-        "inputQueueSize of stage1; without it, it is unknown how much data waits",
-        "outputQueueSize of source; without it, it is unknown how much data waits",
-        "debloatedBufferSize of stage1; without it, it is unknown what debloating does",
-        "estimatedTimeToConsumeBuffersMs of stage1; without it, it is unknown whether debloating "
-        "keeps to its target",
+        "inPoolUsage of stage1; so it is unknown on which side data waits",
+        "outPoolUsage of source; so it is unknown on which side data waits",
+        "inputQueueSize of stage1; so it is unknown how much data waits",
+        "outputQueueSize of source; so it is unknown how much data waits",
+        "debloatedBufferSize of stage1; so it is unknown what debloating does",
+        "estimatedTimeToConsumeBuffersMs of stage1; so it is unknown whether debloating keeps to its target",
     ]
 
 

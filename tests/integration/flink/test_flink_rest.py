@@ -384,8 +384,7 @@ class TestWhatJobsDo:
         assert shared.scenario.config.network_memory_max_bytes == 8192 * 32768
         assert scarce.scenario.config.network_memory_max_bytes == 300 * 32768
         assert [note for note in scarce.notes if "network memory" in note] == [
-            "Task managers differ in network memory; assuming that all have that of tm1, which has the "
-            "least.",
+            "Task managers differ in network memory; assuming that all have as little as tm1.",
             "Other jobs share the network memory of tm1; assuming that this job has all of it.",
         ]
         assert given.config.network_memory_max_bytes == 64 << 20

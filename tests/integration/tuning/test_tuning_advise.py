@@ -146,7 +146,7 @@ def test_a_setting_whose_runs_fail_is_named_and_not_chosen() -> None:
 def test_where_the_present_setting_fails_there_is_no_advice() -> None:
     found = recommendation(lambda name, seed: None if name == "now" else usual(name, seed))
     assert (found.verdict, found.chosen, found.configuration) == ("none", "now", [])
-    assert found.words[0].startswith("No advice: no run of the present setting ended well")
+    assert found.words[0].startswith("No advice: all runs of the present setting failed")
 
 
 def test_a_step_of_the_load_is_run_for_the_chosen_target_alone() -> None:
