@@ -100,8 +100,9 @@ COSTS = CostModel(consumer_buffer_s=65e-6, subtask_factor=(0.85, 1.15))
 """Costs of a machine that runs an imported job. They differ from the defaults in the time to read a buffer,
 and in its range over subtasks.
 
-With debloating, more buffers carry the same records, so the busy time of a record rises. In jobs of Flink's own
-operators, on two machines, it rose by 45 to 85 us for each buffer; in the jobs that gave the defaults, by 25 us.
+With debloating, more buffers carry the same records, so the busy time of a record rises. In jobs of Flink's
+own operators, on two machines, it rose by 45 to 85 us for each buffer; in the jobs that gave the defaults, by
+25 us.
 """
 
 _WATCH_LONGER = (Parameter("watch_s"),)
