@@ -320,7 +320,7 @@ def _rate(records_per_s: float) -> str:
 
 
 def _one_setting(job: JobSize, plan: BudgetPlan) -> Iterator[str]:
-    """Yield the options with which a real Flink can approximate the plan, or why it has none."""
+    """Yield the options with which a real Flink can approximate the plan, or why this is impossible."""
     one = one_setting([exchange.buffers for exchange in plan.exchanges])
     settings = {
         OPTIONS["exclusive_buffers_per_channel"].name: one.exclusive,
