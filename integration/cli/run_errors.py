@@ -1,4 +1,7 @@
-"""Error reports of a running command, as lines on stderr. Importing this module imports all modules of a run."""
+"""Error reports of a running command, as lines on stderr.
+
+Importing this module also imports all modules of a run.
+"""
 
 from __future__ import annotations
 

@@ -204,8 +204,8 @@ def _check(wanted: Shuffled, routing: RoutingOptions, options: Options) -> None:
 
 
 def _master(master: str | None, partitions: int) -> str:
-    """Return the given master, by default this machine. Its number of slots is the larger of the numbers of
-    partitions and cores. With more than `SLOTS_PER_CORE` partitions per core, it is the number of cores.
+    """Return the given master, by default this machine with a slot for each partition and at least one for
+    each core. With more than `SLOTS_PER_CORE` partitions per core, it has one slot for each core.
     """
     cores = os.cpu_count() or 1
     slots = max(partitions, cores) if partitions <= SLOTS_PER_CORE * cores else cores

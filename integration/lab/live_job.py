@@ -53,7 +53,7 @@ class LiveJob:
     """One run of `scenario` from its beginning, at `now` emulated seconds.
 
     `rows`, `checkpoints` and `incidents` are its history, which only grows. `acted_at` is the
-    time of the last action of the user, or just after it. Call `close` at the end.
+    time of the user's last action or, if this is a checkpoint, a step after it. Call `close` at the end.
 
     Raises:
         UsageError: the scenario is invalid.

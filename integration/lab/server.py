@@ -51,7 +51,7 @@ LONGEST_S = 1.0
 """Seconds after which a frame is sent even on a busy processor, so that a page does not seem to hang."""
 
 _PATIENCE = 4.0
-"""Maximum wait before an expensive frame, as a multiple of the pause that its cost requires."""
+"""Maximum wait for a frame, as a multiple of the pause that the cost of the last frame requires."""
 
 _FLINK_EVERY_S = 1.0
 """Seconds between two frames of Flink."""

@@ -40,8 +40,8 @@ _LEGEND = (
 
 _CHECKED = (
     "emulated: median and range over the seeds. The emulated drain is the time of a barrier from the "
-    "previous vertex; for the least, the debloat target is 1 ms. To start: the job was started with this "
-    "many buffers, and with one buffer less."
+    "previous vertex; for the least by debloating, the debloat target is 1 ms. To start: the job was "
+    "started with this many buffers, and with one buffer less."
 )
 
 _NO_TRIP = (

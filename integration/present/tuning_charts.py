@@ -76,7 +76,7 @@ NOWHERE = "nowhere"
 
 
 def placed(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with two more fields: `side` and `narrow_side`, the sides of the marks for their names.
+    """Return the rows with `side` and `narrow_side` added: the sides of the marks on which names stand.
 
     `narrow_side` is for a chart that is `NARROW` pixels wide. Each row has `ms`, `share`, `label`, and
     `said`: whether the text of the recommendation names the setting.
