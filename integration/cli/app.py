@@ -41,7 +41,7 @@ _ONLY_HELP = {"--help", "-h", "--version"}
 
 
 def _import_compiled(arguments: Sequence[str]) -> None:
-    """Import modules with compiled parts before a command begins. A Ctrl-C during such an import would be
+    """Import modules with compiled parts before a command begins, because a Ctrl-C during such an import is
     lost.
     """
     if arguments and _ONLY_HELP.isdisjoint(arguments):
@@ -151,7 +151,7 @@ _COMMANDS = {
 """Names of the commands by group, and the one-line help of each."""
 
 _ELSEWHERE = {"package": "shuffle"}
-"""Name of the module that contains a command, for commands whose module has another name."""
+"""For each command that is not in a module of its own name: the name of its module."""
 
 for _group, _commands in _COMMANDS.items():
     _ordered = Group.create_ordered(_group)

@@ -13,7 +13,7 @@ from cyclopts import CoercionError, CycloptsError, Parameter, Token, UnusedCliTo
 
 
 def _whole(wanted: type, tokens: Sequence[Token]) -> int:
-    """Read a whole number. The library's own reader would round "1.5"."""
+    """Read a whole number. Cyclopts itself would round "1.5"."""
     try:
         return int(tokens[0].value)
     except ValueError:
@@ -61,7 +61,7 @@ _QUERY = re.compile(r"^(https?://[^?#]*)[?].*")
 _PARAMETER = re.compile(
     r"`(allow_code|leaves_state_out|master|min_throughput|on_spark|policy|real_time|seeds)`"
 )
-"""Parameters of functions, in back-ticks in messages, that correspond to options."""
+"""Pattern for a parameter name in back-ticks in a library message, if an option sets this parameter."""
 
 _NEGATIVE = re.compile(r"-[0-9.]")
 
@@ -167,7 +167,7 @@ def warn_of_bare_numbers(beginning: str, settings: Sequence[str]) -> None:
     """Report on stderr how values without a unit are interpreted. `settings` are texts OPTION=VALUE or
     OPTION=V1,V2.
 
-    Mistakes in values are reported when the options are read.
+    Mistakes in values are not reported here, but when the command uses the options.
     """
     from netstack import NetworkConfig, Section, read_options, split_assignment
 

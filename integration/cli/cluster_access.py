@@ -34,7 +34,7 @@ class AccessOptions:
     key: Path | None = None
     """PEM file of the private key of --cert, not encrypted."""
     header: Several = ()
-    """Header of every request, as "Name: value"; for secrets @FILE, a file with a header on each line."""
+    """Header to send with each request, as "Name: value". For secrets: @FILE, with a header on each line."""
     user: str | None = None
     """Your user name; the password is read from --password-file, $NETSTACK_PASSWORD, or the terminal."""
     password_file: Path | None = None
@@ -44,7 +44,7 @@ class AccessOptions:
         """Return the cluster at an address, or the recording in a file.
 
         Raises:
-            InputError: `place` is neither, or an option cannot be used.
+            InputError: `place` is neither an address nor a recording, or an option cannot be used.
         """
         if "://" not in place and (Path(place).is_file() or Path(place) == STDIN):
             require_kind(Path(place), FileKind.RECORDING)
@@ -73,7 +73,7 @@ class AccessOptions:
         """Reject these options in a call that reads no cluster.
 
         Raises:
-            UsageError: one is set.
+            UsageError: one of these options is set.
         """
         if self != ANYBODY:
             options = "--ca, --cert, --key, --header, --user and --password-file"

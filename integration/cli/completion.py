@@ -1,4 +1,4 @@
-"""The command ``netstack --install-completion``: a shell learns the commands and their options."""
+"""The command ``netstack --install-completion``: lets a shell complete commands and their options."""
 
 from __future__ import annotations
 

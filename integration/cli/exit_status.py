@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 FAILED = 1
 """A check failed: a value outside of its tolerance, a failed job, a wrong configuration, a damaged file."""
 MISTAKE = 2
-"""Mistakes of the user, with a line for each on stderr."""
+"""The user made mistakes; stderr has a line for each."""
 INTERRUPTED = 130
 TERMINATED = 143
 BROKEN_PIPE = 1

@@ -184,7 +184,7 @@ def serve_beside(
 def _reader(
     cluster: Answers, job: str | None, options: ReadingOptions
 ) -> Callable[[bool, Callable[[float, float], None]], Imported]:
-    """Return a function that reads the named job or, once that job has ended, the running one."""
+    """Return a function that reads the named job or, if its argument `other` is True, the job running now."""
     given, watch_s = options.overrides(), options.watch_s()
     prepare_file(options.recording)
 

@@ -53,11 +53,11 @@ class Begin:
     """Checkpoint from which a run continues, and the owner of that checkpoint from then on."""
 
     from_checkpoint: str | None = None
-    """Start from a checkpoint of an earlier run: its folder chk-N, or a directory, for the latest one."""
+    """Start from a checkpoint of an earlier run: a folder chk-N, or the latest one in a directory."""
     from_savepoint: str | None = None
     """Start from the savepoint in this folder."""
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
-    """Who owns the checkpoint afterwards: you (no-claim, legacy), or the run, which deletes it (claim)."""
+    """Owner of the checkpoint afterwards: you (no-claim, legacy), or the run, which deletes it (claim)."""
     allow_non_restored_state: Flag = False
     """Ignore the state of vertices that the job no longer has, instead of refusing to start."""
 
@@ -189,7 +189,7 @@ def requests_to(storage: FileLayout | None) -> Iterator[SavepointRequests | None
 
 
 def _initial(begin: Begin) -> InitialCheckpoint | None:
-    """Return the checkpoint from which a run continues, by the options of the command line."""
+    """Return the checkpoint that the command line names as the start of the run."""
     if begin.from_checkpoint is not None and begin.from_savepoint is not None:
         raise UsageError(["netstack run: give --from-checkpoint or --from-savepoint, not both"])
     path = begin.from_checkpoint if begin.from_savepoint is None else begin.from_savepoint

@@ -37,7 +37,7 @@ from .exit_status import FAILED, failure_text
 from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
 
 _MANY_CHANNELS = 10_000
-"""Minimum number of channels for which building the job takes seconds."""
+"""With more channels than this, building the job takes seconds."""
 
 
 @Parameter(name="*")

@@ -1,4 +1,7 @@
-"""Error reports of a running command, as lines on stderr. Importing it also imports all modules of a run."""
+"""Error reports of a running command, as lines on stderr.
+
+Importing this module also imports all modules of a run.
+"""
 
 from __future__ import annotations
 
@@ -46,5 +49,5 @@ def report(error: BaseException) -> int:
 
 
 def _drop_stdout() -> None:
-    """Keep the interpreter from flushing stdout at its end, because that would fail again."""
+    """Replace stdout by the null device, because the interpreter flushes it at its end, which would fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -58,13 +58,13 @@ class ReadingOptions:
     watch: str | None = None
     """Time to watch the metrics; by default until they have changed three times, at least 20 s."""
     recording: Path | None = None
-    """File to store the answers of the cluster, to be given later in place of its address (.gz: packed)."""
+    """File for the answers of the cluster, to give later in place of its address; NAME.gz: compressed."""
 
     def overrides(self) -> Overrides:
         """Return the overrides.
 
         Raises:
-            UsageError: with a line for each option that cannot be read.
+            UsageError: an option cannot be read; the error has a line for each such option.
         """
         problems: list[str] = []
         options: dict[str, str] = {}
@@ -113,7 +113,7 @@ AS_READ = ReadingOptions()
 def read_flink(cluster: Answers, job: str | None, options: ReadingOptions) -> Imported:
     """Import a job, with progress on stderr. Write the recording if the user names a file for it.
 
-    The notes name options; `say_assumptions` prints them, after the result.
+    The notes contain option names. A caller prints the notes after the result, with `say_assumptions`.
 
     Raises:
         FlinkRestError: the cluster cannot be read.

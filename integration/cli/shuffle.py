@@ -95,7 +95,7 @@ class RoutingOptions:
     partitioner: Partitioner = "flink"
     """Placement of keys in partitions: by Flink's key groups, or as Spark does it."""
     master: str | None = None
-    """Spark's master URL; by default this machine, with a slot for each partition (if many, each core)."""
+    """Spark's master URL; by default this machine, with a slot for each partition (for many: each core)."""
     max_memory: str | None = None
     """Maximum memory for the rows of a task with several partitions, such as "256 mb"; by default 128 MiB."""
     compression: Compression | None = None
@@ -151,7 +151,7 @@ def shuffle(
 
 
 def _shuffled(wanted: Shuffled, format: Format | None, routing: RoutingOptions, options: Options) -> Shuffled:
-    """Run the shuffle, in a Spark session of this command unless one is already running."""
+    """Run the shuffle in the running Spark session or, if there is none, in a new one for this command."""
     with _said_in_a_line(wanted.output):
         _check(wanted, routing, options)
         require_columns(wanted.input, wanted.keys, format, as_spark=True)
@@ -204,8 +204,8 @@ def _check(wanted: Shuffled, routing: RoutingOptions, options: Options) -> None:
 
 
 def _master(master: str | None, partitions: int) -> str:
-    """Return the given master, or this machine with a slot for each partition, but at least one for each
-    core. If there are more than `SLOTS_PER_CORE` partitions per core, it has a slot for each core.
+    """Return the given master, by default this machine with a slot for each partition and at least one for
+    each core. With more than `SLOTS_PER_CORE` partitions per core, it has one slot for each core.
     """
     cores = os.cpu_count() or 1
     slots = max(partitions, cores) if partitions <= SLOTS_PER_CORE * cores else cores

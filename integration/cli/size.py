@@ -51,7 +51,7 @@ _PARAMETERS = {
 }
 """Options of this command, by the parameter names with which messages begin."""
 _REACHED = 0.99
-"""A throughput counts as reached if this share of it is reached."""
+"""A required throughput counts as reached if the consumer can read this share of it."""
 
 
 @Parameter(name="*")

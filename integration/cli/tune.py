@@ -294,8 +294,8 @@ def _scenario(
 ) -> tuple[Scenario, list[str], list[str]]:
     """Return the scenario of a file or of a running job.
 
-    The two lists are for a running job: notes on values that could not be read, and lines about changes
-    while it was read.
+    The two lists are notes on values that could not be read from a running job, and lines about its changes
+    during the reading. They are empty for a scenario file.
     """
     options = ReadingOptions(
         record_bytes=running.record_bytes,

@@ -32,7 +32,7 @@ def validate(
     json: Flag = False,
     out: Path | None = None,
 ) -> int:
-    """Predict the figures of a running Flink job, and compare. The exit status is 1 if any differs too much.
+    """Compare the figures of a running Flink job with predicted ones. Exit status 1: one differs too much.
 
     Args:
         from_flink: Address of Flink's web interface, such as http://localhost:8081, or a file that

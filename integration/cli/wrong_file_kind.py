@@ -1,6 +1,6 @@
 """Kinds of files that commands accept.
 
-The error for another kind names the command that accepts this kind.
+If a command does not accept the kind of a file, the error names the command that does.
 """
 
 from __future__ import annotations

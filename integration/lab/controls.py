@@ -60,7 +60,7 @@ _LABELS = (
 """Labels of the fields of the page, by the keys of scenario files."""
 
 _PLACE = re.compile(r"(?:changes|faults)\.\d+\.(?:flink\.)?(.+?): (.*)")
-"""A problem in a scenario's change or fault: its position, its key, and the message."""
+"""Pattern of a message about a change or fault of a scenario. Its groups are the key and the problem."""
 
 _CONSTANT = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b")
 

@@ -2,11 +2,10 @@
 
 ::
 
-    a  ------o---------------------->          fork at o: b is run up to o, then both go on together
-    b        o-- change ------------>
+    a  ------o--------------->     Fork at o: side b repeats the run up to o. Then both sides continue.
+    b        o--- change ---->
 
-    a  ----------------- back ----->           replaced by a run from the beginning up to the moment
-               <--------/
+    a  ------o- - - - - -          Back to o: a new run, from the beginning up to o, replaces the old run.
 """
 
 from __future__ import annotations
@@ -134,7 +133,8 @@ class Lab:
     def turn(self, budget_s: float) -> bool:
         """Run for at most `budget_s` of processor time, as far as the pace allows.
 
-        Returns whether to call it again at once, because the lab is behind its pace or runs without one.
+        Return whether the caller has to call this method again at once, because the lab is behind its pace or
+        has no pace.
         """
         began = perf_counter()
         deadline, behind = process_time() + budget_s, self._behind
@@ -328,7 +328,7 @@ class Lab:
         self._speeds = []
 
     def _copied(self, side: LiveJob) -> str:
-        """Return a side as a scenario that ends at the current moment, and after the user's last action."""
+        """Return a side as a scenario that ends at the current moment, or later if an action is still due."""
         end_s = max(math.ceil(self._now / STEP_S - 1e-6) * STEP_S, side.acted_at + STEP_S)
         scenario = side.scenario.ending_at(round(end_s, 3))
         comments = [

@@ -53,7 +53,7 @@ class LiveJob:
     """One run of `scenario` from its beginning, at `now` emulated seconds.
 
     `rows`, `checkpoints` and `incidents` are its history, which only grows. `acted_at` is the
-    time of the last action of the user, or just after it. Call `close` at the end.
+    time of the user's last action or, if this is a checkpoint, a step after it. Call `close` at the end.
 
     Raises:
         UsageError: the scenario is invalid.
@@ -160,7 +160,7 @@ class LiveJob:
         self._plan(replace(scenario, manual_checkpoints_s=(*scenario.manual_checkpoints_s, self._moment())))
 
     def _moment(self) -> float:
-        """Return the next moment without events and without earlier actions of the user."""
+        """Return the next multiple of `STEP_S` after the user's last action, without a planned checkpoint."""
         scenario = self.scenario
         taken = {*scenario.manual_checkpoints_s, *(savepoint.at_s for savepoint in scenario.savepoints)}
         step = math.floor(max(self.now, self._agenda.now, self.acted_at) / STEP_S + 1e-6) + 1

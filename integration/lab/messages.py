@@ -85,7 +85,7 @@ class Row(msgspec.Struct, frozen=True, tag="row"):
     buffer_bytes: list[float | None]
     """The smallest debloated buffer size; null for sources and without debloating."""
     time_to_consume_s: list[float | None]
-    """Estimated time to consume the in-flight data into a vertex, by debloating's formula."""
+    """Estimated time in which a vertex consumes its queued data, by debloating's formula."""
     in_flight_bytes: list[float]
     """Data in flight on each edge, by its index: at producers, in the network and at consumers."""
 
@@ -189,9 +189,9 @@ job is not running at the moment; "gone": the job that was read has ended or res
 
 
 class Reading(msgspec.Struct, frozen=True, tag="reading"):
-    """Progress of reading a job from Flink: `done_s` of the `total_s` for which its metrics are watched.
+    """Progress of reading a job from Flink: its metrics have been watched for `done_s` of `total_s` seconds.
 
-    Both are null if the watch has not begun.
+    Both are null before that.
 
     `problem` is the reason of a failed reading. The page may then ask to read again.
     """
@@ -301,7 +301,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     pace: float | None
     paused: bool
     flink: FlinkJobShape | None = None
-    """The running Flink job beside this one."""
+    """The running Flink job that the page shows beside the emulated one; null: none."""
 
 
 class Copied(msgspec.Struct, frozen=True, tag="copied"):

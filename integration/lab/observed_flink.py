@@ -2,10 +2,11 @@
 
 ::
 
-    reading --> a lab with the job --> a look every few seconds --> reading, when the user wants that
-       |                                  |
-       problem, until the user            the last figures stay, with their age, while the cluster is
-       wants to read again                unreachable, the job waits, or another job has replaced it
+    reading --> lab with the job --> a poll every few seconds --> reading again, on request of the user
+       |                               |
+       if it fails: the problem        if it fails, because the cluster is unreachable or the job does not
+       stays until the user            run or was replaced: the last figures stay, with their age
+       requests another reading
 
 Requests to the cluster run in threads, so the lab continues meanwhile.
 """
@@ -36,7 +37,7 @@ from .messages import (
 )
 
 EVERY_S = 3.0
-"""Seconds between two polls. Polling a large job may take as long again."""
+"""Seconds from the end of a poll to the next one. Polling a large job may take just as long."""
 
 Watching = Callable[[float, float], None]
 
@@ -155,7 +156,7 @@ class ObservedFlink:
 
     @property
     def shape(self) -> FlinkJobShape | None:
-        """The job that was read; None: none yet."""
+        """The job that was read; None: no job has been read yet."""
         if self._imported is None:
             return None
         shown = self._imported.measured
@@ -163,7 +164,7 @@ class ObservedFlink:
         return FlinkJobShape(shown.url, shown.job, shown.job_name, shown.flink, notes)
 
     def frame(self, sides: list[LiveJob]) -> FlinkFrame | None:
-        """Return the figures of Flink beside those of some runs of its job; None: none has been read."""
+        """Return the figures of Flink beside those of runs of its job; None until the job has been read."""
         if self._imported is None or self._shown is None or self.reading is not None:
             return None
         scenario, shown = self._imported.scenario, self._shown

@@ -51,7 +51,7 @@ LONGEST_S = 1.0
 """Seconds after which a frame is sent even on a busy processor, so that a page does not seem to hang."""
 
 _PATIENCE = 4.0
-"""Maximum wait before an expensive frame, as a multiple of the pause that its cost requires."""
+"""Maximum wait for a frame, as a multiple of the pause that the cost of the last frame requires."""
 
 _FLINK_EVERY_S = 1.0
 """Seconds between two frames of Flink."""
@@ -59,7 +59,7 @@ _FLINK_EVERY_S = 1.0
 _READING_EVERY_S = 0.1
 
 _TURN_S = 0.02
-"""Processor time in seconds of the emulation between two turns of the pages."""
+"""Processor time of the emulation between two turns of the pages, in seconds."""
 
 _ROUNDS, _ROUNDS_OF_FRAMES = 4, 20
 """Scheduler rounds for other tasks, because a message passes through several tasks on its way to a page."""

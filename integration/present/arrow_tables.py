@@ -46,8 +46,8 @@ def value_fields(struct: type[msgspec.Struct]) -> dict[str, pa.DataType]:
 
 
 def list_fields(struct: type[msgspec.Struct]) -> dict[str, pa.DataType]:
-    """Return the fields of a struct that are lists of numbers or flags by subtask, each with the type of a
-    list item.
+    """Return the fields of a struct that have a number or flag for each subtask, with the types of these
+    numbers and flags.
     """
     fields = {}
     for field in inspect.type_info(struct).fields:  # type: ignore[attr-defined]

@@ -45,9 +45,9 @@ class Chart:
     note: str
     spec: Spec
     beside_phases: bool = False
-    """Whether a report shows it above the table of checkpoint phases, and not below."""
+    """Whether a report shows the chart above the table of checkpoint phases instead of below."""
     in_tuning: bool = False
-    """Whether the page of `tune` shows it for its runs."""
+    """Whether the page of `tune` includes the chart."""
 
 
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a7a00", "#6f5fb5")
@@ -63,12 +63,12 @@ SHADE = 0.14
 """Opacity of the area that marks a job that is down."""
 
 PANEL_WIDTH = 400
-"""Width of one run's panel in a PNG, in pixels, without its scale."""
+"""Width of one run's panel in a PNG, in pixels, without the axis beside it."""
 
 PANEL_GAP = 14
 
 _NARROWEST, _WIDER, _WIDEST = 1.5, 1.4, 4.5
-"""Width of the first line, increment for each further line, and maximum increment, in pixels."""
+"""Width of the thinnest line, increment for each further line, and maximum total increment, in pixels."""
 
 TIME = "time (s)"
 """Title of the time axis."""
@@ -106,7 +106,8 @@ def panels(
     row: str | None = None,
     time: str = TIME,
 ) -> Spec:
-    """Return the specification of a panel per run (side by side: also per value of the field `row`).
+    """Return the specification of a panel for each run. If runs stand side by side, each has a panel for each
+    value of the field `row`.
 
     Runs without rows have no panel. `marks` are layers that draw `rows`; `time` is the time axis's title.
     """
@@ -171,7 +172,7 @@ def _event_layer(event: str, events: list[Row], mark: Any) -> list[Any]:
 
 
 def ruler_note(results: Results) -> str:
-    """Return the meaning of the lines and areas of `panels`, as sentences after a space, or an empty text."""
+    """Return the meaning of the lines and areas of `panels`: sentences after a space, or an empty text."""
     notes = ""
     if any(len(result.steady) > 1 for result in results.values()):
         notes = " Dashed: begin and end of a measurement."

@@ -142,7 +142,7 @@ def cells_of(row: Row, other: str = FLINK_SIDE) -> Iterator[str]:
 
 
 def _cells_with_units(row: Row, other: str) -> Iterator[str]:
-    """Yield `cells_of` with units on sizes. Other units are in the legend."""
+    """Yield the texts of `cells_of`, with units if they are sizes. Other units are in the legend."""
     flink, ours, by, tolerance, why = cells_of(row, other)
     if row.unit != "bytes":
         yield from (flink, ours, by, tolerance, why)

@@ -33,10 +33,10 @@ _TRAILING_SPACES = re.compile(r" +$", re.MULTILINE)
 
 
 class Terminal(Console):
-    """Console that shows control characters as codes; omits trailing spaces unless on a terminal."""
+    """Console that shows control characters as codes and, if it is no terminal, omits trailing spaces."""
 
     def print(self, *objects: Any, **how: Any) -> None:
-        """Print like `Console`."""
+        """Print like `Console`; if this is no terminal, without trailing spaces."""
         if self.is_terminal:
             super().print(*objects, **how)
             return
@@ -84,7 +84,7 @@ def print_assumptions(notes: Sequence[str], console: Console) -> None:
 
 
 def print_line(line: str) -> None:
-    """Print a text to stdout as one line at once, for programs that read it."""
+    """Print a line to stdout and flush it, for programs that read stdout."""
     print(line, flush=True)
 
 

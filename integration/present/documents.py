@@ -70,7 +70,7 @@ class ImportedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LintReports(msgspec.Struct, frozen=True, kw_only=True):
-    """Reports on several configuration files (``netstack lint``); a single report is printed alone."""
+    """Reports on several configuration files (``netstack lint``). A single `LintReport` has no such list."""
 
     schema: str = "netstack.lint-reports/1"
     ok: bool
@@ -103,7 +103,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
     """Properties that could not be read, if the scenario comes from a running job."""
     recommendations: list[Recommendation]
-    """One for each combination of the values of other axes."""
+    """One for each combination of conditions, which are values of axes such as the service time."""
     pitfalls: list[Pitfall]
     points: list[PointRow]
     """The points of the sweep, without their results."""

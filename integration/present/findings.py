@@ -54,7 +54,7 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console, *, following: str, v
 
 
 def _print_finding(finding: Finding, console: Console, said: Sequence[str], *, verbose: bool) -> None:
-    """Print a finding: its first evidence and action, or with `verbose` all of both and the rule's name."""
+    """Print a finding with its first evidence and action; with `verbose`, with all of them and its rule."""
     severity = (finding.severity, _FINDING_STYLES[finding.severity])
     rule = (f"  [{finding.rule}]" if verbose else "", "dim")
     console.print(Text.assemble(severity, f"  {finding.where}", rule))
@@ -100,4 +100,4 @@ def lint_summary(report: LintReport) -> str:
         for severity in _LINT_STYLES
         if (number := sum(each.severity == severity for each in report.findings))
     ]
-    return f"{checked}, checked by Flink {report.flink}: {', '.join(counts) or 'no findings'}."
+    return f"{checked}, checked by the rules of Flink {report.flink}: {', '.join(counts) or 'no findings'}."

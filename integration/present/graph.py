@@ -6,10 +6,10 @@ never runs behind a vertex. Within a layer, places are ordered by their connecti
 stands on its line in the gap below its source. A gap has enough rows for names not to overlap::
 
     source a     source b        layer 0
-       | hash       |  | rebalance
-      map           |  |         layer 1; the edge of b to sink has a lane
-        |  hash     |  |
-         sink ------            layer 2
+       | hash        | rebalance
+      map            |           layer 1: a lane for the edge from source b to sink
+       | hash        |
+      sink <---------+           layer 2
 
 `job_graph` adds texts and figures; ``page/graph.html.jinja`` draws them in the colours of the page.
 """
@@ -104,7 +104,7 @@ class _Place:
 def laid_out(width: float, heights: Mapping[str, float], edges: Sequence[Arc]) -> Layout:
     """Return the places of vertices and edges.
 
-    `heights` are the heights of vertices, each after all its inputs.
+    `heights` has the height of each vertex, in topological order.
     """
     depth: dict[str, int] = {}
     for name in heights:
@@ -268,12 +268,12 @@ def _route(
 
 
 NAMES = 120.0
-"""Width in pixels of a vertex, without the figures. With the figures of two runs, it fits on a phone."""
+"""Width in pixels of a vertex without figures. A vertex with the figures of two runs fits on a phone."""
 PADDING = 12.0
 COLUMN = 100.0
 """Width of the figures of one run, in pixels."""
 FIRST_ROW = 84.0
-"""Top of the figures, below the names, in pixels."""
+"""Distance from the top of a vertex to its figures, which are below the names, in pixels."""
 ROW = 22.0
 
 MOST_COLUMNS = 2
@@ -294,7 +294,7 @@ SUBTASKS = 62.0
 _CUT = "\N{HORIZONTAL ELLIPSIS}"
 
 Runs = Mapping[str, Sequence[Steady]]
-"""Measured windows by column name. Of several windows, one per seed, the median is drawn."""
+"""Measured windows by column name. If a column has several, one per seed, their median is drawn."""
 
 
 @dataclass(frozen=True, slots=True)

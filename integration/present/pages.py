@@ -397,7 +397,7 @@ def _unbroken(text: str) -> str:
 
 
 def _inline(code: str) -> Markup:
-    """Mark code as safe within its own element, as nothing in it can end the element early."""
+    """Escape code so that it cannot end its own element early, and mark it as safe."""
     return Markup(re.sub(r"</(?=script|style)", r"<\\/", code, flags=re.IGNORECASE))
 
 

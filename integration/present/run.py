@@ -63,7 +63,7 @@ Fact = tuple[str, str]
 
 
 def job_facts(result: Result, *, origins: bool = True) -> list[Fact]:
-    """Return a line each on topology, sources, service times, checkpoints and windows of a job.
+    """Return lines on the topology, the sources, service times, checkpoints and windows of a job.
 
     Without `origins`, the lines on sources contain only their rates.
     """
@@ -93,7 +93,7 @@ def job_facts(result: Result, *, origins: bool = True) -> list[Fact]:
 
 
 def how_obtained(result: Result, command: str) -> list[Fact]:
-    """Return the facts by which a result can be reproduced."""
+    """Return the facts that are needed to reproduce a result."""
     facts = [
         ("Clock", f"{result.clock} time, {result.link} links, preset {result.preset}, seed {result.seed}"),
         ("Emulated", f"{result.emulated_seconds:g} s in {result.wall_seconds:.1f} s of real time"),
@@ -321,9 +321,9 @@ def print_result(result: Result, console: Console) -> None:
 
 
 def print_head(result: Result, console: Console) -> None:
-    """Print the scenario, its clock and its cost.
+    """Print the scenario, the clock and the cost of a run.
 
-    Print the outcome of checkpoints unless all are ordinary.
+    If its checkpoints are not all ordinary (`are_plain`), print their outcome too.
     """
     work, wall = result.work, max(result.wall_seconds, 1e-9)
     name, named = result.scenario.name, result.scenario.config.debloat_policy

@@ -104,7 +104,7 @@ def buffer_size(results: Results) -> Chart | None:
     return Chart(
         "buffer-size",
         f"Size of new buffers: {per_window(results, lambda window: size(window.buffer_bytes))}",
-        "Median of the smallest subtask. Receivers announce it for new buffers."
+        "Median of the subtask with the smallest buffers. Receivers announce sizes for new buffers."
         + _lines_note(subtasks, results),
         panels([lines], rows, results, row="vertex", height=200),
         in_tuning=True,
@@ -138,7 +138,7 @@ def buffer_size_rows(results: Results) -> list[Row]:
 
 
 def in_flight_time(results: Results) -> Chart | None:
-    """Draw the time to consume the queued data, by the end at which they wait; None without samples."""
+    """Draw the time to consume the data queued at senders and at receivers; None without samples."""
     rows = in_flight_rows(results)
     if not rows:
         return None
@@ -253,7 +253,7 @@ MAX_CHECKPOINTS = 120
 """Maximum number of checkpoints of a run in a chart. The last ones are drawn."""
 
 LEAST_BYTES = 1024
-"""Minimum bytes of a checkpoint for a chart."""
+"""If no checkpoint of a run stores this many bytes, its stored bytes are not drawn."""
 
 IN_FLIGHT, OTHER_STATE = "data in flight", "other state"
 
@@ -410,7 +410,7 @@ def checkpoint_bytes(results: Results) -> Chart | None:
 def stored_rows(results: Results) -> list[Row]:
     """Return rows ``run, id, t, until, type, part, size, from_mib, to_mib``: stored bytes of checkpoints.
 
-    A run without a checkpoint of `LEAST_BYTES` has no rows.
+    A run has no rows if all of its checkpoints store less than `LEAST_BYTES`.
     """
     return [
         {
@@ -610,7 +610,7 @@ def _horizontal(
 
 
 def _of_each_checkpoint(cursor: str | None = None, **channels: Any) -> Any:
-    """Return a rectangle for each checkpoint, from its trigger to the trigger of the next one."""
+    """Return a rectangle for each checkpoint, from its trigger to its field ``until``."""
     mark: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
     return alt.Chart().mark_rect(**mark).encode(x=seconds(_TRIGGER), x2="until:Q", **channels)
 

@@ -131,7 +131,7 @@ def _length(run: WindowFigures) -> str:
 
 
 TOO_LATE = 0.01
-"""A real-time run that ends late is reported from this share of its length on."""
+"""A real-time run is reported as late if its delay is at least this share of its length."""
 
 _SO = (
     "so times may be too long and rates too low; give the machine less to do, or run in virtual time, "
@@ -221,7 +221,7 @@ def _savepoint(savepoint: CheckpointResult, location: str, beside: str | None) -
 
 
 def down_times(result: Result) -> list[tuple[float, float]]:
-    """Return the time that tasks were down after each failure, up to their next failure or the end."""
+    """Return for each failure when tasks were down: since, until (at most their next failure or the end)."""
     times = []
     for place, restart in enumerate(result.restarts):
         until = restart.running_at
@@ -250,7 +250,7 @@ def never_fired(result: Result) -> str | None:
 
 
 def are_plain(result: Result) -> bool:
-    """Whether all checkpoints have Flink's ordinary type, and none failed or hangs after a fault."""
+    """Whether all checkpoints have Flink's ordinary type, none failed, and no fault left one incomplete."""
     if result.faults and any(checkpoint.status != COMPLETED for checkpoint in result.checkpoints):
         return False
     return all(

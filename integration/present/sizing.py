@@ -40,8 +40,8 @@ _LEGEND = (
 
 _CHECKED = (
     "emulated: median and range over the seeds. The emulated drain is the time of a barrier from the "
-    "previous vertex; for the least, the debloat target is 1 ms. To start: the job was started with this "
-    "many buffers, and with one buffer less."
+    "previous vertex; for the least by debloating, the debloat target is 1 ms. To start: the job was "
+    "started with this many buffers, and with one buffer less."
 )
 
 _NO_TRIP = (
@@ -320,7 +320,7 @@ def _rate(records_per_s: float) -> str:
 
 
 def _one_setting(job: JobSize, plan: BudgetPlan) -> Iterator[str]:
-    """Yield the options with which a real Flink can approximate the plan, or why it has none."""
+    """Yield the options with which a real Flink can approximate the plan, or why this is impossible."""
     one = one_setting([exchange.buffers for exchange in plan.exchanges])
     settings = {
         OPTIONS["exclusive_buffers_per_channel"].name: one.exclusive,

@@ -40,9 +40,9 @@ MILLION = 1_000_000
 def job_progress(
     scenario: Scenario, master: str | None, console: Console
 ) -> Iterator[Callable[[float | None], None]]:
-    """Show the progress of a job by Spark's tasks.
+    """Show the progress of a job that runs in tasks of Spark.
 
-    Yield a function that reports its seconds; None: unknown.
+    Yield a function with which a caller reports the job's seconds so far; None: unknown.
     """
     tasks = counted(len(task_managers(scenario)), "task")
     if master is not None and local_slots(master) is None:

@@ -76,7 +76,7 @@ NOWHERE = "nowhere"
 
 
 def placed(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with two more fields: `side` and `narrow_side`, the sides of the marks for their names.
+    """Return the rows with `side` and `narrow_side` added: the sides of the marks on which names stand.
 
     `narrow_side` is for a chart that is `NARROW` pixels wide. Each row has `ms`, `share`, `label`, and
     `said`: whether the text of the recommendation names the setting.
@@ -200,7 +200,7 @@ OUTLINES = {
 """Outlines by meaning, in the order of the legend."""
 
 NARROWER = 600
-"""If the width in pixels is smaller, the trade-off is drawn for a phone."""
+"""If the chart has fewer pixels of width than this, it is drawn for a phone."""
 
 MOST_CURVES = 8
 """Maximum number of conditions with a curve. The first ones are drawn."""
@@ -307,7 +307,7 @@ def _trade_off_rows(recommendation: Recommendation, alone: bool) -> Iterator[Row
 
 
 def _by_target(recommendation: Recommendation) -> list[SettingSummary]:
-    """Return the debloat targets, the shortest first, and then the other settings."""
+    """Return the settings with a debloat target, the shortest target first, and then the others."""
     return sorted(recommendation.settings, key=lambda each: each.target_ms or float("inf"))
 
 
