@@ -119,7 +119,7 @@ def from_table(table: pa.Table) -> list[PointRow]:
         ValueError: its columns differ from ours, as in a table of another version.
     """
     if set(table.schema.names) != set(ROW_SCHEMA.names):
-        raise ValueError("the columns are not those of this version's rows")
+        raise ValueError("the columns differ from those that this version writes")
     return [_row(values) for values in table.to_pylist(maps_as_pydicts="lossy")]
 
 

@@ -111,7 +111,7 @@ class PartitionBlocks:
             raise PieceError(str(error)) from None
         batch = decode_piece(message, self.schema)
         if ends[-1] != batch.num_rows:
-            raise PieceError(f"{batch.num_rows} rows end at {ends[-1]}")
+            raise PieceError(f"the piece has {batch.num_rows} rows, but its ends say {ends[-1]}")
         return batch, ends
 
     def _yield_held(self) -> Iterator[pa.RecordBatch]:
