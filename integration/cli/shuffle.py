@@ -95,7 +95,9 @@ class RoutingOptions:
     partitioner: Partitioner = "flink"
     """Placement of keys in partitions: by Flink's key groups, or as Spark does it."""
     master: str | None = None
-    """Spark's master URL; by default this machine, with a slot per partition (if many, per core)."""
+    """Spark's master URL; by default this machine, with a slot per partition (per core, if there are many
+    partitions).
+    """
     max_memory: str | None = None
     """Maximum memory for the rows of a task with several partitions, such as "256 mb"; by default 128 MiB."""
     compression: Compression | None = None
