@@ -13,7 +13,7 @@ from rich.text import Text
 from ..number_text import NOTHING, milliseconds, size
 from ..tuning.settings import NOW
 from .console import print_next
-from .table_style import BOTH, figures, number
+from .table_style import figures, number
 
 if TYPE_CHECKING:
     from ..tuning.pitfalls import Pitfall
@@ -108,7 +108,7 @@ def _print_verdict(recommendation: Recommendation, console: Console) -> None:
 
 def _settings_table(recommendation: Recommendation) -> Table:
     heads = [Column("setting"), *map(number, _SHORT), Column("")]
-    table = figures(heads, padding=BOTH, edge=False)
+    table = figures(heads, edge=False)
     for setting in recommendation.settings:
         name = f"now: {recommendation.present}" if setting.name == NOW else setting.name
         marked = mark(recommendation, setting)
