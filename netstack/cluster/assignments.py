@@ -28,10 +28,10 @@ class Assignment:
     """The input that all processes of an attempt share.
 
     `origin`: start of the run on the wall clock; None for the first attempt. `restore`: id of the checkpoint
-    to restore; None for the first attempt, or if no checkpoint was complete. `from_initial`: whether that
-    checkpoint belongs to an earlier run and is in that run's storage. `retained`: complete checkpoints of
-    this run, oldest first. `first_checkpoint`: id of the attempt's first checkpoint. `traced`: whether
-    reports contain trace events.
+    to restore; None for the first attempt, or if no checkpoint was complete. `from_initial`: whether the
+    checkpoint to restore belongs to an earlier run and is in the storage of that run. `retained`: complete
+    checkpoints of this run, oldest first. `first_checkpoint`: id of the attempt's first checkpoint. `traced`:
+    whether reports contain trace events.
     """
 
     scenario: Scenario
@@ -50,7 +50,9 @@ COLUMNS = 1 + len(SubtaskSample._fields)
 
 
 class Blame(IntEnum):
-    """Distance of a failure from its cause: this process failed, lost a peer, or got the report of a peer."""
+    """Distance of a failure from its cause: 0 if this process itself failed, 1 if it lost a peer, 2 if a peer
+    reported a failure.
+    """
 
     OWN = 0
     PEER_LOST = 1
@@ -68,7 +70,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True):
-    """A checkpoint, and the part of each subtask in it, by vertex and index."""
+    """A checkpoint, and its parts as (vertex, index of the subtask, figures of the subtask)."""
 
     head: CheckpointHead
     parts: list[tuple[int, int, SubtaskCheckpoint]]
@@ -78,8 +80,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one process on one attempt; times in seconds of the run.
 
     `origin`: start of the run on the wall clock; None if the attempt failed before the start was set.
-    `begins_at`: time at which the tasks opened; None if they did not open. `samples`: rows of figures. A row
-    holds a sample of each subtask of this process, and before it the time, repeated for each subtask.
+    `begins_at`: time at which the tasks opened; None if they did not open. `samples`: rows of figures; each
+    row holds the time, repeated for each subtask of this process, and then a sample of each subtask.
     `behind_s`: lag of the process behind the wall clock; None if its tasks did not open. Only the leader
     reports `checkpoints` and `running_at`, the time at which all subtasks had their state. `leaked_segments`:
     segments that were not returned by the end.
@@ -115,7 +117,7 @@ def checkpoint_records(recorder: Recorder) -> list[CheckpointRecord]:
 
 
 def _parts(tables: list[dict[str, Figures]], row: int) -> Iterator[tuple[int, int, SubtaskCheckpoint]]:
-    """Yield vertex, index and figures of each subtask that took part in the checkpoint of a row."""
+    """Yield vertex, index and figures of each subtask that took part in the checkpoint in row `row`."""
     for vertex, table in enumerate(tables):
         for index in np.flatnonzero(~np.isnan(table["end_to_end_s"][row])).tolist():
             figures = {name: column[row][index].item() for name, column in table.items()}

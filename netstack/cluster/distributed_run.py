@@ -240,7 +240,7 @@ class RunHistory:
         return min(failures, key=lambda failure: (failure.blame, failure.at), default=None)
 
     def lost(self) -> None:
-        """Drop the recorded lags of the last attempt's processes behind the clock."""
+        """Forget each process's lag behind the clock in the last attempt."""
         self._behind = dict.fromkeys(self._behind)
 
     def _add_samples(self, reports: Sequence[Report]) -> None:
@@ -285,7 +285,7 @@ class RunHistory:
     def result(self, *, wall_seconds: float, failure: str | None) -> Result:
         """Return the result of the whole run; `failure` is the cause if the job failed permanently.
 
-        It contains the lags of the last attempt's processes behind the clock.
+        It contains each process's lag behind the clock in the last attempt.
         """
         known = [behind for behind in self._behind.values() if behind is not None]
         return result_of(
@@ -308,7 +308,8 @@ class RunHistory:
 def _together(scenario: Scenario, reports: Sequence[Report]) -> Figures:
     """Return the samples of all processes in one table, with the subtasks in the order of the scenario.
 
-    Before the last sample that all processes took, one process may have one sample more than another.
+    Every process takes one last sample when it stops. Before it, one process may have taken more samples than
+    another; these are dropped.
     """
     tables = [report.rows for report in reports]
     rows = min(len(table) for table in tables)

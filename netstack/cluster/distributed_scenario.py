@@ -1,4 +1,4 @@
-"""The scenario of a job over processes: settings that it may not have, and costs that are measured instead.
+"""Adapts a scenario to real processes: finds unsupported settings, and removes costs that are now real.
 
 Between real processes, transfers and threads take real time. Emulated costs for these would count twice, so
 they are set to zero. The service time of records and the rate of sources belong to the job and are kept. The

@@ -47,7 +47,7 @@ LEADER = 0
 """Index of the leader's process."""
 
 NOTICE_S = 0.2
-"""Delay between the start message and the start."""
+"""Time from the start message until the tasks open, in seconds."""
 
 
 class Leader:

@@ -122,7 +122,9 @@ def decode_control(payload: bytes) -> Control:
         message = _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = readable(str(error))  # the error may quote the message
-        raise RemoteProtocolError(f"a control message of {len(payload)} bytes: {problem}") from None
+        raise RemoteProtocolError(
+            f"a control message of {len(payload)} bytes is invalid: {problem}"
+        ) from None
     if isinstance(message, Decline):
         return Decline(
             message.task, message.checkpoint_id, readable(message.reason), readable(message.detail)
@@ -196,7 +198,9 @@ class DistantCoordinator:
 
 
 def distant_tasks(scenario: Scenario, tell: Callable[[str, ToTask], None]) -> dict[TaskKey, DistantTask]:
-    """Return all subtasks of a scenario, in its order; `tell` sends a message to a task manager."""
+    """Return a proxy for each subtask, in the order of the scenario; `tell` sends a message to a task
+    manager.
+    """
     tasks = {
         (number, index): DistantTask((number, index), partial(tell, vertex.manager_of(0)))
         for number, vertex in enumerate(scenario.vertices)

@@ -425,17 +425,17 @@ class RunClock:
 
 
 CHECK_EVERY_S = 0.005
-"""Time between two checks for delays; shorter delays may be missed."""
+"""Time between two checks for delays, in seconds; delays shorter than this may be missed."""
 
 LEAST_DELAY_S = 0.002
 """Minimum delay that counts, in seconds.
 
-Shorter ones are normal: a sleeping process wakes a millisecond late, and other entries may run first.
+Shorter delays are normal: a sleeping process wakes a millisecond late, and other entries may run first.
 """
 
 
 class Stalls:
-    """Measures the delays of this process while it had no processor; `total_s` is their sum.
+    """Measures the delays in which this process waited for a processor; `total_s` is their sum in seconds.
 
     During such a delay, other processes may have waited for this one. To measure them, a small entry is put
     on `agenda` every few milliseconds; its lateness is the delay.

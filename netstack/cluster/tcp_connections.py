@@ -22,7 +22,7 @@ from ..jobs.build import Find
 class TcpConnections:
     """This process's ends of the connections to other task managers.
 
-    `links` maps the name of each to its link.
+    `links` maps the name of each other task manager to the link to it.
     """
 
     links: Mapping[tuple[str, str], EmulatedLink] = {}

@@ -15,8 +15,8 @@ to the next entry.
 
 A million messages may be in transit on one wire. They arrive in order, so they form a `Line`, of which only
 the first entry is on the heap. So the heap has only as many entries as there are wires and tasks. Entries of
-a line that are due before the next entry of the heap run directly, without passing through the heap. The same
-holds for callbacks added with `at_increasing`.
+a line that are due before the next entry of the heap run directly, without passing through the heap.
+Callbacks added with `at_increasing` form such a line too.
 
 Entries that may be cancelled are added with `cancellable_at` or `cancellable_after`, which return a `Timer`.
 A cancelled timer stays on the heap and does nothing when it is due, so the order of all other entries is
@@ -242,7 +242,7 @@ class Agenda:
         heapq.heappush(self._heap, (self.now + delay, serial, callback, args))
 
     def at_increasing(self, time: float, callback: Callable[[], None]) -> None:
-        """Like `at`, optimised for nearly increasing times."""
+        """Like `at`, but faster if each time is rarely before the last one added."""
         line = self._increasing
         if time < line.last_s:
             self.at(time, callback)
@@ -273,11 +273,11 @@ class Agenda:
         return self.cancellable_at(self.now + delay, callback, *args)
 
     def keep(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
-        """Add a callback as `at` does; it stays after `clear`."""
+        """Like `at`, but `clear` does not remove the callback."""
         self.at(time, Kept(callback), *args)
 
     def keep_foremost(self, time: float, callback: Callable[..., Any], *args: Any) -> None:
-        """Add a callback as `keep` does, before all other entries for the same time."""
+        """Like `keep`, but the callback runs before all other entries for the same time."""
         self._foremost = serial = self._foremost - 1
         heapq.heappush(self._heap, (time, serial, Kept(callback), args))
 
@@ -369,7 +369,7 @@ class Agenda:
                 callback(*argument)
 
     def _look_at_clock(self) -> None:
-        assert self.clock is not None, "only an agenda that has a clock of its own can read it"
+        assert self.clock is not None, "the agenda has no clock; create it with `clock`"
         now = self.clock()
         if now > self.now:
             self.now = now

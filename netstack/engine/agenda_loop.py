@@ -18,7 +18,7 @@ _ENTRIES_PER_CHECKPOINT = 1000
 """Number of entries that run before trio checks for cancellation or Ctrl-C."""
 
 _MEANWHILE_EVERY_S = 0.2
-"""Real time between two progress reports, in seconds."""
+"""Real time between two calls of `Agenda.meanwhile`, in seconds."""
 
 _ENTRIES_PER_TURN = 50
 """Number of entries that run in real time before other trio tasks run and the clock is read."""

@@ -25,7 +25,7 @@ def core_is_compiled() -> bool:
 def stale_modules(root: Path = _ROOT) -> list[str]:
     """Return the sources below `root` that are newer than their compiled modules.
 
-    Only checkouts are checked. An installation writes both at once, in any order.
+    Only checkouts are checked, since an installation writes sources and modules at once, in any order.
     """
     if not (root / "setup.py").is_file():
         return []

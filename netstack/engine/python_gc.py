@@ -24,8 +24,9 @@ LARGE_BLOCKS = 40_000
 """From this number of memory blocks on, a job counts as large: about three thousand channels."""
 
 RARELY = (100_000, 50, 100)
-"""Thresholds of the collector during a large job. With the defaults, the collector would take a third of the
-time."""
+"""Thresholds of the collector during a large job. With Python's default thresholds, the collector would take
+a third of the run time.
+"""
 
 PART_OF_JOB = 8
 """Divisor: the first threshold of a very large job is its number of memory blocks divided by this."""
@@ -37,12 +38,13 @@ class _Frozen:
     frozen = False
     """Whether a running job is frozen."""
     unsearched = False
-    """Whether a job has ended whose objects have not been searched yet."""
+    """Whether a job has ended and its objects have not been searched for garbage yet."""
     thresholds = gc.get_threshold()
-    """Thresholds before the job."""
+    """Thresholds before the job, which `over` restores."""
     rarely = RARELY
-    """Thresholds that were set, as Python reports them; the threshold of the oldest generation may be
-    missing."""
+    """Thresholds that `building` set, as Python reports them; Python may not report that of the oldest
+    generation.
+    """
 
 
 @contextmanager

@@ -15,8 +15,8 @@ _BLOCK = 4096
 class Randomness:
     """Independent streams of random numbers.
 
-    Each purpose has its own stream, so an additional wake-up does not change the first channel of a
-    rebalancing source. Numbers are drawn in blocks, so each number costs only tens of nanoseconds.
+    Each purpose has its own stream, so a draw for one purpose does not change the numbers for another.
+    Numbers are drawn in blocks, so each number costs only tens of nanoseconds.
     """
 
     def __init__(self, seed: int, jitter_sigma: float) -> None:
@@ -34,11 +34,11 @@ class Randomness:
         return low + (high - low) * next(self.chance)
 
     def notice(self, low: float, high: float) -> float:
-        """Return a number like `uniform`, from a separate stream that does not change other draws."""
+        """Like `uniform`, but drawn from a stream of its own, so that other draws stay the same."""
         return low + (high - low) * next(self._notices)
 
     def between(self, bounds: tuple[float, float]) -> float:
-        """Return a number within `bounds`, drawn at set-up and constant during the run."""
+        """Return a uniform number within `bounds`, from the stream for values drawn at set-up."""
         return float(self._setup.uniform(*bounds))
 
     def restart_jitter(self, most_ms: int) -> int:
@@ -51,14 +51,15 @@ class Randomness:
 
 
 def numbers_of(*seed: int) -> Iterator[float]:
-    """Return an endless stream of uniform numbers between 0 and 1, with its own seed."""
+    """Return an endless stream of uniform numbers between 0 and 1, drawn from `seed`."""
     return _uniform(default_rng(list(seed)))
 
 
 def uncertain_factor(seed: int, spread: float) -> float:
-    """Return the factor of a cost whose relative standard error is `spread`.
+    """Return the factor for a cost whose relative standard error is `spread`.
 
-    All costs of a run share the factor, as on a machine that is more or less busy. Seeds are spread evenly
+    It is ``1 + spread * sigmas``, but at least 0. The seed determines `sigmas`, so all costs of a run are too
+    high or too low together, as on a machine that is more or less busy. Successive seeds are spread evenly
     over the normal distribution, so a few seeds represent it as well as many random draws::
 
         seed     1     2     3     4     5     6     7

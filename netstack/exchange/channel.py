@@ -61,7 +61,7 @@ class InputChannel:
     queue. The gate sets both. `persist` is called with the checkpoint's id, the channel and the bytes, for
     data that arrives after the task has begun a checkpoint and before the checkpoint's barrier. If `persist`
     is None, data is not persisted. The gate counts the polled data buffers and barriers in `polled_buffers`
-    and `polled_barriers`, and calls `tap` before it polls one.
+    and `polled_barriers`, and calls `tap`, if set, for each before it returns the item.
     """
 
     __slots__ = (

@@ -321,7 +321,9 @@ class ConsumerEnd:
         self._transmit(request)
 
     def close(self, channel: RemoteInputChannel) -> None:
-        """Cancel the request of `channel` after all earlier messages; later arrivals are dropped."""
+        """Cancel the request of `channel` behind all messages sent before; data that arrives later is
+        dropped.
+        """
         number = channel.channel_id
         if self._channels.pop(number, None) is not None:
             self._cancelled[number] = channel.gate.segment_bytes

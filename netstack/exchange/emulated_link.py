@@ -164,7 +164,7 @@ class EmulatedLink:
 
 
 def _detached(message: BufferResponse) -> BufferResponse:
-    """Return the message with a copy of its bytes, since its segment may be reused after it has left."""
+    """Return `message` with a copy of its bytes, since the segment may be reused before they arrive."""
     return BufferResponse(
         message.channel,
         message.subpartition,

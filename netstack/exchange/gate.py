@@ -26,9 +26,10 @@ __all__ = ["GateFigures", "InputGate", "Item"]
 
 
 class GateFigures(NamedTuple):
-    """Totals over all channels of a gate: queued buffers and events, queued bytes, used and total buffers of
-    remote channels. The last two correspond to Flink's ExclusiveBuffersUsageGauge and
-    FloatingBuffersUsageGauge. Free floating buffers that channels hold do not count as used.
+    """Totals over all channels of a gate. `queue_length` counts buffers and events. `exclusive` and
+    `floating` are the used and the total buffers of remote channels. They correspond to Flink's
+    ExclusiveBuffersUsageGauge and FloatingBuffersUsageGauge. Free floating buffers that channels hold do not
+    count as used.
     """
 
     queue_length: int
@@ -40,8 +41,8 @@ class GateFigures(NamedTuple):
 class InputGate:
     """The channels of one exchange, their floating buffers and their debloater.
 
-    `on_data` is called when the gate becomes readable, `on_priority` when a channel has the gate's first
-    priority event. `debloater` is None if debloating is off. `watermarks`: whether the data contains
+    `on_data` is called when the gate becomes readable, `on_priority` when a priority event arrives and no
+    other is waiting. `debloater` is None if debloating is off. `watermarks`: whether the data contains
     watermarks. Invariant: a channel is `queued` while it is in one of the queues, and `urgent` while it is in
     the priority queue.
     """
@@ -80,7 +81,7 @@ class InputGate:
             channel.request(subpartition)
 
     def restoring(self, channel: InputChannel) -> None:
-        """Record that recovered data of `channel`, and its end marker, are queued.
+        """Record that `channel` has queued its recovered data and the end marker behind it.
 
         Raises:
             RuntimeError: if this was already recorded for the channel.

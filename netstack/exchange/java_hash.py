@@ -8,7 +8,7 @@ values.
 |-----------------------|-----------------------------------------------------------------------------------|
 | integer up to 32 bits | the value                                                                         |
 | long                  | ``v ^ v >>> 32``                                                                  |
-| float, double         | their bits as an int, or likewise as a long; every NaN has the bits of Java's NaN |
+| float, double         | bits as an int (float) or a long (double); every NaN has the bits of Java's NaN   |
 | boolean               | 1231 or 1237                                                                      |
 | string                | ``31*h + unit`` over UTF-16 units, from 0                                         |
 | binary                | ``31*h + byte`` over signed bytes, from 1 (``Arrays.hashCode``)                   |
@@ -43,9 +43,9 @@ _INVERSE_OF_31 = pow(31, -1, 1 << 32)
 
 
 def _replace_like_java(error: UnicodeError) -> tuple[str, int]:
-    """Replace as many invalid bytes by one character as Java does.
+    """Replace invalid bytes by one U+FFFD, as many at once as Java does.
 
-    Python differs only for an encoded surrogate, which Java replaces as a whole.
+    Python's own handler differs only for an encoded surrogate, which Java replaces as a whole.
     """
     assert isinstance(error, UnicodeDecodeError)
     surrogate = _SURROGATE.match(error.object, error.start)
@@ -121,7 +121,7 @@ def hash_binary(data: bytes, offsets: NDArray[np.integer[Any]]) -> Hashes:
 
 
 def hash_decimals(unscaled: NDArray[np.uint8], scale: int) -> Hashes:
-    """Hash decimals (Java's BigDecimal) of one scale.
+    """Hash decimals (Java's BigDecimal) that all have the same scale.
 
     Args:
         unscaled: Shape (n, width), width a multiple of 4: each row the unscaled value in two's complement,

@@ -157,7 +157,9 @@ def log2_floor(value: int) -> int:
     """Return the floor of the binary logarithm of an int32, taken as unsigned (-1 gives 31).
 
     Raises:
-        ArithmeticError: ``value`` is 0. Flink: ``MathUtils.log2floor``.
+        ArithmeticError: ``value`` is 0.
+
+    Flink: ``MathUtils.log2floor``.
     """
     if value == 0:
         raise ArithmeticError("the logarithm of 0 is undefined")

@@ -100,8 +100,8 @@ class OpenBuffers:
             self._turns = None
 
     def get(self, channel: int) -> BufferBuilder | None:
-        """Return the open buffer for `channel`. Ends a round-robin distribution, and buffers of the other
-        kind (unicast or broadcast).
+        """Return the open buffer for `channel`, or None. First end a round-robin distribution, and finish
+        open buffers of the other kind (unicast or broadcast).
         """
         self.end_turns()
         if channel == ALL:
@@ -155,8 +155,8 @@ class OpenBuffers:
 
 
 class QueueFigures(NamedTuple):
-    """Totals over subpartitions: buffers and events queued so far, buffers and events queued now, and queued
-    bytes.
+    """Totals over subpartitions: `buffers_out` counts the buffers and events queued so far, `length` those
+    queued now; `size` is the number of bytes queued now.
     """
 
     buffers_out: int
@@ -460,8 +460,9 @@ class ResultPartition:
 
         An unaligned barrier overtakes all data; a barrier with a timeout does so when `alignment_timeout` is
         called. `settled` is called once for each subpartition, with the data overtaken there, which may be
-        empty. It is called with None if the data will never be known, as when a newer barrier with a timeout
-        is queued first. Returns whether data was overtaken or may be overtaken later.
+        empty. It is called with None if the data will never be known, for example because a newer barrier
+        with a timeout is queued before `alignment_timeout`. Returns whether data was overtaken or may be
+        overtaken later.
         """
         if not self.supports_unaligned:
             barrier = replace(barrier, options=barrier.options.with_unaligned_unsupported())

@@ -18,16 +18,16 @@ from .partition import LEAST_LOADED
 
 
 class ChannelSelector(Protocol):
-    """Chooses a channel for each record, in the order in which they are written."""
+    """Chooses a channel for each record, in the order in which the records are written."""
 
     def select(self, block: RecordBlock) -> list[int]:
         """Return one channel for each record of `block`; the caller must write all of them."""
 
 
 class RoundRobin:
-    """Distributes records round robin. The first record goes to any channel for rebalance, and to channel 0
-    for rescale and forward. If `adaptive`, the partition chooses the subpartition by load when it writes a
-    record (FLIP-339). With one channel this makes no difference.
+    """Distributes records round robin. The first record goes to channel `first`: a random channel for
+    rebalance, channel 0 for rescale and forward. If `adaptive`, the partition chooses the subpartition by
+    load when it writes a record (FLIP-339). With one channel this makes no difference.
     """
 
     def __init__(self, channels: int, first: int = 0, *, adaptive: bool = False) -> None:
@@ -54,7 +54,7 @@ def _turns(channels: int, rounds: int) -> list[int]:
 
 
 class KeyGroupSelector:
-    """Sends records of one key to one channel, by Flink's key groups (KeyGroupStreamPartitioner)."""
+    """Sends all records of a key to the same channel, by Flink's key groups (KeyGroupStreamPartitioner)."""
 
     def __init__(self, channels: int, max_parallelism: int, key_hash: KeyHash) -> None:
         self._channels = channels
@@ -94,7 +94,7 @@ class Fraction:
 
 
 class MeasuredShares:
-    """Sends records to channels with measured frequencies, whatever their keys, by random draws.
+    """Draws the channel of each record at random with measured frequencies, whatever the record's key.
 
     `shares` are the relative frequencies of the channels, in any unit; `seed` is this producer's seed.
     """

@@ -84,7 +84,7 @@ class TcpLink:
 
     @property
     def ready(self) -> bool:
-        """Whether the socket can take more soon."""
+        """Whether fewer than `HIGH_WATERMARK_BYTES` bytes wait for the socket."""
         return self.outgoing.waiting_bytes < HIGH_WATERMARK_BYTES
 
     def notify(self, work: Callable[..., None], *args: object) -> None:
@@ -312,7 +312,7 @@ _TO_CONSUMER = frozenset(get_args(ToConsumer))
 async def keep_alive(link: TcpLink, limit_s: float) -> None:
     """Send a KeepAlive when no other message is sent, and detect a silent peer.
 
-    A running peer sends something at least every half of `limit_s`. A silent one is detected between 1 and
+    A running peer sends something at least once in half of `limit_s`. A silent peer is detected between 1 and
     1.25 times `limit_s` after its last byte.
 
     Raises:
@@ -347,7 +347,7 @@ class TcpEnd:
 
     @property
     def ready(self) -> bool:
-        """Whether the socket can take more soon."""
+        """Whether fewer than `HIGH_WATERMARK_BYTES` bytes wait for the socket."""
         return self._link.ready
 
     @property

@@ -154,7 +154,7 @@ def _as_unproven() -> Iterator[None]:
 
 
 def _is_final(error: BaseException) -> bool:
-    """Whether TLS failed because of data that the peer sent, and not because the peer sent no data."""
+    """Whether TLS failed on data that the peer sent; a connection that merely ended does not count."""
     cause = error.__cause__
     return isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
 

@@ -83,7 +83,9 @@ class Listener:
         return host, port
 
     def proven(self, stream: trio.SocketStream) -> None:
-        """Keep a connection when new ones need room; does nothing if it is already being closed."""
+        """Record that the peer has proven itself, so that its connection is not dropped to make room; does
+        nothing if the connection is already being closed.
+        """
         if self._strangers.pop(stream, None) is not None:
             self._proven.add(stream)
 

@@ -3,10 +3,12 @@
 Both ends of a connection prove that they know the job's secret. Each process listens, publishes its address,
 and then connects. The process with the higher index dials::
 
-    0 <--- 1 <--- 2        the listening end, which any process can dial,
-    ^------------ 2        sends no data before the handshake is done
+    0 <--- 1 <--- 2
+    ^             |
+    +-------------+
 
-A process stops listening when all processes with a higher index have connected.
+Since any program can dial a listening process, this process sends no data before the handshake is done. A
+process stops listening when all processes with a higher index have connected.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
 
 class Mesh(trio.abc.AsyncResource):
-    """Connects process `index` of `size` with each other process; can be used once.
+    """Connects process `index` of `size` with every other process; can be used once.
 
     `host` is the address to listen at; it must not be a wildcard, which cannot be dialled.
 
@@ -52,7 +54,7 @@ class Mesh(trio.abc.AsyncResource):
         if not 0 <= index < size:
             raise ValueError(f"process {index} does not exist among {size} processes")
         if not host:
-            raise ValueError("a mesh needs an address to listen on")
+            raise ValueError("the host to listen on must not be empty; other processes cannot dial it")
         self._diallers = range(index + 1, size)
         if len(self._diallers) > limits.max_connections:
             raise ValueError(
@@ -84,8 +86,8 @@ class Mesh(trio.abc.AsyncResource):
         """Connect to all other processes; `addresses` holds the results of `listen` of all processes, by
         index.
 
-        Each process proves that it knows `secret`. A process that dials before this one knows the secret has
-        to wait. The streams have TCP_NODELAY set; the caller closes them.
+        Each process proves that it knows `secret`. A process that dials this one before `connect` is called
+        has to wait. The returned streams have TCP_NODELAY set; the caller closes them.
 
         Raises:
             HandshakeError: if peers failed to prove themselves or did not connect in time. The message names

@@ -27,7 +27,7 @@ Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 """A connection whose peer has proven that it knows the job's secret."""
 
 MAX_PARTS = 64
-"""Number of pieces of memory in one system call; the kernel allows 1024."""
+"""Maximum number of pieces of memory in one system call; the kernel allows 1024."""
 
 _TLS_BYTES = 256 << 10
 
@@ -42,14 +42,15 @@ class Pipe(Protocol):
         """Like `receive_into`, but does not wait: returns None if no bytes have arrived."""
 
     async def send(self, parts: Sequence[bytes | memoryview]) -> int:
-        """Send some of `parts`, at most `MAX_PARTS` and not empty; returns the number of bytes sent.
+        """Send bytes from the start of `parts`, 1 to `MAX_PARTS` pieces; returns the number of bytes sent.
 
         Raises:
             OSError, trio.BrokenResourceError: if the peer has closed the connection.
         """
 
     async def receive_into(self, buffers: Sequence[memoryview]) -> int:
-        """Fill some of `buffers`, starting with the first; returns the number of bytes read, 0 at the end.
+        """Fill `buffers` with arrived bytes, from the first on; returns the number of bytes read, 0 at the
+        end of the stream.
 
         Raises:
             OSError, trio.BrokenResourceError: if the peer has closed the connection.
@@ -174,11 +175,11 @@ class ConnectionLimits:
     max_channels: int = 65_536
     """Maximum number of channels that a peer may open on one connection."""
     max_connections: int = 1024
-    """Maximum number of connections of one listener, including those whose peer has not proven itself yet.
-    The latter never use more than half of the process's free file descriptors.
+    """Maximum number of connections of one listener, whether or not their peers have proven themselves.
+    Unproven connections never use more than half of the process's free file descriptors.
     """
     handshake_timeout_s: float = 10.0
-    """Timeout from the first byte of a connection until its peer has proven itself."""
+    """Timeout for a peer to prove itself, from when its connection was accepted."""
     connect_timeout_s: float = 60.0
     """Timeout for connecting all peers."""
     keep_alive_s: float = 30.0

@@ -33,8 +33,9 @@ Answer = Callable[[bytes], Awaitable[bytes]]
 
 
 class Letterbox(trio.abc.AsyncResource):
-    """Listens at `host` for `count` different questions of at most `max_bytes` bytes, and answers each with
-    `answer`."""
+    """Listens at `host` for `count` different questions of at most `max_bytes` bytes; `answer` computes the
+    answer to each.
+    """
 
     def __init__(self, host: str, secret: Secret, count: int, max_bytes: int, answer: Answer) -> None:
         self._secret = secret

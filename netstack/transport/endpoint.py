@@ -9,9 +9,8 @@
 
 A reader that does not read grants no credit. So its peers stop sending, their partitions fill up, and their
 writers wait. This bounds the memory, whatever the skew. Records of a process to itself take no segments. They
-are passed on directly, up to as many bytes as a channel may hold. To keep the order after the first record to
-all processes, later records of a process to itself go through its own subpartition, which is read without a
-link.
+are passed on directly, up to as many bytes as a channel may hold. After the first record to all processes,
+they go through the process's own subpartition instead, which keeps the order and is read without a link.
 """
 
 from __future__ import annotations
@@ -57,10 +56,10 @@ _LENGTH = struct.Struct(">I")
 
 
 class Endpoint:
-    """Process `index` of `size`; `links` holds the link to each other process.
+    """Process `index` of `size`; `links` holds a link to every other process.
 
-    At most one trio task runs it at a time. Invariant: while `error` is None, every written record is in
-    exactly one place: in a subpartition, on a link, in the gate of its reader, in `LoopbackRecords`, or
+    All calls must come from trio tasks of one thread. Invariant: while `error` is None, every written record
+    is in exactly one place: in a subpartition, on a link, in the gate of its reader, in `LoopbackRecords`, or
     already read.
     """
 
@@ -396,16 +395,16 @@ class ExchangeBuffers:
 
 
 RECORD_BYTES = 200
-"""Memory of a record besides its bytes: its object and its place in the queue."""
+"""Bytes of memory that a queued record takes besides its content: its object and its place in the queue."""
 
 _MOST_KEPT = 2
-"""A record may keep at most this multiple of its own size in memory."""
+"""A record is copied if it is part of an object larger than this multiple of the record."""
 
 
 class LoopbackRecords:
     """A queue of records that is full at `max_bytes` bytes of memory. One record may exceed the limit.
-    `records` and `bytes` count the records added, except records that `close` returned. Invariant: a closed
-    queue is empty.
+    `records` and `bytes` count the added records and their bytes, except records that `close` returned.
+    Invariant: a closed queue is empty.
     """
 
     def __init__(self, max_bytes: int) -> None:

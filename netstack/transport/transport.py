@@ -45,9 +45,9 @@ class Transport:
     """Process `index` of an exchange of records between `size` processes.
 
     `host` is the address to listen at. A record has at most 256 MiB. Records from one process to another
-    arrive once, in the order in which they were written. Whatever the skew, memory is bounded by the network
-    memory in `config` plus one `read`, one record for each sender, and, for records of the process to itself,
-    as much as one channel may hold.
+    arrive once, in the order in which they were written. Whatever the skew, a process takes at most the
+    network memory in `config`, plus the records of one `read`, one record of each sender, and, for its
+    records to itself, as much as one channel may hold.
 
     One thread calls `write` and `finish_writing`, another thread calls `read`. After any failure, all calls
     raise a `TransportError` with the first cause.

@@ -16,7 +16,7 @@ from ..tcp.pipe import ConnectionLimits
 class TransportConfig:
     """Flink's options of the network layer, and the limits of connections.
 
-    The options of segments, buffers, debloating and the buffer timeout have an effect.
+    Only the options for segments, buffers, debloating and the buffer timeout have an effect.
 
     Raises:
         ValueError: if a channel may have only one buffer. This buffer would always be open for writing, so
@@ -33,7 +33,7 @@ class TransportConfig:
             )
 
     def gate(self, size: int) -> GateBuffersSpec:
-        """Return the buffers of the gate of one of `size` processes."""
+        """Return the numbers of buffers in a process's gate if `size` processes take part."""
         network = self.network
         return gate_buffers(
             size,
@@ -43,8 +43,9 @@ class TransportConfig:
         )
 
     def segments(self, size: int) -> int:
-        """Return the number of segments of one of `size` processes: the maxima of gate and partition
-        together, or the configured limit."""
+        """Return a process's number of segments if `size` processes take part: the most that its gate and its
+        partition can use together, but at most the configured network memory.
+        """
         network = self.network
         wanted = gate_segments(self.gate(size), size - 1) + partition_segments(
             size,

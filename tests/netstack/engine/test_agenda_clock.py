@@ -145,5 +145,5 @@ def test_a_stopped_agenda_closes_its_routines() -> None:
 
 
 def test_only_an_agenda_with_a_clock_has_others_beside_it() -> None:
-    with pytest.raises(AssertionError, match="only an agenda that has a clock of its own can read it"):
+    with pytest.raises(AssertionError, match="the agenda has no clock"):
         Agenda().external(print)

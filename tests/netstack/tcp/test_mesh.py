@@ -344,7 +344,7 @@ def test_a_mesh_that_cannot_be() -> None:
     for index, size in ((-1, 2), (2, 2), (0, 0)):
         with pytest.raises(ValueError, match=f"process {index} does not exist among {size} processes"):
             Mesh(index, size)
-    with pytest.raises(ValueError, match="needs an address to listen on"):
+    with pytest.raises(ValueError, match="the host to listen on must not be empty"):
         Mesh(0, 2, host="")
     few = ConnectionLimits(max_connections=2)
     with pytest.raises(ValueError, match="3 processes connect to process 0, but max_connections is 2"):
