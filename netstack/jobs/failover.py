@@ -43,7 +43,9 @@ Region = tuple[TaskKey, ...]
 """The subtasks of a region, in the order of their vertices, then by index."""
 
 BUFFERS_TIMEOUT_S = 30.0
-"""Timeout of rebuilt tasks for exclusive buffers (Flink's exclusive-buffers-request-timeout)."""
+"""Maximum time for which rebuilt tasks wait for exclusive buffers (Flink's
+exclusive-buffers-request-timeout).
+"""
 
 _MEMORY_CHECK_S = 0.01
 """Time between two checks whether the memory is available."""
@@ -111,9 +113,7 @@ def regions_with_tasks_in(attempt: Attempt, task_manager: str) -> list[int]:
 
 
 def regions_over(attempt: Attempt, ends: tuple[str, str]) -> list[int]:
-    """Return the regions with a task in one of two task managers that reads from the other, without
-    duplicates.
-    """
+    """Return the regions with a task that reads over the link between two task managers, without duplicates."""
     scenario = attempt.scenario
 
     def reads_over_it(task: Subtask) -> bool:
@@ -146,8 +146,8 @@ def deployment_s(scenario: Scenario, tasks: Iterable[TaskKey]) -> float:
 class RegionFailover:
     """Restarts regions within one attempt of `job`.
 
-    If a region fails again, it calls `fail` with the number of the region and the cause. After `over` is set,
-    at the end of the attempt, no region restarts.
+    `fail` is called with the number of a region that fails again, and the cause. After `over` is set, at the
+    end of the attempt, no region restarts.
     """
 
     def __init__(
