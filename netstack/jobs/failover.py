@@ -4,16 +4,15 @@ A pipelined region is a connected component of the execution graph: subtasks tha
 same region::
 
     source -- forward --> map        0 -> 0   1 -> 1   2 -> 2       three regions
-    source -- hash -----> map        each -> each                   one
-    clicks -> sink   orders -> sink  two pipelines that share nothing: at least two
+    source -- hash -----> map        each -> each                   one region
+    clicks -> sink   orders -> sink  two pipelines that share nothing: at least two regions
 
 No data passes between regions, so each can be reset to the latest checkpoint while the others keep running
-(Flink's SchedulingPipelinedRegionComputeUtil, where all edges are pipelined)::
+(Flink's SchedulingPipelinedRegionComputeUtil, where all edges are pipelined). When a task fails, pending
+checkpoints fail, and all tasks of its region are cancelled::
 
-    a task of region 1 fails          end of the delay      exclusive buffers are there     all its tasks
-    |  pending checkpoints fail       and of deployment     |  state is read                have read it
-    |  its tasks are cancelled        |  tasks are rebuilt  |                               |
-    |------- delay, deployment -------|-- waits for memory -|-------------------------------|
+    a task fails               tasks are rebuilt      exclusive buffers are free   all tasks run
+    |--- delay, deployment ----|-- wait for memory ---|------ read the state ------|
 
 No checkpoint is taken until all regions run. Several regions may be down at a time, each with its own delay.
 If a region's checkpoint cannot be restored, or the region waits too long for memory, it fails again. The

@@ -29,7 +29,7 @@ class Coordinator(Protocol):
         """Report that a subtask has declined a checkpoint."""
 
     def discard_unused(self, files: Iterable[StoredFile]) -> None:
-        """Delete those of the given shared files that no completed checkpoint needs."""
+        """Delete those of the given shared files that no retained checkpoint needs."""
 
     def fail_task(self, subtask: CheckpointedTask, cause: str) -> None:
         """Fail a subtask that cannot continue. Its region, or the whole job, restarts."""

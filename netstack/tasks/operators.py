@@ -171,7 +171,10 @@ class MapBlocks(Operator):
 
 
 def _several(records: Iterable[bytes]) -> Iterable[bytes]:
-    """Check that a user function did not return a single record, each byte of which would count as a record."""
+    """Check that a user function returned neither None nor a single record.
+
+    Each byte of a single record would count as a record.
+    """
     if records is None or isinstance(records, bytes | bytearray | memoryview | str):
         raise TypeError(
             f"an operator returned {records!r:.40}; it must return a list of records, such as [record]"
