@@ -38,7 +38,7 @@ class ScenarioError(InputError):
 
 
 class PolicyError(ValueError):
-    """A debloating policy cannot be found or created by its name and options; the message gives the reason."""
+    """A debloating policy cannot be found or created from its name and options; the message says why."""
 
 
 class QuantityError(ValueError):

@@ -112,7 +112,7 @@ def regions_with_tasks_in(attempt: Attempt, task_manager: str) -> list[int]:
 
 
 def regions_over(attempt: Attempt, ends: tuple[str, str]) -> list[int]:
-    """Return the regions with a task that reads over the link between two task managers, without duplicates."""
+    """Return the regions with a task that reads over the link between two task managers, each once."""
     scenario = attempt.scenario
 
     def reads_over_it(task: Subtask) -> bool:

@@ -363,7 +363,7 @@ class TableSnapshot:
         self._view = view
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
-        """Store the catalogue and those tables that no confirmed checkpoint has stored; release all tables."""
+        """Store the catalogue and the tables that no confirmed checkpoint has stored; release all tables."""
         if self._view is None:
             return []
         try:

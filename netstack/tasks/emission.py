@@ -146,7 +146,7 @@ class Emission(Operator):
 
 
 class EventTimeWindows(HeldBack):
-    """Records held back in event-time windows of `size_s` seconds; a window is identified by its end in ms."""
+    """Records held back in event-time windows of `size_s` seconds; the end in ms identifies a window."""
 
     def __init__(self, size_s: float) -> None:
         super().__init__()
