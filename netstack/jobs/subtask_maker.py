@@ -360,7 +360,7 @@ def key_hashes_of(scenario: Scenario) -> dict[int, KeyHash]:
 
 
 def _have_keys(vertices: Sequence[Vertex]) -> bool:
-    """Whether the records of these vertices still have the keys of their sources, all of one type."""
+    """Whether records of these vertices keep the keys of their sources, and all sources have one type."""
     sources = [vertex.source for vertex in vertices if vertex.source is not None]
     return (
         len({type(source) for source in sources}) == 1
