@@ -1,8 +1,8 @@
 """The network: jobs of subtasks that exchange records in buffers under credit-based flow control.
 
-``emulate(scenario)`` runs a job; `integration.load_scenario` reads a scenario from a file. The table lists
-what most programs need. Everything else that is public is imported from here too, ``from netstack import
-CutLink``, and documented where it is defined, ``help("netstack.scenarios.faults")``:
+``emulate(scenario)`` runs a job; `integration.load_scenario` reads a scenario from a file. All public names
+can be imported from here, as in ``from netstack import CutLink``, and are documented where they are defined,
+as in ``help("netstack.scenarios.faults")``. The table lists the modules that most programs need, by package:
 
 =====================  ==================================================================================
 netstack.errors        errors, by cause
@@ -25,7 +25,7 @@ netstack.jobs          emulation; job: a job that can be inspected while it runs
                        result_figures
 netstack.engine        agenda: the next event; compiled: whether the core is compiled
 netstack.transport     transport_config, endpoint, transport: records between processes
-netstack.tcp           mesh, handshaking, sealed_requests, pipe: the connections below these
+netstack.tcp           mesh, handshaking, sealed_requests, pipe: TCP connections between processes
 netstack.cluster       assignments, distributed_run, distributed_scenario, task_manager: a job over
                        processes
 =====================  ==================================================================================

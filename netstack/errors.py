@@ -38,7 +38,7 @@ class ScenarioError(InputError):
 
 
 class PolicyError(ValueError):
-    """The name of a debloating policy is unknown; the message gives the reason."""
+    """A debloating policy cannot be found or created from its name and options; the message says why."""
 
 
 class QuantityError(ValueError):
@@ -74,7 +74,7 @@ class MissingFileError(StorageError):
 
 
 class DamagedFileError(StorageError):
-    """A file has another size or checksum than it was written with."""
+    """The size or checksum of a file differs from that of the bytes that were written."""
 
 
 class RecoveryError(Exception):
@@ -89,7 +89,7 @@ class JobFailedError(Exception):
     """A job has failed permanently. The message is the cause.
 
     Attributes:
-        result: The figures measured until then.
+        result: The figures measured until the failure.
     """
 
     def __init__(self, result: Result) -> None:
@@ -149,7 +149,9 @@ class PeerFailedError(TransportError):
 
 
 class PartitionNotFoundError(TransportError):
-    """The peer has no partition for a channel after all retries (Flink: ``PartitionNotFoundException``)."""
+    """After all retries, the peer still has no partition for a channel (Flink:
+    ``PartitionNotFoundException``).
+    """
 
 
 class HandshakeError(TransportError):

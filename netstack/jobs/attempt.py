@@ -257,8 +257,8 @@ class Attempt:
     def cancel_region(self, number: int) -> list[SubtaskSample]:
         """Cancel the tasks of a region and release their resources; returns the figures of these tasks.
 
-        The figures of other regions, whose tasks keep running, are zeros. Messages of the region that are in
-        transit on shared connections are dropped on arrival.
+        The result contains zeros for the tasks of other regions, which keep running. Messages of the region
+        that are in transit on shared connections are dropped on arrival.
         """
         region, tasks = self._regions[number], self.tasks_of(number)
         own = {id(subtask): subtask.sample() for subtask in tasks}

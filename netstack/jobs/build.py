@@ -230,8 +230,8 @@ class JobBuilder:
         """Create some subtasks again, after `remove`.
 
         These subtasks are connected only with each other. Memory that other tasks still hold is owed to the
-        new ones (`NetworkBufferPool.owed`). `first_checkpoint`: id of the first checkpoint in which they may
-        take part.
+        new subtasks (`NetworkBufferPool.owed`). `first_checkpoint`: id of the first checkpoint in which they
+        may take part.
         """
         self._maker.first_checkpoint(first_checkpoint)
         self._rebuilding = True
@@ -323,7 +323,7 @@ class JobBuilder:
         }
 
     def _connect(self, edge: Edge, gates: Mapping[TaskKey, list[InputGate]]) -> None:
-        """Create the channels of an edge for the subtasks in `gates`, and add their gates there."""
+        """Create the channels of an edge for the subtasks in `gates`, and add the new gates to `gates`."""
         scenario = self._scenario
         producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
         source, target = scenario.vertices.index(producer), scenario.vertices.index(consumer)

@@ -167,7 +167,7 @@ def result_of(
 
 
 def _without_objects(scenario: Scenario) -> Scenario:
-    """Return the scenario in document form: names of a user's functions and sources, paths of opened files.
+    """Return the scenario as in a document: a user's functions and sources as names, opened files as paths.
 
     So a result holds no references to user objects and can be sent to other processes. Reading a stored
     result yields an equal object.

@@ -4,16 +4,15 @@ A pipelined region is a connected component of the execution graph: subtasks tha
 same region::
 
     source -- forward --> map        0 -> 0   1 -> 1   2 -> 2       three regions
-    source -- hash -----> map        each -> each                   one
-    clicks -> sink   orders -> sink  two pipelines that share nothing: at least two
+    source -- hash -----> map        each -> each                   one region
+    clicks -> sink   orders -> sink  two pipelines that share nothing: at least two regions
 
 No data passes between regions, so each can be reset to the latest checkpoint while the others keep running
-(Flink's SchedulingPipelinedRegionComputeUtil, where all edges are pipelined)::
+(Flink's SchedulingPipelinedRegionComputeUtil, where all edges are pipelined). When a task fails, pending
+checkpoints fail, and all tasks of its region are cancelled::
 
-    a task of region 1 fails          end of the delay      exclusive buffers are there     all its tasks
-    |  pending checkpoints fail       and of deployment     |  state is read                have read it
-    |  its tasks are cancelled        |  tasks are rebuilt  |                               |
-    |------- delay, deployment -------|-- waits for memory -|-------------------------------|
+    a task fails               tasks are rebuilt      exclusive buffers are free   all tasks run
+    |--- delay, deployment ----|-- wait for memory ---|------ read the state ------|
 
 No checkpoint is taken until all regions run. Several regions may be down at a time, each with its own delay.
 If a region's checkpoint cannot be restored, or the region waits too long for memory, it fails again. The
@@ -43,7 +42,9 @@ Region = tuple[TaskKey, ...]
 """The subtasks of a region, in the order of their vertices, then by index."""
 
 BUFFERS_TIMEOUT_S = 30.0
-"""Timeout of rebuilt tasks for exclusive buffers (Flink's exclusive-buffers-request-timeout)."""
+"""Maximum time for which rebuilt tasks wait for exclusive buffers (Flink's
+exclusive-buffers-request-timeout).
+"""
 
 _MEMORY_CHECK_S = 0.01
 """Time between two checks whether the memory is available."""
@@ -111,9 +112,7 @@ def regions_with_tasks_in(attempt: Attempt, task_manager: str) -> list[int]:
 
 
 def regions_over(attempt: Attempt, ends: tuple[str, str]) -> list[int]:
-    """Return the regions with a task in one of two task managers that reads from the other, without
-    duplicates.
-    """
+    """Return the regions with a task that reads over the link between two task managers, each once."""
     scenario = attempt.scenario
 
     def reads_over_it(task: Subtask) -> bool:
@@ -146,8 +145,8 @@ def deployment_s(scenario: Scenario, tasks: Iterable[TaskKey]) -> float:
 class RegionFailover:
     """Restarts regions within one attempt of `job`.
 
-    If a region fails again, it calls `fail` with the number of the region and the cause. After `over` is set,
-    at the end of the attempt, no region restarts.
+    `fail` is called with the number of a region that fails again, and the cause. After `over` is set, at the
+    end of the attempt, no region restarts.
     """
 
     def __init__(

@@ -82,7 +82,7 @@ class FaultInjector:
     """The faults of one run; `fired` are the faults that have fired, in order.
 
     The job calls `start` once, `attempt_started` after each attempt is built, and `attempt_ends` and
-    `tasks_end` before tasks are released. It uses `interfere` and `storage` when it is built.
+    `tasks_end` before tasks are released. When the job is built, it takes `interfere` and `storage`.
     """
 
     def __init__(self, scenario: Scenario, agenda: Agenda, job: Job) -> None:
@@ -222,8 +222,8 @@ class FaultInjector:
                 channel.polled_buffers = channel.polled_barriers = 0
 
     def attempt_started(self, attempt: Attempt) -> None:
-        """In a new attempt, cut its links again where a cut has not ended yet, and start to count the polled
-        buffers and barriers of its channels.
+        """In a new attempt, cut those links again whose cuts have not ended, and start to count the buffers
+        and barriers that are polled from all channels that faults watch.
         """
         self._attempt = attempt
         self._watch()

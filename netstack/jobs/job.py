@@ -1,8 +1,8 @@
 """A job: runs a scenario for its duration, through failures and restarts.
 
 The parts that survive a failure are here: the coordinator, the checkpoints, the faults to come, the
-statistics. The parts that do not are in an `Attempt`. In a job with several pipelined regions, a failed task
-only affects its own region, which restarts within the attempt (`failover`). If the whole job fails, all its
+statistics. All other parts are in an `Attempt`. In a job with several pipelined regions, a failed task only
+affects its own region, which restarts within the attempt (`failover`). If the whole job fails, all its
 scheduled work is dropped. The job then waits for the restart delay and for deployment::
 
     attempt 1 ----- fails                     attempt 2 (restores checkpoint 7) -------------------- end
@@ -92,11 +92,13 @@ class Job:
 
     After `run` all memory has been released; `leaked_segments` counts segments that were not. The tasks of
     each group in `regions` restart together. `failure`: the cause if the job has failed permanently.
-    `restarts`: the failures after which it restarted. `start` describes the start from `from_checkpoint`.
-    `ends_at`: the latest end of the job, which `end_of_run` may change. `latest`: the last samples.
+    `restarts`: the failures after which the job restarted. `start` describes the start from
+    `from_checkpoint`. `ends_at`: the time at which the job ends at the latest, which `end_of_run` may change.
+    `latest`: the last samples.
 
     Raises:
-        ScenarioError: if the job cannot start from `from_checkpoint`, or would drop some of its state.
+        ScenarioError: if the job cannot start from `from_checkpoint`, or would drop some of the checkpoint's
+            state.
         StorageError: if another run has claimed `from_checkpoint`.
     """
 
@@ -448,7 +450,7 @@ class Job:
         return steady_result(self.scenario, self.recorder, start, end)
 
     def tell(self, text: str, checkpoint_id: int | None = None) -> None:
-        """Add a line to the trace, if tracing is on."""
+        """Add a line to the trace, if the job has a trace."""
         if self._trace is not None:
             self._trace(self.agenda.now, "job", text, checkpoint_id)
 

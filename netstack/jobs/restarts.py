@@ -7,8 +7,8 @@ clock and does not wait. Its callers wait: the run in virtual time, and the run 
                                  \\--> None ----> permanent failure, explained by `exhausted`
 
 The rules are those of Flink's RestartBackoffTimeStrategy and its classes. Failures of all regions of a job
-count. With a growing delay, a failure of one region while another waits for its restart is not counted
-separately. A new strategy needs a class here, a row in `_CLASSES`, and its name and options in
+are counted together. With the exponential delay, a failure of one region while another waits for its restart
+is not counted separately. A new strategy needs a class here, a row in `_CLASSES`, and its name and options in
 `scenarios/config.py`.
 """
 
@@ -63,7 +63,7 @@ class FixedDelayRestart(RestartBackoffStrategy):
     _restarts = 0
 
     def delay_after(self, failed_at: float) -> float | None:
-        """Return the delay while attempts are left."""
+        """Return the delay; None if no attempts are left."""
         if self._restarts >= self._config.restart_attempts:
             return None
         self._restarts += 1
@@ -78,9 +78,9 @@ class FixedDelayRestart(RestartBackoffStrategy):
 class ExponentialDelayRestart(RestartBackoffStrategy):
     """Increases the delay with each restart (ExponentialDelayRestartBackoffTimeStrategy).
 
-    The delay is reset after a long enough time without failures. A random jitter, positive or negative and a
-    fraction of the backoff, is added. The sum stays between the initial and the maximum backoff, and is in
-    whole milliseconds.
+    The delay is reset after a long enough time without failures. A random jitter is added: a fraction of the
+    backoff, positive or negative. The sum stays between the initial and the maximum backoff, and is in whole
+    milliseconds.
     """
 
     _restarts = 0  # since the backoff was reset
@@ -128,7 +128,7 @@ class FailureRateRestart(RestartBackoffStrategy):
         self._failures = deque[float](maxlen=config.restart_max_failures_per_interval + 1)
 
     def delay_after(self, failed_at: float) -> float | None:
-        """Return the delay, unless more failures than allowed occurred within the interval."""
+        """Return the delay; None if more failures than allowed occurred within the interval."""
         failures, config = self._failures, self._config
         failures.append(failed_at)
         full = len(failures) == failures.maxlen
@@ -232,7 +232,7 @@ def never_restored(restarts: Sequence[Restart]) -> str | None:
 
 
 class Start:
-    """The start of a run from a checkpoint of an earlier one.
+    """The start of a run from a checkpoint of an earlier run.
 
     `running_at`: time at which all tasks had their state, in seconds; None if the run ended earlier.
     """

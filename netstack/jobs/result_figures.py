@@ -187,8 +187,8 @@ def _vertex_checkpoint(name: str, parts: dict[str, Figures], row: int) -> Vertex
 
 
 def steady_result(scenario: Scenario, recorder: Recorder, start: float, end: float) -> Steady:
-    """Return the summary of the time from `start` to `end`, or to the current time if it is earlier; in
-    seconds of the run.
+    """Return the summary of the time from `start` to `end`, or to the current time if that is earlier. All
+    times are in seconds of the run.
     """
     heads = recorder.checkpoints
     chosen = [

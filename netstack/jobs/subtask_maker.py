@@ -84,7 +84,7 @@ class SubtaskMaker:
         self._read_watermarks = readers_of_watermarks(scenario)
 
     def first_checkpoint(self, checkpoint_id: int) -> None:
-        """Set the id of the first checkpoint in which subtasks created from now on take part."""
+        """Set the id of the first checkpoint in which subtasks that are created from now on may take part."""
         if self._tables is not None:
             self._tables = self._tables._replace(first_checkpoint=checkpoint_id)
 
@@ -296,7 +296,8 @@ def table_settings(scenario: Scenario, stores: TableStores | None) -> TableSetti
     if config.state_backend is not StateBackendType.ROCKSDB or not scenario.keeps_keyed_state:
         return None
     if stores is None:
-        needs = "the rocksdb backend needs `table_stores`, such as integration.storage.table_stores"
+        opening = "opened with integration.storage.table_stores"
+        needs = f"the rocksdb backend needs table stores; pass `tables`, {opening}"
         raise ScenarioError([f"flink.{OPTIONS['state_backend'].name}: {needs}"])
     options = TableOptions(
         write_buffer_bytes=config.rocksdb_write_buffer_bytes,
@@ -359,7 +360,7 @@ def key_hashes_of(scenario: Scenario) -> dict[int, KeyHash]:
 
 
 def _have_keys(vertices: Sequence[Vertex]) -> bool:
-    """Whether the records of these vertices still have the keys of their sources, all of one kind."""
+    """Whether records of these vertices keep the keys of their sources, and all sources have one type."""
     sources = [vertex.source for vertex in vertices if vertex.source is not None]
     return (
         len({type(source) for source in sources}) == 1

@@ -3,9 +3,9 @@
 The job passes its raw figures to a `Recorder`; `result_figures` turns them into a result.
 
 Both tables are numpy arrays that grow by doubling. Their memory is bounded for runs of any length. Each time
-a table is full, it drops every second row, and afterwards keeps only every 2nd, 4th, 8th ... row. A table
-fills after four hours with six subtasks, or one hour with 25; until then, no sample is lost. Afterwards,
-medians use fewer values, and slopes cover the same time.
+a table is full, it drops every second row, and afterwards keeps only every 2nd, 4th, 8th ... row. The table
+of samples is full after four hours with six subtasks, or after one hour with 25; until then, no sample is
+lost. Afterwards, medians are computed from fewer values; slopes still cover the whole time.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class SubtaskSample(NamedTuple):
     floating_buffers_usage: float = math.nan
     """Usage of the floating buffers alone; NaN if there is no input."""
     watermark_lag_ms: float = math.nan
-    """Lag behind the clock: of the last watermark sent for a source, of the lowest watermark read for other
-    tasks.
+    """Lag behind the clock: for a source, of the last watermark that it sent; for other tasks, of the lowest
+    watermark read.
     """
 
 
@@ -167,7 +167,9 @@ class Recorder:
         self._last_sample = -math.inf
 
     def sample(self, now: float, subtasks: Sequence[SubtaskSample]) -> None:
-        """Record a sample of all subtasks at time `now` in seconds; a second sample for it is ignored."""
+        """Record a sample of all subtasks at time `now` in seconds; a second sample for the same time is
+        ignored.
+        """
         if self._last_sample == now:
             return
         self._last_sample = now

@@ -88,7 +88,9 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A failure of tasks and the restart after it; times in seconds, None if it did not happen."""
+    """A failure of tasks and the restart after it. Times are in seconds, None for an event that did not
+    happen.
+    """
 
     failed_at: float
     cause: str
@@ -97,10 +99,10 @@ class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
     running_at: float | None = None
     """Time at which all tasks had read their state.
 
-    Checkpoints resume then, or when other recoveries have ended.
+    Checkpoints resume then, or later if other regions are still recovering.
     """
     tasks: list[str] | UnsetType = UNSET
-    """The tasks that failed and restarted while others kept running; absent for the whole job.
+    """The tasks that failed and restarted while others kept running; absent if the whole job restarted.
 
     An entry is the name of a vertex, or names some of its subtasks as in `map[0, 2]`.
     """
@@ -111,12 +113,12 @@ class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
     persisted_bytes: Whole = 0
     """Size of the restored in-flight data."""
     unusable_checkpoint_id: Whole | UnsetType = UNSET
-    """Id of a checkpoint that could not be restored, which caused the next failure; absent after a success.
+    """Id of a checkpoint that could not be restored, so that the job failed again; absent if there is none.
     """
 
 
 class StartResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The checkpoint of an earlier run that the run started from."""
+    """The checkpoint of an earlier run from which this run started."""
 
     checkpoint_id: Whole
     path: str
@@ -151,7 +153,7 @@ class VertexSteady(msgspec.Struct, frozen=True, kw_only=True):
     start_delay_ms_max_subtask: float | None = None
     """Start delay of the slowest subtask; the median over checkpoints."""
     start_delay_ms_mean_subtask: float | None = None
-    """Start delay: the median over checkpoints of the mean over subtasks."""
+    """Mean start delay of the subtasks; the median over checkpoints."""
     alignment_ms: float | None = None
     alignment_ms_max_subtask: float | None = None
     unaligned_share: float | None = None
@@ -242,7 +244,7 @@ class Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
 
     schema: str = SCHEMA
     scenario: S
-    """The scenario; a document contains only the names of Python objects and policies."""
+    """The scenario. A document contains Python objects and policies only by name."""
     preset: str
     clock: str
     """Either "virtual" or "real"."""
@@ -254,11 +256,11 @@ class Run(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     seed: Whole
     emulated_seconds: float
     wall_seconds: float
-    """Duration on the wall clock; the only number that differs between runs of one scenario and seed in
-    virtual time.
+    """Duration on the wall clock. In virtual time, all other numbers are equal in all runs of the same
+    scenario and seed.
     """
     behind_s: float | UnsetType | None = UNSET
-    """Lag of a run in real time behind the clock at its end, in seconds; absent in virtual time.
+    """Lag behind the clock at the end of a run in real time, in seconds; absent in virtual time.
 
     Over several processes it is the largest lag; None if a process did not report its lag.
     """

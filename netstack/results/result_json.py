@@ -1,7 +1,7 @@
 """Encoding and decoding of results as JSON documents.
 
-Decoding checks that a result fits its scenario: all lists have the scenario's vertices, and no list has too
-many subtasks. Readers rely on the positions of vertices and subtasks in lists.
+Decoding checks that a result fits its scenario: lists over vertices have the scenario's vertices, and no list
+over subtasks is too long. Readers rely on the positions of vertices and subtasks in lists.
 """
 
 from __future__ import annotations

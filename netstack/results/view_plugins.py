@@ -6,7 +6,7 @@ point, in the same way in which pandas finds plotting backends::
     [project.entry-points."netstack.views"]
     Result = "integration.present.notebook:RESULT"
 
-So a higher layer provides the view of a class in a lower layer, and is imported when the object is shown.
+So a higher layer provides the view of a class in a lower layer. It is imported only when an object is shown.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ ReadHandle = Callable[[StateHandle], bytes]
 
 
 class SnapshotWork(NamedTuple):
-    """The work of a snapshot except storing files, from which the duration of the snapshot is computed."""
+    """The work of a snapshot apart from storing files. The duration of the snapshot is computed from it."""
 
     logged_bytes: int = 0
     """Bytes of a changelog that the synchronous part collects."""
@@ -87,7 +87,7 @@ class StateBackend(Protocol):
 
         Raises:
             StorageError: if a file could not be read.
-            StateError: if the bytes are not such state.
+            StateError: if the bytes are not state of this backend.
         """
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from .keyed_state import KeyedStateBackend
 
 LAYOUT = 1
-"""Number of the layout of a segment; others are rejected."""
+"""Number of the layout of a segment; segments with another number are rejected."""
 
 _LENGTH_BYTES = 4
 _HEAD_BYTES = 5
@@ -121,7 +121,7 @@ class Changelog:
         self._changes.append(head + key + len(encoded).to_bytes(_LENGTH_BYTES, "big") + encoded)
 
     def since(self, begin: int) -> Segment:
-        """Return all changes from the sequence `begin` on, which must be `end` or the sequence of a kept
+        """Return all changes from the sequence `begin` on; `begin` must be `end` or the sequence of a kept
         change.
         """
         states = msgspec.msgpack.encode((LAYOUT, self._states))
@@ -216,7 +216,7 @@ def _state(entry: object) -> tuple[str, str]:
 FILE_NAME = "changelog"
 
 Discard = Callable[[Iterable[StoredFile]], None]
-"""Deletes the given files that no retained checkpoint refers to."""
+"""Deletes those of the given files that no retained checkpoint refers to."""
 
 
 class _Part(NamedTuple):
@@ -284,9 +284,9 @@ class Materialisation(NamedTuple):
 class ChangelogBackend:
     """Keyed state whose changes are stored; a `StateBackend`.
 
-    `keyed` holds the state. `in_files`: whether each part of the log is stored once in a file, or in the
-    handles of each checkpoint. `discard` is called with files of bases that are no longer needed.
-    `being_stored`: the files of a base that is not complete yet.
+    `keyed` holds the state. `in_files`: whether each part of the log is stored once, in a file; if not, the
+    handles of each checkpoint contain the whole log. `discard` is called with files of bases that are no
+    longer needed. `being_stored`: the files of a base that is not complete yet.
     """
 
     def __init__(self, keyed: KeyedStateBackend, *, in_files: bool, discard: Discard) -> None:
@@ -320,8 +320,9 @@ class ChangelogBackend:
     def _retained_parts(self) -> list[_Part]:
         """Return the parts of the log to which a checkpoint taken now can refer.
 
-        The newest completed checkpoint may be later than the last one reported to this backend. A part to
-        which all checkpoints from the reported one on refer will not be deleted.
+        A checkpoint may be complete although this has not been reported to the backend yet. So only those
+        parts are returned to which the last reported checkpoint and all later checkpoints refer; they will
+        not be deleted.
         """
         parts = list(self._parts)
         for named in self._unconfirmed.values():

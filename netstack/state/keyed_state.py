@@ -60,7 +60,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 LAYOUT = 1
-"""Number of the layout of a table; others are rejected."""
+"""Number of the layout of a table; tables with another number are rejected."""
 
 FILE_NAME = "keyed"
 
@@ -217,8 +217,8 @@ class KeyedStateBackend:
         """Return the value state with this name.
 
         Raises:
-            StateError: if the name belongs to a state of another kind, or to one that differs in having a
-                time-to-live. The other methods for states do the same.
+            StateError: if the name belongs to a state of another kind, or if only one of the two states has a
+                time-to-live. The other methods that return states raise it too.
         """
         return ValueState(self._declared("value", name, ttl), self._current, default)
 

@@ -87,7 +87,7 @@ class OperatorStateBackend:
         return OperatorSnapshot(self._states.snapshot(), dict(self._redistributions))
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
-        """Add the values in the handles to the states with their names.
+        """Add the values of each handle to the state that the handle names.
 
         Raises:
             StorageError: if a file could not be read.
@@ -127,9 +127,9 @@ class BroadcastState(MutableMapping[Any, Any]):
     """A map that is equal in all subtasks (Flink: ``BroadcastState``).
 
     Only the code that reads a broadcast exchange may write it, and it must write the same in each subtask.
-    After a restore, a subtask may get the map of any of them. Keys are compared by equality. Values must not
-    be modified in place. A read or write takes constant time, except that the first access after a snapshot
-    copies the map if the snapshot is still open.
+    After a restore, a subtask may get the map of any former subtask. Keys are compared by equality. Values
+    must not be modified in place. A read or write takes constant time, except that the first access after a
+    snapshot copies the map if the snapshot is still open.
     """
 
     def __init__(self, states: CopyOnWriteMap[str, Any], name: str) -> None:

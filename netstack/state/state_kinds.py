@@ -3,8 +3,9 @@
 All states of a subtask share the current key. Each keeps its value for this key in one entry of its table. A
 map state has one table entry for each entry of the map, so a large map is never rewritten. The table key of
 such an entry consists of key group, key, key in the map, and the length of the key in the map (4 bytes),
-which separates the two keys. No encoded key is a prefix of another one. So the entries of a key are those
-with this prefix, ordered by the bytes of their keys in the map.
+which separates the two keys. No encoded key is a prefix of another one. So the entries of one map are all
+those whose table key begins with the map's key group and key. They are ordered by the bytes of their keys in
+the map.
 """
 
 from __future__ import annotations
@@ -231,7 +232,7 @@ def entry_key(key: bytes, key_in_map: bytes) -> bytes:
 
 
 def parts_of(entry: bytes) -> tuple[bytes, bytes]:
-    """Return the key, with its key group, and the key in the map.
+    """Return the current key with its key group, and the key in the map.
 
     Raises:
         StateError: if `entry` is not the table key of a map's entry.

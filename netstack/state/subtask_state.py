@@ -17,8 +17,8 @@ from .table_backend import TableSettings, TableStateBackend
 from .time_to_live import StateClock
 
 TTL_CLOCK = "time of states with time-to-live"
-"""Name of the operator state with the clock for time-to-live in ms, so that a later run does not go back in
-time.
+"""Name of the operator state with the time in ms of the clock for time-to-live, from which a later run
+continues.
 """
 
 
@@ -65,11 +65,11 @@ class SubtaskState:
     """The state of one of ``parallelism`` subtasks of a vertex (Flink: ``StreamOperatorStateHandler``).
 
     All subtasks share ``groups_of_keys``; see `KeyedStateBackend`. With ``tables``, keyed state is in a store
-    of tables, else in memory. With a ``changelog``, its changes are stored. ``now`` returns the time in
-    seconds, for states with a time-to-live.
+    of tables, else in memory. With a ``changelog``, checkpoints store the changes of keyed state. ``now``
+    returns the time in seconds, for states with a time-to-live.
 
     Raises:
-        ValueError: if the numbers contradict each other.
+        ValueError: if ``subtask``, ``parallelism`` and ``max_parallelism`` contradict each other.
     """
 
     def __init__(
@@ -115,13 +115,13 @@ class SubtaskState:
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
         """Add stored state, before the first record.
 
-        Handles of channel state are ignored. Of keyed state, only this subtask's key groups are restored, so
-        the handles may be from several subtasks and from another parallelism. All given operator state is
+        Handles of channel state are ignored. Only this subtask's key groups of keyed state are restored, so
+        the handles may come from several subtasks and from another parallelism. All given operator state is
         restored.
 
         Raises:
             StorageError: if a file could not be read.
-            StateError: if the bytes are not such state.
+            StateError: if the bytes are not state of a subtask.
         """
         if self.changelog is None:
             restore_logged(self.keyed, handles, read)  # there may be a log of an earlier run

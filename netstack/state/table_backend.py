@@ -1,10 +1,10 @@
 """Keyed state in a store of table files, which may be larger than memory, and snapshots that share files.
 
 A snapshot flushes the writes and keeps the current table files. It consists of these files and of a
-catalogue, which lists the files and their states. Full snapshots store all files again. Incremental snapshots
-refer to files of confirmed checkpoints, and store only the other files. So after a compaction, which writes
-old entries to new files, the next snapshot is large. A canonical savepoint contains the entries of the tables
-in the layout that all backends read. (Flink: ``RocksDBKeyedStateBackend`` with
+catalogue, which lists the files and the states in them. Full snapshots store all files again. Incremental
+snapshots refer to files of confirmed checkpoints, and store only the other files. So after a compaction,
+which writes old entries to new files, the next snapshot is large. A canonical savepoint contains the entries
+of the tables in the layout that all backends read. (Flink: ``RocksDBKeyedStateBackend`` with
 ``RocksNativeFullSnapshotStrategy``, ``RocksIncrementalSnapshotStrategy`` and ``RocksFullSnapshotStrategy``.)
 """
 
@@ -44,9 +44,7 @@ LAYOUT_WITHOUT_LEVELS = 1
 CATALOGUE_NAME = "catalogue"
 
 REMEMBERED_KEYS = 1 << 16
-"""Maximum number of keys whose key group is remembered for a vertex, since all keys would take too much
-memory.
-"""
+"""Maximum number of keys of a vertex whose key groups are remembered; all keys would need too much memory."""
 
 
 class TableSettings(NamedTuple):
@@ -125,7 +123,7 @@ class TableStateBackend(KeyedStateBackend):
     def drop_expired(self) -> None:
         """Remove expired values, so that a compaction that begins now drops them.
 
-        It reads all entries of states with a time-to-live, and flushes the removals.
+        All entries of states with a time-to-live are read, and the removals are flushed.
         """
         if self._clock is not None:
             now_ms = self._clock.now_ms
@@ -199,7 +197,7 @@ class TableStateBackend(KeyedStateBackend):
 
     @contextmanager
     def _beside(self, suffix: str, files: Iterable[bytes], levels: Sequence[int]) -> Iterator[TableStore]:
-        """Open a temporary store with these files, in addition to the backend's own store."""
+        """Open a temporary store with these files, besides the backend's own store."""
         store = self._settings.stores.open(f"{self._name}-{suffix}", self._settings.options)
         try:
             store.restore(files, levels)
@@ -271,8 +269,8 @@ class TableStateBackend(KeyedStateBackend):
         """Add the part of the keyed state that belongs to this subtask's key groups.
 
         Tables of a subtask with the same key groups are taken over as files. If these files are shared, later
-        incremental snapshots refer to them. Of all other state, the entries of this subtask's key groups are
-        copied.
+        incremental snapshots refer to them. From all other state, the entries of this subtask's key groups
+        are copied.
 
         Raises:
             StorageError: if a file could not be read.
@@ -365,7 +363,7 @@ class TableSnapshot:
         self._view = view
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
-        """Store the catalogue and the tables that no confirmed checkpoint has, and release them."""
+        """Store the catalogue and the tables that no confirmed checkpoint has stored; release all tables."""
         if self._view is None:
             return []
         try:
@@ -396,12 +394,12 @@ def _catalogue(data: bytes, tables: Sequence[StateHandle]) -> Catalogue:
         raise StateError(f"the catalogue of keyed state cannot be read: {error}") from error
     levels = {LAYOUT: len(catalogue.tables), LAYOUT_WITHOUT_LEVELS: 0}.get(catalogue.layout)
     if levels != len(catalogue.levels) or catalogue.tables != tuple(handle.name for handle in tables):
-        raise StateError("the catalogue of keyed state lists other tables than the checkpoint has")
+        raise StateError("the catalogue of keyed state lists tables that differ from those in the checkpoint")
     return catalogue
 
 
 class Accesses:
-    """Numbers of reads and writes of a store, from which a task computes their duration."""
+    """Numbers of reads and writes of a store, from which a task computes the time that they take."""
 
     __slots__ = ("reads", "writes")
 

@@ -18,7 +18,7 @@ class TableOptions(NamedTuple):
     """Layout of the files of a store; the defaults are those of RocksDB in Flink."""
 
     write_buffer_bytes: int = 64 << 20
-    """Maximum size of the unflushed writes; at this size the caller flushes."""
+    """Maximum size of the unflushed writes in bytes; when it is reached, the caller must flush."""
     target_file_bytes: int = 64 << 20
     """Size of the files that a compaction writes."""
     level_base_bytes: int = 256 << 20
@@ -78,7 +78,7 @@ class FamilyTable(Protocol):
     def items(self, first: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Yield the entries from ``first`` up to, not including, ``stop``, ascending.
 
-        Later writes have no effect on them.
+        Writes during the iteration have no effect on these entries.
         """
 
 
@@ -94,7 +94,7 @@ class Compaction(Protocol):
         """Size of the output files."""
 
     def install(self) -> None:
-        """Replace the merged files in the store by the new files, which later views contain."""
+        """Replace the merged files in the store by the new files; later views contain the new files."""
 
 
 class TableStore(Protocol):
@@ -127,7 +127,7 @@ class TableStore(Protocol):
         Files are read one at a time, since together they may not fit into memory.
 
         Raises:
-            StateError: if they are not files of a store, or cannot be at these levels.
+            StateError: if they are not files of a store, or do not fit these levels.
         """
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 """Encoding, decoding and copying of keys and values of state.
 
-They may consist of None, bool, int (64 bits), float, str, bytes, list, tuple and dict, of exactly these
-types. Other types are rejected, so that a restored value equals the stored one. The maximum nesting depth is
-100. The encoding is msgpack. Tuples, and dicts whose keys are not msgpack scalars, are encoded as extensions.
-A dict keeps its order.
+Keys and values may consist of None, bool, int (64 bits), float, str, bytes, list, tuple and dict, of exactly
+these types. Other types are rejected, so that a restored value equals the stored one. The maximum nesting
+depth is 100. The encoding is msgpack. Tuples, and dicts whose keys are not msgpack scalars, are encoded as
+extensions. A dict keeps its order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 """Types of immutable values without elements."""
 
 CONTAINERS = (list, tuple, dict)
-"""Types of values that contain other values, which may be modified in place."""
+"""Types of values that contain other values and may be modified in place."""
 
 DEEPEST_VALUE = 100
 """Maximum nesting depth: a scalar has depth 0, a list of scalars depth 1."""
@@ -38,7 +38,7 @@ _TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\x04\xff", b"\x08\xff", b"\x0c\xff")
 """Byte sequences that begin msgpack's predefined timestamp extension: its length, and -1."""
 
 _LAST_OF_MARKS = b"\xff"
-"""Last byte of all these sequences; most values do not contain it."""
+"""Last byte of all `_TIMESTAMPS`; most values do not contain it."""
 
 
 def encode_value(value: Any) -> bytes:

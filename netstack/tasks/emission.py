@@ -6,8 +6,8 @@ size. They are emitted at once, or held back for a time::
     selectivity 0.5   read  a b c d e f   emitted  b d f
     selectivity 2     read  a b c         emitted  a a b b c c
 
-Event-time windows hold records back until a watermark passes their end. Records have no timestamps. The event
-time of a record is the last watermark before it in its channel::
+An event-time window holds records back until a watermark passes the end of the window. Records have no
+timestamps. The event time of a record is the last watermark before it in its channel::
 
     channel    a b |W 9.8 s| c d e |W 10.0 s| f g         windows of 10 s, no disorder
     window        0 to 10 s: a b c d e          10 to 20 s: f g
@@ -93,7 +93,7 @@ class Emission(Operator):
         self._context: OperatorContext
 
     def open(self, context: OperatorContext) -> None:
-        """Restore the fraction of a record that was not emitted yet."""
+        """Restore the fraction of an output record that is still owed."""
         self._context = context
         self._owed = sum(context.operator.get(self._state_name))  # of several former subtasks
 
@@ -141,14 +141,12 @@ class Emission(Operator):
         return NOTHING if self._held_back is None else self._held_back.take()
 
     def before_snapshot(self, checkpoint_id: int) -> None:
-        """Store the fraction of a record that was not emitted yet."""
+        """Store the fraction of an output record that is still owed."""
         self._context.operator.put(self._state_name, [self._owed] if self._owed else [])
 
 
 class EventTimeWindows(HeldBack):
-    """Held-back records of each event-time window of `size_s` seconds, by the end of the window in
-    milliseconds.
-    """
+    """Records held back in event-time windows of `size_s` seconds; the end in ms identifies a window."""
 
     def __init__(self, size_s: float) -> None:
         super().__init__()
@@ -158,7 +156,7 @@ class EventTimeWindows(HeldBack):
         self._end = self._size_ms
 
     def reads_from(self, event_time_ms: int | None) -> None:
-        """Set the event time of the records added next, which selects their window.
+        """Set the event time of the records added next. This time selects their window.
 
         No record is late: if the event time is unknown (None), or its window has already fired, the records
         go to the first window that has not fired.

@@ -29,7 +29,7 @@ class Coordinator(Protocol):
         """Report that a subtask has declined a checkpoint."""
 
     def discard_unused(self, files: Iterable[StoredFile]) -> None:
-        """Delete the given shared files that no checkpoint needs."""
+        """Delete those of the given shared files that no retained checkpoint needs."""
 
     def fail_task(self, subtask: CheckpointedTask, cause: str) -> None:
         """Fail a subtask that cannot continue. Its region, or the whole job, restarts."""
@@ -73,4 +73,4 @@ class Environment(NamedTuple):
     first_checkpoint: int = 1
     """The id of the first checkpoint that the attempt may take."""
     judged_by: CostModel | None = None
-    """Costs used to judge lateness; None: not measured."""
+    """Costs from which lateness is computed; None: lateness is not measured."""

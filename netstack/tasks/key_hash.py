@@ -1,7 +1,7 @@
 """The hash code that Java would compute for a key that an operator reads from a record.
 
-Text hashes as a String, bytes as a byte array, a 64-bit integer as a Long. All other keys hash by their
-encoded bytes. So equal keys have equal hashes.
+Text is hashed like a Java String, bytes like a byte array, a 64-bit integer like a Long. For all other keys,
+the encoded bytes are hashed. So equal keys have equal hashes.
 """
 
 from __future__ import annotations

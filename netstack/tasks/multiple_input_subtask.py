@@ -1,8 +1,8 @@
 """Subtasks with several inputs, such as joins.
 
 Inputs with data are read round robin, one record or event at a time. So a quiet input waits for at most one
-record of a busy input. An input that was blocked by a barrier has queued data. This data, and the next
-barrier behind it, are then read at half the pace. The rules are those of Flink's
+record of a busy input. While a barrier blocks one input, its data queues up. Afterwards two inputs take
+turns, so this data and the next barrier behind it are read only half as fast. The rules are those of Flink's
 StreamMultipleInputProcessor, which does not read batches of records in tasks with several inputs
 (TwoInputStreamTask, MultipleInputStreamTask).
 """
@@ -57,7 +57,7 @@ class TaskInput:
         return self.serving is not None or self._polled_last or any(gate.readable for gate in self.gates)
 
     def poll(self, now: float) -> tuple[InputChannel, Item] | None:
-        """Return the next item of the gate whose turn it is."""
+        """Return the next item, from the gates in turn; None if no gate has one."""
         gates = self.gates
         for _ in gates:
             gate = gates[self._turn]
@@ -86,7 +86,7 @@ class MultipleInputSubtask(OperatorSubtask):
         self._task_inputs: list[TaskInput] = []
 
     def connect(self, gates: list[InputGate]) -> None:
-        """Set the gates to read from; their channels and the outputs are complete."""
+        """Set the gates to read from. Their channels and the outputs must exist already."""
         super().connect(gates)
         cost = self.environment.costs.consumer_record_s
         inputs: dict[int, TaskInput] = {}
@@ -196,7 +196,7 @@ class MultipleInputSubtask(OperatorSubtask):
         return [*begun, channel.begun_record]
 
     def release(self) -> None:
-        """Return all memory."""
+        """Release all memory."""
         for task_input in self._task_inputs:
             if task_input.buffer is not None:
                 task_input.buffer.release()

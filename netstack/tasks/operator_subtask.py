@@ -36,12 +36,12 @@ class OperatorSubtask(Subtask):
     """Subtask that reads its gates buffer by buffer and spends the service time of each record.
 
     A subtask without outputs processes all records of a buffer in one wait. Mail that arrives meanwhile is
-    handled at the end of the current record's sleep. A subtask with outputs, or whose work occupies a core,
-    emits each record when its service is finished. It begins the next record only while the outputs are
-    available. Records in `held_back` are emitted periodically, or by watermarks if `watermarks` is set before
-    `connect`. Unless a checkpoint is restored, the subtask begins with a debt of `behind_s` seconds of work.
-    With debloating, it pays the debt once its buffers have stopped growing: the small buffers of the start
-    hold so little that the producers would wait, and no subtask would stay behind another.
+    handled at the end of the current sleep. A subtask with outputs, or whose work occupies a core, emits each
+    record when its service is finished. It begins the next record only while the outputs are available.
+    Records in `held_back` are emitted periodically, or by watermarks if `watermarks` is set before `connect`.
+    Unless a checkpoint is restored, the subtask begins with a debt of `behind_s` seconds of work. With
+    debloating, it works off the debt only when its buffers have stopped growing. Buffers are small at first,
+    so the producers would wait for this subtask, and it would not fall behind the others.
     """
 
     __slots__ = (
@@ -391,7 +391,7 @@ class OperatorSubtask(Subtask):
     def _recovered_upstream(self, channel: InputChannel) -> None:
         """Handle the end of a producer's recovered data.
 
-        All channels stay blocked until this end has arrived on each of them.
+        All channels of a gate stay blocked until each of them has received this end.
         """
         gate = channel.gate
         waiting = self._upstream_recovered.setdefault(gate, set())
@@ -439,7 +439,7 @@ class OperatorSubtask(Subtask):
         self.checkpoints.let_overtake()
 
     def release(self) -> None:
-        """Return all memory."""
+        """Release all memory."""
         super().release()
         for gate in self.gates:
             gate.release()

@@ -36,7 +36,7 @@ def _unheard(text: str) -> None:
 
 
 class OperatorContext(NamedTuple):
-    """Context of an operator when it opens; its state has been restored by then.
+    """Context that an operator gets when it opens; the state in it has been restored.
 
     `key_hash`: Java's hashCode of the key of each record of a block; None if the input is not hash
     partitioned. `checkpointing`: whether checkpoints are taken regularly. `trace` adds a text to the trace of
@@ -71,14 +71,14 @@ class Operator:
     """
 
     emits_later = False
-    """Whether the output of a record is never emitted at once, so that many records may be processed
-    together.
+    """Whether output is only emitted later, never while records are processed, so that many records may be
+    processed together.
     """
 
     keyed = False
     """Whether the operator keeps state for each key that `key_of` returns.
 
-    All records of a key must then reach the same subtask. A hash exchange without a hash of its own
+    All records of a key must then reach the same subtask. A hash exchange without its own hash function
     distributes records by this key.
     """
 
@@ -171,9 +171,9 @@ class MapBlocks(Operator):
 
 
 def _several(records: Iterable[bytes]) -> Iterable[bytes]:
-    """Check that a user function returned several records.
+    """Check that a user function returned neither None nor a single record.
 
-    A single record is an error, since each of its bytes would count as a record.
+    Each byte of a single record would count as a record.
     """
     if records is None or isinstance(records, bytes | bytearray | memoryview | str):
         raise TypeError(
@@ -183,7 +183,7 @@ def _several(records: Iterable[bytes]) -> Iterable[bytes]:
 
 
 class FlatMap(Operator):
-    """Applies a function to each record that returns any number of records."""
+    """Applies a function to each record; the function returns any number of records."""
 
     def __init__(self, function: FlatFunction) -> None:
         self._function = function

@@ -135,7 +135,7 @@ class WholeBuffers:
 
     @property
     def pause_ends(self) -> float | None:
-        """End of the current pause, unless it is the last of the buffer."""
+        """End of the current pause; None if it is the last pause of the buffer."""
         return None if self._pauses is None else self._pauses.end_within(self._agenda.now)
 
     async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
@@ -259,9 +259,7 @@ class RecordByRecord:
         return True
 
     def stall(self, duration: float) -> bool:
-        """Return False: no finish times are planned ahead that could be delayed, so the subtask itself
-        blocks.
-        """
+        """Return False: no finish times are planned ahead, so the subtask itself has to block."""
         return False
 
     def catch_up(self) -> None:

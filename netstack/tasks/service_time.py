@@ -28,14 +28,14 @@ _ROUNDING = 1e-9
 
 class Pauses(NamedTuple):
     """The sleeps during the service of some records: the end of each sleep, and the number of records
-    finished by it.
+    finished by then.
     """
 
     ends: list[float]
     counts: list[int]
 
     def records_by(self, now: float) -> int:
-        """Return the number of records finished at a time."""
+        """Return the number of records that are finished at the time `now`."""
         passed = bisect_right(self.ends, now)
         return self.counts[passed - 1] if passed else 0
 
@@ -92,9 +92,10 @@ class Throttle:
         return paid, pause
 
     def overslept(self, late: float) -> None:
-        """Subtract the `late` seconds by which a real sleep was longer than charged.
+        """Account for the `late` seconds by which a real sleep was longer than charged.
 
-        On shared cores this includes the time for which the task waited for other tasks; it counts as cost.
+        In the mode `throttle` they are subtracted from the debt. On shared cores they include the time for
+        which the task waited for other tasks, and count as cost.
         """
         if late > 0 and self._sleeps:
             self._debt -= late

@@ -1,11 +1,11 @@
 """Generated and in-memory sources, and the splits of a source's input.
 
 When a job begins, the input of each source is divided into one split per subtask. A split never changes and
-can be read by any subtask. So if a source has more subtasks than splits, some subtasks have no work and end
-at once::
+can be read by any subtask. So if a job restarts with more subtasks than splits, some subtasks have no work
+and end at once::
 
-    3 subtasks, at   0 of 3: 17    1 of 3: 20    2 of 3: 4
-    then 2           subtask 0: [0 of 3, 2 of 3]     subtask 1: [1 of 3]
+    3 subtasks    splits 0 of 3, 1 of 3 and 2 of 3, at the positions 17, 20 and 4
+    then 2        subtask 0: [0 of 3, 2 of 3]     subtask 1: [1 of 3]
 
 (Flink: the splits of a source, redistributed like the list state of ``SourceOperator``.)
 """
@@ -297,7 +297,7 @@ def payload_hash(block: RecordBlock) -> NDArray[np.int32]:
 
 
 def text_hash(block: RecordBlock) -> NDArray[np.int32]:
-    """Decode each whole payload as UTF-8 and return the hash code of the text, as Java's String."""
+    """Decode each whole payload as UTF-8 and return the hash code that the text has as a Java String."""
     return hash_utf8(*_joined(block))
 
 
@@ -374,8 +374,8 @@ class SplitReader:
         return None
 
     def splits(self, unsent: int) -> list[Split]:
-        """Return the position of each split, without the last `unsent` records of the latest block, which
-        were not emitted yet.
+        """Return the splits with their positions. The last `unsent` records of the latest block do not count,
+        since they were not emitted yet.
         """
         splits = list(self._splits)
         split = splits[self._latest]

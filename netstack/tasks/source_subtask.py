@@ -106,13 +106,12 @@ MIN_PACE_S = 0.001
 
 
 class Calls(NamedTuple):
-    """Settings for the calls of a source.
+    """Settings for the calls with which a subtask reads its source.
 
-    All records of a call are written, even if outputs become unavailable. A call returns `batch` records. A
-    call of a `legacy` source, which is a SourceFunction in a SourceStreamTask, also begins without checking
-    the outputs. A record takes `cost_s` seconds; None: the cost in the cost model. A source with an even rate
-    that is late catches up at most `catch_up_s` of its schedule. It does not make up for the rest of the
-    delay.
+    A call returns `batch` records. All of them are written, even if outputs become unavailable. A call of a
+    `legacy` source (a SourceFunction in a SourceStreamTask) even begins while outputs are unavailable. A
+    record takes `cost_s` seconds; None: the cost in the cost model. A source with an even rate that is late
+    catches up at most `catch_up_s` of its schedule. It does not make up for the rest of the delay.
     """
 
     batch: int = 1
@@ -130,9 +129,9 @@ class SourceSubtask(Subtask):
 
     `rate` is in records per second; 0: as fast as possible. `pace` returns the times at which records are
     due; None: even intervals. With `watermarks` the subtask sends watermarks, even while it waits for its
-    outputs. After a savepoint that stops the job, it sends nothing. `open_split` opens splits that other
-    subtasks had begun, if a restored checkpoint assigns such splits; without it, this is an error. The rules
-    are those of Flink's SourceOperator in a StreamTask.
+    outputs. After a savepoint that stops the job, it sends nothing. If a restored checkpoint assigns splits
+    that other subtasks had begun, `open_split` opens them; without `open_split`, such an assignment is an
+    error. The rules are those of Flink's SourceOperator in a StreamTask.
     """
 
     __slots__ = (
@@ -309,16 +308,18 @@ class SourceSubtask(Subtask):
         return True
 
     def _plain_output(self) -> ResultPartition | None:
-        """Return the subtask's only output if it has one output and no pace; else None."""
+        """Return the only output of a subtask that emits single records without a rate or watermarks; else
+        None.
+        """
         if self._period or self._batch > 1 or self._legacy or self._watermarks is not None:
             return None
         single = len(self.outputs) == 1 and self.outputs[0].selector is not None
         return self.outputs[0].partition if single else None
 
     def _emit_next(self) -> None:
-        """Emit more records when the time for the last ones has passed.
+        """Emit more records, now that the time for the last ones has passed.
 
-        Resume the routine if other work is due.
+        If there is other work, resume the routine instead.
         """
         agenda, partition = self.agenda, self._only_partition
         if self._routine is None:
@@ -404,7 +405,7 @@ class SourceSubtask(Subtask):
         self._channels = self.select_channels(self._block)
 
     def change_rate(self, rate: float, pace: Pace | None) -> None:
-        """Emit at this rate in records per second from now on, 0: as fast as possible; called as mail."""
+        """Emit `rate` records per second from now on (0: as fast as possible); called as mail."""
         self._period = 1 / rate if rate > 0 else 0.0
         self._only_partition = self._plain_output()
         self._pace_of_records = pace
@@ -473,7 +474,7 @@ class SourceSubtask(Subtask):
         return sample if watermarks is None else sample._replace(watermark_lag_ms=watermarks.lag_ms)
 
     def release(self) -> None:
-        """Return all memory and close the reader."""
+        """Release all memory and close the reader."""
         super().release()
         self._routine = None
         self._reader.close()

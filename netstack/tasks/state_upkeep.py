@@ -20,8 +20,8 @@ drops the entries that have expired when it begins.
                                  |--- interval ---> again
 
 The first delay is a fraction of the interval, derived from a hash of the task's name, so that not all tasks
-store their state at once. After a recovery, checkpoints have no materialisation to build on, so the first one
-begins at once. (Flink: ``PeriodicMaterializationManager``.)
+store their state at once. After a recovery, checkpoints have no materialisation to build on, so the first
+materialisation begins at once. (Flink: ``PeriodicMaterializationManager``.)
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def first_delay_s(vertex: str, index: int, parallelism: int, interval_s: float) 
 
 
 class Materializer:
-    """Materialises the state in `backend`, for `subtask`, one of `parallelism`."""
+    """Materialises the state that `backend` holds for `subtask`, one of `parallelism` subtasks."""
 
     def __init__(self, subtask: Subtask, parallelism: int, backend: ChangelogBackend) -> None:
         self._subtask = subtask
@@ -144,7 +144,7 @@ class Materializer:
     def _begin(self) -> None:
         """Mark the state between two records and store it.
 
-        Checkpoints use it when the upload has finished.
+        Checkpoints use the stored state as soon as its upload has finished.
         """
         marked = self._backend.materialise()
         if marked is None:

@@ -36,10 +36,10 @@ class Subtask:
     """One parallel instance of a vertex.
 
     `vertex`, `name` and `index` identify the subtask. Each record is written to all `outputs`, in order.
-    `upstream`: the subtasks that it reads from. `readers`: for each output, the reading vertex and the index
-    of its subtask by subpartition. `data_ended`: whether the last record has been processed. `suspended`:
-    whether the savepoint that stops the job without draining is complete. `mail` is handled after the current
-    record.
+    `upstream`: the subtasks that it reads from. `readers`: for each output, the reading vertex and, for each
+    subpartition, the index of the reading subtask. `data_ended`: whether the last record has been processed.
+    `suspended`: whether the savepoint that stops the job without draining is complete. `mail` is handled
+    after the current record.
     """
 
     __slots__ = (
@@ -106,13 +106,14 @@ class Subtask:
 
     @property
     def last_checkpoint(self) -> int:
-        """Id of the last checkpoint whose barrier it has sent."""
+        """Id of the last checkpoint whose barrier the subtask has sent."""
         return self.checkpoints.last
 
     def behind_s(self, held_up_s: float) -> float | None:
         """Return the seconds by which the task lags behind the wall clock; None if this is not measured.
 
-        `held_up_s`: total time for which its process could not run entries that were due.
+        `held_up_s`: total time for which the subtask's process could not run entries of the agenda that were
+        due.
         """
         if self.lateness is None:
             return None
@@ -389,7 +390,7 @@ class Subtask:
         self.checkpoints.release()  # before its outputs, whose barriers count as sent when they are released
 
     def release(self) -> None:
-        """Return all memory, and release the state's resources outside memory."""
+        """Release all memory, and the state's resources outside memory."""
         self.checkpoints.release()
         self.state.close()
         for output in self.outputs:

@@ -131,10 +131,10 @@ class TaskCheckpoints:
     """Takes the snapshots of `task` and reports them to the coordinator.
 
     A task with inputs begins checkpoints at the barriers that arrive at its `gates` (`connect`, `handle`); a
-    source begins them for the coordinator (`trigger`). `channels` holds the channels of all gates;
-    `open_channels` of them have not ended. `last`: the last checkpoint begun. `final`: the first one taken
-    after the last record. `snapshots`: number of snapshots taken. `stops_with`: the savepoint with which the
-    job will stop; `drains`: whether the data ends before it.
+    source begins them when the coordinator triggers them (`trigger`). `channels` holds the channels of all
+    gates; `open_channels` of them have not ended. `last`: the last checkpoint begun. `final`: the first
+    checkpoint taken after the last record. `snapshots`: number of snapshots taken. `stops_with`: the
+    savepoint with which the job will stop; `drains`: whether the data ends before it.
     """
 
     def __init__(self, task: Subtask) -> None:
@@ -317,8 +317,9 @@ class TaskCheckpoints:
     def trigger(self, barrier: CheckpointBarrier) -> None:
         """Take a checkpoint that the coordinator has triggered; must be called between two records.
 
-        It is skipped if a newer checkpoint has begun. The older one was then aborted, and its barrier would
-        fail the newer one. (Flink: ``SubtaskCheckpointCoordinatorImpl``, "out of order checkpoint barrier".)
+        If a newer checkpoint has begun, this one is skipped: it has been aborted, and its barrier would make
+        the newer checkpoint fail. (Flink: ``SubtaskCheckpointCoordinatorImpl``, "out of order checkpoint
+        barrier".)
         """
         if barrier.checkpoint_id <= self.last:
             return
@@ -577,7 +578,7 @@ def storing_s(handles: Sequence[StateHandle], costs: CostModel) -> float:
     """Return the time to store the new state of these handles, in seconds.
 
     Inline state takes no time. State in memory is serialized first, other state is stored as bytes already.
-    Since several table files are uploaded at a time, only a fraction of their fixed costs adds up.
+    Up to `UPLOADS_AT_ONCE` files of state are uploaded together, so their fixed costs count only once.
     """
     new = [handle for handle in handles if handle.file is not None and not handle.stored_before]
     uploading_s = sum(handle.size for handle in new) / costs.upload_rate_bytes_per_s

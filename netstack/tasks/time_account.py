@@ -10,7 +10,7 @@ virtual time, which advances by the cost of its work. While the task waits, its 
     waits for 9 ms for its outputs       lateness 0: a task is never ahead
 
 If processes delay each other, a task also waits for delayed tasks, and this must not count as catching up. So
-the lateness of a task is at least the time for which its process was delayed. But this minimum is limited to
+the lateness of a task is at least the shorter of two times: the time for which its process was delayed, and
 the time in which the task neither worked nor waited for its outputs.
 """
 
@@ -86,7 +86,7 @@ class TimeAccount:
 
 
 class Lateness:
-    """How many seconds a task is late, given the `costs` of its work; 0 until the second update."""
+    """Lateness of a task in seconds, given the `costs` of its work; 0 until the second update."""
 
     __slots__ = ("_behind_s", "_costs", "_least_s", "_unused_s", "_unused_s_at_first")
 

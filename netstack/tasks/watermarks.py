@@ -3,7 +3,7 @@
 A watermark is handled in its turn, between two records. If it raises the lowest watermark of all channels,
 windows fire. Then the new lowest watermark is sent to all channels of all outputs::
 
-    buffer   a b c |W| d e     serve a b c;  take W: fire windows, send the least watermark on;  serve d e
+    buffer   a b c |W| d e     serve a b c;  take W: fire windows, send the lowest watermark on;  serve d e
 
 The rules are those of Flink's AbstractStreamTaskNetworkInput and StatusWatermarkValve, and of the periodic
 BoundedOutOfOrdernessWatermarks at a source.
@@ -41,7 +41,7 @@ class SourceWatermarks:
         self._sent = NO_WATERMARK
 
     def emitted(self, at_ms: int) -> None:
-        """Record that records with this event time were emitted."""
+        """Note that records with this event time were emitted."""
         self._latest_ms = at_ms
 
     def due(self) -> int | None:
@@ -94,7 +94,9 @@ class WatermarkFlow:
         self._pass_on = pass_on
 
     def reads(self, channel: InputChannel) -> None:
-        """Set the channel of the records processed next, whose event time is derived from its watermark."""
+        """Set the channel of the records processed next. Their event time is derived from the channel's
+        watermark.
+        """
         if self.windows is not None:
             number = self._numbers[channel]
             watermark = self._valve.of_channel(number)

@@ -219,6 +219,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_a_library_user_has_to_bring_stores() -> None:
     with pytest.raises(
         InputError,
-        match=r"the rocksdb backend needs `table_stores`, such as integration\.storage\.table_stores",
+        match=r"needs table stores; pass `tables`, opened with integration\.storage\.table_stores",
     ):
         plain_emulate(state_job(every_2s(0.2, 1)))

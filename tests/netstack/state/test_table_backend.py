@@ -377,9 +377,9 @@ def test_tables_come_back_to_their_levels_and_are_copied_where_these_are_not_kno
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({0: 3}, "the catalogue of keyed state lists other tables than the checkpoint has"),
-        ({4: [0, 0]}, "the catalogue of keyed state lists other tables than the checkpoint has"),
-        ({0: 1}, "the catalogue of keyed state lists other tables than the checkpoint has"),
+        ({0: 3}, "the catalogue of keyed state lists tables that differ from those in the checkpoint"),
+        ({4: [0, 0]}, "the catalogue of keyed state lists tables that differ from those in the checkpoint"),
+        ({0: 1}, "the catalogue of keyed state lists tables that differ from those in the checkpoint"),
         ({4: [7, 0, 0, 0]}, "cannot be read: Expected `int` <= 6"),
         ({4: [-1, 0, 0, 0]}, "cannot be read: Expected `int` >= 0"),
     ],
