@@ -76,8 +76,10 @@ _MOST_RECORDS = 3_000_000
 _MOST_OFF = 10.0
 """A figure that is off by more tolerances than this counts as off by this many."""
 
-_NEARER = 1.0
-"""A union is assumed if it is nearer than a join by at least this, in tolerances."""
+_NEARER, _NEARER_SHARE = 1.0, 0.15
+"""A union is assumed if it is nearer than a join by at least this many tolerances, and by at least this share
+of the join's distance: if both are far off, a small difference says nothing.
+"""
 
 
 def kind_by_name(vertex: FlinkVertex) -> InputKind | None:
@@ -142,10 +144,11 @@ def with_input_kinds(
         if present is None or rows is None:
             notes.append(kind_note(name, exchanges, "join", ", since emulations of both cannot be compared"))
             continue
-        nearer = sum(map(_off, present)) - sum(map(_off, rows))
-        kind: InputKind = "union" if nearer >= _NEARER else "join"
+        of_join = sum(map(_off, present))
+        nearer, clearly = of_join - sum(map(_off, rows)), max(_NEARER, _NEARER_SHARE * of_join)
+        kind: InputKind = "union" if nearer >= clearly else "join"
         why = f", which is nearer to what Flink reports ({_evidence(kind, join=present, union=rows)})"
-        if abs(nearer) < _NEARER:
+        if abs(nearer) < clearly:
             why = ", since a union has about the same effect"
         notes.append(kind_note(name, exchanges, kind, why))
         if kind == "union":

@@ -1,6 +1,7 @@
 """Unions and joins, which Flink's REST API describes alike: names, overrides, and the emulation of both."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -110,6 +111,26 @@ def test_without_a_difference_it_is_a_join():
         "parse reads 2 exchanges; assuming a join, since a union has about the same effect. "
         "Set inputs={'parse': 'union'} to override."
     ]
+
+
+@pytest.mark.parametrize(
+    ("join", "union", "kind"), [(5.0, 3.9, "union"), (5.0, 4.1, "join"), (11.0, 9.9, "join")]
+)
+def test_a_difference_counts_by_tolerances_and_by_the_distance_of_both(
+    join: float, union: float, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distances = iter((join, union))
+
+    def rows(*_: object) -> list[SimpleNamespace]:
+        ours, flink = SimpleNamespace(median=next(distances) / 2), SimpleNamespace(median=0.0)
+        row = SimpleNamespace(
+            ours=ours, flink=flink, tolerance=1.0, vertex="parse", quantity="delay", unit="ms"
+        )
+        return [row, row]
+
+    monkeypatch.setattr("integration.flink.input_kinds._rows", rows)
+    decided = with_input_kinds(JOIN, {"parse": 2}, shown(UNION), [])
+    assert inputs(decided) == ([0, 0] if kind == "union" else [0, 1])
 
 
 def test_a_job_that_takes_too_long_to_emulate_is_not_emulated(monkeypatch):
