@@ -78,7 +78,8 @@ def spark_session(
     Args:
         master: Spark's master URL for a session that has to be started, by default ``local[*]``; an active
             session is returned unchanged.
-        options: Spark's own options for such a session, such as ``{"spark.executor.memory": "2g"}``.
+        options: Spark's own options for a session that has to be started, for example
+            ``{"spark.executor.memory": "2g"}``.
         small: Start Java for a session of a few seconds, with work only in its Python workers.
 
     Raises:
@@ -213,8 +214,8 @@ class JavaProcess:
 
     Args:
         conf: Spark's settings.
-        log: A file for its standard error.
-        variables: Its environment variables, beside those of this process.
+        log: A file for the standard error of the Java process.
+        variables: Environment variables of the Java process, in addition to those of this process.
     """
 
     def __init__(self, conf: SparkConf, log: IO[bytes], variables: Mapping[str, str]) -> None:
