@@ -39,7 +39,7 @@ class Parameter(NamedTuple):
     name: ParameterName
     example: float | str | None = None
     of: str | None = None
-    """The vertex or Flink option in the example, if the parameter has one value for each of them."""
+    """The vertex or Flink option in the example, if the parameter has a value for each vertex or option."""
 
     def __str__(self) -> str:
         if self.example is None:

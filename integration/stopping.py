@@ -62,7 +62,7 @@ class StopSignals:
     def install(self) -> None:
         """Handle both signals. Until `work_begins`, they end the process."""
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            # As in background of a shell. Blocked, it is ignored as before, and trio works as ever.
+            # A shell ignores Ctrl-C for background processes. Blocked, it stays ignored, and trio works.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self.handle)
@@ -75,9 +75,10 @@ class StopSignals:
         self._working = True
 
     def end(self, error: BaseException | None = None) -> int | None:
-        """Stop raising `Stopped`, and return the exit status if a signal ended the command, else None.
+        """Stop raising `Stopped`, and return the exit status if a signal arrived, else None.
 
-        `error` is the exception that ended the command. After a signal, any error counts as its consequence.
+        `error` is the exception that ended the command. After a signal, it counts as the signal's
+        consequence.
         """
         self._ending = True
         self._working = False
@@ -86,7 +87,7 @@ class StopSignals:
         return _FATAL + (self._asked or signal.SIGINT)
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Print a line and exit, raise `Stopped`, or ignore the signal, as the module describes."""
+        """End the process, raise `Stopped`, or ignore the signal, as the module describes."""
         late = self._asked is None or self._clock() - self._asked_at >= PATIENCE_S
         if not late and not self._lost:
             return

@@ -125,7 +125,7 @@ def require_new_path(path: str | Path) -> None:
 def write_files(frame: DataFrame, path: str | Path) -> None:
     """Write a DataFrame to a new folder by one Spark job.
 
-    The format is the one of the folder's extension, or Parquet.
+    The folder's extension gives the format: CSV, JSON or, by default, Parquet.
 
     Raises:
         SourceError: The folder exists already.

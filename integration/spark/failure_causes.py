@@ -236,7 +236,7 @@ def _before_begun_again(error: BaseException, session: SparkSession) -> BaseExce
 
 
 def _failures_of(stage: int, session: SparkSession) -> list[str]:
-    """Return the errors of a stage's failed tasks by attempt. Tasks that Spark only killed have none."""
+    """Return the errors of a stage's failed tasks, attempt by attempt, without tasks that Spark killed."""
     jvm, gateway = session._jvm, session.sparkContext._gateway
     assert jvm is not None
     assert gateway is not None

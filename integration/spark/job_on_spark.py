@@ -6,7 +6,7 @@ Spark's own exchange brings the rows of sources to the tasks that host them::
     files -> Spark's partitions -> pieces: (task, vertex, subtask, number, an Arrow file)
                                       |  repartitionById(task)
                                       v
-    the task that hosts the source: a file in a private directory for each piece -> readers, over and over
+    the task that hosts the source: a file for each piece, in a private directory -> readers, repeatedly
 
 A subtask reads one partition, in its order. Pieces are numbered, because the exchange does not keep their
 order. A source is read again after a restart, and if it repeats. So the pieces are kept until the task ends.

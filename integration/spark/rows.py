@@ -312,7 +312,7 @@ def _with_parts(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType])
 
 
 def can_be_key(kind: pa.DataType) -> bool:
-    """Return whether we can compute Java's hash code of a type's values: not of nested types and times."""
+    """Return whether Java's hash code of a type's values is known. It is not for nested types and times."""
     return (
         _is_number(kind)
         or bool(types.is_date32(kind) or types.is_timestamp(kind))

@@ -126,7 +126,7 @@ def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
         raise SourceError(f"JAVA_HOME is {home}, where there is no bin/java. {_JAVA_HINT}")
     if not home and shutil.which("java") is None:
         raise SourceError(f"There is no java on the PATH. {_JAVA_HINT}")
-    # The exception contains the text that they would print.
+    # The exception already contains the text that these loggers would print.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -243,7 +243,7 @@ class JavaProcess:
             reached = Path(self._folder.name, "connection")
             options = [text for name, value in self._conf.getAll() for text in ("--conf", f"{name}={value}")]
             options += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-            # It ends when its standard input ends. In its own process group it gets no Ctrl-C from the
+            # Java ends when its standard input ends. In its own process group it gets no Ctrl-C from the
             # terminal.
             process = self._process = subprocess.Popen(
                 [str(Path(_find_spark_home(), "bin", "spark-submit")), *options],

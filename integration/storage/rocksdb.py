@@ -154,7 +154,7 @@ class RocksStore:
         self._database = folder / "db"
         self._options = options
         self._links = Links()
-        self._tables: dict[str, RocksTable] = {}  # shown by views, by RocksDB's name
+        self._tables: dict[str, RocksTable] = {}  # the files that views show, by RocksDB's name
         self._seen: set[str] = set()  # also those of compactions that are not installed
         self._last_number = 0
         self._families: dict[str, RocksFamily] = {}

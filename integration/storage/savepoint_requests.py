@@ -113,7 +113,7 @@ class RequestFolder:
         if location is not None:
             location = os.path.join(self._root, location)  # an absolute path stays as it is
         data = msgspec.json.encode(_Answer(location, end.problem))
-        with suppress(OSError):  # the savepoint must not fail with its answer
+        with suppress(OSError):  # an answer that fails must not fail the savepoint
             _put(self._folder / f"{name}{_ANSWER}", data)
 
     def ask(self, request: SavepointRequest, tell: Callable[[str], None] = lambda doing: None) -> str:

@@ -8,7 +8,7 @@ plan down through nodes that keep partitions, to the node that creates them::
       BroadcastHashJoin         those of its streamed side
         Exchange                as planned, unless adaptive execution may coalesce them
         FileScan, Range, ...    those of its RDD, which is created and not run
-        InMemoryTableScan       those of the cached rows, also of those that are not cached yet
+        InMemoryTableScan       those of the cached DataFrame, even if its rows are not cached yet
 
 With any other node, such as a union or a coalesce, the number is unknown, and the rows are repartitioned
 first. Under adaptive execution the number is certain only after a repartition into a given number that is not
