@@ -1,4 +1,4 @@
-"""The tools of users: scenario files, Spark sources, comparisons, reports, the command line.
+"""What users run: scenario files, Spark sources, comparisons, reports, the command line.
 
 pyspark is imported inside functions only, so everything but Spark sources works without it. Public names are
 imported when first used, so that a command can handle Ctrl-C as soon as it starts.

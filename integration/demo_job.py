@@ -1,15 +1,16 @@
-"""The job of ``netstack demo``: keyed rows, read by Spark, into consumers that are too slow.
+"""The job of ``netstack demo``: Spark reads keyed rows, and the consumers of the rows are too slow.
 
 ::
 
     source 0   as fast as possible  --+
     source 1   as fast as possible    |  hash by key   consumer 0   busiest key, always behind
-    source 2   a tenth of a pace    --+--------------> consumer 1..3
-    source 3   a tenth of a pace    --+
+    source 2   paced                --+--------------> consumer 1..3
+    source 3   paced                --+
 
-The skew of the key overloads one consumer, so its queues are full and a barrier waits long behind them. The
-channels of the paced sources are nearly empty, so their barriers arrive early and wait, which is the
-alignment. The job runs with debloating off and on, or in each checkpoint mode.
+Because the key is skewed, one consumer is overloaded: its queues are full, and a barrier waits long in them.
+The paced sources emit at a tenth of a consumer's rate, so their channels are nearly empty and their barriers
+arrive early. The time from these barriers to the last one is the alignment. The job runs with debloating off
+and on, or in each checkpoint mode.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class DemoSettings:
     """Debloat target."""
     seed: int = 1
     repartition: bool = False
-    """Whether to distribute the rows evenly instead of as Spark splits the files."""
+    """Whether to repartition the rows evenly. Otherwise partitions stay as Spark splits the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,14 +166,14 @@ def measure_data(source: SparkSource, settings: DemoSettings) -> Data:
 
 
 def demo_scenarios(source: SparkSource, data: Data, settings: DemoSettings) -> dict[str, Scenario]:
-    """Return the job without and with debloating, all else equal, by the name of the run."""
+    """Return the scenarios by the name of the run: without and with debloating, all else equal."""
     off = _scenario(source, data, settings)
     config = with_options(off.config, {"debloat_enabled": True, "debloat_target_s": settings.target_s})
     return {OFF: off, ON: replace(off, config=config)}
 
 
 def mode_scenarios(source: SparkSource, data: Data, settings: DemoSettings) -> dict[str, Scenario]:
-    """Return the job in each mode, all else equal."""
+    """Return the scenario of each checkpoint mode, all else equal."""
     plain = demo_scenarios(source, data, settings)[OFF]
     scenarios = {}
     for mode, options in MODES.items():
@@ -238,7 +239,7 @@ def flights_csv() -> Path:
     Several processes may call this at the same time.
 
     Raises:
-        SourceError: The package is not installed or damaged, or the cache cannot be written.
+        SourceError: The package is missing or damaged, or the cache cannot be written.
     """
     archive = _archive()
     target = cache_directory() / f"{PACKAGE}-{archive.stat().st_size}-{MEMBER}"

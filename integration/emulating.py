@@ -1,4 +1,4 @@
-"""Emulations of the command line: trio handles Ctrl-C, and RocksDB has keyed state if a job needs it."""
+"""Emulation as commands need it: trio handles Ctrl-C, and RocksDB stores keyed state if configured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _R = TypeVar("_R")
 
 
 def ctrl_c_to_trio(run: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return a function that calls `run`, which calls `trio.run`, with signals handled by trio.
+    """Return `run`, a function that calls `trio.run`, wrapped so that trio handles signals.
 
     Ctrl-C and SIGTERM then end the run at a checkpoint of trio, not during trio's own bookkeeping.
     """

@@ -30,7 +30,7 @@ ParameterName = Literal[
     "user",
     "password",
 ]
-"""Parameters that notes and errors of an import name, from `import_scenario`, `Overrides` and `Access`."""
+"""Parameters of `import_scenario`, `Overrides` and `Access` that a note or an error can name."""
 
 
 class Parameter(NamedTuple):
@@ -39,7 +39,7 @@ class Parameter(NamedTuple):
     name: ParameterName
     example: float | str | None = None
     of: str | None = None
-    """The vertex or Flink option of the example, if the parameter has a value for each."""
+    """The vertex or Flink option in the example, if the parameter has a value for each vertex or option."""
 
     def __str__(self) -> str:
         if self.example is None:
@@ -48,9 +48,9 @@ class Parameter(NamedTuple):
 
 
 class Note(str):
-    """A line of text, and the parameters with which a caller can supply or override the value in question.
+    """A line about a value, and the parameters with which a caller can supply or override this value.
 
-    The string contains their Python names. The command line replaces these by its options.
+    The string contains the Python names of the parameters. The command line shows its options instead.
 
     Attributes:
         text: The line without the advice.
@@ -58,7 +58,7 @@ class Note(str):
     """
 
     def __new__(cls, text: str, *parameters: Parameter, advice: str = "Set {} to override.") -> Self:
-        """Add `advice` to `text` if there are parameters. Each "{}" is replaced by one of them."""
+        """Add `advice` to `text` if there are parameters, which fill each "{}" of the advice in order."""
         note = super().__new__(cls, f"{text} {advice.format(*parameters)}" if parameters else text)
         note.text, note.parameters, note._advice = text, parameters, advice
         return note
@@ -75,7 +75,7 @@ class Note(str):
         return Note(beginning + self.text, *self.parameters, advice=self._advice)
 
     def naming(self, name: Callable[[Parameter], str]) -> str:
-        """Return the line with its parameters renamed by `name`, such as to options."""
+        """Return the line with each parameter as `name` calls it, such as by its command-line option."""
         return f"{self.text} {self._advice.format(*map(name, self.parameters))}" if self.parameters else self
 
 
@@ -115,7 +115,7 @@ class TransferError(Exception):
 
     Attributes:
         note: The cause and a remedy.
-        transient: Whether a retry may succeed, because there was no connection, or it broke.
+        transient: Whether a retry may succeed, because the connection failed or broke.
     """
 
     def __init__(self, note: Note, *, transient: bool = False) -> None:
@@ -163,7 +163,7 @@ class ShuffleWarning(UserWarning):
 
 
 class UnsupportedColumnError(SourceError):
-    """A column has a type that a record, a shuffle or a key cannot have. The message names both."""
+    """A column has a type that a record, shuffle or key cannot have. The message names column and type."""
 
     def __init__(self, column: str, kind: object, problem: str = "cannot be sent in a record") -> None:
         super().__init__(f"column {column!r}: type {kind} {problem}")
@@ -171,7 +171,7 @@ class UnsupportedColumnError(SourceError):
 
 
 class TargetError(SourceError):
-    """A column of target partitions has a null or a number that is no partition. The message names it."""
+    """A column of target partitions, named by the message, has a null or a number that is no partition."""
 
 
 class PieceError(Exception):

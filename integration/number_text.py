@@ -71,7 +71,7 @@ def counted(count: int, what: str) -> str:
 
 
 def digits(value: float) -> str:
-    """Return a number with three digits, or with all digits before the decimal point."""
+    """Return a number with three digits, or more if there are more before the decimal point."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -1,6 +1,6 @@
-"""Running scenarios, with the files of their sources, and with several seeds in parallel processes.
+"""Runs of scenarios: with the files that sources read, and with several seeds in parallel processes.
 
-The order of results does not depend on the processes.
+The order of results does not depend on which process ends first.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def open_sources(scenario: Scenario) -> Iterator[Scenario]:
     without paths are not changed, and start no Spark.
 
     Raises:
-        SourceError: Files cannot be read, a column is missing, there is no Java; one line that names the
-            vertex.
+        SourceError: Files cannot be read, a column is missing, or there is no Java; the message is one line
+            and names the vertex.
         ScenarioError: The parallelism of a source, once known, does not fit the other vertices.
     """
     with ExitStack() as stack:
@@ -111,7 +111,7 @@ def _run(scenario: Scenario, seed: int) -> Result:
 
 @contextmanager
 def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of processes that ends with the block, at once if an error or Ctrl-C ends it.
+    """Yield a pool of processes that ends with the block, at once if an error or Ctrl-C ends the block.
 
     Submit work within `ctrl_c_held`, because processes start on submission.
 
@@ -139,7 +139,8 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 def ctrl_c_held() -> Iterator[None]:
     """Delay Ctrl-C in this process until the block ends, and in processes started in it until `_quiet`.
 
-    Blocking it is not enough: another thread, such as one of NumPy's algebra, may receive it instead.
+    Blocking the signal in this thread is not enough: another thread, such as one of NumPy's linear algebra,
+    may receive it.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     handler, arrived = signal.getsignal(signal.SIGINT), list[int]()

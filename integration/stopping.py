@@ -6,10 +6,10 @@ The effect of a signal depends on the state of the process::
     working    `Stopped` is raised in the main thread; open files and connections are closed
     ending     the result has been printed: the first signal is ignored while the interpreter ends
 
-An exception can be lost on its way, because a finalizer, a weak reference's callback or the import of a
-compiled module swallows it. Then it is raised again, until it arrives. A second signal within `PATIENCE_S` is
-ignored, because both may have one cause (Ctrl-C and a supervisor; a process and its group). A later signal
-also stops the cleaning up.
+`Stopped` can be lost, because a finalizer, a weak reference's callback or the import of a compiled module
+swallows the exception. Then it is raised again, until the command receives it. A second signal within
+`PATIENCE_S` is ignored, because both may have one cause: a supervisor may forward Ctrl-C, or signal both a
+process and its group. A signal after that time also interrupts the cleanup.
 
 This module imports next to nothing, because every command imports it first.
 """
@@ -62,7 +62,7 @@ class StopSignals:
     def install(self) -> None:
         """Handle both signals. Until `work_begins`, they end the process."""
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            # As in background of a shell. Blocked, it is ignored as before, and trio works as ever.
+            # A shell ignores Ctrl-C for background processes. Blocked, it stays ignored, and trio works.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self.handle)
@@ -71,13 +71,14 @@ class StopSignals:
         atexit.register(_be_deaf)  # functions registered first run last
 
     def work_begins(self) -> None:
-        """Raise `Stopped` from here on."""
+        """From now on, raise `Stopped` when a signal arrives."""
         self._working = True
 
     def end(self, error: BaseException | None = None) -> int | None:
-        """Stop raising, and return the exit status if a signal arrived, else None.
+        """Stop raising `Stopped`, and return the exit status if a signal arrived, else None.
 
-        An `error` after the signal counts as its consequence.
+        `error` is the exception that ended the command. After a signal, it counts as the signal's
+        consequence.
         """
         self._ending = True
         self._working = False
@@ -86,7 +87,7 @@ class StopSignals:
         return _FATAL + (self._asked or signal.SIGINT)
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal."""
+        """End the process, raise `Stopped`, or ignore the signal, as the module describes."""
         late = self._asked is None or self._clock() - self._asked_at >= PATIENCE_S
         if not late and not self._lost:
             return
@@ -100,7 +101,7 @@ class StopSignals:
             os._exit(_FATAL + (self._asked or signal.SIGINT))
 
     def leave_to_trio(self) -> bool:
-        """Restore Python's own handler of Ctrl-C, because `trio.run` only replaces that one.
+        """Restore Python's own handler of Ctrl-C, because `trio.run` replaces no other handler.
 
         Returns whether the caller has to call `take_back` afterwards.
         """
@@ -111,7 +112,7 @@ class StopSignals:
         return True
 
     def take_back(self) -> None:
-        """Handle Ctrl-C here again."""
+        """Undo `leave_to_trio`, so that Ctrl-C is handled here again."""
         signal.signal(signal.SIGINT, self.handle)
 
     def _raise(self, frame: FrameType | None) -> None:
@@ -132,7 +133,7 @@ class StopSignals:
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
 
     def _swallowed(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """Do not report an exception that was lost, as it will be raised again."""
+        """Raise a lost exception of Ctrl-C again; report any other unraisable exception."""
         if self._working and _is_ctrl_c(unraisable.exc_value):
             self._ask_again()
         else:
@@ -150,6 +151,6 @@ def _is_ctrl_c(error: BaseException | None) -> bool:
 
 
 def _be_deaf() -> None:
-    """Ignore signals during the interpreter's last steps, which would print a traceback."""
+    """Ignore signals while the interpreter ends, because they would print a traceback."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

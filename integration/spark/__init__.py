@@ -1,4 +1,4 @@
-"""Spark as a source of records, the shuffle of its rows, and jobs and sweeps over its tasks.
+"""Uses of Spark: as a source of records, to shuffle rows, and to run jobs and sweeps in its tasks.
 
 Names of this package are imported when they are first used: their modules may themselves import this package,
 and a worker needs only a few of them.

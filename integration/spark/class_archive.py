@@ -1,8 +1,8 @@
-"""Archive of Spark's Java classes, with which a Java process starts in half the time.
+"""Archive of Spark's Java classes, which halves the start time of a Java process.
 
 A Java process of Spark finds, reads and verifies some twenty thousand classes before its first task ends.
-Instead, Java can map them from a file (class data sharing), if the class path is exactly the same text. So
-all Java processes that use an archive share one Spark home, in a permanent folder::
+Instead, Java can map them from a file (class data sharing), if its class path is exactly the text with which
+the file was made. So all Java processes that use an archive share one Spark home, in a permanent folder::
 
     home/{bin,jars,python}    links into the PySpark package; no `conf`: archives allow no such folder
     1f0c....jsa               the archive, named after everything it depends on
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java options for a process that lives for seconds, and gains nothing from the second compiler."""
+"""Java options for a process that lives for seconds, too short for Java's optimising compiler to help."""
 
 SILENT = "-Xshare:auto -Xlog:disable"
 """Java options that make Java start normally and silently if no archive fits."""
@@ -83,8 +83,8 @@ class ClassArchive:
     def variables(self, *, small: bool = True) -> dict[str, str]:
         """Return environment variables with which a driver starts from the archive.
 
-        With `small`, Java is optimised for a driver that leaves the work to other processes. Java's own
-        variables for options have the same effect, but Java then prints a line on stderr.
+        With `small`, Java is optimised for a driver that leaves the work to other processes. The options are
+        in Spark's variables, because Java prints a line on stderr if its own ones are set.
         """
         options = f'{SMALL_JAVA if small else ""} {SILENT} "-XX:SharedArchiveFile={self.file}"'
         return {
@@ -161,7 +161,7 @@ def _fingerprint(jars: Path) -> str:
 
 
 def main(start: Callable[[str], SparkSession], folder: str, *options: str) -> None:
-    """Make the archive in `folder`. `start` starts a Spark session for the master that it is given.
+    """Make the archive in `folder`. `start` starts a Spark session for a given master.
 
     With the option "with-stdin", the process ends when its standard input ends. Otherwise the process runs at
     the lowest priority, because no other process waits for it.

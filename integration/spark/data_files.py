@@ -93,10 +93,8 @@ def file_format(path: str | Path) -> str:
         return only
     known = ", ".join(FORMATS)
     if formats - {None}:
-        raise SourceError(f"{path}: the folder contains files of several formats; name one with format")
-    raise SourceError(
-        f"{path}: its extension does not show the format (known ones are {known}); name it with format"
-    )
+        raise SourceError(f"{path}: the folder contains files of several formats; set format to one of them")
+    raise SourceError(f"{path}: its extension does not show the format (known ones are {known}); set format")
 
 
 def require_path(path: str | Path) -> None:
@@ -110,7 +108,7 @@ def require_path(path: str | Path) -> None:
 
 
 def has_scheme(path: str | Path) -> bool:
-    """Return whether a path is one of Spark's file systems (``hdfs://``, ``s3a://``) and not a local one."""
+    """Return whether a path is in a file system of Spark (``hdfs://``, ``s3a://``), so it is not local."""
     return _SCHEME.match(str(path)) is not None
 
 
@@ -125,7 +123,9 @@ def require_new_path(path: str | Path) -> None:
 
 
 def write_files(frame: DataFrame, path: str | Path) -> None:
-    """Write a DataFrame to a new folder, by one Spark job: Parquet, or CSV or JSON by its extension.
+    """Write a DataFrame to a new folder by one Spark job.
+
+    The folder's extension gives the format: CSV, JSON or, by default, Parquet.
 
     Raises:
         SourceError: The folder exists already.
@@ -176,12 +176,12 @@ def require_columns(
     *,
     as_spark: bool = False,
 ) -> None:
-    """Check that files have the columns of these names, as far as that is possible without Spark.
+    """Check that files have columns of these names, as far as that is possible without Spark.
 
     Args:
         path: A file or folder. `path`, `format` and `options` have the same meaning as in `read_files`.
-        names: The key columns' names.
-        as_spark: Whether names are looked up as Spark does: ignoring case, and with dots into structs.
+        names: Names of the key columns.
+        as_spark: Whether names are looked up as Spark does: in any case, and with dots for fields of structs.
 
     Raises:
         SourceError: A column is missing, the file does not exist, or its format is unknown.

@@ -1,9 +1,10 @@
 """The driver's calls to Spark: location of tasks, number of slots, and handling of interrupts.
 
 The handler of a signal, such as Ctrl-C, may raise an exception at any point of the main thread. During a call
-to Java, the exception makes Py4J print a traceback, or leaves half an answer on the connection. If it is
-raised after the creation of a folder, but before the registration of its deletion, the folder is left behind.
-So signals are delayed during a short call. A long call runs in its own thread, and is cancelled there.
+to Java, the exception makes Py4J print a traceback, or leaves half an answer on the connection. If the
+exception is raised when a folder has been created, but its deletion is not registered yet, the folder is left
+behind. So signals are delayed during a short call. A long call runs in its own thread, and is cancelled
+there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 
 PROBE_S = 3.0
-"""Seconds for a master to accept a connection. Spark itself would try for a minute."""
+"""Seconds within which a master has to accept a connection. Spark itself would try for a minute."""
 
 CANCEL_PERIOD_S = 0.2
 """Seconds between two attempts to cancel the jobs of interrupted work."""
@@ -116,10 +117,10 @@ def allows_barriers(session: SparkSession) -> bool:
 def count_slots(session: SparkSession, wanted: int = 1) -> int:
     """Return how many tasks Spark can run at once: the cores of all executors over ``spark.task.cpus``.
 
-    Spark rejects a barrier stage that does not fit only when a job reaches it, after checking every fifteen
-    seconds for ten minutes. So callers check first. The executors of a new application may not have
-    registered yet. If there are fewer slots than `wanted`, this function waits for executors until the
-    application is ``spark.scheduler.maxRegisteredResourcesWaitingTime`` old.
+    If a barrier stage needs more slots than there are, Spark rejects it late: when a job has reached the
+    stage, and Spark has checked every fifteen seconds for ten minutes. So callers check first. The executors
+    of a new application may not have registered yet. If there are fewer slots than `wanted`, this function
+    waits for executors until the application is ``spark.scheduler.maxRegisteredResourcesWaitingTime`` old.
     """
     context = _context(session)
     profile = context.resourceProfileManager().defaultResourceProfile()
@@ -154,9 +155,9 @@ def _context(session: SparkSession) -> Any:
 
 @contextmanager
 def held_interrupts() -> Iterator[None]:
-    """Delay signals that Python handles until the end of the block, which has to be short.
+    """Delay signals that Python handles. They arrive when the block ends, which has to be soon.
 
-    In threads other than the main one, which are never interrupted, this does nothing.
+    In other threads than the main one, this does nothing, because signals do not interrupt them.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -179,8 +180,8 @@ def run_cancellable(
 ) -> _T:
     """Run work on Spark in its own thread, and cancel its jobs if Ctrl-C interrupts the wait.
 
-    Waiting in this thread for Spark's answer would leave half an answer on the connection. `meanwhile` is
-    called in this thread every `MEANWHILE_S`.
+    If this thread itself waited for Spark, an interrupt would leave half an answer on the connection.
+    `meanwhile` is called in this thread every `MEANWHILE_S`.
 
     Raises:
         BaseException: Whatever ``work`` raises, or whatever interrupts the wait.

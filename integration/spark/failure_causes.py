@@ -28,7 +28,7 @@ BEGUN_AGAIN = "Spark has restarted the stage without the tasks that had finished
 """Part of a task's error if Spark may have restarted its stage because of another failure."""
 
 WORKER_DIED = "a Python worker of Spark has died"
-"""Text of `first_cause` for a process that was killed or crashed."""
+"""Result of `first_cause` if a worker process was killed or crashed."""
 
 ROW_FACTOR = 10
 """Memory that Java needs for a large row, as a multiple of the row's size."""
@@ -155,8 +155,8 @@ def resource_problem(error: BaseException, session: SparkSession) -> str | None:
 
 
 def _readable(error: BaseException) -> BaseException:
-    """Return a copy of an error that contains its text. Otherwise py4j would later request the text from
-    Java, which may have ended by then.
+    """Return a copy of an error with its text. The original requests its text from Java at each use, and Java
+    may have ended by then.
     """
     from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
@@ -181,8 +181,8 @@ def _without_logs() -> Iterator[None]:
 
 def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
     """If Spark's Java ran out of memory, return a line that says so and names the option to set; else None.
-    Java ends when it runs out of memory. In a local session, it is the Java process of the driver. `error`
-    may only report a lost connection.
+    Java ends when it runs out of memory, so `error` may only report a lost connection. In a local session,
+    this Java process is the driver's.
     """
     from py4j.protocol import Py4JNetworkError
 
@@ -236,7 +236,7 @@ def _before_begun_again(error: BaseException, session: SparkSession) -> BaseExce
 
 
 def _failures_of(stage: int, session: SparkSession) -> list[str]:
-    """Return the failures of a stage's tasks by attempt, without tasks that ended because of others."""
+    """Return the errors of a stage's failed tasks, attempt by attempt, without tasks that Spark killed."""
     jvm, gateway = session._jvm, session.sparkContext._gateway
     assert jvm is not None
     assert gateway is not None

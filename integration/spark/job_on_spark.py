@@ -1,4 +1,4 @@
-"""Jobs over the tasks of Spark: a scenario from its files to its result, each attempt a barrier stage.
+"""Jobs whose task managers run in Spark tasks: each attempt of a job is a barrier stage.
 
 Each task connects to the others, hosts its task manager, and returns its report. Before the job starts,
 Spark's own exchange brings the rows of sources to the tasks that host them::
@@ -6,7 +6,7 @@ Spark's own exchange brings the rows of sources to the tasks that host them::
     files -> Spark's partitions -> pieces: (task, vertex, subtask, number, an Arrow file)
                                       |  repartitionById(task)
                                       v
-    the task that hosts the source: a file in a private directory for each piece -> readers, over and over
+    the task that hosts the source: a file for each piece, in a private directory -> readers, repeatedly
 
 A subtask reads one partition, in its order. Pieces are numbered, because the exchange does not keep their
 order. A source is read again after a restart, and if it repeats. So the pieces are kept until the task ends.
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Progress = Callable[[float | None], None]
-"""Callback with the seconds for which a job has run; None: unknown, as before its start."""
+"""Callback that gets the seconds for which a job has run; None: not known, as before the job's start."""
 
 LEAST_SLOTS = 2
 """Minimum number of slots of a session that is started for a job."""
@@ -108,12 +108,12 @@ def run_on_spark(
         storage: Checkpoint storage, which all tasks have to reach; by default the directory that the
             scenario names, else a temporary one on this machine.
         from_checkpoint: The checkpoint to start from, whose storage all tasks have to reach.
-        progress: Called a few times a second with the seconds for which the job has run; None if tasks run on
-            other machines.
+        progress: Called a few times a second with the seconds for which the job has run, or with None if
+            tasks run on other machines.
 
     Raises:
         StorageError: Another run uses the directory.
-        ScenarioError: The scenario is invalid, or is not possible over several processes.
+        ScenarioError: The scenario is invalid, or cannot run in several processes.
         SourceError: A source cannot be read, or Spark cannot run the tasks; one line.
         JobFailedError: The job failed and its restart strategy allows no further restart.
     """
@@ -245,7 +245,7 @@ def require_slots(session: SparkSession, tasks: int) -> None:
     """Check that Spark can run this many tasks at once. Spark itself would report a shortage minutes later.
 
     Raises:
-        SourceError: Spark cannot; the message names the setting.
+        SourceError: Spark cannot run so many tasks; the message names the setting.
     """
     if not allows_barriers(session):
         problem = "a job needs a barrier stage, which Spark does not run with dynamic allocation"
@@ -263,8 +263,12 @@ def too_few_slots(tasks: int, slots: int, *, local: bool) -> SourceError:
         f"the job needs {tasks} tasks at once, one for each task manager, but Spark has slots for only "
         f"{slots}"
     )
-    more = f"`master` local[{tasks}]" if local else "more spark.executor.instances or cores"
-    return SourceError(f"{problem}; set {more}, or let vertices share a task_manager")
+    more = (
+        f"set `master` to local[{tasks}]"
+        if local
+        else "raise spark.executor.instances or spark.executor.cores"
+    )
+    return SourceError(f"{problem}; {more}, or let vertices share a task_manager")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,9 +429,9 @@ async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedSource:
-    """A source whose pieces are files in `directory`, which is None if they are in another process. `vertex`
-    is the number of the source's vertex in the scenario. `partitions` is the number of Spark's partitions,
-    one for each subtask.
+    """A source whose pieces are files in `directory`, which is None if another process has the pieces.
+    `vertex` is the number of the source's vertex in the scenario. `partitions` is the number of Spark's
+    partitions, one for each subtask.
     """
 
     vertex: int
@@ -454,10 +458,10 @@ class FedSource:
         return SparkReader(files, codec_of(files, self.schema, self.key), self.repeat)
 
     def open_split(self, subtask: int, parallelism: int) -> SparkReader:
-        """Return the reader of a subtask of an earlier run, which had this parallelism.
+        """Return the reader of the rows that a subtask read in an earlier run with this parallelism.
 
         Raises:
-            SourceError: Its pieces are not in this process, or there are now more or fewer partitions.
+            SourceError: Its pieces are not in this process, or the number of partitions has changed.
         """
         require_same_cut(parallelism, self.partitions)
         return self.open(subtask, parallelism)
@@ -540,7 +544,7 @@ def keep_pieces(batches: Iterable[pa.RecordBatch], task: int, directory: str) ->
 
 
 def with_pieces_from(directory: str, scenario: Scenario, task_manager: str) -> Scenario:
-    """Return the scenario with the sources of one task manager reading their pieces from `directory`."""
+    """Return the scenario, changed so that one task manager's sources read their pieces from `directory`."""
 
     def fed(vertex: Vertex) -> Vertex:
         spec = vertex.source

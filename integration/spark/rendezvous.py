@@ -182,9 +182,9 @@ class Rendezvous:
         self._answered_by_spark.set()
 
     async def _wait_for_spark(self) -> None:
-        """Wait for Spark's answer, and use it if the tasks' own exchange has given none a moment later.
+        """Wait for Spark's answer, and use it if the tasks' own exchange has not given one a moment later.
 
-        Spark sometimes answers one task first, and that task then has to answer the others.
+        Spark sometimes answers one task first. The pause lets that task still answer the others.
         """
         await self._answered_by_spark.wait()
         if not isinstance(self._by_spark, BaseException):

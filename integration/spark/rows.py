@@ -268,7 +268,7 @@ def python_type(wire: pa.DataType) -> Any:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of rows in a shuffle: the same, without dictionaries and views.
+    """Return the schema of rows in a shuffle: plain types replace dictionaries and views.
 
     Raises:
         UnsupportedColumnError: A column cannot be sent.
@@ -312,7 +312,7 @@ def _with_parts(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType])
 
 
 def can_be_key(kind: pa.DataType) -> bool:
-    """Return whether Java's hash code of a column's values is known: all types but nested ones and times."""
+    """Return whether Java's hash code of a type's values is known. It is not for nested types and times."""
     return (
         _is_number(kind)
         or bool(types.is_date32(kind) or types.is_timestamp(kind))
@@ -357,8 +357,8 @@ def key_hashes(columns: Sequence[pa.Array]) -> java_hash.Hashes:
     """Return the Java hash code of each row's key.
 
     Args:
-        columns: The key columns, all of one length and of types for which `can_be_key` holds; one column
-            gives its own hash codes, several are combined.
+        columns: The key columns, all of one length and of types for which `can_be_key` holds; the hash codes
+            of several columns are combined.
     """
     hashes = [_column_hashes(column) for column in columns]
     return hashes[0] if len(hashes) == 1 else java_hash.combine(hashes)

@@ -78,7 +78,8 @@ def spark_session(
     Args:
         master: Spark's master URL for a session that has to be started, by default ``local[*]``; an active
             session is returned unchanged.
-        options: Spark's own options for such a session, such as ``{"spark.executor.memory": "2g"}``.
+        options: Spark's own options for a session that has to be started, for example
+            ``{"spark.executor.memory": "2g"}``.
         small: Start Java for a session of a few seconds, with work only in its Python workers.
 
     Raises:
@@ -125,7 +126,7 @@ def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
         raise SourceError(f"JAVA_HOME is {home}, where there is no bin/java. {_JAVA_HINT}")
     if not home and shutil.which("java") is None:
         raise SourceError(f"There is no java on the PATH. {_JAVA_HINT}")
-    # The exception contains the text that they would print.
+    # The exception already contains the text that these loggers would print.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -213,8 +214,8 @@ class JavaProcess:
 
     Args:
         conf: Spark's settings.
-        log: A file for its standard error.
-        variables: Its environment variables, beside those of this process.
+        log: A file for the standard error of the Java process.
+        variables: Environment variables of the Java process, in addition to those of this process.
     """
 
     def __init__(self, conf: SparkConf, log: IO[bytes], variables: Mapping[str, str]) -> None:
@@ -242,7 +243,7 @@ class JavaProcess:
             reached = Path(self._folder.name, "connection")
             options = [text for name, value in self._conf.getAll() for text in ("--conf", f"{name}={value}")]
             options += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-            # It ends when its standard input ends. In its own process group it gets no Ctrl-C from the
+            # Java ends when its standard input ends. In its own process group it gets no Ctrl-C from the
             # terminal.
             process = self._process = subprocess.Popen(
                 [str(Path(_find_spark_home(), "bin", "spark-submit")), *options],

@@ -53,7 +53,8 @@ class SparkSource:
     Args:
         data: A Parquet, CSV (with a header) or JSON file, a folder of them, or a DataFrame.
         key: The column, or columns, by which a hash exchange partitions; None: no key.
-        parallelism: Number of subtasks, by repartitioning; None: one for each of Spark's partitions.
+        parallelism: Number of subtasks, among which Spark repartitions the rows; None: one for each of
+            Spark's partitions.
         repeat: Whether a subtask starts again at the end of its rows, so that its input never ends.
         format: "parquet", "csv" or "json"; None: by the extension.
         options: Options of Spark's reader, such as ``{"nullValue": "NA"}``.
@@ -90,7 +91,7 @@ class SparkSource:
 
     @property
     def parallelism_hint(self) -> int:
-        """Number of subtasks: the given one, else that of Spark's partitions, at least 1.
+        """Number of subtasks: the given number, else the number of Spark's partitions, at least 1.
 
         Raises:
             SourceError: The data cannot be read.
@@ -131,7 +132,7 @@ class SparkSource:
         return SparkReader(files, self.codec, self._repeat)
 
     def open_split(self, subtask: int, parallelism: int) -> SparkReader:
-        """Return the reader of a subtask of an earlier run, which had this parallelism.
+        """Return the reader of the rows that a subtask read in an earlier run with this parallelism.
 
         Raises:
             SourceError: The data cannot be read, or has another number of partitions now.
@@ -364,7 +365,9 @@ class SparkReader:
         return self._block[start : self._position]
 
     def seek(self, position: int) -> None:
-        """Go to a row without reading those before it. If the input repeats, its rows count again.
+        """Go to a row without reading those before it.
+
+        If the input repeats, its rows follow again after the last one.
 
         Raises:
             ValueError: ``position`` is negative.

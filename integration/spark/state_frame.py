@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def read_state(spark: SparkSession, path: str, vertex: str, state: str) -> DataFrame:
-    """Return a keyed state of a vertex: a row for each entry; for map state, for each entry of a map.
+    """Return a keyed state of a vertex: a row for each key or, for map state, for each entry of a map.
 
     Columns are ``vertex, subtask, state, kind, key_group, key, key_in_map, value, bytes``; keys and values
     are JSON, for `pyspark.sql.functions.from_json` or a cast. Files are read when an action needs them, by a
@@ -34,8 +34,8 @@ def read_state(spark: SparkSession, path: str, vertex: str, state: str) -> DataF
 
     Raises:
         StorageError: There is no such checkpoint, or it is damaged.
-        StateError: Its state cannot be read here.
-        ScenarioError: It has no such vertex or state. The message lists the existing ones.
+        StateError: The checkpoint's state cannot be read here.
+        UsageError: The checkpoint has no such vertex or state. The message lists the existing ones.
     """
     require("pandas", "read_state")
     checkpoint = find_checkpoint(path)

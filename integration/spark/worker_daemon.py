@@ -1,10 +1,11 @@
 """The process from which Spark forks a local session's Python workers, with all modules imported.
 
 Otherwise each worker would spend a second of processor time on imports. `session` makes Spark run this module
-by name (``spark.python.daemon.module``) in place of Spark's own. A fork copies only the thread that forks.
-These imports start other threads: Arrow's allocator (jemalloc) restarts its background thread in a child, and
-NumPy's linear algebra is limited to one thread. Each worker seeds NumPy's random numbers again, because
-pandas has seeded them, and all workers would draw the same numbers.
+by name (``spark.python.daemon.module``) in place of Spark's own. A fork copies only the thread that forks,
+but the imports start other threads. This does no harm: Arrow's allocator (jemalloc) restarts its background
+thread in a child, and NumPy's linear algebra is limited to one thread. Each worker seeds NumPy's random
+numbers again: pandas has seeded them before the fork, so without this all workers would draw the same
+numbers.
 """
 
 import os

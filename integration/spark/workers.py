@@ -6,8 +6,8 @@ A task imports our packages. They are plain Python, so Spark can distribute them
 
 Our packages import further libraries, besides those that Spark itself needs for Arrow (NumPy, pandas,
 PyArrow). These are small, but one of them is compiled, and compiled modules cannot be imported from a zip
-file. With `libraries` the file contains them too. Spark then unpacks the file on each executor, whose path
-has to include it::
+file. With `libraries` the file contains them too. Spark then unpacks the file on each executor, whose Python
+path has to include the folder::
 
     spark-submit --archives netstack.zip#files --conf spark.executorEnv.PYTHONPATH=files job.py
 
@@ -64,7 +64,7 @@ MapFunction = Callable[[Iterable[Any]], Iterator[Any]]
 _V = TypeVar("_V")
 
 _sending = threading.Lock()
-"""Lock during the sending of packages to a context, so that two threads do not both send them."""
+"""Lock that is held while packages are sent, so that two threads do not both send them to a context."""
 
 _REMEDY = (
     "let PYSPARK_PYTHON name a Python that has netstack, on each machine, or send its packages with "

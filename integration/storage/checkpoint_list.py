@@ -74,7 +74,7 @@ class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
-    """The checkpoints and problems of a storage. ``verified``: every file has been read."""
+    """The checkpoints and problems of a storage. ``verified`` says whether every file has been read."""
 
     schema: str = "netstack.checkpoints/1"
     root: str
@@ -183,7 +183,7 @@ def _why(path: str, error: DamagedFileError) -> str:
 
 
 def _inconsistencies(metadata: CheckpointMetadata) -> Iterator[str]:
-    """Yield contradictions between handles, which no checksum finds."""
+    """Yield a message for each handle whose size does not fit its file, which no checksum detects."""
     for snapshot in metadata.subtasks:
         for handle in snapshot.handles:
             there = len(handle.inline or b"") if handle.file is None else handle.file.size - handle.offset
@@ -217,11 +217,12 @@ def _complete(metadata: CheckpointMetadata) -> CheckpointEntry:
 def find_checkpoint(path: str | Path) -> InitialCheckpoint:
     """Return the checkpoint at a path or URI, after a check of all its files.
 
-    The path names a folder such as ``chk-17``, the `_metadata` in it, or the directory of such folders, of
-    which the latest complete one is returned. A savepoint may have any folder name.
+    The path names a folder such as ``chk-17``, the `_metadata` in it, or the directory of such folders, whose
+    latest complete checkpoint is returned. A savepoint may have any folder name.
 
     Raises:
-        StorageError: There is no checkpoint, or it is incomplete, damaged, or of another version; one line.
+        StorageError: There is no checkpoint, or it is incomplete, damaged, or of another version; the message
+            is one line.
     """
     given = str(path).rstrip("/") or "/"
     savepoint = _savepoint_at(given)

@@ -4,8 +4,8 @@ A root is a path or a URI: ``/data/checkpoints``, ``file:///data/checkpoints``, 
 ``hdfs://namenode:8020/checkpoints``. `CHECKPOINT_LAYOUT.md` describes its contents.
 
 One run at a time owns a directory. The run holds a lock of the operating system on the file `_lock` in the
-directory, which ends with the process. For other runs, the file contains the owner's description. The file is
-never deleted, because two runs could then lock two files of the same name.
+directory. The lock ends with the process. The file describes the owner to other runs. It is never deleted,
+because two runs could then lock two files of the same name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LONGEST_REASON = 200
 """Maximum number of characters of Arrow's message that are repeated."""
 
 PIECE_BYTES = 1 << 20
-"""Number of bytes to read at once from a file that is not kept in memory."""
+"""Number of bytes to read at once from a file whose contents are not kept in memory."""
 
 _T = TypeVar("_T")
 
@@ -97,7 +97,9 @@ class DirectoryStorage(FileLayout):
         return same and self._path == other._path
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Return a context in which this run owns the directory, which is created; contexts may be nested.
+        """Return a context in which this run owns the directory; contexts may be nested.
+
+        Entering the context creates the directory.
 
         S3 and HDFS have no locks, so there other runs can also use the directory.
 

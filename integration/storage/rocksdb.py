@@ -2,7 +2,7 @@
 
 RocksDB's own compaction is off, except while `compact` runs and waits for it. So RocksDB decides which files
 are merged, but not when. RocksDB's file numbers differ between runs, so this module assigns its own numbers.
-A link keeps each file until its last user releases the file. There is no write-ahead log: a failed run
+A link keeps each file until the last user of the file releases it. There is no write-ahead log: a failed run
 restores its state from a checkpoint.
 """
 
@@ -49,7 +49,7 @@ class RocksTable(NamedTuple):
     path: Path
 
     def read(self) -> bytes:
-        """Return the bytes of the file, which do not depend on the place and time of writing."""
+        """Return the file's normalised bytes, which are the same wherever and whenever it was written."""
         return normalised(self.path.read_bytes())
 
 
@@ -77,7 +77,7 @@ class RocksFamily:
         self.unflushed += len(key) + ENTRY_BYTES
 
     def items(self, first: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries from ``first`` to before ``stop``, ascending. No writes may run concurrently."""
+        """Yield entries with keys from ``first`` to before ``stop``, ascending. Do not write meanwhile."""
         for key, value in self.rocks.items(from_key=first):
             assert isinstance(key, bytes)
             if stop is not None and key >= stop:
@@ -103,7 +103,7 @@ class RocksView:
 
 
 class Links:
-    """Reference counts of files. The link of a file is removed after its last user."""
+    """Reference counts of files. The link of a file is removed when the file has no user any more."""
 
     def __init__(self) -> None:
         self._holders: dict[Path, int] = {}
@@ -123,7 +123,7 @@ class Links:
 
 
 class RocksCompaction:
-    """A finished compaction. Views do not show it before `install`."""
+    """A finished compaction. Views show its files only after `install`."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class RocksStore:
         self._database = folder / "db"
         self._options = options
         self._links = Links()
-        self._tables: dict[str, RocksTable] = {}  # shown by views, by RocksDB's name
+        self._tables: dict[str, RocksTable] = {}  # the files that views show, by RocksDB's name
         self._seen: set[str] = set()  # also those of compactions that are not installed
         self._last_number = 0
         self._families: dict[str, RocksFamily] = {}
@@ -163,7 +163,7 @@ class RocksStore:
         self._open(TIMER_FAMILIES)
 
     def _open(self, families: Iterable[str], there: Iterable[str] = ()) -> None:
-        """Open the database with the families ``there``, and create the other families, in this order."""
+        """Open the database with its families, ``there``, and create the rest of ``families`` in order."""
         from rocksdict import Rdict
 
         options = rocks_options(self._options)
@@ -263,9 +263,9 @@ class RocksStore:
         return bool(self._opened.property_int_value("rocksdb.num-running-compactions"))
 
     def replace(self, merged: Mapping[str, RocksTable], now: Mapping[str, RocksTable]) -> None:
-        """Show the files that a compaction wrote or moved in place of those that it merged.
+        """Replace the files that a compaction merged by the files that it wrote or moved.
 
-        All are replaced together, because a moved file may overlap a merged one at its new level.
+        All files are replaced together, because a moved file may overlap a merged one at its new level.
         """
         if self._rocks is not None:
             for name in merged:
@@ -274,10 +274,10 @@ class RocksStore:
             self._links.let_go(merged.values())
 
     def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
-        """Load files at their levels into the empty store. Return the store's numbers of the files.
+        """Load files at their levels into the empty store. Return the files' new numbers.
 
         Raises:
-            StateError: They are not table files, or do not fit these levels.
+            StateError: The bytes are not table files, or do not fit these levels.
         """
         known = list(self._families)
         self._close_database()

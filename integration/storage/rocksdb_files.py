@@ -1,4 +1,4 @@
-"""RocksDB's table files and manifests as bytes: normalised tables, and manifests with changed levels.
+"""Changes to the bytes of RocksDB's files: `normalised` table files, and manifests `with_levels`.
 
 A table file of the block-based layout ends with a footer. The footer points to the index of meta blocks, and
 this index to the properties::
@@ -11,9 +11,9 @@ of the file. It needs files of `FORMAT_VERSION` without checksums of blocks; a c
 the whole file.
 
 A repaired database has all of its files in level 0, where a newer file hides an older one. That is wrong for
-a file that a compaction wrote. Compared with a file of level 0 that was not part of the compaction, it has
-newer entries for some keys and older ones for others. So `with_levels` writes the former level of each file
-into the manifest.
+a file that a compaction wrote. For some keys such a file has newer entries than a file of level 0 that was
+not part of the compaction, and for other keys older ones. So `with_levels` writes the former level of each
+file into the manifest.
 
 A manifest is a log of records, cut into fragments at the ends of blocks of 32 KiB. A fragment begins with a
 checksum, its length, and its part of the record. A record is a series of fields, each preceded by its number.
@@ -68,11 +68,11 @@ _LAST_PARTS = (1, 4)
 
 _NEW_FILE = 103
 _NUMBER_FIELDS = frozenset((2, 3, 4, 9, 10, 200, 203))
-"""Numbers of logs, files and column families, and the last sequence number."""
+"""Fields with a number: of a log, of a file, of a column family, or the last sequence number."""
 _BYTES_FIELDS = frozenset((1, 201))
-"""Names of the comparator and of a column family."""
+"""Fields with a name: of the comparator, or of a column family."""
 _MAY_BE_SKIPPED = 1 << 13
-"""Bit of fields that a reader may skip if it does not know them. All are byte strings."""
+"""Bit in the number of a field that readers may skip if they do not know it. Such fields are byte strings."""
 _END_OF_FILE = 1
 """Tag that ends the details of a new file."""
 
@@ -118,7 +118,7 @@ def normalised_size(table: _Bytes) -> int:
 
 
 def _new_end(table: _Bytes) -> tuple[int, bytes]:
-    """Return the start of the properties, and the rest of the file from there, with constants in place."""
+    """Return the offset of the properties, and the normalised bytes of the file from there on."""
     blocks = _blocks(table)
     properties, places = blocks.properties, blocks.places
     ends = [properties.start - _TRAILER, places.start - _TRAILER, len(table) - _FOOTER - _TRAILER]
@@ -159,7 +159,7 @@ class _Blocks(NamedTuple):
 def _blocks(table: _Bytes) -> _Blocks:
     try:
         if len(table) < _FOOTER or table[-len(_MAGIC) :] != _MAGIC:
-            raise StateError("it does not end as table files of RocksDB do")
+            raise StateError("a file does not end as table files of RocksDB do")
         places, at = _block(table, len(table) - _FOOTER + 1)
         entry_index, _ = _block(table, at)
         for name, at, _ in _entries(table, places):
@@ -258,7 +258,7 @@ def with_levels(manifest: bytes, levels: Mapping[int, int]) -> bytes:
     """Return a manifest with the level of each new file replaced. `levels` maps file numbers to levels.
 
     Raises:
-        StateError: It is not a manifest, has unknown fields, or has a file without a level.
+        StateError: The bytes are not a manifest, have unknown fields, or name a file that is not in `levels`.
     """
     data = bytearray(manifest)
     try:
@@ -296,7 +296,7 @@ def _records(data: bytearray) -> Iterator[list[range]]:
 
 
 def _new_files(record: bytes) -> Iterator[tuple[int, int]]:
-    """Yield, for each new file, the offset of its level and its number."""
+    """Yield two numbers for each new file: the offset of its level, and the file's number."""
     at = 0
     while at < len(record):
         field, at = read_varint(record, at)
@@ -313,7 +313,7 @@ def _new_files(record: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _behind_file(record: bytes, at: int) -> int:
-    """Return the offset after the entry of a new file; `at` is the offset after its number."""
+    """Return the offset after the entry of a new file; `at` is the offset after the file's number."""
     _, at = read_varint(record, at)  # its size, first and last key, and least and greatest sequence number
     at = _behind_bytes(record, _behind_bytes(record, at))  # its first and last key
     for _ in range(2):  # its least and greatest sequence number

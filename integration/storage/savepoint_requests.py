@@ -6,7 +6,8 @@ that folder with a unique name, and so is each answer::
     _savepoint-requests/5f3a.json            {"directory":null,"format":"canonical","stop":null}
     _savepoint-requests/5f3a.answer.json     {"location":"/data/checkpoints/savepoint-12","problem":null}
 
-Both are written under another name and then renamed. The run deletes a request before it handles it.
+Requests and answers are written under another name and then renamed. The run deletes a request before it
+handles it.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ class RequestFolder:
     def opened(self) -> Iterator[Callable[[], list[SavepointRequest]]]:
         """Accept requests while the block runs; yield a function that returns the new ones.
 
-        Requests that come too late get an error as answer. The caller that reads the last answer deletes the
-        folder. Files of an earlier run are deleted.
+        Requests that are new when the block ends get an error as answer. The caller that reads the last
+        answer deletes the folder. Files of an earlier run are deleted.
 
         Raises:
             StorageError: The folder cannot be made.
@@ -112,7 +113,7 @@ class RequestFolder:
         if location is not None:
             location = os.path.join(self._root, location)  # an absolute path stays as it is
         data = msgspec.json.encode(_Answer(location, end.problem))
-        with suppress(OSError):  # the savepoint must not fail with its answer
+        with suppress(OSError):  # an answer that fails must not fail the savepoint
             _put(self._folder / f"{name}{_ANSWER}", data)
 
     def ask(self, request: SavepointRequest, tell: Callable[[str], None] = lambda doing: None) -> str:

@@ -23,12 +23,12 @@ PARTIAL = ".partial"
 
 
 class TransactionDirectory:
-    """Committed transactions in a directory of this machine; `commit` is for `transactional_sink`.
+    """Committed transactions in a directory of this machine; pass `commit` to `transactional_sink`.
 
-    With `resume`, for a run that starts from a checkpoint, earlier transactions are kept.
+    A run that starts from a checkpoint needs `resume`, which allows and keeps earlier transactions.
 
     Raises:
-        StorageError: the directory cannot be made, or has transactions and is not to be resumed.
+        StorageError: the directory cannot be made, or has transactions although `resume` is false.
     """
 
     def __init__(self, path: str | Path, *, resume: bool = False) -> None:

@@ -46,7 +46,7 @@ SCHEMA = pa.schema(
         ("bytes", pa.int64()),
     ]
 )
-"""Keys and values are JSON. `key_in_map` is null except for map state."""
+"""Columns of keyed entries. Keys and values are JSON. `key_in_map` is null except for map state."""
 
 
 class LargeKey(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class LargeKey(msgspec.Struct, frozen=True):
 
 
 class KeyedContents(msgspec.Struct, frozen=True, kw_only=True):
-    """A keyed state of a vertex: its `size` in bytes, in total, by key group and by subtask.
+    """A keyed state of a vertex. Sizes are in bytes: `size` in total, others by key group and by subtask.
 
     `entries` counts keys; for map state, the entries of all maps. `largest` are the keys with the most bytes.
     """
@@ -78,13 +78,13 @@ class KeyedContents(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def skew(self) -> float:
-        """Ratio of the largest subtask's bytes to the mean subtask's."""
+        """Bytes of the largest subtask relative to the mean of all subtasks."""
         mean = sum(self.by_subtask) / len(self.by_subtask)
         return max(self.by_subtask) / mean if mean else 1.0
 
     @property
     def group_skew(self) -> float:
-        """Ratio of the largest key group's bytes to the mean key group's."""
+        """Bytes of the largest key group relative to the mean of all key groups."""
         mean = self.size / self.key_groups
         return max(self.by_key_group.values(), default=0) / mean if mean else 1.0
 

@@ -97,7 +97,8 @@ EFFECTIVE = frozenset(
 """Fields of `NetworkConfig` that a shuffle applies. The other fields concern jobs and their checkpoints."""
 
 VERY_LARGE_SEGMENT_BYTES, LARGE_SEGMENT_BYTES = 512 << 10, 128 << 10
-"""Sizes of segments for few tasks, because a buffer costs the same at any size, and latency does not matter.
+"""Sizes of segments if there are few tasks. Larger segments make a shuffle faster, because a buffer costs the
+same at any size, and latency does not matter.
 
 A task has some six segments for each other task. So with more tasks, or less memory, segments are smaller.
 """
@@ -107,7 +108,7 @@ _SEGMENTS_PER_TASK = 8
 """Number of very large segments per task that must fit into the network memory."""
 
 DEFAULT_MAX_MEMORY, LEAST_MAX_MEMORY = 128 << 20, 1 << 20
-"""Default and minimum of the bytes of rows that a task holds for several partitions."""
+"""Default and minimum of `max_memory`: bytes of rows that a task with several partitions may hold."""
 
 Ship = Literal["hash", "rebalance", "broadcast", "range"]
 Partitioner = Literal["flink", "spark"]
@@ -139,12 +140,12 @@ def shuffle(
     TCP, in bounded memory, without a sort and without files. Schema and nullability do not change.
 
     If Spark has fewer slots than there are partitions, there is a task for each slot. Each task receives
-    several partitions, holds their rows up to `max_memory`, and passes them to Spark as blocks. These stay in
-    Spark's own shuffle files until the tasks of the partitions read them.
+    several partitions, holds their rows up to `max_memory`, and passes them to Spark as blocks. The blocks
+    stay in Spark's own shuffle files until the tasks of the partitions read them.
 
     Args:
-        df: A DataFrame of a classic session (not of Spark Connect) that is not streaming; for one that is,
-            see ``foreachBatch``.
+        df: A DataFrame of a classic session (not of Spark Connect) that is not streaming; for a streaming
+            one, see ``foreachBatch``.
         keys: Columns, by name or as a `Column`, for `ship` "hash" and "range".
         num_partitions: Number of partitions, up to 32,768. By default the number of partitions of `df`, if it
             is known without running anything and Spark has that many slots; else
@@ -267,8 +268,8 @@ def check_arguments(
         raise ShuffleError(f"num_partitions is {num_partitions!r}; it must be a whole number from 1")
     if num_partitions is not None and num_partitions > MAX_PARTITIONS:
         raise ShuffleError(
-            f"num_partitions is {num_partitions}; it must be at most {MAX_PARTITIONS}, since Flink has "
-            "no more key groups"
+            f"num_partitions is {num_partitions}; it must be at most {MAX_PARTITIONS}, Flink's "
+            "maximum number of key groups"
         )
     _count_of(bounds, num_partitions)
 
@@ -407,9 +408,9 @@ def _in_partitions(blocks: DataFrame, schema: StructType, spec: StageSpec) -> Da
 def transport_config(config: Config, count: int) -> TransportConfig:
     """Return the settings of each of the `count` processes of a shuffle.
 
-    The settings are Flink's, except for the size of segments. It is 512 KiB instead of 32 KiB for up to 8
-    tasks, and 128 KiB for up to 32 tasks, or if ``taskmanager.memory.network.max`` has no room for larger
-    segments. The size is unchanged if ``taskmanager.memory.segment-size`` is set, or for a `NetworkConfig`.
+    Flink's defaults apply, except for the size of segments. Instead of 32 KiB a segment has 512 KiB for up to
+    8 tasks, and 128 KiB for up to 32 tasks, or if ``taskmanager.memory.network.max`` has no room for larger
+    segments. The size of a `NetworkConfig`, or one set by ``taskmanager.memory.segment-size``, is kept.
 
     A silent peer counts as failed after ``heartbeat.timeout`` (50 s), unless a `TransportConfig` sets
     something else. A `ShuffleWarning` names options that change nothing in a shuffle.
@@ -432,10 +433,10 @@ def transport_config(config: Config, count: int) -> TransportConfig:
 
 
 def max_memory_bytes(value: int | str | None) -> int:
-    """Return a ``max_memory`` in bytes: a number, or a size with a unit; None: 128 MiB.
+    """Return in bytes a ``max_memory`` that is a number, a size with a unit, or None (128 MiB).
 
     Raises:
-        ShuffleError: The value is neither, or less than `LEAST_MAX_MEMORY`.
+        ShuffleError: The value is none of these, or less than `LEAST_MAX_MEMORY`.
     """
     if value is None:
         return DEFAULT_MAX_MEMORY

@@ -50,8 +50,8 @@ class PartitionBlocks:
         to_all: Whether every row is for each of the partitions. Pieces then have no end positions.
         compression: Compression of the blocks.
 
-    Invariant: each row is in one block of its partition, or in one of each if `to_all`; the rows of a sender
-    are in the order of arrival.
+    Invariant: each row is in one block of its partition, or in one block of each partition if `to_all`; the
+    rows of a sender are in the order of arrival.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class PartitionBlocks:
         self.rows = 0
         """Number of rows that have arrived so far. A row for all partitions counts once for each."""
         self.peak_bytes = 0
-        """Maximum bytes of rows that were held."""
+        """Maximum bytes of rows that were held at one time."""
         self._sections = [list(partitions)] if to_all else [[partition] for partition in partitions]
         self._to_all = to_all
         self._max_bytes = max_bytes
@@ -111,7 +111,7 @@ class PartitionBlocks:
             raise PieceError(str(error)) from None
         batch = decode_piece(message, self.schema)
         if ends[-1] != batch.num_rows:
-            raise PieceError(f"the piece has {batch.num_rows} rows, but its ends say {ends[-1]}")
+            raise PieceError(f"the piece has {batch.num_rows} rows, but its end positions say {ends[-1]}")
         return batch, ends
 
     def _yield_held(self) -> Iterator[pa.RecordBatch]:

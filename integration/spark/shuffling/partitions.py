@@ -1,4 +1,4 @@
-"""Number of partitions of a DataFrame that tasks of a shuffle would read, derived from its plan.
+"""Number of partitions that the tasks of a shuffle would read from a DataFrame, derived from its plan.
 
 Spark runs a barrier stage only if every RDD in it, back to the last exchange, has as many partitions as the
 stage has tasks. The number is found without running anything. The search goes from the root of the physical
@@ -8,10 +8,10 @@ plan down through nodes that keep partitions, to the node that creates them::
       BroadcastHashJoin         those of its streamed side
         Exchange                as planned, unless adaptive execution may coalesce them
         FileScan, Range, ...    those of its RDD, which is created and not run
-        InMemoryTableScan       those of the cached rows, also of those that are not cached yet
+        InMemoryTableScan       those of the cached DataFrame, even if its rows are not cached yet
 
 With any other node, such as a union or a coalesce, the number is unknown, and the rows are repartitioned
-first. Under adaptive execution only a repartition into a given number surely keeps that number, unless it is
+first. Under adaptive execution the number is certain only after a repartition into a given number that is not
 by range. Files can be read in as many partitions as the shuffle has, so that no exchange has to precede it.
 """
 
@@ -93,7 +93,7 @@ class StageInput(NamedTuple):
     partitions: int | None
     """Number of partitions; None: unknown before the query runs, or not readable by a barrier stage."""
     reason: str = ""
-    """Reason why the number is None, as the end of the message "it cannot be read as it is: ..."."""
+    """Reason why the number is None, as the end of the message "... cannot be read directly: ..."."""
 
 
 class _UnknownError(Exception):
@@ -147,7 +147,7 @@ def _of_exchange(node: Any, adaptive: bool) -> int:
 
 
 def _of_rdd(rdd: Any) -> int:
-    """Return the number of partitions of a leaf, by Spark's own rule for the RDDs of a barrier stage."""
+    """Return the number of partitions of a leaf's RDD, if Spark allows the RDD in a barrier stage."""
     count = int(rdd.getNumPartitions())
     if rdd.isBarrier():
         raise _UnknownError("it comes from another barrier stage, and two barrier stages cannot be joined")
@@ -175,8 +175,8 @@ def class_name(instance: Any) -> str:
 def read_in_partitions(session: SparkSession, path: str, count: int, format: str | None = None) -> DataFrame:
     """Return the DataFrame of a file or folder, in `count` partitions if possible.
 
-    There are fewer if the files are too small or cannot be split. The DataFrame has its own session, with
-    settings for this file. `session` does not change.
+    There are fewer partitions if the files are too small or cannot be split. The DataFrame has its own
+    session, with settings for this file. `session` does not change.
 
     Raises:
         SourceError: `read_files` cannot read the files.

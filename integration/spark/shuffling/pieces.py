@@ -57,7 +57,7 @@ _RETAINED_BYTES = 4 << 20
 """Size of the array that `Cutter` allocates and frees at the beginning (see there)."""
 
 _LARGE_PART = 32
-"""A batch with at least this fraction (1 / 32) of a full batch is passed on without a copy."""
+"""A batch that is larger than a full batch divided by this number is passed on without a copy."""
 
 Compression = Literal["lz4", "zstd"]
 """Compression of each column of a piece, by Arrow's IPC format."""
@@ -123,8 +123,9 @@ class Cutter:
             times as much, because rows are held, joined, sorted and encoded.
         piece_bytes: Maximum bytes of a piece with more than one row, without its header and before
             compression.
-        tasks: Number of tasks that receive the targets, by default one for each target. If there are fewer,
-            the targets are partitions, and each piece is for a task and has end positions: see `Layout`.
+        tasks: Number of tasks that receive the targets, by default one for each target. If there are fewer
+            tasks, the targets are partitions, and each piece is for a task and has end positions: see
+            `Layout`.
         compression: Compression of the pieces.
 
     Raises:
@@ -209,7 +210,7 @@ class Cutter:
         return [(target, piece) for _, piece in self._encoded(run, row_bytes)]
 
     def _encoded(self, run: pa.RecordBatch, row_bytes: float) -> Iterator[tuple[pa.RecordBatch, memoryview]]:
-        """Encode the rows of one target, without measuring them first, because that would take longer."""
+        """Encode the rows of one target; split them if the result is too large. Measuring first is slower."""
         if run.num_rows * row_bytes <= self._piece_bytes:
             piece = self._encoder.encode(run)
             if len(piece) <= self._piece_bytes:
@@ -354,12 +355,12 @@ class Gathered:
 
 
 def gathered_bytes(targets: int) -> int:
-    """Return the default for gathered bytes: 32 KiB for each target, but within 4 to 16 MiB."""
+    """Return the default of `gather_bytes`: 32 KiB for each target, but at least 4 and at most 16 MiB."""
     return min(max(targets * _BYTES_PER_TARGET, _LEAST_BYTES), _MOST_BYTES)
 
 
 def gathered_rows(targets: int) -> int:
-    """Return the maximum for gathered rows: 1024 for each target, but within 2^17 to 2^18."""
+    """Return the maximum of gathered rows: 1024 for each target, but at least 2^17 and at most 2^18."""
     return min(max(targets * _ROWS_PER_TARGET, _LEAST_ROWS), _MOST_ROWS)
 
 
@@ -378,7 +379,7 @@ class PieceEncoder:
     """Encodes the rows of batches of one plain schema, compressed or not.
 
     Args:
-        schema: Their columns: see `plain_schema`.
+        schema: Columns of the batches: see `plain_schema`.
         compression: Compression of the columns; None: no compression.
     """
 
@@ -403,8 +404,8 @@ def decode_piece(data: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
     """Return the rows of a piece as a batch whose columns lie in ``data``, which must not change afterwards.
 
     Raises:
-        PieceError: The bytes are not a piece, or its columns do not fit the schema. Only the bounds of values
-            are checked, not their contents, so that joining and encoding them is safe.
+        PieceError: The bytes are not a piece, or its columns do not fit the schema. The bounds of values are
+            checked, so that it is safe to join and encode the values, but not the contents.
     """
     try:
         batch = pa.ipc.read_record_batch(data, schema)
@@ -421,7 +422,7 @@ def decode_piece(data: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def require_rising_offsets(column: pa.Array) -> None:
-    """Check that each value of a column, and of its parts, does not end before it begins.
+    """Check that no value of a column, or of a column nested in it, ends before it begins.
 
     Arrow's quick check of a batch reads only the first and last offset of a column of texts or lists. With a
     wrong offset in between, joining or cutting the rows would read other memory. Checking all offsets takes a

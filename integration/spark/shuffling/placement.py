@@ -2,13 +2,14 @@
 
 | placement | target of a row                                                                      |
 |-----------|--------------------------------------------------------------------------------------|
-| hash      | that of the key group of its key, as everywhere in this project and in Flink         |
+| hash      | the target of its key's key group, as everywhere in this project and in Flink        |
 | rebalance | the next one in turn, row by row, over all batches                                   |
 | broadcast | all of them                                                                          |
 | column    | the number in an int32 column, which is computed elsewhere and is not sent           |
 
-A key that is a column of the DataFrame is read directly. Spark first computes an expression, or a target by
-one of its own rules, as an additional column. The workers use this column and drop it::
+A key that is a column of the DataFrame is read directly. If the key is an expression, or if one of Spark's
+own rules gives the target, Spark first computes this value as an additional column. The workers use the
+column and drop it::
 
     id, name                       shuffle(df, "id")
     id, name, helper: struct       shuffle(df, col("id") % 10)
@@ -74,7 +75,7 @@ _BY_BYTES = "UTF8_BINARY"
 """Spark's default collation, in which texts are equal if their bytes are."""
 
 Bound = Any
-"""A value of the key; a tuple of them if the key has several columns."""
+"""A value of the key; if the key has several columns, a tuple of their values."""
 
 _Row = tuple[Any, ...]
 
@@ -110,7 +111,7 @@ class HashPlacement:
     Raises:
         SourceError: There is no such key column, or more than one, or no key.
         UnsupportedColumnError: A column cannot be a key.
-        ValueError: The numbers do not fit together.
+        ValueError: `count` and `max_parallelism` do not fit together.
     """
 
     dropped = None
@@ -218,7 +219,7 @@ class ColumnPlacement:
 
 
 class ComputedKeyPlacement:
-    """Sends rows to the target of their key's group. The key is the fields of a struct, which is dropped.
+    """Sends rows to the target of their key group. The key is the fields of a struct, which is dropped.
 
     Args:
         schema: The columns of the batches.
@@ -316,7 +317,7 @@ def by_key_groups(frame: DataFrame, keys: list[Column]) -> Columns:
     """Place rows by Flink's key groups.
 
     Raises:
-        ShuffleError: A key has a collation, by which texts of different bytes are equal.
+        ShuffleError: A key has a collation in which texts of different bytes can be equal.
     """
     from pyspark.sql import functions as sf
 
@@ -423,7 +424,8 @@ def _limit(frame: DataFrame, place: int, row: _Row, kinds: list[DataType]) -> li
 def _literal(value: Any) -> Column:
     """Return a value as a column; dates and timestamps are converted from their numbers.
 
-    ``lit`` would convert them by Java's old calendar, which fails before 1000 and is days off until 1582.
+    ``lit`` would convert them by Java's old calendar, which fails before the year 1000 and is days off until
+    1582.
     """
     from pyspark.sql import functions as sf
     from pyspark.sql.types import DateType, TimestampType

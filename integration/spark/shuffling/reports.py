@@ -56,7 +56,7 @@ class TaskReport(NamedTuple):
     peak_held_bytes: int
     """Peak bytes of rows held by a task with several partitions; 0 if it had only one."""
     transport: TransportStatistics
-    """Counters of its network layer."""
+    """Counters of the task's network layer."""
 
 
 def reports_of(context: SparkContext) -> Accumulator[Any]:
@@ -78,11 +78,11 @@ def shuffle_statistics(df: DataFrame) -> DataFrame:
 
     The DataFrame may be the shuffled one or one derived from it, as long as the shuffle is in its plan. A
     checkpoint, or writing and reading again, removes the shuffle from the plan. A run is an execution of the
-    shuffle's stage, numbered from 0. Each action is a run, unless Spark still has the output of the stage,
-    and so is each retry. Failed tasks do not appear. Before the first run there are no rows. The latest
+    shuffle's stage, numbered from 0. Each retry is a run, and so is each action, unless Spark still has the
+    output of the stage. Failed tasks do not appear. Before the first run there are no rows. The latest
     `MAX_REPORTS` reports of a Spark context are kept. ``explain()`` shows the names of shuffles. If tasks
     have several partitions, "partition" is the number of the task, and "peak_held_bytes" the most bytes that
-    it held.
+    this task held.
 
     Raises:
         ShuffleError: There is no shuffle in the plan.

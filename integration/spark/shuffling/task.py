@@ -1,4 +1,4 @@
-"""Tasks of a shuffle: the specification from the driver, and the work of each in a Python worker.
+"""Tasks of a shuffle: the specification from the driver, and the work of each task in a Python worker.
 
 A task has three threads. The first reads the rows of its partition from Spark, cuts them and writes the
 pieces. The second runs the network. The third, Spark's own, reads arriving rows and yields them. During the
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 ECHO_PAUSE_S = 1.0
 """Seconds before a task reports a peer's failure to Spark.
 
-Spark ends all tasks of the stage after the first report. This should be that of the failed task, which tells
-its peers the cause before it reports.
+Spark ends all tasks of the stage after the first report. The pause lets the task that failed report first: it
+reports the cause to its peers before it reports to Spark.
 """
 
 Report = Callable[[list[TaskReport]], None]
@@ -187,7 +187,7 @@ class ShuffleTask:
 
 
 def _cause_for_peers(cause: BaseException, index: int) -> BaseException:
-    """Return the error to report to the peers."""
+    """Return the error to report to the peers: Python's GeneratorExit would not say why the task ended."""
     if isinstance(cause, GeneratorExit):
         return ShuffleTaskError(f"the rows of partition {index} were not all read, as happens with limit()")
     return cause

@@ -205,7 +205,7 @@ def test_a_column_that_cannot_be_carried_is_refused_before_the_job(spark: SparkS
 
 @pytest.mark.spark
 def test_too_few_slots_are_found_out_before_the_job(spark: SparkSession) -> None:
-    with pytest.raises(SourceError, match=r"needs 1000 tasks at once.*`master` local\[1000\]"):
+    with pytest.raises(SourceError, match=r"needs 1000 tasks at once.*`master` to local\[1000\]"):
         require_slots(spark, 1000)
     vertices = [Vertex(name=f"v{number}") for number in range(1, 1000)]
     chain = Scenario(

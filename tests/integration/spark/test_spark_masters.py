@@ -63,7 +63,7 @@ def test_a_cluster_that_gives_no_executor(check: Any, error: type[Exception]) ->
 def test_a_cluster_with_too_few_slots() -> None:
     assert require_slots(Cluster(3), 4) == 3  # type: ignore[arg-type]
     assert require_slots(Cluster(3), 2) == 2  # type: ignore[arg-type]
-    with pytest.raises(SourceError, match=r"has slots for only 3; set more spark\.executor\.instances"):
+    with pytest.raises(SourceError, match=r"has slots for only 3; raise spark\.executor\.instances"):
         require_slots_of_a_job(Cluster(3), 4)  # type: ignore[arg-type]
     assert count_slots(Cluster(3), 3) == 3  # type: ignore[arg-type]
 
