@@ -10,7 +10,6 @@ from flowcontrol import (
     AlignmentEnd,
     AlignmentMetrics,
     AlternatingAligner,
-    AlternatingState,
     CheckpointBarrier,
     CheckpointOptions,
     LocalProtocolError,
@@ -54,17 +53,6 @@ def test_an_unaligned_checkpoint_is_triggered_by_its_first_barrier_and_ends_with
     assert not aligner.pending
 
 
-def test_one_channel_triggers_and_ends_at_once() -> None:
-    assert AlternatingAligner(1).barrier(0, unaligned(1), now=5.0) == [
-        Trigger(unaligned(1), None),
-        AlignmentEnd(1, AlignmentMetrics(5.0, 0.0, 0)),
-    ]
-    assert AlternatingAligner(1).barrier(0, timeoutable(1), now=1.0) == [
-        Trigger(timeoutable(1), AlignmentMetrics(1.0, 0.0, 0)),
-        Resume(0),
-    ]
-
-
 def test_a_checkpoint_that_aligns_in_time_stays_aligned() -> None:
     aligner = AlternatingAligner(2)
 
@@ -77,24 +65,6 @@ def test_a_checkpoint_that_aligns_in_time_stays_aligned() -> None:
         Resume(1),
     ]
     assert aligner.alarm(1, now=2.0) == []
-
-
-def test_the_alarm_finds_no_barrier_and_fetches_those_that_were_announced() -> None:
-    aligner = AlternatingAligner(3)
-    aligner.announcement(2, timeoutable(1), 9, now=0.0)
-    aligner.announcement(0, timeoutable(1), 4, now=0.0)
-
-    assert aligner.alarm(1, now=2.0) == [Prioritize(2, 9), Prioritize(0, 4)]
-    assert aligner.announcement(1, timeoutable(1), 6, now=2.0) == [Prioritize(1, 6)]
-    assert aligner.alarm(1, now=2.0) == []
-    assert aligner.barrier(2, timeoutable(1), now=3.0) == [Trigger(unaligned(1), None)]
-    assert aligner.barrier(0, timeoutable(1), now=3.0) == []
-    assert aligner.barrier(1, timeoutable(1), now=3.0) == [
-        AlignmentEnd(1, AlignmentMetrics(3.0, 0.0, 0)),
-        Resume(0),
-        Resume(1),
-        Resume(2),
-    ]
 
 
 def test_the_alarm_finds_some_barriers_and_triggers() -> None:
@@ -121,38 +91,6 @@ def test_a_barrier_later_than_its_timeout_does_not_wait_for_the_alarm() -> None:
     assert other.barrier(0, timeoutable(1), now=2.0) == [Alarm(1, 0.0)]
 
 
-def test_a_late_barrier_that_completes_the_checkpoint_leaves_it_aligned() -> None:
-    aligner = AlternatingAligner(2)
-    aligner.barrier(0, timeoutable(1), now=1.0)
-
-    assert aligner.barrier(1, timeoutable(1), now=9.0)[0] == Trigger(
-        timeoutable(1), AlignmentMetrics(1.0, 8.0, 0)
-    )
-
-
-def test_an_unaligned_barrier_turns_a_checkpoint_without_timeout() -> None:
-    aligner = AlternatingAligner(3)
-    assert aligner.barrier(0, barrier(1), now=0.0) == []
-
-    assert aligner.barrier(1, unaligned(1), now=1.0) == [Trigger(unaligned(1), None)]
-    assert aligner.barrier(2, barrier(1), now=2.0) == [
-        AlignmentEnd(1, AlignmentMetrics(0.0, 2.0, 0)),
-        Resume(0),
-        Resume(2),
-    ]
-
-
-def test_an_unaligned_barrier_that_comes_last_turns_its_checkpoint_too() -> None:
-    aligner = AlternatingAligner(2)
-    aligner.barrier(0, timeoutable(1), now=0.0)
-
-    assert aligner.barrier(1, unaligned(1), now=1.0) == [
-        Trigger(unaligned(1), None),
-        AlignmentEnd(1, AlignmentMetrics(0.0, 1.0, 0)),
-        Resume(0),
-    ]
-
-
 def test_forced_barriers_align_and_are_triggered_as_forced() -> None:
     aligner = AlternatingAligner(2)
 
@@ -173,30 +111,6 @@ def test_a_forced_barrier_blocks_its_channel_until_an_unaligned_checkpoint_ends(
     assert aligner.barrier(1, forced(1), now=0.0) == []
     assert aligner.blocked == [1]
     assert aligner.barrier(2, unaligned(1), now=0.0)[1:] == [Resume(1)]
-
-
-def test_an_end_counts_and_times_out_only_what_has_a_barrier() -> None:
-    aligner = AlternatingAligner(4)
-    aligner.announcement(0, timeoutable(1), 3, now=0.0)
-
-    assert aligner.end_of_partition(3, now=5.0) == []
-    assert aligner.state is AlternatingState.WAITING
-    assert aligner.barrier(0, timeoutable(1), now=2.0) == []
-    assert aligner.end_of_partition(2, now=5.0) == [Trigger(unaligned(1), None)]
-    assert aligner.end_of_partition(1, now=6.0) == [
-        AlignmentEnd(1, AlignmentMetrics(5.0, 1.0, 0)),
-        Resume(0),
-    ]
-
-
-def test_an_end_completes_an_aligned_checkpoint() -> None:
-    aligner = AlternatingAligner(2)
-    aligner.barrier(0, timeoutable(1), now=0.0)
-
-    assert aligner.end_of_partition(1, now=9.0) == [
-        Trigger(timeoutable(1), AlignmentMetrics(0.0, 9.0, 0)),
-        Resume(0),
-    ]
 
 
 def test_an_end_aborts_where_finished_tasks_take_no_checkpoints() -> None:
@@ -223,25 +137,6 @@ def test_a_newer_barrier_or_announcement_aborts_the_pending_checkpoint() -> None
     ]
 
 
-def test_what_was_announced_of_an_aborted_checkpoint_is_forgotten() -> None:
-    aligner = AlternatingAligner(3)
-    aligner.announcement(0, timeoutable(1), 8, now=0.0)
-    aligner.announcement(1, timeoutable(2), 4, now=0.0)
-
-    assert aligner.alarm(2, now=2.0) == [Prioritize(1, 4)]
-
-
-def test_a_cancel_ends_an_unaligned_checkpoint_that_was_triggered() -> None:
-    aligner = AlternatingAligner(3)
-    aligner.barrier(0, unaligned(1), now=0.0)
-    aligner.barrier(1, barrier(1), now=0.0)
-
-    assert aligner.cancel(2, 1, now=0.0) == [Resume(1), Abort(1, AbortReason.CANCELLED)]
-    assert aligner.cancel(0, 1, now=0.0) == []
-    assert aligner.barrier(2, unaligned(1), now=0.0) == []
-    assert aligner.barrier(2, forced(1), now=0.0) == [Resume(2)]
-
-
 def test_a_cancel_of_a_newer_checkpoint_also_tells_of_one_that_was_triggered() -> None:
     aligner = AlternatingAligner(3)
     aligner.barrier(0, unaligned(1), now=0.0)
@@ -254,38 +149,12 @@ def test_a_cancel_of_a_newer_checkpoint_also_tells_of_one_that_was_triggered() -
     ]
 
 
-def test_a_cancel_of_a_newer_checkpoint_ends_one_that_aligns_untold() -> None:
-    aligner = AlternatingAligner(2)
-    aligner.barrier(0, timeoutable(1), now=0.0)
-
-    assert aligner.cancel(1, 4, now=0.0) == [Resume(0), Abort(4, AbortReason.CANCELLED)]
-
-
 def test_a_checkpoint_that_was_only_announced_cannot_be_cancelled() -> None:
     aligner = AlternatingAligner(2)
     aligner.announcement(0, timeoutable(1), 3, now=0.0)
 
     assert aligner.cancel(1, 1, now=0.0) == []
     assert aligner.pending
-
-
-def test_an_announcement_of_what_is_over_is_ignored() -> None:
-    aligner = AlternatingAligner(2)
-    aligner.cancel(0, 3, now=0.0)
-
-    assert aligner.announcement(1, timeoutable(3), 5, now=0.0) == []
-    assert aligner.announcement(1, timeoutable(2), 6, now=0.0) == []
-    assert aligner.current_checkpoint_id == 3
-
-
-def test_the_alignment_begins_with_the_first_channel_that_counts() -> None:
-    aligner = AlternatingAligner(3)
-    aligner.announcement(0, timeoutable(1), 3, now=0.5)
-    assert (aligner.start_delay_s, aligner.alignment_s(now=1.0)) == (0.0, 0.0)
-
-    aligner.end_of_partition(1, now=1.0)
-
-    assert (aligner.start_delay_s, aligner.alignment_s(now=1.5)) == (1.0, 0.5)
 
 
 def test_an_at_least_once_barrier_is_refused_and_changes_nothing() -> None:
