@@ -1,4 +1,4 @@
-"""The size of a message on the wire, which emulated links need for every message."""
+"""The size of a message on the wire, which links need for every message; compiled, unlike `frames`."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from ..jobs.failover import failover_regions
 from ..scenarios.config import CostModel, LinkConditions
 from ..scenarios.config_rules import Problem, option_key
 from ..scenarios.faults import AtTime, KillSubtask, KillTaskManager
+from ..scenarios.rules import fault_key, vertex_key
 from ..scenarios.scenario import FROM_SOURCE, Scenario
 
 TURN_S = 1e-9
@@ -51,7 +52,7 @@ def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
                 "task manager"
             )
             yield (
-                f"vertices.{vertex.name}.task_manager",
+                vertex_key(vertex.name, "task_manager"),
                 (f"{text}; name one task manager here, and give no slots"),
             )
     for number, machine in enumerate(scenario.machines):
@@ -67,7 +68,7 @@ def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
                     f"{fault.kind} does not work over TCP. Only kill_subtask and kill_task_manager with a "
                     "time (`at`) do; remove this fault, or run in emulated time."
                 )
-            yield f"faults[{number}]", text
+            yield fault_key(number), text
 
     if scenario.changes:
         yield "changes", "are possible in emulated time only; to run over TCP, remove the changes"

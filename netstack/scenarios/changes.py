@@ -153,16 +153,6 @@ class ScheduledSavepoint:
     )
 
 
-def savepoint_format(value: object) -> SavepointFormat:
-    """Return the savepoint format with this name.
-
-    Raises:
-        QuantityError: if there is no such format.
-    """
-    found: SavepointFormat = _FORMAT.parse(value)
-    return found
-
-
 class Savepoints(Part):
     """A list of savepoints: times, or tables with a time ``at``."""
 

@@ -246,7 +246,7 @@ def test_mistakes_are_one_line_each(tmp_path: Path, capsys: pytest.CaptureFixtur
     scenario.write_text(f"{EXAMPLE.read_text('utf-8')}\n[[faults]]\n{fault}")
     assert main(["run", str(scenario), "--on-spark"]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"{scenario}: faults[0]: cut_link does not work over TCP. Only kill_subtask and "
+        f"{scenario}: faults.0: cut_link does not work over TCP. Only kill_subtask and "
         "kill_task_manager with a time (`at`) do; remove this fault, or run in emulated time."
     ]
     assert main(["run", str(EXAMPLE), "--master", "local[4]"]) == 2

@@ -514,9 +514,9 @@ def test_faults_of_emulated_time_are_refused() -> None:
         edges=(Edge(source="source", target="sink"),),
         faults=(CutLink(when=AtTime(0.5), from_task_manager="source", to_task_manager="sink"),),
     )
-    with pytest.raises(ScenarioError, match=r"faults\[0\]: cut_link does not work over TCP"):
+    with pytest.raises(ScenarioError, match=r"faults\.0: cut_link does not work over TCP"):
         run(scenario)
     first = SubtaskName("sink", 0)
     kill = KillSubtask(when=OnAcknowledgement(subtask=first, number=1), subtask=first)
-    with pytest.raises(ScenarioError, match=r"faults\[0\]: kill_subtask over TCP needs a time \(`at`\)"):
+    with pytest.raises(ScenarioError, match=r"faults\.0: kill_subtask over TCP needs a time \(`at`\)"):
         run(replace(scenario, config=NetworkConfig(checkpoint_interval_s=0.1), faults=(kill,)))
