@@ -93,8 +93,10 @@ def file_format(path: str | Path) -> str:
         return only
     known = ", ".join(FORMATS)
     if formats - {None}:
-        raise SourceError(f"{path}: the folder contains files of several formats; set format to one of them")
-    raise SourceError(f"{path}: its extension does not show the format (known ones are {known}); set format")
+        raise SourceError(f"{path}: the folder contains files of several formats; name one with format")
+    raise SourceError(
+        f"{path}: its extension does not show the format (known ones are {known}); name it with format"
+    )
 
 
 def require_path(path: str | Path) -> None:
