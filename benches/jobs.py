@@ -180,7 +180,7 @@ def run_large(case: Large) -> str:
     result = trio.run(lambda: run_job(scenario, progress=look, real_time=False))
     wall, used = perf_counter() - begun, process_time() - used
     buffers = result.work.buffers
-    completed = sum(checkpoint.status == "COMPLETED" for checkpoint in result.checkpoints)
+    completed = sum(checkpoint.completed for checkpoint in result.checkpoints)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 2**30
     return (
         f"| {case.name} | {started[0]:.1f} | {peak:.2f} | {completed} | {buffers:,} "

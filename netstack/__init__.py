@@ -96,6 +96,8 @@ from .results.recorder import Recorder as Recorder
 from .results.recorder import SubtaskSample as SubtaskSample
 from .results.result import SCHEMA as SCHEMA
 from .results.result import CheckpointResult, Result, Series, Steady, VertexSteady
+from .results.result import CheckpointStatus as CheckpointStatus
+from .results.result import CheckpointType as CheckpointType
 from .results.result import FaultResult as FaultResult
 from .results.result import RestartResult as RestartResult
 from .results.result import StartResult as StartResult

@@ -189,7 +189,7 @@ def slices(checkpoints: Sequence[CheckpointResult], begin_s: float, slice_s: flo
         durations = []
         for checkpoint in checkpoints:
             if start <= checkpoint.t < start + slice_s:
-                if checkpoint.status == "FAILED":
+                if checkpoint.failed:
                     raise RuntimeError(f"a checkpoint has failed: {checkpoint.failure}")
                 if checkpoint.duration_ms is not None:
                     durations.append(checkpoint.duration_ms / 1e3)

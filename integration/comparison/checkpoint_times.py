@@ -28,7 +28,14 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from netstack import CheckpointResult, Result, Scenario, Steady, VertexCheckpoint
+from netstack import (
+    CheckpointResult,
+    CheckpointType,
+    Result,
+    Scenario,
+    Steady,
+    VertexCheckpoint,
+)
 
 from ..optional_figures import known, value_at
 
@@ -39,17 +46,6 @@ PHASES = (START_DELAY, ALIGNMENT, SYNC, ASYNC, ACKNOWLEDGEMENT)
 
 NOT_TOLD = "not told"
 """Name of the part of a duration for which no measured phase accounts."""
-
-COMPLETED, FAILED = "COMPLETED", "FAILED"
-
-PLAIN_TYPE = "CHECKPOINT"
-"""Flink's name of the checkpoint type that is aligned and exactly-once."""
-
-SAVEPOINT, SYNC_SAVEPOINT = "SAVEPOINT", "SYNC_SAVEPOINT"
-"""Types of savepoints; the second one stops the job."""
-
-_ALIGNED_TYPES = (PLAIN_TYPE, "AT_LEAST_ONCE_CHECKPOINT", SAVEPOINT, SYNC_SAVEPOINT)
-"""Types of checkpoints without unaligned parts."""
 
 _SAME_MS = 1.0
 """Difference below which two durations are equal; Flink's are whole milliseconds."""
@@ -126,7 +122,7 @@ def triggered_within(checkpoints: Iterable[CheckpointResult], steady: Steady) ->
 
 def completed_within(checkpoints: Iterable[CheckpointResult], steady: Steady) -> list[CheckpointResult]:
     """Return the checkpoints that were triggered in a window and completed."""
-    return [each for each in triggered_within(checkpoints, steady) if each.status == COMPLETED]
+    return [each for each in triggered_within(checkpoints, steady) if each.completed]
 
 
 def mean_times(checkpoints: Iterable[CheckpointResult], vertex: str | None = None) -> CheckpointTimes | None:
@@ -155,7 +151,7 @@ def mean_times(checkpoints: Iterable[CheckpointResult], vertex: str | None = Non
 def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) -> CheckpointTimes | None:
     """Return the times of a completed checkpoint, or of one vertex within it; None if there are none."""
     part = last_part(checkpoint, vertex)
-    if checkpoint.status != COMPLETED or checkpoint.duration_ms is None or (vertex and part is None):
+    if not checkpoint.completed or checkpoint.duration_ms is None or (vertex and part is None):
         return None
     if part is None:
         whole = checkpoint.duration_ms
@@ -203,9 +199,9 @@ def phases_in(results: Iterable[Result]) -> tuple[str, ...]:
     return (*PHASES, NOT_TOLD) if untold else PHASES
 
 
-def of_status(result: Result, status: str) -> list[CheckpointResult]:
-    """Return the checkpoints of a result that have this status."""
-    return [checkpoint for checkpoint in result.checkpoints if checkpoint.status == status]
+def completed_checkpoints(result: Result) -> list[CheckpointResult]:
+    """Return the completed checkpoints of a result."""
+    return [checkpoint for checkpoint in result.checkpoints if checkpoint.completed]
 
 
 def _part(checkpoint: CheckpointResult, vertex: VertexCheckpoint, subtask: int) -> SubtaskPart | None:
@@ -213,7 +209,7 @@ def _part(checkpoint: CheckpointResult, vertex: VertexCheckpoint, subtask: int) 
     if end_to_end is None:
         return None
     unaligned = None if flag is None else bool(flag)
-    if checkpoint.checkpoint_type in _ALIGNED_TYPES:
+    if checkpoint.checkpoint_type in set(CheckpointType) - {CheckpointType.UNALIGNED_CHECKPOINT}:
         unaligned = bool(flag)
     sync, asynchronous = _reported(vertex.sync_ms, subtask), _reported(vertex.async_ms, subtask)
     processed = _reported(vertex.alignment_processed_bytes, subtask)

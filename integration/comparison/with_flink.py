@@ -22,11 +22,10 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from flowcontrol import readable
-from netstack import Result, Viewed
+from netstack import CheckpointStatus, Result, Viewed
 
 from ..errors import FileError, UsageError
 from ..optional_figures import known, lowest, middle, total
-from .checkpoint_times import COMPLETED
 
 Run = Mapping[str, Any]
 Block = Mapping[str, Any]
@@ -110,7 +109,7 @@ def checkpoints_in(run: Run, window: Window) -> list[Mapping[str, Any]]:
     return [
         checkpoint
         for checkpoint in run["checkpoints"]
-        if checkpoint.get("status", COMPLETED) == COMPLETED
+        if checkpoint.get("status", CheckpointStatus.COMPLETED) == CheckpointStatus.COMPLETED
         and window.from_s <= checkpoint["t"] <= window.to_s
     ]
 
@@ -319,7 +318,7 @@ class _PartOfVertex(msgspec.Struct):
 
 class _Checkpoint(msgspec.Struct, kw_only=True):
     t: _Number
-    status: str = COMPLETED
+    status: str = CheckpointStatus.COMPLETED
     vertices: list[_PartOfVertex]
 
 

@@ -18,8 +18,6 @@ from ..comparison.checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,
     ASYNC,
-    COMPLETED,
-    FAILED,
     START_DELAY,
     SYNC,
     CheckpointTimes,
@@ -141,9 +139,7 @@ def _is_uneven(view: Observation) -> bool:
 def _long_ones(view: Observation) -> list[CheckpointResult]:
     """Return the completed checkpoints that take far longer than most; empty if the durations are even."""
     least = max(UNEVEN * (view.steady.end_to_end_ms or 0.0), SHORT_MS)
-    return [
-        each for each in view.checkpoints if each.status == COMPLETED and (each.duration_ms or 0.0) >= least
-    ]
+    return [each for each in view.checkpoints if each.completed and (each.duration_ms or 0.0) >= least]
 
 
 def _bursts(view: Observation) -> Iterator[tuple[VertexSteady, VertexSteady]]:
@@ -330,9 +326,7 @@ def without_pause(view: Observation) -> Iterator[tuple[float, float]]:
 
 def failed(view: Observation) -> Iterator[Finding]:
     """Find failed checkpoints, by reason."""
-    reasons = Counter(
-        str(checkpoint.failure) for checkpoint in view.checkpoints if checkpoint.status == FAILED
-    )
+    reasons = Counter(str(checkpoint.failure) for checkpoint in view.checkpoints if checkpoint.failed)
     if not reasons:
         return
     evidence = [f"{counted(count, 'time')}: {reason}" for reason, count in reasons.most_common()]
@@ -383,7 +377,7 @@ def stands_still(view: Observation) -> Iterator[Finding]:
     reported if a checkpoint has failed and Flink is older than 2.3.
     """
     overtakes = view.config.takes_unaligned_checkpoints
-    failed = overtakes and any(each.status == FAILED for each in view.checkpoints)
+    failed = overtakes and any(each.failed for each in view.checkpoints)
     after_timeout = failed and view.config.aligned_checkpoint_timeout_s > 0
     if view.scenario is not None and view.scenario.barriers_pass_blocked:
         after_timeout = False

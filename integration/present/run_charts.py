@@ -15,21 +15,16 @@ from typing import Any
 import altair as alt
 from msgspec import UNSET
 
-from netstack import CheckpointResult, Result
+from netstack import CheckpointResult, CheckpointStatus, CheckpointType, Result
 
 from ..comparison.checkpoint_times import (
     ALIGNMENT,
-    COMPLETED,
-    FAILED,
-    PLAIN_TYPE,
-    SAVEPOINT,
     START_DELAY,
-    SYNC_SAVEPOINT,
     CheckpointTimes,
     SubtaskPart,
     checkpoint_times,
+    completed_checkpoints,
     last_part,
-    of_status,
     phases_in,
     subtask_parts,
     window_times,
@@ -252,6 +247,8 @@ def _thinned(times: Sequence[float], values: Sequence[Any]) -> Iterator[tuple[fl
 MAX_CHECKPOINTS = 120
 """Maximum number of checkpoints of a run in a chart. The last ones are drawn."""
 
+COMPLETED, FAILED = CheckpointStatus.COMPLETED, CheckpointStatus.FAILED
+
 LEAST_BYTES = 1024
 """If no checkpoint of a run stores this many bytes, its stored bytes are not drawn."""
 
@@ -261,11 +258,6 @@ _BAR_SHARE = 0.8
 
 MAX_DETAILED = 32
 """Maximum number of subtasks of a vertex in the details of a checkpoint. The slowest ones are drawn."""
-
-UNALIGNED_TYPE = "UNALIGNED_CHECKPOINT"
-
-TYPES = (PLAIN_TYPE, UNALIGNED_TYPE, "AT_LEAST_ONCE_CHECKPOINT", SAVEPOINT, SYNC_SAVEPOINT)
-"""Types of checkpoints, by Flink's names."""
 
 CHOSEN = "chosen"
 """Signal of `checkpoint_history` with the highlighted checkpoint, as "RUN#ID"; empty if none is."""
@@ -292,10 +284,10 @@ def checkpoint_history(results: Results) -> Chart | None:
     rows = history_rows(results)
     if not rows:
         return None
-    types = ordered(rows, "type", TYPES)
+    types = ordered(rows, "type", tuple(CheckpointType))
     marks = [_phase_bars(phases_in(results.values())), *_without_bar()]
     if len(types) > 1:  # a thin band above the bars, coloured by the type of each checkpoint
-        known = dict(zip(TYPES, _TYPES, strict=True))
+        known: dict[str, str] = dict(zip(CheckpointType, _TYPES, strict=True))
         scale = alt.Scale(domain=types, range=[known[kind] for kind in types])
         legend = alt.Legend(title=None, orient="bottom", labelLimit=0, columns=2)
         band = _of_each_checkpoint(
@@ -383,7 +375,10 @@ def _without_bar() -> list[Any]:
     )
     ring = base.mark_point(shape="circle", cursor="pointer", size=45, color=NEUTRAL, opacity=1, yOffset=-6)
     other = f"isValid(datum.status) && datum.status != '{COMPLETED}' && datum.status != '{FAILED}'"
-    return [cross.transform_filter(f"datum.status == '{FAILED}'"), ring.transform_filter(other)]
+    return [
+        cross.transform_filter(f"datum.status == '{FAILED}'"),
+        ring.transform_filter(other),
+    ]
 
 
 def checkpoint_bytes(results: Results) -> Chart | None:
@@ -425,8 +420,8 @@ def stored_rows(results: Results) -> list[Row]:
             "to_mib": round((below + count) / _MIB, 4),
         }
         for run, result in results.items()
-        if any(checkpoint.state_bytes >= LEAST_BYTES for checkpoint in of_status(result, COMPLETED))
-        for checkpoint, until in _with_ends(result, of_status(result, COMPLETED)[-MAX_CHECKPOINTS:])
+        if any(checkpoint.state_bytes >= LEAST_BYTES for checkpoint in completed_checkpoints(result))
+        for checkpoint, until in _with_ends(result, completed_checkpoints(result)[-MAX_CHECKPOINTS:])
         for part, count, below in (
             (IN_FLIGHT, checkpoint.persisted_bytes, 0),
             (
@@ -468,7 +463,7 @@ def part_rows(results: Results) -> list[Row]:
         | bar
         for run, result in results.items()
         for vertex in (slowest_vertex(result),)
-        for checkpoint, until in _with_ends(result, of_status(result, COMPLETED)[-MAX_CHECKPOINTS:])
+        for checkpoint, until in _with_ends(result, completed_checkpoints(result)[-MAX_CHECKPOINTS:])
         for part in subtask_parts(checkpoint)
         if part.vertex == vertex and part.subtask < MAX_SUBTASKS
         for bar in _wait_bars(part)
@@ -505,7 +500,7 @@ def checkpoint_phases(results: Results) -> Chart | None:
     if not rows:
         return None
     names, phases = ordered(rows, "run", list(results)), phases_in(results.values())
-    types = [each.checkpoint_type for result in results.values() for each in of_status(result, COMPLETED)]
+    types = [each.checkpoint_type for result in results.values() for each in completed_checkpoints(result)]
     return Chart(
         "checkpoint-phases",
         f"A checkpoint takes: {per_window(results, _duration)}",
@@ -616,7 +611,7 @@ def _of_each_checkpoint(cursor: str | None = None, **channels: Any) -> Any:
 
 
 def _phases_note(types: Sequence[str]) -> str:
-    return _PHASES_NOTE + (_UNALIGNED_NOTE if UNALIGNED_TYPE in types else "")
+    return _PHASES_NOTE + (_UNALIGNED_NOTE if CheckpointType.UNALIGNED_CHECKPOINT in types else "")
 
 
 def _duration(window: WindowFigures) -> str:
@@ -625,9 +620,9 @@ def _duration(window: WindowFigures) -> str:
 
 def outcome(checkpoint: CheckpointResult) -> str:
     """Return the outcome of a checkpoint in a few words."""
-    if checkpoint.status == COMPLETED:
+    if checkpoint.completed:
         return f"complete after {milliseconds(checkpoint.duration_ms)}"
-    if checkpoint.status == FAILED:
+    if checkpoint.failed:
         return f"failed: {checkpoint.failure or 'for no known reason'}"
     return "was still in progress at the end"
 

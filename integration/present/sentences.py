@@ -9,9 +9,15 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from netstack import CheckpointResult, FaultResult, RestartResult, Result, StartResult
+from netstack import (
+    CheckpointResult,
+    CheckpointType,
+    FaultResult,
+    RestartResult,
+    Result,
+    StartResult,
+)
 
-from ..comparison.checkpoint_times import COMPLETED, FAILED, PLAIN_TYPE, SYNC_SAVEPOINT, of_status
 from ..comparison.window_figures import WindowFigures
 from ..number_text import NOTABLE_CHANGE, digits, figure, milliseconds, percent, size
 from ..optional_figures import quotient
@@ -216,7 +222,9 @@ def _savepoint(savepoint: CheckpointResult, location: str, beside: str | None) -
             else f"failed: {savepoint.failure}"
         )
     took = f"{size(savepoint.state_bytes)} in {milliseconds(savepoint.duration_ms)}"
-    end = ", and the job stopped with it" if savepoint.checkpoint_type == SYNC_SAVEPOINT else ""
+    end = (
+        ", and the job stopped with it" if savepoint.checkpoint_type == CheckpointType.SYNC_SAVEPOINT else ""
+    )
     return f"{took}: {os.path.join(beside or '', location)}{end}"
 
 
@@ -251,20 +259,23 @@ def never_fired(result: Result) -> str | None:
 
 def are_plain(result: Result) -> bool:
     """Whether all checkpoints have Flink's ordinary type, none failed, and no fault left one incomplete."""
-    if result.faults and any(checkpoint.status != COMPLETED for checkpoint in result.checkpoints):
+    if result.faults and any(not checkpoint.completed for checkpoint in result.checkpoints):
         return False
     return all(
-        checkpoint.status != FAILED and checkpoint.checkpoint_type == PLAIN_TYPE
+        not checkpoint.failed and checkpoint.checkpoint_type == CheckpointType.CHECKPOINT
         for checkpoint in result.checkpoints
     )
 
 
 def checkpoints_by_end(result: Result) -> str:
     """Return the number of checkpoints by outcome, with types and reasons for failures."""
-    completed, failed = of_status(result, COMPLETED), of_status(result, FAILED)
+    completed = [checkpoint for checkpoint in result.checkpoints if checkpoint.completed]
+    failed = [checkpoint for checkpoint in result.checkpoints if checkpoint.failed]
     in_progress = len(result.checkpoints) - len(completed) - len(failed)
     types = Counter(checkpoint.checkpoint_type for checkpoint in completed)
-    parts = [_counted(len(completed), "complete", types if set(types) - {PLAIN_TYPE} else Counter())]
+    parts = [
+        _counted(len(completed), "complete", types if set(types) - {CheckpointType.CHECKPOINT} else Counter())
+    ]
     parts += [_counted(len(failed), "failed", _reasons(failed))] if failed else []
     parts += [f"{in_progress} had not ended"] if in_progress else []
     return ", ".join(parts)
@@ -283,7 +294,7 @@ def what_went_wrong(result: Result) -> Iterator[str]:
         yield f"{failures} down for {milliseconds(1000 * total)}, {share} of the time."
     if result.failure is not None:
         yield f"After {end_s:.1f} s it failed for good: {result.failure}."
-    failed = of_status(result, FAILED)
+    failed = [checkpoint for checkpoint in result.checkpoints if checkpoint.failed]
     if failed:
         yield f"{len(failed)} of {len(result.checkpoints)} checkpoints failed: {_list(_reasons(failed))}."
     unfired = never_fired(result)

@@ -27,13 +27,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from netstack import CheckpointResult, Result, VertexSteady
+from netstack import CheckpointResult, CheckpointStatus, Result, VertexSteady
 
-from ..comparison.checkpoint_times import FAILED, completed_within, mean_times, triggered_within
+from ..comparison.checkpoint_times import completed_within, mean_times, triggered_within
 from ..comparison.window_figures import bytes_in_flight, consumers, is_debloated, last_consumers
 from ..optional_figures import complete, highest, known, lowest, middle, total
-
-IN_PROGRESS = "IN_PROGRESS"
 
 EXPIRED = "CHECKPOINT_EXPIRED"
 """Flink's CheckpointFailureReason of a checkpoint that took longer than its timeout."""
@@ -100,7 +98,7 @@ def measure(result: Result, *, step_at_s: float | None = None) -> Measures:
     window = result.steady[-1]
     triggered = triggered_within(result.checkpoints, window)
     completed = completed_within(result.checkpoints, window)
-    failed = [checkpoint for checkpoint in triggered if checkpoint.status == FAILED]
+    failed = [checkpoint for checkpoint in triggered if checkpoint.failed]
     durations = known(checkpoint.duration_ms for checkpoint in completed)
     times, delays = mean_times(completed), record_delays_ms(result)
     sizes = known(size for vertex in window.vertices for size in vertex.debloatedBufferSize)
@@ -133,7 +131,9 @@ def _throughput(readers: Sequence[VertexSteady]) -> float | None:
 
 def _pending_ms(result: Result, triggered: Sequence[CheckpointResult]) -> float | None:
     ages = [
-        result.emulated_seconds - checkpoint.t for checkpoint in triggered if checkpoint.status == IN_PROGRESS
+        result.emulated_seconds - checkpoint.t
+        for checkpoint in triggered
+        if checkpoint.status == CheckpointStatus.IN_PROGRESS
     ]
     return round(max(ages) * 1e3, 2) if ages else None
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
 
 from ..results.recorder import Recorder, SubtaskCheckpoint
+from ..results.result import CheckpointStatus, CheckpointType
 from ..scenarios.exchange_patterns import JobShape
 from ..state.snapshots import CheckpointMetadata, SubtaskSnapshot
 from .control_plane import TaskKey
@@ -144,17 +145,6 @@ class CheckpointedTask(Protocol):
         ...
 
 
-class CheckpointType(StrEnum):
-    """The type of a checkpoint at its end. An aligned checkpoint may have turned unaligned."""
-
-    CHECKPOINT = "CHECKPOINT"
-    UNALIGNED_CHECKPOINT = "UNALIGNED_CHECKPOINT"
-    AT_LEAST_ONCE_CHECKPOINT = "AT_LEAST_ONCE_CHECKPOINT"
-    SAVEPOINT = "SAVEPOINT"
-    SYNC_SAVEPOINT = "SYNC_SAVEPOINT"
-    """A savepoint after which the job stops."""
-
-
 def key_of(task: CheckpointedTask) -> TaskKey:
     """Return the vertex number and the index of a subtask."""
     return task.vertex, task.index
@@ -206,11 +196,11 @@ class Checkpoint:
         return self.failure is not None
 
     @property
-    def status(self) -> str:
-        """COMPLETED, FAILED or IN_PROGRESS."""
+    def status(self) -> CheckpointStatus:
+        """Status of the checkpoint at this moment."""
         if self.failed:
-            return "FAILED"
-        return "IN_PROGRESS" if self.completed_at is None else "COMPLETED"
+            return CheckpointStatus.FAILED
+        return CheckpointStatus.IN_PROGRESS if self.completed_at is None else CheckpointStatus.COMPLETED
 
     @property
     def duration_s(self) -> float | None:
@@ -270,7 +260,7 @@ class Checkpoint:
         return CheckpointMetadata(
             checkpoint_id=self.checkpoint_id,
             job=job.name,
-            checkpoint_type=self.checkpoint_type.value,
+            checkpoint_type=self.checkpoint_type,
             triggered_at=self.triggered_at,
             completed_at=now,
             parallelism=dict(job.parallelism),

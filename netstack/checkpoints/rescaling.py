@@ -47,6 +47,7 @@ from buffers import CorruptRecord, RecordBlock, RecordDecoder, watermark_places
 
 from ..errors import StateError
 from ..exchange.key_groups import assign_to_operators, default_max_parallelism, key_group_range
+from ..results.result import CheckpointType
 from ..scenarios.exchange_patterns import (
     Exchange,
     JobShape,
@@ -71,7 +72,6 @@ from ..state.snapshots import (
     SubtaskSnapshot,
 )
 from ..state.value_encoding import decode_value, encode_value
-from .pending_checkpoint import CheckpointType
 
 
 class StateAssignment:

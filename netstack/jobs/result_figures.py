@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..results.recorder import Figures, FiredFault, Recorder
 from ..results.result import (
     CheckpointResult,
+    CheckpointStatus,
     FaultResult,
     RestartResult,
     Series,
@@ -194,7 +195,9 @@ def steady_result(scenario: Scenario, recorder: Recorder, start: float, end: flo
     chosen = [
         row
         for row, head in enumerate(heads)
-        if head.status == "COMPLETED" and head.savepoint is None and start <= head.triggered_at <= end
+        if head.status is CheckpointStatus.COMPLETED
+        and head.savepoint is None
+        and start <= head.triggered_at <= end
     ]
     durations = np.array([heads[row].duration_s for row in chosen], dtype=np.float64) * 1e3
     parts = [

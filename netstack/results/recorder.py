@@ -18,6 +18,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from .result import CheckpointStatus, CheckpointType
+
 Figures = NDArray[np.float64]
 
 TABLE_BYTES = 16 << 20
@@ -135,9 +137,9 @@ class CheckpointHead(NamedTuple):
 
     checkpoint_id: int
     triggered_at: float
-    status: str
+    status: CheckpointStatus
     duration_s: float | None
-    checkpoint_type: str = "CHECKPOINT"
+    checkpoint_type: CheckpointType = CheckpointType.CHECKPOINT
     failure: str | None = None
     state_bytes: int = 0
     """Size of all state of the checkpoint, including in-flight data."""
@@ -182,8 +184,8 @@ class Recorder:
         parts: Mapping[tuple[int, int], SubtaskCheckpoint],
         *,
         duration_s: float | None,
-        status: str = "COMPLETED",
-        checkpoint_type: str = "CHECKPOINT",
+        status: CheckpointStatus = CheckpointStatus.COMPLETED,
+        checkpoint_type: CheckpointType = CheckpointType.CHECKPOINT,
         failure: str | None = None,
         state_bytes: int = 0,
         checkpointed_bytes: int | None = None,

@@ -7,6 +7,7 @@ scenario. Every list over subtasks is indexed by subtask.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
@@ -24,6 +25,26 @@ Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 SCHEMA = "netstack.result/1"
 """Name of the document's schema; readers reject other names."""
+
+
+class CheckpointStatus(StrEnum):
+    """Status of a checkpoint, by Flink's names."""
+
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    IN_PROGRESS = "IN_PROGRESS"
+
+
+class CheckpointType(StrEnum):
+    """Type of a checkpoint at its end, by Flink's names. An aligned checkpoint may have turned unaligned."""
+
+    CHECKPOINT = "CHECKPOINT"
+    """Aligned and exactly-once."""
+    UNALIGNED_CHECKPOINT = "UNALIGNED_CHECKPOINT"
+    AT_LEAST_ONCE_CHECKPOINT = "AT_LEAST_ONCE_CHECKPOINT"
+    SAVEPOINT = "SAVEPOINT"
+    SYNC_SAVEPOINT = "SYNC_SAVEPOINT"
+    """A savepoint after which the job stops."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,12 +87,9 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
     id: Whole
     t: float
     """Time of the trigger, in seconds."""
-    status: str = "COMPLETED"
-    """COMPLETED, FAILED or IN_PROGRESS."""
-    checkpoint_type: str = "CHECKPOINT"
-    """Type at the end of the checkpoint: CHECKPOINT, UNALIGNED_CHECKPOINT, AT_LEAST_ONCE_CHECKPOINT,
-    SAVEPOINT, or SYNC_SAVEPOINT for a savepoint that stopped the job.
-    """
+    status: CheckpointStatus = CheckpointStatus.COMPLETED
+    checkpoint_type: str = CheckpointType.CHECKPOINT
+    """A `CheckpointType`; "UNKNOWN" in measurements of a Flink that does not report it."""
     savepoint: str | UnsetType = UNSET
     """Path of the savepoint; absent for a checkpoint."""
     failure: str | None = None
@@ -85,6 +103,16 @@ class CheckpointResult(msgspec.Struct, frozen=True, kw_only=True):
     processed_bytes: Whole = 0
     persisted_bytes: Whole = 0
     vertices: list[VertexCheckpoint] = []
+
+    @property
+    def completed(self) -> bool:
+        """Whether the checkpoint completed."""
+        return self.status == CheckpointStatus.COMPLETED
+
+    @property
+    def failed(self) -> bool:
+        """Whether the checkpoint failed."""
+        return self.status == CheckpointStatus.FAILED
 
 
 class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,7 +316,7 @@ class Result(Run[Scenario], Viewed, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         """Summary of the run in one line."""
-        completed = sum(checkpoint.status == "COMPLETED" for checkpoint in self.checkpoints)
+        completed = sum(checkpoint.completed for checkpoint in self.checkpoints)
         parts = [
             f"{self.emulated_seconds:g} s of {self.clock} time with seed {self.seed}",
             f"{len(self.scenario.vertices)} vertices",

@@ -12,6 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from ..exchange.key_groups import default_max_parallelism
+from ..results.result import CheckpointType
 from ..scenarios.exchange_patterns import Exchange
 
 SCHEMA = "netstack.checkpoint/2"
@@ -157,8 +158,7 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """The metadata of a completed checkpoint. It is written last, and makes the checkpoint complete.
 
-    Times are in seconds of the run. `checkpoint_type` is CHECKPOINT, UNALIGNED_CHECKPOINT,
-    AT_LEAST_ONCE_CHECKPOINT, SAVEPOINT or SYNC_SAVEPOINT. `parallelism` is by vertex. `exchanges`: the
+    Times are in seconds of the run. `parallelism` is by vertex. `exchanges`: the
     exchanges of the job, in order; None if the writer did not record them. `blank_exchanges`: exchanges whose
     in-flight records are stored as zeros, since no task reads them. `max_parallelism`: the vertices whose
     number of key groups is not the default.
@@ -167,7 +167,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     checkpoint_id: int
     job: str
-    checkpoint_type: str
+    checkpoint_type: CheckpointType
     triggered_at: float
     completed_at: float
     parallelism: dict[str, int]

@@ -18,7 +18,6 @@ from integration.comparison.checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,
     ASYNC,
-    COMPLETED,
     NOT_TOLD,
     PHASES,
     START_DELAY,
@@ -37,7 +36,7 @@ from integration.diagnosis.checkpoint_rules import phases
 from integration.diagnosis.observation import observations
 from integration.present.run import print_result
 from integration.tuning.measures import measure
-from netstack import CheckpointResult, Result, VertexCheckpoint, emulate, read_scenario
+from netstack import CheckpointResult, CheckpointStatus, Result, VertexCheckpoint, emulate, read_scenario
 from tests.integration.sample_results import sample_result, sample_results
 
 Milliseconds = float | None
@@ -165,7 +164,7 @@ def checkpoints(draw: st.DrawFn) -> CheckpointResult:
     return CheckpointResult(
         id=draw(st.integers(1, 99)),
         t=0.0,
-        status=draw(st.sampled_from([COMPLETED, COMPLETED, "FAILED", "IN_PROGRESS"])),
+        status=draw(st.sampled_from(CheckpointStatus)),
         duration_ms=draw(st.none() | st.floats(0.0, 1000.0)),
         checkpoint_type=draw(st.sampled_from(["CHECKPOINT", "UNALIGNED_CHECKPOINT", "UNKNOWN"])),
         vertices=[draw(vertices("a")), draw(vertices("b"))],
@@ -248,7 +247,7 @@ def result(request: pytest.FixtureRequest) -> Result:
 def test_phases_of_every_job_add_up(result: Result) -> None:
     for checkpoint in result.checkpoints:
         times = checkpoint_times(checkpoint)
-        assert (times is not None) == (checkpoint.status == COMPLETED)
+        assert (times is not None) == (checkpoint.completed)
         if times is not None:
             holds(times)
             assert set(times.phases) == set(PHASES)
