@@ -26,16 +26,12 @@ from integration.spark.session import spark_session
 from integration.stopping import LINE, STOP
 
 from .draw import draw_case
-from .one_storm import run_storm
-from .other_process import check_elsewhere
+from .many import StormLog, Tally, check_elsewhere, run_on_spark, run_storms
+from .on_spark import MASTER, case_on_spark
+from .on_spark import run_on_spark as run_in_tasks
+from .one_storm import Outcome, run_storm
+from .over_tcp import case_over_tcp, run_over_tcp
 from .shrinking import Shrunk, again, shrink
-from .storm_log import StormLog
-from .storm_on_spark import MASTER, case_on_spark
-from .storm_on_spark import run_on_spark as run_in_tasks
-from .storm_outcome import Outcome
-from .storm_over_tcp import case_over_tcp, run_over_tcp
-from .storm_runs import run_on_spark, run_storms
-from .tally import Tally
 
 ROOT = Path(__file__).parents[2]
 

@@ -146,7 +146,7 @@ class StormVertex:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GoingOn:
+class Continuation:
     """That a job is stopped, and another run goes on from its last checkpoint at another parallelism.
 
     `parallelism` is that of each vertex, in their order. With a `savepoint`, in that format, it is a user who
@@ -211,7 +211,7 @@ class StormCase:
     """Whether checkpoints are files of a directory."""
     trouble: tuple[ReadTrouble, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
-    going_on: GoingOn | None = None
+    continuation: Continuation | None = None
     """What the run is followed by; None: it is the only one."""
 
     def vertex(self, name: str) -> StormVertex:
@@ -326,13 +326,14 @@ class StormCase:
             yield f"  file {trouble.number} that is read {what}"
         for other in self.neighbours:
             yield f"  {other!r}"
-        if self.going_on is not None:
-            numbers = ", ".join(map(str, self.going_on.parallelism))
-            layout = self.going_on.savepoint
-            way = "killed" if self.going_on.killed else "stopped"
+        if self.continuation is not None:
+            numbers = ", ".join(map(str, self.continuation.parallelism))
+            layout = self.continuation.savepoint
+            way = "killed" if self.continuation.killed else "stopped"
             way += "" if layout is None else f" with a {layout.name.lower()} savepoint"
-            back = f" from {self.going_on.back} back" if self.going_on.back else ""
-            yield f"  {way} at {self.going_on.stopped_at_s:.4f} s, and gone on{back} at parallelism {numbers}"
+            back = f" from {self.continuation.back} back" if self.continuation.back else ""
+            stopped = f"{way} at {self.continuation.stopped_at_s:.4f} s"
+            yield f"  {stopped}, and continued{back} at parallelism {numbers}"
 
 
 def _details(vertex: StormVertex) -> Iterator[str]:

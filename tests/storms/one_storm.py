@@ -1,44 +1,273 @@
-"""One storm: a small random job under random faults, run in virtual time and held to what Flink promises.
+"""One storm: a small random job under random faults, run in virtual time and checked against Flink's rules.
 
-The seed is the case: `run_storm` draws it, runs it and checks it. While it runs, `watching` looks at it; when
-it is over, its output, its times, its counters and its storage are held against what had to come of it.
+`run_storm` draws the case of a seed, runs it and checks it: `watching` after each step, and at the end the
+output, times, counters and storage. Some jobs stop, and a second one continues from a checkpoint or
+savepoint of the first, at another parallelism. The `StormOutcome` is a value that another process can read.
 """
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 
 import trio
 
+from flowcontrol import PostCheckpointAction
 from integration.emulating import ctrl_c_to_trio
 from integration.extras import is_installed
 from integration.storage.rocksdb import RocksStores
-from netstack import Agenda, InitialCheckpoint, Job, Scenario, StateBackendType, check_scenario
+from netstack import (
+    Agenda,
+    Fault,
+    InitialCheckpoint,
+    InputError,
+    Job,
+    SavepointFolder,
+    Scenario,
+    ScheduledSavepoint,
+    StateBackendType,
+    check_scenario,
+)
 
-from .case import GoingOn, Reading, StormCase
-from .checkpoint_ends import Notices, check_subsumed, check_tolerance, check_uploads
-from .checks import CommitLog, check_end, check_memory, check_output
-from .coordinator_rules import check_coordinator
-from .counted_work import check_counters
+from .case import Continuation, Reading, StormCase
 from .draw import draw_case
-from .failure_rules import check_delays, check_heartbeats
-from .figures import check_checkpoint_times, check_figures
-from .going_on import ScenarioAt, goes_back, second_run, stopping
-from .record_order import check_order, check_turns
-from .state_witness import Notes, StateWitness
-from .stored_files import check_storage
-from .storm_lives import lives_of
-from .storm_outcome import Outcome, has_ended, not_run, outcome_of
-from .storm_scenarios import scenario_of
-from .troubled_storage import TroubledDirectory, TroubledMemory, copy_of, storage_of, stored_in
+from .expected import lives_of
+from .output_rules import (
+    CommitLog,
+    check_counters,
+    check_end,
+    check_memory,
+    check_order,
+    check_output,
+    check_storage,
+    check_turns,
+)
+from .result_rules import (
+    Notices,
+    check_checkpoint_times,
+    check_coordinator,
+    check_delays,
+    check_figures,
+    check_heartbeats,
+    check_subsumed,
+    check_tolerance,
+    check_uploads,
+)
+from .scenario import scenario_of
+from .storage import Notes, StateWitness, TroubledDirectory, TroubledMemory, copy_of, storage_of, stored_in
 from .watching import Watch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a storm; it has failed if there are `problems`."""
+
+    seed: int
+    problems: tuple[str, ...]
+    end: str
+    """How the job came to its end."""
+    emulated_s: float
+    causes: tuple[str, ...]
+    """Causes of all failures of the job, in their order."""
+    restarts: int
+    of_regions: int
+    """How many of these were of single regions, while the others went on."""
+    restored_bytes: int
+    """Bytes of data in flight that restarts put back."""
+    moved: bool = False
+    """Whether a second run went on from a checkpoint at another parallelism."""
+    from_savepoint: bool = False
+    """Whether a second run went on from a savepoint."""
+    moved_bytes: int = 0
+    """Bytes of data in flight that a second run began with."""
+    checkpoints: Counter[str] = field(default_factory=Counter)
+    """How many have come to which end."""
+    fired: tuple[str, ...] = ()
+    records: int = 0
+    """Records that were committed."""
+    digest: str = ""
+    """Equal for equal runs."""
+    output: str = ""
+    """Equal for equal output, in whatever order."""
+    wall_s: float = field(default=0.0, compare=False)
+
+    @property
+    def replay(self) -> str:
+        """The command that runs this storm again."""
+        return f"python -m tests.storms --seed {self.seed}"
+
+    def lines(self) -> Iterator[str]:
+        """The outcome as text."""
+        yield f"{self.end} after {self.emulated_s:.3f} s, {self.records} records committed"
+        for cause in self.causes:
+            yield f"  failed: {cause}"
+        for fault in self.fired:
+            yield f"  fired: {fault}"
+        for status, number in sorted(self.checkpoints.items()):
+            yield f"  checkpoints {status}: {number}"
+        if self.restored_bytes:
+            yield f"  in flight and restored: {self.restored_bytes} bytes"
+        if self.moved:
+            yield f"  gone on at another parallelism with {self.moved_bytes} bytes in flight"
+        for problem in self.problems:
+            yield f"  WRONG: {problem}"
+
+
+def not_run(seed: int, problem: str) -> Outcome:
+    """Return the outcome of a storm that could not be run to its end at all."""
+    return Outcome(
+        seed=seed,
+        problems=(problem,),
+        end="not run",
+        emulated_s=0.0,
+        causes=(),
+        restarts=0,
+        of_regions=0,
+        restored_bytes=0,
+    )
+
+
+def has_ended(job: Job) -> bool:
+    """Whether a job has come to the end of its input."""
+    stopped = job.coordinator.stopped_with is not None
+    return job.failure is None and not stopped and job.agenda.now < job.scenario.duration_s
+
+
+def outcome_of(
+    case: StormCase, jobs: Sequence[Job], log: CommitLog, problems: tuple[str, ...], wall_s: float
+) -> Outcome:
+    """Return what became of the jobs of a case, one after the other."""
+    job, ended = jobs[-1], has_ended(jobs[-1])
+    heads = [head for each in jobs for head in each.recorder.checkpoints]
+    restarts = [restart for each in jobs for restart in each.restarts]
+    causes = [restart.cause for restart in restarts] + ([] if job.failure is None else [job.failure])
+    begun = [] if job.start is None else [job.start.initial.metadata]
+    run = (
+        list(log.transactions.values()),
+        [vars(restart) for restart in restarts],
+        heads,
+        [each.work for each in jobs],
+        job.agenda.now,
+        job.failure,
+    )
+    return Outcome(
+        seed=case.seed,
+        problems=problems,
+        end="gave up" if job.failure is not None else "ended" if ended else "stopped",
+        emulated_s=job.agenda.now,
+        causes=tuple(causes),
+        restarts=len(restarts),
+        of_regions=sum(bool(restart.tasks) for restart in restarts),
+        restored_bytes=sum(restart.persisted_bytes for restart in restarts),
+        moved_bytes=sum(metadata.persisted_bytes for metadata in begun),
+        moved=any(metadata.parallelism != _parallelism(job) for metadata in begun),
+        from_savepoint=any(metadata.checkpoint_type == "SYNC_SAVEPOINT" for metadata in begun),
+        checkpoints=Counter(head.failure or head.status for head in heads),
+        fired=tuple(f"{fault.what} at {fault.time:.4f} s" for each in jobs for fault in each.faults.fired),
+        records=log.output.total(),
+        digest=digest_of(run),
+        output=digest_of(sorted(log.output.items())),
+        wall_s=wall_s,
+    )
+
+
+def _parallelism(job: Job) -> dict[str, int]:
+    return {vertex.name: vertex.parallelism for vertex in job.scenario.vertices}
+
+
+def digest_of(value: object) -> str:
+    """Return what tells a value from others, in a few letters."""
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+
+
+Storage = TroubledMemory | TroubledDirectory
+
+MakeJob = Callable[[Scenario, InitialCheckpoint | None], Job]
+
+ScenarioAt = Callable[[Sequence[int]], Scenario]
+"""Gives the scenario of a case where its vertices have this parallelism; with none, that of the case."""
+
+_MAY_BE_REFUSED = ("in-flight records from", "operator state")
+"""What a checkpoint may be refused for at another parallelism."""
+
+
+def stopping(scenario: Scenario, continuation: Continuation) -> Scenario:
+    """Return a scenario that is stopped as the case says: by its end, or with a savepoint."""
+    if continuation.savepoint is None:
+        return replace(scenario, duration_s=continuation.stopped_at_s)
+    stop = ScheduledSavepoint(
+        at_s=continuation.stopped_at_s, format=continuation.savepoint, action=PostCheckpointAction.SUSPEND
+    )
+    return replace(scenario, savepoints=(stop,))
+
+
+def second_run(
+    continuation: Continuation, scenario_at: ScenarioAt, first: Job, found: Storage, make: MakeJob
+) -> tuple[Job, list[str]]:
+    """Return the job that goes on from what the `first` has left in `found`, and what is wrong with that.
+
+    That is the savepoint that it stopped with, or one of its checkpoints. The job keeps the parallelism of
+    the case where the checkpoint says that it must. `make` makes a job of a scenario and a checkpoint.
+    """
+    location = first.coordinator.stopped_with
+    begin = (
+        _checkpoint(found, continuation.back) if location is None else _savepoint(found.savepoint(location))
+    )
+    try:
+        scenario = with_possible_faults(scenario_at(continuation.parallelism))
+        return make(scenario, begin), []
+    except InputError as error:
+        return make(scenario_at(()), begin), list(_refused_wrongly(error.problems))
+
+
+def goes_back(continuation: Continuation, found: Storage) -> bool:
+    """Whether a job does not go on from the last checkpoint that another one has left."""
+    return continuation.savepoint is None and continuation.back > 0 and len(found.checkpoints()) > 1
+
+
+def with_possible_faults(scenario: Scenario) -> Scenario:
+    """Return a scenario without faults of subtasks that it does not have."""
+    return replace(
+        scenario, faults=tuple(fault for fault in scenario.faults if _is_possible(scenario, fault))
+    )
+
+
+def _is_possible(scenario: Scenario, fault: Fault) -> bool:
+    try:
+        check_scenario(replace(scenario, faults=(fault,)))
+    except InputError:
+        return False
+    return True
+
+
+def _checkpoint(storage: Storage, back: int) -> InitialCheckpoint | None:
+    """Return the complete checkpoint so many places before the last there; None if there is none."""
+    complete = storage.checkpoints()
+    if not complete:
+        return None
+    number = complete[max(0, len(complete) - 1 - back)]
+    return InitialCheckpoint(storage.load(number), storage, "the run before", complete[-1] + 1)
+
+
+def _savepoint(folder: SavepointFolder) -> InitialCheckpoint:
+    metadata = folder.metadata
+    return InitialCheckpoint(metadata, folder, "the savepoint before", metadata.checkpoint_id + 1)
+
+
+def _refused_wrongly(reasons: Sequence[str]) -> Iterator[str]:
+    """Yield each reason for which no checkpoint of the same job should be refused."""
+    for reason in reasons:
+        if not any(known in reason for known in _MAY_BE_REFUSED):
+            yield f"refused for no good reason: {reason}"
+
 
 LITERAL_EVERY = 16
 """One seed in so many is run once more as it is, and once without faults."""
@@ -52,8 +281,6 @@ IN_FAIR_WEATHER = "without faults: "
 ANOTHER_RESULT = "a second run gives another result"
 
 _ALMOST_S = 1e-9
-
-Storage = TroubledMemory | TroubledDirectory
 
 
 def run_storm(seed: int, *, paranoid: bool = False) -> Outcome:
@@ -169,32 +396,32 @@ class _Runs:
 
     def all(self) -> tuple[list[Job], list[str]]:
         """Run what there is to run, and return the jobs with all that is wrong of them."""
-        case, stage, going_on = self._case, self._stage("first"), self._case.going_on
+        case, stage, continuation = self._case, self._stage("first"), self._case.continuation
         scenario = stage.scenario_at(())
         check_scenario(scenario)
-        if going_on is not None and going_on.stopped_at_s < case.duration_s:
-            scenario = stopping(scenario, going_on)
-            if going_on.killed:
-                stage.agenda.keep(going_on.stopped_at_s - _ALMOST_S, self._kill, stage)
+        if continuation is not None and continuation.stopped_at_s < case.duration_s:
+            scenario = stopping(scenario, continuation)
+            if continuation.killed:
+                stage.agenda.keep(continuation.stopped_at_s - _ALMOST_S, self._kill, stage)
         else:
-            going_on = None
+            continuation = None
         jobs = [stage.job(scenario)]
-        problems = list(self._problems_of(jobs[0], stage, stopped=going_on is not None))
+        problems = list(self._problems_of(jobs[0], stage, stopped=continuation is not None))
         problems = problems or list(self._about_order(jobs[0]))
         back = False
-        if not problems and going_on is not None and _is_gone_on_with(jobs[0], going_on):
+        if not problems and continuation is not None and _is_gone_on_with(jobs[0], continuation):
             found = self._left or stage.storage
-            back = goes_back(going_on, found)
-            problems += self._go_on(going_on, jobs, found)
+            back = goes_back(continuation, found)
+            problems += self._go_on(continuation, jobs, found)
         return jobs, problems or list(self._about_output(jobs, went_back=back))
 
     def _kill(self, stage: _Stage) -> None:
         self._left = copy_of(stage.storage)
 
-    def _go_on(self, going_on: GoingOn, jobs: list[Job], found: Storage) -> Iterator[str]:
+    def _go_on(self, continuation: Continuation, jobs: list[Job], found: Storage) -> Iterator[str]:
         """Run the job that goes on from what the one before has left, which must not change."""
         files, stage = stored_in(found), self._stage("second")
-        job, problems = second_run(going_on, stage.scenario_at, jobs[0], found, stage.job)
+        job, problems = second_run(continuation, stage.scenario_at, jobs[0], found, stage.job)
         jobs.append(job)
         yield from problems
         yield from self._problems_of(job, stage)
@@ -242,9 +469,9 @@ def _went_back(job: Job) -> bool:
     return any(restart.unusable_checkpoint_id is not None for restart in job.restarts)
 
 
-def _is_gone_on_with(job: Job, going_on: GoingOn) -> bool:
+def _is_gone_on_with(job: Job, continuation: Continuation) -> bool:
     """Whether a job was stopped as it should have been, before it was done."""
-    if going_on.savepoint is not None and job.coordinator.stopped_with is None:
+    if continuation.savepoint is not None and job.coordinator.stopped_with is None:
         return False  # there was no savepoint, and so it has gone on by itself
     if job.coordinator.stopped_with is not None:
         return True  # also where it has failed before all tasks had heard

@@ -22,7 +22,7 @@ from netstack import (
     RestartStrategy,
     SubtaskName,
 )
-from tests.storms.case import GoingOn, StormCase, StormVertex, Work
+from tests.storms.case import Continuation, StormCase, StormVertex, Work
 from tests.storms.one_storm import run_case
 
 pytestmark = pytest.mark.long
@@ -191,7 +191,7 @@ GOES_ON_WITH_FEWER = StormCase(
             subtask=SubtaskName(vertex="sink", subtask=0),
         ),
     ),
-    going_on=GoingOn(stopped_at_s=0.6854293208776754, parallelism=(6, 3, 1, 2), killed=True),
+    continuation=Continuation(stopped_at_s=0.6854293208776754, parallelism=(6, 3, 1, 2), killed=True),
 )
 
 CHANGES_SLOWLY_STORED = StormCase(
@@ -285,7 +285,7 @@ def test_checkpoints_that_stand_in_each_others_way_are_a_reason(monkeypatch: pyt
     outcome = run_case(one_by_one)
     assert (outcome.end, outcome.problems) == ("ended", ())
     assert run_case(case).problems == ()
-    monkeypatch.setattr("tests.storms.checks.expire_for_good", lambda *args: False)
+    monkeypatch.setattr("tests.storms.output_rules.expire_for_good", lambda *args: False)
     assert run_case(case).problems == ("did not end within 30 s, and nothing keeps it from that",)
 
 
@@ -299,7 +299,7 @@ def test_fewer_subtasks_and_a_slow_storage_are_a_reason_to_expire(monkeypatch: p
     for case in (given_time, given_speed):
         outcome = run_case(case)
         assert (outcome.end, outcome.problems) == ("ended", ())
-    monkeypatch.setattr("tests.storms.checks.has_time_for_checkpoints", lambda *args: True)
+    monkeypatch.setattr("tests.storms.output_rules.has_time_for_checkpoints", lambda *args: True)
     for case in (goes_on_with_fewer, changes_slowly_stored):
         (problem,) = run_case(case).problems
         assert problem.startswith("failed for no good reason: checkpoint ")

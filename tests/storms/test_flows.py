@@ -28,12 +28,11 @@ from netstack import (
 from netstack.engine.randomness import numbers_of
 from netstack.jobs.restarts import Restart
 from netstack.tasks.emission import Emission
-from tests.storms.case import GoingOn, StormCase, StormVertex, Work
-from tests.storms.checks import CommitLog, check_output
+from tests.storms.case import Continuation, StormCase, StormVertex, Work
+from tests.storms.expected import Lives, Run, at_least, by_chance, expected_output, flows_of, in_turns
 from tests.storms.one_storm import run_case
-from tests.storms.storm_flows import at_least, by_chance, expected_output, flows_of, in_turns
-from tests.storms.storm_lives import Lives, Run
-from tests.storms.storm_records import records_of
+from tests.storms.operators import records_of
+from tests.storms.output_rules import CommitLog, check_output
 
 TWO_FIFTHS = Fraction(2, 5)
 
@@ -217,7 +216,7 @@ def test_files_of_a_checkpoint_whose_barriers_wait_in_outputs_go_with_the_run() 
         state_memory_threshold_bytes=0,
     )
     cut = CutLink(when=AtTime(0.02), from_task_manager="step0", to_task_manager="sink", for_s=0.3)
-    stopped = GoingOn(stopped_at_s=0.0548, parallelism=(1, 1, 2), killed=True)
-    outcome = run_case(replace(case, config=config, faults=(cut,), going_on=stopped))
+    stopped = Continuation(stopped_at_s=0.0548, parallelism=(1, 1, 2), killed=True)
+    outcome = run_case(replace(case, config=config, faults=(cut,), continuation=stopped))
     assert outcome.problems == ()
     assert outcome.checkpoints["IN_PROGRESS"] >= 1

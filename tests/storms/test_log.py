@@ -12,9 +12,8 @@ from integration.cli.exit_status import INTERRUPTED
 from netstack import InputError
 from tests.storms import __main__ as storm_command
 from tests.storms.__main__ import main
-from tests.storms.one_storm import run_storm
-from tests.storms.storm_log import SEEDS_A_LINE, StormLog, meaning_of_seeds
-from tests.storms.storm_outcome import Outcome
+from tests.storms.many import SEEDS_A_LINE, StormLog, meaning_of_seeds
+from tests.storms.one_storm import Outcome, run_storm
 
 PLAIN = run_storm(2)
 

@@ -6,7 +6,7 @@ import pytest
 
 from netstack import KillSubtask, KillTaskManager
 from tests.storms.__main__ import main
-from tests.storms.storm_over_tcp import case_over_tcp, run_over_tcp
+from tests.storms.over_tcp import case_over_tcp, run_over_tcp
 
 pytestmark = pytest.mark.long
 
@@ -25,7 +25,7 @@ def test_what_is_not_possible_over_tcp_is_left_out() -> None:
         case = case_over_tcp(seed)
         assert all(len(vertex.managers) == 1 for vertex in case.vertices)
         assert all(isinstance(fault, KillSubtask | KillTaskManager) for fault in case.faults)
-        assert case.going_on is None
+        assert case.continuation is None
         assert (case.trouble, case.neighbours) == ((), ())
 
 

@@ -26,24 +26,38 @@ from netstack import (
 )
 from netstack.tasks.time_account import Waiting
 from tests.storms.case import Neighbour, ReadTrouble, StormCase, StormVertex, Work
-from tests.storms.checkpoint_ends import Notices, check_subsumed, check_tolerance, check_uploads
-from tests.storms.checks import CommitLog, check_end
-from tests.storms.coordinator_rules import Span, Times, _Model, check_coordinator
-from tests.storms.counted_work import check_counters
-from tests.storms.debloating_rules import CheckedDebloating
 from tests.storms.draw import draw_case
-from tests.storms.failure_rules import check_delays, check_heartbeats
-from tests.storms.figures import _COUNTERS, _TIMES, check_figures
-from tests.storms.machine_rules import check_machines, check_mail
 from tests.storms.one_storm import run_case
-from tests.storms.pool_rules import PoolRules, check_shrunk
-from tests.storms.record_order import Order, check_order, check_turns, orders_at, turns_of
-from tests.storms.state_witness import StateWitness
-from tests.storms.stored_files import check_storage
-from tests.storms.storm_operators import Broken
-from tests.storms.storm_records import records_of
-from tests.storms.storm_scenarios import scenario_of
-from tests.storms.troubled_storage import TroubledMemory, storage_of, stored_in
+from tests.storms.operators import Broken, records_of
+from tests.storms.output_rules import (
+    CommitLog,
+    Order,
+    check_counters,
+    check_end,
+    check_order,
+    check_storage,
+    check_turns,
+    orders_at,
+    turns_of,
+)
+from tests.storms.result_rules import (
+    _COUNTERS,
+    _TIMES,
+    Notices,
+    Span,
+    Times,
+    _Model,
+    check_coordinator,
+    check_delays,
+    check_figures,
+    check_heartbeats,
+    check_subsumed,
+    check_tolerance,
+    check_uploads,
+)
+from tests.storms.scenario import scenario_of
+from tests.storms.step_rules import CheckedDebloating, PoolRules, check_machines, check_mail, check_shrunk
+from tests.storms.storage import StateWitness, TroubledMemory, storage_of, stored_in
 
 
 def vertex(name: str, work: Work, parallelism: int = 1, **more: Any) -> StormVertex:

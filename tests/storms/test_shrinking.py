@@ -11,13 +11,11 @@ from integration.cli.exit_status import INTERRUPTED
 from netstack import CostModel, InputError, KillSubtask, ListState, NetworkConfig
 from tests.storms import __main__ as storm_command
 from tests.storms.__main__ import main
-from tests.storms.apart import pipelines
 from tests.storms.case import StormCase, Work
 from tests.storms.draw import draw_case
-from tests.storms.one_storm import ANOTHER_RESULT, run_storm
-from tests.storms.shrinking import again, kind_of, shrink
-from tests.storms.simplifications import simplified, steps
-from tests.storms.storm_outcome import Outcome
+from tests.storms.draw_job import pipelines
+from tests.storms.one_storm import ANOTHER_RESULT, Outcome, run_storm
+from tests.storms.shrinking import again, kind_of, shrink, simplified, steps
 
 pytestmark = pytest.mark.long
 

@@ -26,16 +26,12 @@ from netstack.jobs.restarts import Restart
 from tests.storms import __main__ as storm_command
 from tests.storms.__main__ import main
 from tests.storms.case import Guarantee, Reading, StormCase, StormVertex, Work
-from tests.storms.checks import CommitLog, check_output
-from tests.storms.draw import DURATION_S, LONGEST_S, draw_case
-from tests.storms.one_storm import LITERAL_EVERY, in_fair_weather, run_case, run_storm
-from tests.storms.other_process import digests_elsewhere
-from tests.storms.storm_estimates import estimate_s
-from tests.storms.storm_flows import expected_output
-from tests.storms.storm_lives import Lives, Run
-from tests.storms.storm_outcome import Outcome
-from tests.storms.storm_records import is_sum, mark, parse_sum, records_of, sum_record, value_of
-from tests.storms.storm_runs import run_storms
+from tests.storms.draw import DURATION_S, LONGEST_S, draw_case, estimate_s
+from tests.storms.expected import Lives, Run, expected_output
+from tests.storms.many import digests_elsewhere, run_storms
+from tests.storms.one_storm import LITERAL_EVERY, Outcome, in_fair_weather, run_case, run_storm
+from tests.storms.operators import is_sum, mark, parse_sum, records_of, sum_record, value_of
+from tests.storms.output_rules import CommitLog, check_output
 
 SEEDS = 300
 CHUNK = 50
@@ -87,7 +83,7 @@ def test_storms_go_through_all_that_can_happen() -> None:
     assert sum(case.on_disk for case in cases) > SEEDS // 50
     assert sum(bool(case.neighbours) for case in cases) > SEEDS // 10
     assert sum("cannot be restored" in cause for storm in outcomes for cause in storm.causes) > 0
-    assert any(case.going_on is not None and case.going_on.killed for case in cases)
+    assert any(case.continuation is not None and case.continuation.killed for case in cases)
     assert {ship for case in cases for _, _, ship in case.edges} == {
         "forward",
         "rescale",
@@ -144,7 +140,7 @@ def test_a_job_left_alone_takes_no_longer_than_estimated() -> None:
         alone = replace(
             in_fair_weather(case),
             manual_checkpoints_s=(),
-            going_on=None,
+            continuation=None,
             config=replace(case.config, checkpoint_interval_s=None),
         )
         assert run_case(alone).emulated_s < 1.5 * estimate_s(case)
@@ -281,7 +277,9 @@ def first_wrong(change: Callable[[StormCase], StormCase | None], seeds: int = 30
 
 
 def test_a_sink_without_transactions_is_found_out() -> None:
-    assert "put out too often" in first_wrong(lambda case: replace(case, transactional=False, going_on=None))
+    assert "put out too often" in first_wrong(
+        lambda case: replace(case, transactional=False, continuation=None)
+    )
 
 
 def test_sums_are_told_by_records_with_marks_too() -> None:

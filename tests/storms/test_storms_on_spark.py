@@ -19,18 +19,18 @@ from integration.spark.failure_causes import WORKER_DIED
 from netstack import AtTime, Fault, KillSubtask, KillTaskManager, SubtaskName, Transaction
 from tests.signals import ended_by
 from tests.storms.case import StormCase, StormVertex, Work
-from tests.storms.commit_folder import CommitFolder
-from tests.storms.one_storm import run_storm
-from tests.storms.storm_on_spark import (
+from tests.storms.many import run_on_spark as run_storms_on_spark
+from tests.storms.on_spark import (
     SLOTS,
+    CommitFolder,
     SparkCase,
     Strike,
     case_on_spark,
     run_case_on_spark,
     run_on_spark,
 )
-from tests.storms.storm_over_tcp import case_over_tcp
-from tests.storms.storm_runs import run_on_spark as run_storms_on_spark
+from tests.storms.one_storm import run_storm
+from tests.storms.over_tcp import case_over_tcp
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,14 +14,19 @@ from buffers import InsufficientBuffers, LocalBufferPool
 from flowcontrol import ChannelSender
 from netstack import Job, RemoteInputChannel
 
-from .announced_sizes import SizesInForce
 from .case import Neighbour, StormCase
-from .machine_rules import check_machines, check_mail
-from .overtaking_rules import Overtaking, look_behind_timeouts
-from .pool_rules import PoolRules, check_shrunk
-from .reading_turns import watch_turns
-from .storm_emissions import EventTimes
-from .storm_operators import Broken
+from .draw_job import EventTimes
+from .operators import Broken
+from .step_rules import (
+    Overtaking,
+    PoolRules,
+    SizesInForce,
+    check_machines,
+    check_mail,
+    check_shrunk,
+    look_behind_timeouts,
+    watch_turns,
+)
 
 LOOKS_S = 0.03
 """From one look to the next, in emulated seconds."""

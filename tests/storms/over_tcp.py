@@ -1,9 +1,8 @@
-"""Storms over TCP, in real time: every task manager has an agenda and sockets of its own, on the loopback.
+"""Storms over TCP, in real time: each task manager has its own agenda and sockets, on the loopback.
 
-What a case may be is less than in virtual time, so some of it is left out (`case_over_tcp`): a vertex runs in
-one task manager, subtasks and task managers are killed at a time, and nothing else goes wrong. Two runs of a
-case are not alike, so what is checked is what holds however things come: output, order, memory, state at the
-barrier, and that every failure has its fault.
+A case allows less than in virtual time (`case_over_tcp`): a vertex runs in one task manager, and the only
+faults are failures of subtasks and task managers at a time. Two runs of a case differ, so the checks are
+those that hold in any order: output, order, memory, state at the barrier, and a fault for each failure.
 """
 
 from __future__ import annotations
@@ -39,16 +38,12 @@ from netstack import (
 )
 
 from .case import StormCase, StormVertex, Work
-from .checks import CommitLog, check_output
-from .draw import draw_case
-from .going_on import with_possible_faults
-from .record_order import check_order
-from .state_witness import StateWitness
-from .stored_files import unreadable
-from .storm_lives import Lives, Run
-from .storm_outcome import Outcome, digest_of, not_run
-from .storm_scenarios import scenario_of
-from .storm_settings import ENDLESS
+from .draw import ENDLESS, draw_case
+from .expected import Lives, Run
+from .one_storm import Outcome, digest_of, not_run, with_possible_faults
+from .output_rules import CommitLog, check_order, check_output, unreadable
+from .scenario import scenario_of
+from .storage import StateWitness
 
 DURATION_S = 60.0
 """Seconds that a job has; most take one."""
@@ -88,7 +83,7 @@ def case_over_tcp(seed: int) -> StormCase:
         on_disk=False,
         trouble=(),
         neighbours=(),
-        going_on=None,
+        continuation=None,
     )
 
 

@@ -1,36 +1,42 @@
-"""What goes through a job without any network: each record, how often it may come, and how many in all.
+"""Expected records of a storm, computed without any network: each record, its possible number, and the total.
 
-Mostly that is one number. Where a share of the records goes on, in regular turns, which ones these are
-depends on their order, and how many there are has bounds, for a share of p/q::
+Usually the total is one number. If a share p/q of the records passes, in regular turns, then the order of
+records decides which ones pass, and the total has bounds::
 
-    an edge's fraction    begins anew in each life of a producer: of n records in L lives
-                          at most p/q n go, and at least p/q n - L (q-1)/q
-    a selectivity         is kept in state: of n records over S subtasks
-                          at most p/q n come out, and at least p/q n - S (q-1)/q
+    fraction of an edge   starts again in each life of a producer: of n records in L lives
+                          at most p/q n pass, and at least p/q n - L (q-1)/q
+    selectivity           is kept in state: of n records over S subtasks
+                          at most p/q n are emitted, and at least p/q n - S (q-1)/q
 
-So of one subtask, or where it is known how many records each has read, the number is exact. In a job that has
-never failed also the records of a source are known that go over an edge, each of them.
+The number is exact for a single subtask, and if the number of records of each subtask is known. In a job
+that never failed, the records of a source that pass an edge are known one by one. With random choice, each
+record yields the whole number below or above the selectivity; the total is rarely further from p/q n than
+`by_chance` says.
 
-Where it goes by chance, each record gives the whole number below or above the selectivity, and of many a
-number that is hardly ever further from p/q n than `by_chance` says.
+A life of a subtask counts only if the next one began with a checkpoint of it. Two restarts from the same
+checkpoint leave a life between them that has no effect::
+
+    life 1 ....[1]....[2]..x   life 2 from [2] ..x   life 3 from [2] ..[3].. to the end      two count
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil, floor, log, sqrt
+from typing import Protocol
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from buffers import RecordBlock
-from netstack import CheckpointMode, ShipStrategy, assign_to_operators, default_max_parallelism
+from netstack import CheckpointMode, Job, ShipStrategy, assign_to_operators, default_max_parallelism
 
 from .case import StormCase, StormVertex, Work
-from .storm_lives import Lives
-from .storm_records import key_hash, made_of, records_of
+from .operators import key_hash, made_of, records_of
 
 _HARDLY_EVER = 1e-13
 """Chance that a right number lies outside its bounds."""
@@ -271,3 +277,101 @@ def _times(records: Counter[bytes], times: int) -> Counter[bytes]:
     if times == 1:
         return records
     return Counter({record: number * times for record, number in records.items()}) if times else Counter()
+
+
+class Returned(Protocol):
+    """A failure and the restart after it, of a job or of its result."""
+
+    @property
+    def tasks(self) -> Sequence[str] | UnsetType:
+        """Which tasks it was of; none are named if it was of all."""
+        ...
+
+    @property
+    def restarted_at(self) -> float | None:
+        """When they were there again; None: they were not."""
+        ...
+
+    @property
+    def checkpoint_id(self) -> int | None:
+        """What they began with; None: with nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run of a job: what it began with, at which parallelism, and how often it came back."""
+
+    parallelism: Mapping[str, int]
+    restarts: Sequence[Returned]
+    began_with: int | None = None
+
+    def lives(self, vertex: str, goes_on_with: int | None) -> int:
+        """Lives of the subtasks of a vertex that count, if another run goes on with that checkpoint."""
+        subtasks = range(self.parallelism[vertex])
+        return sum(self._lives(vertex, subtask, goes_on_with) for subtask in subtasks)
+
+    def _lives(self, vertex: str, subtask: int, goes_on_with: int | None) -> int:
+        ids = [self.began_with]
+        ids += [each.checkpoint_id for each in self.restarts if _is_of(each, vertex, subtask)]
+        lives = sum(now != before for before, now in pairwise(ids))
+        return lives + (goes_on_with is None or goes_on_with != ids[-1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lives:
+    """The lives of all subtasks of a job, in one run, or in two of which one goes on from the other."""
+
+    runs: tuple[Run, ...]
+
+    @property
+    def restarts(self) -> int:
+        """How often the job, or a part of it, began again."""
+        return sum(len(run.restarts) for run in self.runs) + len(self.runs) - 1
+
+    def of(self, vertex: str) -> int:
+        """How many lives of subtasks of a vertex count."""
+        return sum(run.lives(vertex, goes_on) for run, goes_on in self._chain())
+
+    def _chain(self) -> Iterator[tuple[Run, int | None]]:
+        for run, after in zip(self.runs, [*self.runs[1:], None], strict=True):
+            yield run, None if after is None else after.began_with
+
+    def keepers(self, vertex: str) -> int:
+        """How many subtasks of a vertex may have kept, at their end, a part of what is in state.
+
+        Of those that had ended before the checkpoint that another run goes on from, it has no state.
+        """
+        return sum(run.parallelism[vertex] for run in self.runs)
+
+    def united(self, vertex: str) -> int:
+        """Of how many subtasks one has got at most what they had kept in a list of state."""
+        first, last = self.runs[0].parallelism[vertex], self.runs[-1].parallelism[vertex]
+        return max(1, -(-first // last))
+
+
+def lives_of(jobs: Sequence[Job]) -> Lives:
+    """Return the lives of jobs of which each goes on from the one before."""
+    return Lives(
+        runs=tuple(
+            Run(
+                parallelism={vertex.name: vertex.parallelism for vertex in job.scenario.vertices},
+                restarts=job.restarts,
+                began_with=None if job.start is None else job.start.initial.metadata.checkpoint_id,
+            )
+            for job in jobs
+        )
+    )
+
+
+def _is_of(restart: Returned, vertex: str, subtask: int) -> bool:
+    """Whether a subtask was there again after a restart; of what was lost only that it began may be known."""
+    if restart.restarted_at is None and restart.checkpoint_id is None:
+        return False
+    if restart.tasks is UNSET or not restart.tasks:
+        return True
+    for task in restart.tasks:
+        name, _, indices = task.partition("[")
+        if name == vertex:
+            return not indices or str(subtask) in indices.rstrip("]").split(", ")
+    return False

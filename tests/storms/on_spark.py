@@ -1,9 +1,9 @@
 """Storms over several processes inside Spark tasks, in real time, as ``netstack run --on-spark`` runs jobs.
 
-A case is that of a storm over TCP, with a task manager for each slot at most. Each is a process of its own
-here, so in some of them one is ended from outside, with SIGKILL: Spark then gives the whole attempt up, and
-the next one goes on from the last checkpoint. What sinks commit lies in a folder, as they are in other
-processes.
+A case is that of a storm over TCP, with at most one task manager for each slot. Each task manager is a
+process, and some cases kill one with SIGKILL: Spark then fails the whole attempt, and the next one
+continues from the last checkpoint. Sinks commit to a folder, one file for each transaction, as they are in
+other processes.
 """
 
 from __future__ import annotations
@@ -13,29 +13,96 @@ import random
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from integration.spark.failure_causes import WORKER_DIED
 from integration.spark.job_on_spark import BarrierStage, require_slots
 from integration.spark.workers import send_packages
 from integration.storage.directory import DirectoryStorage
-from netstack import Assignment, JobFailedError, KillTaskManager, Report, run_distributed, task_managers
+from netstack import (
+    Assignment,
+    JobFailedError,
+    KillTaskManager,
+    Report,
+    Transaction,
+    run_distributed,
+    task_managers,
+)
 
 from .case import StormCase, StormVertex, Work
-from .commit_folder import CommitFolder
-from .going_on import with_possible_faults
-from .state_witness import StateWitness
-from .storm_outcome import Outcome, not_run
-from .storm_over_tcp import LATEST_FAULT_S, case_over_tcp, outcome_of, problems_of
-from .storm_scenarios import scenario_of
+from .one_storm import Outcome, not_run, with_possible_faults
+from .output_rules import CommitLog
+from .over_tcp import LATEST_FAULT_S, case_over_tcp, outcome_of, problems_of
+from .scenario import scenario_of
+from .storage import StateWitness
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_TRANSACTION, _CHANGED, _PROCESS = "transaction", "changed", "process"
+
+
+class CommitFolder:
+    """A folder of transactions, which goes along with the operators of a job."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __reduce__(self) -> tuple[Callable[[Path], CommitFolder], tuple[Path]]:
+        """Be noted as what has come to another process."""
+        return _come_to_a_process, (self._folder,)
+
+    def commit(self, transaction: Transaction) -> None:
+        """Make a transaction visible, once; if it comes again with other records, that is noted."""
+        content = msgspec.msgpack.encode(transaction)
+        path = self._folder / f"{_TRANSACTION} {'-'.join(map(str, transaction[:3]))}"
+        written = _write_new(self._folder, content)
+        try:
+            with suppress(FileExistsError):
+                os.link(written, path)  # whole, or not at all
+                return
+            if path.read_bytes() != content:
+                os.link(written, self._folder / f"{_CHANGED} {written.name}")
+        finally:
+            written.unlink()
+
+    def log(self) -> CommitLog:
+        """All that was committed."""
+        log = CommitLog()
+        for kind in (_TRANSACTION, _CHANGED):  # what has changed comes second
+            for path in sorted(self._folder.glob(f"{kind} *")):
+                log.commit(msgspec.msgpack.decode(path.read_bytes(), type=Transaction))
+        return log
+
+    def processes(self) -> list[int]:
+        """The processes that it has come to, in the order in which it did."""
+        notes = self._folder.glob(f"{_PROCESS} *")
+        return [int(note.name.split()[1]) for note in sorted(notes, key=lambda note: note.stat().st_mtime_ns)]
+
+    def note_process(self) -> None:
+        """Note that it has come to this process."""
+        (self._folder / f"{_PROCESS} {os.getpid()}").touch()
+
+
+def _come_to_a_process(folder: Path) -> CommitFolder:
+    commits = CommitFolder(folder)
+    commits.note_process()
+    return commits
+
+
+def _write_new(folder: Path, content: bytes) -> Path:
+    handle, name = tempfile.mkstemp(prefix="new-", dir=folder)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    return Path(name)
+
 
 SLOTS = 4
 """Most task managers of a case."""
