@@ -18,16 +18,11 @@ from integration.present.console import to_stdout
 from netstack import InputError, Scenario
 
 from . import ordinary_jobs, policy_runs
-from .arguments import whole
-from .cluster import FOLDER, PORT
-from .comparing import SEEDS, compared
+from .cluster import FOLDER, NEWEST, PORT, RELEASES, TestbedError, cache, end_left_behind, prepare
 from .debloating_steps import Step, check_steps, emulated_steps, side_by_side
-from .errors import TestbedError
 from .job_description import described
 from .measuring import measure, outcome, repeated, say
-from .processes import end_left_behind
-from .references import scenario_named, write_reference
-from .software import NEWEST, RELEASES, cache, prepare
+from .references import SEEDS, compared, scenario_named, whole, write_reference
 
 _RESULTS = Path("flink-results")
 _PROOF = Path(__file__).parent / "scenarios/proof.toml"

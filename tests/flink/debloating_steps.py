@@ -21,7 +21,7 @@ import trio
 from flowcontrol import Announcement, DebloatedChannel, DebloatPolicy
 from netstack import Agenda, Job, Scenario, ScenarioError
 
-from .errors import TestbedError
+from .cluster import TestbedError
 
 _TASK = re.compile(r"(?P<vertex>.*) \((?P<subtask>\d+)/\d+\)")
 _PLACE = re.compile(r"\bv(\d+)\b")

@@ -20,13 +20,10 @@ from typing import NamedTuple
 
 from netstack import Scenario, read_scenario
 
-from .arguments import whole
-from .cluster import PORT, cluster
-from .errors import TestbedError
+from .cluster import PORT, TestbedError, cluster, prepare
 from .job_description import ENTRY, described, in_order, layout_of
-from .measuring import say
-from .sampling import vertices_of
-from .software import prepare
+from .measuring import say, vertices_of
+from .references import whole
 
 CONSUMERS = 8
 TRAVERSE_SIZES = (2, 4, 6, 8)

@@ -1,28 +1,294 @@
-"""One run of a scenario in a real Flink, as a document in the layout of `tests/data/flink-reference`."""
+"""One run of a scenario in a real Flink, as a document in the layout of `tests/data/flink-reference`.
+
+A running job is sampled once a second. Its checkpoints are read at the end, and windows are summed up.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from statistics import fmean, median
+from typing import Any, Protocol
+
+import numpy as np
 
 from netstack import Scenario
 
-from .cluster import PORT, Cluster, cluster, steps_file
+from .cluster import PORT, Cluster, Software, TestbedError, cluster, steps_file
 from .debloating_steps import Step, of_scenario, steps_in
-from .errors import TestbedError
-from .job_description import ENTRY, described, in_order, layout_of
-from .sampling import JobVertex, Samples, checkpoints_of, vertices_of
-from .slot_groups import placed
-from .software import Software
-from .steady_windows import steady
+from .job_description import ENTRY, described, in_order, layout_of, placed
+
+_GATE = r"Shuffle\.Netty\.Input\.\d+\."
+_BUFFERS = r"Shuffle\.Netty\.(Input|Output)\.Buffers\."
+_COUNTERS = (
+    "numRecordsIn", "numBytesIn", "numRecordsOut", "numBytesOut", "numBuffersOut",
+    "accumulateBusyTimeMs", "accumulateBackPressuredTimeMs", "accumulateIdleTimeMs",
+)  # fmt: skip
+_POOLS = (
+    "inputQueueLength", "inputQueueSize", "inPoolUsage", "inputExclusiveBuffersUsage",
+    "inputFloatingBuffersUsage", "outPoolUsage", "outputQueueLength", "outputQueueSize",
+)  # fmt: skip
+
+METRICS: Mapping[str, str] = {
+    **{name: name for name in _COUNTERS},
+    **{name: _BUFFERS + name for name in _POOLS},
+    "debloatedBufferSize": _GATE + "debloatedBufferSize",
+    "estimatedTimeToConsumeBuffersMs": _GATE + "estimatedTimeToConsumeBuffersMs",
+}
+"""Of each metric the pattern of its full name; those of a gate may be there several times."""
+
+_OVER_GATES: Mapping[str, Callable[[Sequence[float]], float]] = {"debloatedBufferSize": min}
+"""How the values of several gates become a subtask's; the greatest unless said here."""
+
+_NOT_YET = -1e15
+"""What a gauge shows that has measured nothing is far below this."""
+
+
+class Asked(Protocol):
+    """What answers for a cluster."""
+
+    def get(self, path: str) -> Any: ...
+
+
+@dataclass(frozen=True)
+class JobVertex:
+    """A vertex of a running job."""
+
+    id: str
+    name: str
+    """As the scenario has it."""
+    parallelism: int
+    task_managers: tuple[str, ...]
+    """Of each subtask."""
+
+
+_NAME = re.compile(r"\bv(\d+)\b")
+
+
+def vertices_of(rest: Asked, job: str, names: Sequence[str]) -> list[JobVertex]:
+    """Return the vertices of a job of ours, in the order of `names`; Flink calls the kth one "vk"."""
+    by_place = {}
+    for vertex in rest.get(f"/jobs/{job}")["vertices"]:
+        called = _NAME.search(vertex["name"])
+        assert called is not None, vertex["name"]
+        place = int(called.group(1))
+        by_place[place] = _vertex(rest, job, vertex, names[place])
+    return [by_place[place] for place in range(len(names))]
+
+
+def all_vertices(rest: Asked, job: str) -> list[JobVertex]:
+    """Return the vertices of any job, by Flink's names."""
+    return [_vertex(rest, job, vertex, vertex["name"]) for vertex in rest.get(f"/jobs/{job}")["vertices"]]
+
+
+def _vertex(rest: Asked, job: str, vertex: Mapping[str, Any], name: str) -> JobVertex:
+    subtasks = rest.get(f"/jobs/{job}/vertices/{vertex['id']}")["subtasks"]
+    managers = tuple(subtask.get("taskmanager-id", "") for subtask in subtasks)
+    return JobVertex(vertex["id"], name, vertex["parallelism"], managers)
+
+
+@dataclass
+class Samples:
+    """Values over time: ``series[vertex][metric][subtask][sample]`` at ``times[sample]``, or None."""
+
+    vertices: Sequence[JobVertex]
+    times: list[float] = field(default_factory=list)
+    series: list[dict[str, list[list[float | None]]]] = field(default_factory=list)
+    _names: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+
+    def take(self, rest: Asked, job: str, at_s: float) -> None:
+        """Ask every subtask once."""
+        self.times.append(round(at_s, 2))
+        self.series = self.series or [{} for _ in self.vertices]
+        for vertex, series in zip(self.vertices, self.series, strict=True):
+            names = self._names_of(rest, job, vertex)
+            for subtask in range(vertex.parallelism):
+                values = self._values(rest, job, vertex, subtask, names)
+                for metric in names:
+                    rows = series.setdefault(metric, [[] for _ in range(vertex.parallelism)])
+                    missed = len(self.times) - 1 - len(rows[subtask])
+                    rows[subtask] += [None] * missed + [values.get(metric)]
+
+    def _names_of(self, rest: Asked, job: str, vertex: JobVertex) -> dict[str, list[str]]:
+        """The full names of each metric; asked for until all are there that a task has."""
+        known = self._names.setdefault(vertex.id, {})
+        if len(known) < len(_COUNTERS) + len(_POOLS):
+            listed = rest.get(f"/jobs/{job}/vertices/{vertex.id}/metrics")
+            full = sorted({each["id"].partition(".")[2] for each in listed if each["id"].startswith("0.")})
+            for metric, pattern in METRICS.items():
+                if names := [name for name in full if re.fullmatch(pattern, name)]:
+                    known[metric] = names
+        return known
+
+    def _values(
+        self, rest: Asked, job: str, vertex: JobVertex, subtask: int, names: Mapping[str, list[str]]
+    ) -> dict[str, float]:
+        if not names:
+            return {}
+        asked = ",".join(name for several in names.values() for name in several)
+        path = f"/jobs/{job}/vertices/{vertex.id}/subtasks/{subtask}/metrics?get={asked}"
+        told = {each["id"]: _number(each["value"]) for each in rest.get(path)}
+        values = {}
+        for metric, several in names.items():
+            of_gates = [value for name in several if (value := told.get(name)) is not None]
+            if of_gates:
+                values[metric] = _OVER_GATES.get(metric, max)(of_gates)
+        return values
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    if math.isnan(number) or number < _NOT_YET:
+        return None
+    return int(number) if number.is_integer() else round(number, 3)
+
+
+def checkpoints_of(
+    rest: Asked, job: str, vertices: Sequence[JobVertex], began_ms: float
+) -> tuple[list[dict[str, Any]], int]:
+    """Return the completed checkpoints, oldest first, and how many failed; times count from `began_ms`."""
+    completed, failed = [], 0
+    history = rest.get(f"/jobs/{job}/checkpoints")["history"]
+    for checkpoint in sorted(history, key=lambda each: each["id"]):
+        if checkpoint["status"] == "COMPLETED":
+            completed.append(_checkpoint(rest, job, vertices, checkpoint, began_ms))
+        failed += checkpoint["status"] == "FAILED"
+    return completed, failed
+
+
+def _checkpoint(
+    rest: Asked, job: str, vertices: Sequence[JobVertex], checkpoint: Mapping[str, Any], began_ms: float
+) -> dict[str, Any]:
+    details = f"/jobs/{job}/checkpoints/details/{checkpoint['id']}/subtasks"
+    return {
+        "id": checkpoint["id"],
+        "t": round((checkpoint["trigger_timestamp"] - began_ms) / 1000, 2),
+        "duration_ms": checkpoint["end_to_end_duration"],
+        "type": checkpoint.get("checkpoint_type"),
+        "processed_bytes": checkpoint["processed_data"],
+        "persisted_bytes": checkpoint["persisted_data"],
+        "vertices": [_parts(rest.get(f"{details}/{vertex.id}")["subtasks"]) for vertex in vertices],
+    }
+
+
+def _parts(subtasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    done = [subtask for subtask in subtasks if subtask["status"] == "completed"]
+    return {
+        "end_to_end_ms": [subtask["end_to_end_duration"] for subtask in done],
+        "start_delay_ms": [subtask["start_delay"] for subtask in done],
+        "alignment_ms": [subtask["alignment"]["duration"] for subtask in done],
+        "alignment_processed_bytes": [subtask["alignment"]["processed"] for subtask in done],
+        "alignment_persisted_bytes": [subtask["alignment"]["persisted"] for subtask in done],
+        "sync_ms": [subtask["checkpoint"]["sync"] for subtask in done],
+        "async_ms": [subtask["checkpoint"]["async"] for subtask in done],
+        "unaligned": [subtask["unaligned_checkpoint"] for subtask in done],
+    }
+
+
+_RATES = {
+    "records_in_per_s": "numRecordsIn",
+    "bytes_in_per_s": "numBytesIn",
+    "records_out_per_s": "numRecordsOut",
+    "bytes_out_per_s": "numBytesOut",
+    "buffers_out_per_s": "numBuffersOut",
+    "busy_ms_per_s": "accumulateBusyTimeMs",
+    "backpressured_ms_per_s": "accumulateBackPressuredTimeMs",
+    "idle_ms_per_s": "accumulateIdleTimeMs",
+}
+_GAUGES = (
+    "debloatedBufferSize", "estimatedTimeToConsumeBuffersMs", "inputQueueLength", "inputQueueSize",
+    "inPoolUsage", "inputExclusiveBuffersUsage", "inputFloatingBuffersUsage", "outPoolUsage",
+    "outputQueueLength", "outputQueueSize",
+)  # fmt: skip
+_LEAST_SAMPLES = 5
+"""A slope of fewer is not worth telling."""
+
+Checkpoint = Mapping[str, Any]
+Series = Mapping[str, Sequence[Sequence[float | None]]]
+
+
+def steady(
+    window: tuple[float, float],
+    vertices: Sequence[JobVertex],
+    times: Sequence[float],
+    series: Sequence[Series],
+    checkpoints: Iterable[Checkpoint],
+) -> dict[str, Any]:
+    """Return medians over the checkpoints triggered in a window, and rates and gauges of its samples."""
+    begin, end = window
+    inside = [each for each in checkpoints if begin <= each["t"] < end]
+    durations = [each["duration_ms"] for each in inside]
+    samples = [place for place, at in enumerate(times) if begin <= at < end]
+    return {
+        "from_s": begin,
+        "to_s": end,
+        "checkpoints": len(inside),
+        "end_to_end_ms": _middle(durations),
+        "end_to_end_ms_min": min(durations, default=None),
+        "end_to_end_ms_max": max(durations, default=None),
+        "persisted_bytes": _middle(each["persisted_bytes"] for each in inside),
+        "processed_bytes": _middle(each["processed_bytes"] for each in inside),
+        "vertices": [
+            {"name": vertex.name, "parallelism": vertex.parallelism}
+            | _barriers([each["vertices"][place] for each in inside])
+            | _metrics(series[place], times, samples)
+            for place, vertex in enumerate(vertices)
+        ],
+    }
+
+
+def _barriers(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The delays of one vertex, over its subtasks and the checkpoints."""
+    figures: dict[str, Any] = {}
+    for key in ("alignment_ms", "start_delay_ms"):
+        of_checkpoints = [part[key] for part in parts if part[key]]
+        figures[key] = _middle(value for values in of_checkpoints for value in values)
+        figures[f"{key}_max_subtask"] = _middle(max(values) for values in of_checkpoints)
+    unaligned = [bool(value) for part in parts for value in part["unaligned"]]
+    figures["unaligned_share"] = fmean(unaligned) if unaligned else None
+    return figures
+
+
+def _metrics(series: Series, times: Sequence[float], samples: Sequence[int]) -> dict[str, Any]:
+    def inside(subtask: Sequence[float | None]) -> list[tuple[float, float]]:
+        within = [place for place in samples if place < len(subtask)]
+        return [(times[place], value) for place in within if (value := subtask[place]) is not None]
+
+    figures: dict[str, Any] = {
+        field: [_slope(inside(subtask)) for subtask in series.get(metric, ())]
+        for field, metric in _RATES.items()
+    }
+    for gauge in _GAUGES:
+        if gauge in series:
+            figures[gauge] = [_middle(value for _, value in inside(subtask)) for subtask in series[gauge]]
+    return figures
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float | None:
+    """How fast a counter grows, by least squares."""
+    if len(points) < _LEAST_SAMPLES:
+        return None
+    at, values = np.array(points, dtype=np.float64).T
+    return round(float(np.polyfit(at - at[0], values - values[0], 1)[0]), 1)
+
+
+def _middle(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return median(known) if known else None
+
 
 _TRIES = 3
 """Maximum number of attempts to get each subtask on the task manager that the scenario names."""

@@ -14,16 +14,11 @@ from integration import write_whole
 from integration.cli.running_job_options import ReadingOptions, read_flink
 from integration.flink import LiveCluster
 
-from .arguments import whole
-from .cluster import Cluster, Layout, cluster, steps_file
-from .comparing import SEEDS
+from .cluster import NEWEST, RELEASES, Cluster, Layout, TestbedError, cluster, prepare, steps_file
 from .debloating_steps import emulated_steps, side_by_side, steps_in
-from .errors import TestbedError
-from .measuring import check_agent, machine, outcome, sampled, say
-from .refusals import POLICIES, too_new
-from .sampling import all_vertices, checkpoints_of
-from .software import NEWEST, RELEASES, prepare
-from .steady_windows import steady
+from .job_description import POLICIES, too_new
+from .measuring import all_vertices, check_agent, checkpoints_of, machine, outcome, sampled, say, steady
+from .references import SEEDS, whole
 
 _DEBLOAT = "taskmanager.network.memory.buffer-debloat"
 _UNALIGNED = {"execution.checkpointing.unaligned.enabled": "true"}

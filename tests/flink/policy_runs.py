@@ -22,12 +22,10 @@ from integration.comparison.with_flink import LEAST_MS, SHARE
 from integration.seed_runs import run_seeds
 from netstack import Result, Scenario, ScenarioError
 
-from .errors import TestbedError
-from .job_description import described
+from .cluster import TestbedError, prepare
+from .job_description import POLICIES, described
 from .measuring import measure, outcome, say
 from .references import ROOT, scenario_named
-from .refusals import POLICIES
-from .software import prepare
 
 KNOWN = (
     "2x2_200KBs_on1s",

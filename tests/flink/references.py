@@ -1,7 +1,8 @@
-"""Scenarios by their names or files, and measurements as files beside them."""
+"""Scenarios by name or file, measurements as files beside them, and both compared with the emulator."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import tomllib
@@ -10,9 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from integration import load_scenario, write_whole
+from integration.comparison.with_flink import Comparison
+from integration.comparison.with_flink import compare as compare_results
+from integration.seed_runs import run_seeds
 from netstack import Scenario, ScenarioError, preset_for, read_scenario, scenario_document, scenario_toml
 
-from .software import RELEASES
+from .cluster import RELEASES
+
+
+def whole(text: str) -> int:
+    """Read a number from 1 on.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
 
 ROOT = Path(__file__).parents[2]
 REFERENCES = ROOT / "tests/data/flink-reference"
@@ -67,3 +83,17 @@ def file_stem(scenario: Scenario) -> str:
     """The name of a scenario's files: with its policy, where that is not Flink's."""
     policy = scenario.config.debloat_policy
     return scenario.name if policy == "flink" else f"{scenario.name}.{policy}"
+
+
+SEEDS = 5
+
+
+def compared(scenario: Scenario, document: dict[str, Any], seeds: int = SEEDS) -> Comparison:
+    """Run a scenario, placed as it was in Flink, in the emulator, and compare it with what was measured."""
+    named = dataclasses.replace(scenario, name=title(scenario))
+    return compare_results(run_seeds([named], seeds)[0], document)
+
+
+def title(scenario: Scenario) -> str:
+    policy = scenario.config.debloat_policy
+    return scenario.name if policy == "flink" else f"{scenario.name}, {policy}"

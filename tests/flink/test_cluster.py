@@ -12,14 +12,27 @@ import pytest
 from filelock import FileLock
 
 from tests.flink import __main__ as commands
-from tests.flink import software
-from tests.flink.cluster import FOLDER, Cluster, Layout, cluster, options_of
-from tests.flink.errors import TestbedError
+from tests.flink import cluster as testbed_cluster
+from tests.flink.cluster import (
+    CACHE,
+    FOLDER,
+    NEWEST,
+    RELEASES,
+    Cluster,
+    Layout,
+    Processes,
+    Rest,
+    Software,
+    TestbedError,
+    cache,
+    cluster,
+    end_left_behind,
+    left_behind,
+    options_of,
+    prepare,
+)
 from tests.flink.measuring import check_agent
 from tests.flink.ordinary_jobs import asked_for
-from tests.flink.processes import Processes, end_left_behind, left_behind
-from tests.flink.rest import Rest
-from tests.flink.software import CACHE, NEWEST, RELEASES, Software, cache, prepare
 
 WAITS = "import sys, time; sys.argv[1:] and open(sys.argv[1], 'w').close(); time.sleep(600)"
 """A process that opens a file, so that one knows that it runs, and then waits to be ended."""
@@ -42,7 +55,7 @@ def test_without_a_compiler_a_line_says_so(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_a_wheel_that_is_broken_is_named(
     release: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(software, "check_java", lambda: None)
+    monkeypatch.setattr(testbed_cluster, "check_java", lambda: None)
     for each in RELEASES.values():
         (tmp_path / f"apache_flink_libraries-{each}-py2.py3-none-any.whl").write_bytes(b"half a wheel")
     with pytest.raises(TestbedError, match=f"libraries-{release}-.*: is no whole wheel; delete it"):

@@ -8,6 +8,7 @@ from statistics import mean
 import pytest
 
 from netstack import InputError, emulate
+from tests.flink.cluster import TestbedError
 from tests.flink.debloating_steps import (
     Step,
     check_steps,
@@ -17,7 +18,6 @@ from tests.flink.debloating_steps import (
     side_by_side,
     steps_in,
 )
-from tests.flink.errors import TestbedError
 from tests.flink.references import scenario_named
 
 BEGAN_MS = 1_795_174_951_000.0

@@ -7,11 +7,17 @@ import pytest
 
 from integration import load_scenario
 from netstack import InputError, Scenario, in_slots
-from tests.flink.job_description import described, in_order, layout_of
+from tests.flink.job_description import (
+    described,
+    in_order,
+    layout_of,
+    managers_of,
+    placed,
+    placement_of,
+    problems_of,
+)
 from tests.flink.policy_runs import KNOWN, NEW
 from tests.flink.references import REFERENCES, scenario_named, write_reference
-from tests.flink.refusals import problems_of
-from tests.flink.slot_groups import managers_of, placed, placement_of
 
 TEXT = """
 name = "job"

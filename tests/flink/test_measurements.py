@@ -15,8 +15,17 @@ from integration.comparison.with_flink import END_TO_END, THROUGHPUT, measure, r
 from netstack import emulate
 from tests.flink import __main__ as commands
 from tests.flink import policy_runs
-from tests.flink.comparing import compared
-from tests.flink.measuring import outcome, repeated
+from tests.flink.cluster import CACHE, Software
+from tests.flink.job_description import POLICIES
+from tests.flink.measuring import (
+    Samples,
+    all_vertices,
+    checkpoints_of,
+    outcome,
+    repeated,
+    steady,
+    vertices_of,
+)
 from tests.flink.policy_runs import (
     KNOWN,
     NEW,
@@ -32,11 +41,7 @@ from tests.flink.policy_runs import (
     table_of,
     tables,
 )
-from tests.flink.references import scenario_named
-from tests.flink.refusals import POLICIES
-from tests.flink.sampling import Samples, all_vertices, checkpoints_of, vertices_of
-from tests.flink.software import CACHE, Software
-from tests.flink.steady_windows import steady
+from tests.flink.references import compared, scenario_named
 
 RECORDING = Path(__file__).parents[1] / "data/flink-rest/flink-2.2.1_2x2_200KBs_on1s.json.gz"
 ROUNDS, APART_S = 6, 1.5

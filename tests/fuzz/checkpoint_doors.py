@@ -31,11 +31,9 @@ from netstack.state.changelog import restore_logged
 from netstack.state.snapshots import StateFormat
 from netstack.state.table_backend import TableSettings, TableStateBackend
 
-from .checkpoint_trees import EXCHANGES, JOB, checkpoints, inlined, resealed, with_inline
-from .door import Arguments, Door, refused
+from .door import Arguments, Door, refused, scratch
 from .mutation import as_json, mutated, spoilt, words_in
-from .scratch import scratch
-from .state_doors import draw_log, draw_table
+from .state_doors import EXCHANGES, JOB, checkpoints, draw_log, draw_table, inlined, resealed, with_inline
 
 _OF_TABLES = (StateFormat.TABLE_FILE, StateFormat.CATALOGUE)
 

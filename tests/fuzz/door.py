@@ -1,8 +1,12 @@
-"""What the fuzzer knows of a door: a place where foreign bytes come in, and what must hold of it."""
+"""A door: a place where foreign bytes come in, with its inputs and checks; and a folder for their files."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -40,3 +44,26 @@ def refused(error: Exception) -> bool:
 
 LONGEST_LINE = 4096
 """Letters of a refusal; names of files, and lists of what there is, stand in some."""
+
+
+@lru_cache(maxsize=1)
+def _folder_of(process: int) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="netstack-fuzz-")
+
+
+def scratch() -> Path:
+    """The folder of this process; what lies in it may be overwritten."""
+    return Path(_folder_of(os.getpid()).name)
+
+
+def tidy() -> None:
+    """Delete the folder of this process, which may end without doing so by itself."""
+    _folder_of(os.getpid()).cleanup()
+    _folder_of.cache_clear()
+
+
+def written(name: str, data: bytes) -> Path:
+    """A file in that folder."""
+    path = scratch() / name
+    path.write_bytes(data)
+    return path

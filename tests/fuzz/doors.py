@@ -5,15 +5,15 @@ from __future__ import annotations
 from . import (
     checkpoint_doors,
     flink_doors,
-    inputs,
     result_doors,
     rows_doors,
     scenario_doors,
     state_doors,
+    wire_doors,
 )
 
 _MODULES = (
-    inputs,
+    wire_doors,
     rows_doors,
     state_doors,
     checkpoint_doors,

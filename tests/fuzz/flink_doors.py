@@ -23,9 +23,8 @@ from integration.flink.recording import Recorder, Recording
 from integration.lint.check import lint
 from netstack import OPTIONS, InputError, Scenario, scenario_document, scenario_toml
 
-from .door import Arguments, Door, refused
+from .door import Arguments, Door, refused, scratch, written
 from .mutation import as_json, draw_value, encoded, mutated, spoilt, words_in
-from .scratch import scratch, written
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from .door import Arguments, Door
-from .scratch import tidy
+from .door import Arguments, Door, tidy
 
 LONGEST_INPUT_S = 60.0
 """An input that takes its process more of a core is a failure: it hangs, or as good as that."""

@@ -25,9 +25,8 @@ from integration.present.findings import print_diagnosis
 from integration.present.run import print_result
 from netstack import InputError, Result, from_json, to_json
 
-from .door import Arguments, Door, refused
+from .door import Arguments, Door, refused, written
 from .mutation import as_json, mutated, words_in
-from .scratch import written
 
 ROOT = Path(__file__).resolve().parents[2]
 

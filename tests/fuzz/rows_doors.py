@@ -37,9 +37,8 @@ from netstack.cluster.messages import (
 from netstack.state.snapshots import StateHandle, StateKind, SubtaskSnapshot
 
 from .door import Arguments, Door, refused
-from .inputs import draw_cuts
 from .mutation import EDGES, spoilt
-from .targets import pieces
+from .wire_doors import draw_cuts, pieces
 
 SCHEMA = pa.schema(
     [

@@ -13,9 +13,8 @@ from typing import Any
 from integration import load_scenario
 from netstack import OPTIONS, InputError, read_scenario, scenario_document, scenario_toml
 
-from .door import Arguments, Door, refused
+from .door import Arguments, Door, refused, written
 from .mutation import as_json, draw_value, encoded, filled, mutated, words_in
-from .scratch import written
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -19,9 +19,8 @@ import pytest
 from tests.fuzz import __main__ as command
 from tests.fuzz.door import Arguments, Door, refused
 from tests.fuzz.doors import DOORS
-from tests.fuzz.inputs import frames
 from tests.fuzz.pieces import Failure, arguments_of, run_apart, run_here
-from tests.fuzz.targets import decode
+from tests.fuzz.wire_doors import decode, frames
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -37,7 +37,7 @@ EXECUTOR_OPTIONS = {
 
 _START_S = 120.0
 _END_S = 30.0
-_LOOK_S = 0.05
+_POLL_S = 0.05
 
 
 class Driver:
@@ -82,7 +82,7 @@ class Driver:
         self._process.join(_END_S)
         variable, ends_at = f"TMPDIR={self._folder / 'temporary'}", monotonic() + _END_S
         while (processes := processes_with(variable)) and monotonic() < ends_at:
-            sleep(_LOOK_S)
+            sleep(_POLL_S)
         left = [f"process {pid}" for pid in sorted(processes)]
         for pid in processes:
             os.kill(pid, signal.SIGKILL)
@@ -137,4 +137,4 @@ def _wait_for_slots(session: SparkSession) -> None:
     profile = context.resourceProfileManager().defaultResourceProfile()
     ends_at = monotonic() + _START_S
     while context.maxNumConcurrentTasks(profile) < SLOTS and monotonic() < ends_at:
-        sleep(_LOOK_S)
+        sleep(_POLL_S)

@@ -1,9 +1,10 @@
-"""One shuffle of a case: run, judged, and what it has left behind."""
+"""One shuffle of a case: run, checked with the causes that explain a failure, and what it leaves behind."""
 
 from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -18,22 +19,72 @@ import pyarrow as pa
 
 from integration.spark import failure_cause, shuffle
 
-from .case import Case, Fault
-from .judging import problem_with_failure
+from .case import LIMIT_S, SILENCE_S, Case, Fault, Moment, problem_with, schema_of
 from .processes import STOPPED, connections, open_files, process
-from .rows import problem_with, schema_of
-from .troubles import Troubles
-from .workers import announcing, making, slow
+from .troubles import Troubles, announcing, making, slow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_DIED = "Python worker exited unexpectedly"
+_EXECUTOR_LOST = (
+    "ExecutorLostFailure|Executor heartbeat timed out|[Cc]ommand exited with code 137"
+    "|lost, for example with an executor"
+)
+_FULL = "Spark cannot store the data between two stages in .*: File too large"
+
+
+def has_to_be_right(case: Case) -> bool:
+    """Tell whether a shuffle has no reason to fail: nothing is lost, and nobody silent for too long."""
+    if case.fault is Fault.PAUSED_WORKER:
+        return case.of_input or case.pause_s < SILENCE_S
+    return case.fault in (Fault.NONE, Fault.SLOW_READER, Fault.STRANGERS)
+
+
+def problem_with_failure(case: Case, said: str, tasks: set[int], after_s: float | None) -> str:
+    """Say what is wrong with a failure; empty: it is as it should be.
+
+    Args:
+        case: The case.
+        said: What the user sees.
+        tasks: Those whose workers were struck.
+        after_s: Seconds since the fault; None: there has been none.
+    """
+    if has_to_be_right(case):
+        return f"failed for no reason: {said}"
+    if after_s is None:
+        return f"failed before the fault: {said}"
+    if not any(re.search(cause, said) for cause in _causes(case, tasks)):
+        return f"names another cause: {said}"
+    return f"failed after {after_s:.1f} s: {said}" if after_s > LIMIT_S else ""
+
+
+def _causes(case: Case, tasks: set[int]) -> Iterator[str]:
+    """Patterns of what may be said: what has happened itself, or to whom, as the peers have seen it."""
+    whom = f"task ({'|'.join(map(str, sorted(tasks)))})"
+    lost = rf"{whom} at \S+: the connection (ended|broke)"
+    if case.fault is Fault.FULL_DISK:
+        yield _FULL
+    elif case.fault is Fault.KILLED_WORKER:
+        yield _DIED
+        if not case.of_input:
+            yield lost
+    elif case.fault in (Fault.STOPPED_WORKER, Fault.PAUSED_WORKER):
+        yield rf"{whom} at \S+: no message arrived for {SILENCE_S:g} s"
+        if case.moment is Moment.MEETING:
+            yield rf" before {whom} had arrived"
+    else:
+        yield _EXECUTOR_LOST
+        if case.fault is Fault.KILLED_EXECUTOR:
+            yield lost
+
 
 HANG_S = 60.0
 """What takes longer has no end."""
 
 _CLEAN_S = 15.0
 _MOST_TRACE = 8000
-_LOOK_S, _COLLECT_S = 0.05, 0.3
+_POLL_S, _COLLECT_S = 0.05, 0.3
 _OF_BLOCKS = ("shuffle_*", "temp_shuffle_*")
 RIGHT, FAILED, WRONG = "right", "failed", "wrong"
 
@@ -185,7 +236,7 @@ class _Watch:
                 gc.collect()
                 self._session._jvm.System.gc()  # type: ignore[union-attr]
                 sleep(_COLLECT_S)
-            sleep(_LOOK_S)
+            sleep(_POLL_S)
         return left
 
     def _left_now(self, workers: set[int], failed: bool) -> list[str]:

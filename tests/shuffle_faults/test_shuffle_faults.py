@@ -14,11 +14,9 @@ import pyarrow as pa
 import pytest
 
 from tests.shuffle_faults.__main__ import in_turn, print_tally
-from tests.shuffle_faults.case import Case, Fault, Moment, draw
-from tests.shuffle_faults.judging import problem_with_failure
+from tests.shuffle_faults.case import Case, Fault, Moment, draw, input_batches, key_of, place_of, problem_with
 from tests.shuffle_faults.log import Log
-from tests.shuffle_faults.one_shuffle import FAILED, RIGHT, WRONG, Outcome, run_case
-from tests.shuffle_faults.rows import input_batches, key_of, place_of, problem_with
+from tests.shuffle_faults.one_shuffle import FAILED, RIGHT, WRONG, Outcome, problem_with_failure, run_case
 
 pytestmark = pytest.mark.long
 

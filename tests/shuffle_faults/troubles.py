@@ -1,4 +1,8 @@
-"""What befalls a shuffle: waits for the moment of a case, and then does what the case says."""
+"""Faults of a shuffle: wait for the moment of the case, then cause the fault.
+
+Strangers connect to each address at which a worker listens. The Python workers of a case report and wait by
+files in the folder of the case: a worker waits for the file `GO`, which a later attempt already finds.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,198 @@ import os
 import random
 import resource
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
 
-from .case import LIMIT_S, Case, Fault, Moment
-from .processes import STOPPED, descendants, executor_of, open_files, process
-from .strangers import Strangers
-from .workers import GO, HELD, INPUT, TASK
+from flowcontrol import NONCE_BYTES, ClientHandshake, Identity
+from netstack import ConnectionLimits, TransportConfig, fresh_secret
 
-_LOOK_S = 0.005
+from .case import LIMIT_S, SILENCE_S, Case, Fault, Moment, input_batches
+from .processes import STOPPED, Address, descendants, executor_of, listening, open_files, process
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+GO = "go"
+TASK, INPUT, HELD = "task-", "input-", "held-"
+"""What the names of the files begin with that have the process of a task, that of its input, and say that the
+input waits; behind it stands the index of the task."""
+
+Batches = Iterator["pa.RecordBatch"]
+
+
+class Announcing(TransportConfig):
+    """Settings of a shuffle that tell, when they arrive in a worker, which one that is."""
+
+    folder: Path
+    late: int | None
+    """Index of the task that waits there until it is told to go on."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (str(self.folder), self.late)
+
+
+def announcing(case: Case, folder: Path) -> Announcing:
+    """Return the settings of the shuffle of a case."""
+    config = Announcing(limits=_limits())
+    waits = case.fault is Fault.STRANGERS or (case.strikes_process and case.moment is Moment.MEETING)
+    object.__setattr__(config, "folder", folder)
+    object.__setattr__(config, "late", case.victim if waits else None)
+    return config
+
+
+def _limits() -> ConnectionLimits:
+    return ConnectionLimits(keep_alive_s=SILENCE_S, connect_timeout_s=SILENCE_S)
+
+
+def _arrived(folder: str, late: int | None) -> TransportConfig:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    _tell(Path(folder, f"{TASK}{context.partitionId()}"))
+    if context.partitionId() == late:
+        wait_to_go(Path(folder))
+    return TransportConfig(limits=_limits())
+
+
+def _tell(file: Path) -> None:
+    """Write this process into a file, of which nobody reads a half."""
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        partial.write_text(str(os.getpid()))
+        partial.replace(file)
+    except FileNotFoundError:
+        pass  # the case is over
+
+
+def wait_to_go(folder: Path) -> None:
+    """Wait until the case is told to go on, or over."""
+    while folder.exists() and not (folder / GO).exists():
+        sleep(_POLL_S)
+
+
+def making(case: Case, folder: Path) -> Callable[[Batches], Batches]:
+    """Return what makes the rows of each partition of the input, and waits where the case says so."""
+    path = str(folder)
+
+    def make(batches: Batches) -> Batches:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        source, place = context.partitionId(), Path(path)
+        _tell(place / f"{INPUT}{source}")
+        for _ in batches:
+            pass
+        given, hold_at = 0, case.hold_after * case.rows[source] if case.held else None
+        for batch in input_batches(case, source):
+            if hold_at is not None and given >= hold_at:
+                _hold(place, source)
+                hold_at = None
+            yield batch
+            given += batch.num_rows
+        if hold_at is not None:
+            _hold(place, source)
+
+    return make
+
+
+def _hold(folder: Path, source: int) -> None:
+    _tell(folder / f"{HELD}{source}")
+    wait_to_go(folder)
+
+
+def slow(case: Case) -> Callable[[Batches], Batches]:
+    """Return a reader that sleeps in one partition, before it has read anything and between batches."""
+    sleeps_s, partition = case.pause_s, case.victim
+
+    def read(batches: Batches) -> Batches:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        left_s = sleeps_s if context.partitionId() == partition else 0.0
+        for batch in batches:
+            if left_s > 0:
+                sleep(sleeps_s / 4)
+                left_s -= sleeps_s / 4
+            yield batch
+
+    return read
+
+
+_PAUSE_S = 0.02
+_PATIENCE_S = 1.0
+_MOST = 400
+"""Connections that are kept open."""
+
+
+class Strangers:
+    """Connect again and again, and say nothing, anything, or a hello without the secret; to be used once.
+
+    Args:
+        chance: Draws what each says.
+        workers: Gives the processes whose doors they come to.
+    """
+
+    def __init__(self, chance: random.Random, workers: Callable[[], list[int]]) -> None:
+        self.came = 0
+        """Connections so far."""
+        self.doors: set[Address] = set()
+        """Addresses that somebody came to."""
+        self._chance, self._workers = chance, workers
+        self._sockets: list[socket.socket] = []
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._come, daemon=True)
+
+    def __enter__(self) -> Strangers:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+        for each in self._sockets:
+            each.close()
+
+    def _come(self) -> None:
+        while not self._stopped.wait(_PAUSE_S):
+            for address in listening(self._workers()):
+                if len(self._sockets) < _MOST:
+                    with suppress(OSError):
+                        self._knock(address)
+
+    def _knock(self, address: Address) -> None:
+        stranger = socket.create_connection(address, _PATIENCE_S)
+        self._sockets.append(stranger)
+        self.came += 1
+        self.doors.add(address)
+        stranger.sendall(self._said())
+        if self._chance.random() < 0.3:
+            self._sockets.remove(stranger)
+            stranger.close()
+
+    def _said(self) -> bytes:
+        chance = self._chance
+        kind = chance.randrange(5)
+        if kind == 0:
+            return b""
+        if kind == 1:
+            return chance.randbytes(chance.randint(1, 4000))
+        if kind == 2:
+            return b"GET / HTTP/1.1\r\n\r\n"
+        identity = Identity(1, 0, chance.randint(2, 4))
+        hello = ClientHandshake(fresh_secret(), identity, chance.randbytes(NONCE_BYTES)).begin()
+        return hello if kind == 3 else hello + chance.randbytes(chance.randint(1, 200))
+
+
+_POLL_S = 0.005
 _FULL_BYTES = 64 << 10
 """How long a file may become on a disk that is full."""
 
@@ -153,7 +337,7 @@ class Troubles:
             _signal(pid, signal.SIGCONT)
 
     def _wait(self, condition: Callable[[], bool]) -> None:
-        while not condition() and not self._over.wait(_LOOK_S):
+        while not condition() and not self._over.wait(_POLL_S):
             pass
 
     def _go(self) -> None:

@@ -16,7 +16,7 @@ from integration.comparison.with_flink import ALIGNMENT, END_TO_END, START_DELAY
 from integration.flink import FlinkRestError, Imported, import_scenario, validate
 from integration.seed_runs import run_seeds
 from netstack import Edge, Scenario, preset_for
-from tests.flink.software import NEWEST, PACKAGE
+from tests.flink.cluster import NEWEST, PACKAGE
 
 JOBS = Path(__file__).parents[2] / "data/flink-rest"
 PATIENCE_S = 120
