@@ -20,7 +20,7 @@ from statistics import fmean
 import msgspec
 
 from integration import load_scenario
-from integration.spark import Point, PointRow, Recommendation, advise, run_points
+from integration.tuning import Point, PointRow, Recommendation, advise, run_points
 from integration.tuning.points import point_of
 from integration.tuning.sweep import LocalProcesses
 from netstack import Scenario, read_scenario

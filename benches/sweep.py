@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
-from integration.spark import Grid, PointRow, read_axes, run_points, spark_session
+from integration.spark import spark_session
+from integration.tuning import Grid, PointRow, read_axes, run_points
 from netstack import Scenario, emulate
 
 from .jobs import job

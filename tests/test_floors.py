@@ -59,6 +59,7 @@ PUBLIC = {
     "integration",
     "integration.spark",
     "integration.storage",
+    "integration.tuning",
 }
 """Packages that users import from: they name what lies within, and nobody within imports from them."""
 

@@ -45,7 +45,7 @@ from flowcontrol import (
     to_all,
 )
 from integration import load_scenario
-from integration.spark import measure
+from integration.tuning import measure
 from netstack import Scenario, emulate
 
 from ..policy_scenarios import CASES

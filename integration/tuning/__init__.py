@@ -1,1 +1,56 @@
-"""Sweeps: many emulations of a job over Spark, and the settings that their results recommend."""
+"""Sweeps: many emulations of a job over Spark, and the settings that their results recommend.
+
+Names of this package are imported when they are first used, since the workers of a sweep need only a few.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .advise import Advice, Question, advise
+    from .axes import Axis, AxisValue, read_axes
+    from .choice import Constraints
+    from .measures import Measures, measure
+    from .point_rows import PointRow
+    from .points import Grid, Point, Probe
+    from .recommend import Recommendation
+    from .sweep import run_points, sweep
+
+__all__ = [
+    "Advice",
+    "Axis",
+    "AxisValue",
+    "Constraints",
+    "Grid",
+    "Measures",
+    "Point",
+    "PointRow",
+    "Probe",
+    "Question",
+    "Recommendation",
+    "advise",
+    "measure",
+    "read_axes",
+    "run_points",
+    "sweep",
+]
+
+_MODULES = {
+    ".advise": ("Advice", "Question", "advise"),
+    ".axes": ("Axis", "AxisValue", "read_axes"),
+    ".choice": ("Constraints",),
+    ".measures": ("Measures", "measure"),
+    ".point_rows": ("PointRow",),
+    ".points": ("Grid", "Point", "Probe"),
+    ".recommend": ("Recommendation",),
+    ".sweep": ("run_points", "sweep"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(module, __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -59,7 +59,7 @@ def sweep(
 
         from dataclasses import replace
 
-        from integration.spark import Axis, AxisValue, Grid, read_axes, sweep
+        from integration.tuning import Axis, AxisValue, Grid, read_axes, sweep
         from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex
 
         job = Scenario(
