@@ -114,7 +114,7 @@ MISTAKES = [
         '["10 ms", "5 ms"]',
         ["costs.trigger: is (0.01, 0.005)", "begin with its smaller value"],
     ),
-    ('["5 ms", "10 ms"]', '["5 ms"]', ["costs.trigger: is ['5 ms']", "the least and the greatest"]),
+    ('["5 ms", "10 ms"]', '["5 ms"]', ["costs.trigger: is ['5 ms']", "the minimum and the maximum"]),
     ('"100 us"', "3", ["link.latency: 3 has no unit"]),
     (
         '"10 gbit/s"',

@@ -100,7 +100,7 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
         (
             job(config=NetworkConfig(adaptive_partitioner_max_traverse_size=1)),
             FLINK + "network.adaptive-partitioner.max-traverse-size",
-            "is 1; it must be 2 or more, or Flink 2.3 fails the job",
+            "is 1; it must be 2 or more, because Flink 2.3 fails the job otherwise",
         ),
         (
             job(config=NetworkConfig(debloat_target_s=0.0)),
