@@ -157,7 +157,7 @@ def _about_checkpoints(config: NetworkConfig) -> Iterator[Problem]:
         text = f"is {config.max_concurrent_checkpoints}; with unaligned checkpoints it must be 1"
         yield option_key("max_concurrent_checkpoints"), text
     if config.checkpoints_during_recovery and not config.recover_output_on_downstream:
-        text = f"is true, which requires {OPTIONS['recover_output_on_downstream'].name} = true"
+        text = f"is true, which needs {OPTIONS['recover_output_on_downstream'].name} = true"
         yield option_key("checkpoints_during_recovery"), text
     if config.stores_checkpoints_in_files and config.checkpoint_dir is None:
         text = (
