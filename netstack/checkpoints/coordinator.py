@@ -137,7 +137,7 @@ class CheckpointCoordinator:
     def stop(self, reason: FailureReason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND) -> None:
         """End an attempt whose tasks have been cancelled.
 
-        Pending checkpoints fail for `reason`; no messages are sent.
+        Pending checkpoints fail with `reason`; no messages are sent.
         """
         for checkpoint in self._drop_all():
             checkpoint.failure, checkpoint.ended_at = reason, self._agenda.now

@@ -54,7 +54,7 @@ UNUSABLE = (StorageError, StateError, RecoveryError)
 
 
 def unusable_text(checkpoint_id: int, error: Exception, *, last: bool) -> str:
-    """Return a one-line message that a checkpoint cannot be restored; `last`: whether it was the last one."""
+    """Return a one-line message that a checkpoint cannot be restored; `last`: whether no other is left."""
     end = "; there is no other checkpoint to restore" if last else ""
     return f"checkpoint {checkpoint_id} cannot be restored: {' '.join(str(error).split())}{end}"
 
@@ -78,8 +78,8 @@ class SubtaskRecovery:
     def state_handles(self) -> list[StateHandle]:
         """Handles of keyed and operator state.
 
-        If the checkpoint belongs to another run, they are marked as not shared, so that new checkpoints do
-        not use its files.
+        If the checkpoint belongs to another run, the handles are marked as not shared. New checkpoints then
+        do not refer to its files.
         """
         handles = [handle for handle in self._handles if handle.kind not in CHANNEL_STATE]
         return handles if self._source.owned else [_not_shared(handle) for handle in handles]

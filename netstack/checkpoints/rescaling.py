@@ -259,7 +259,7 @@ def distribute(
 def split(values: Sequence[Any], subtasks: int) -> list[list[Any]]:
     """Split the values into `subtasks` parts, in order.
 
-    If they do not divide evenly, the first parts get one more.
+    If the values do not divide evenly, each of the first parts gets one value more.
     """
     each, more = divmod(len(values), subtasks)
     bounds = [index * each + min(index, more) for index in range(subtasks + 1)]
@@ -356,7 +356,7 @@ def _in_flight(metadata: CheckpointMetadata, job: JobShape, number: int) -> bool
 
 
 def _subtasks_of(metadata: CheckpointMetadata, vertex: str) -> list[SubtaskSnapshot]:
-    """Return the snapshots of all subtasks of a vertex; a missing snapshot is returned as an empty one."""
+    """Return the snapshots of all subtasks of a vertex; an empty snapshot replaces a missing one."""
     found = {snapshot.subtask: snapshot for snapshot in metadata.subtasks if snapshot.vertex == vertex}
     return [
         found.get(index) or SubtaskSnapshot(vertex=vertex, subtask=index)

@@ -60,7 +60,7 @@ def keyed_entries(
         snapshot: The state of one subtask in the checkpoint.
         read: Returns the bytes of a handle.
         tables: Opens table stores, which state in files of RocksDB requires.
-        state: If given, only the state with this name.
+        state: Name of the only state to read; None: all states.
 
     Raises:
         StorageError: if a file could not be read.

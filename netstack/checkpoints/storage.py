@@ -121,8 +121,8 @@ class CheckpointStorage(Protocol):
         """Return an unused location for a savepoint, with a name similar to ``name``.
 
         The location is in ``directory``; None: beside the checkpoints. No other job gets the same location,
-        even if jobs with the same ids store savepoints in one directory. (In object stores, this
-        holds once a file has been stored there.)
+        even if jobs with the same ids store savepoints in one directory. (In object stores, this holds once a
+        file has been stored at the location.)
 
         Raises:
             StorageError: if the directory cannot be read or written, or the storage has no default directory.

@@ -331,7 +331,7 @@ def _about_keys(scenario: Scenario) -> Iterator[Problem]:
             continue
         if vertex.parallelism > 1 and not _deals_out_by_key(scenario, edge) and scenario.key_of(vertex):
             means = f"{edge.ship} with shares" if edge.shares else edge.ship
-            text = f"{vertex.name} has state by key, but {means} sends records of one key to several subtasks"
+            text = f"{vertex.name} has keyed state, but {means} sends records of one key to several subtasks"
             yield edge_key(edge, "ship"), f"{text}; use hash" + " without shares" * bool(edge.shares)
 
 

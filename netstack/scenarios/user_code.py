@@ -27,8 +27,7 @@ class SourceReader(Protocol):
     """Reads the records of one subtask, in order."""
 
     def read(self, max_records: int) -> RecordBlock | None:
-        """Return the next records: at least one and at most ``max_records`` (>= 1), or None at the end of
-        input.
+        """Return the next records, from 1 to ``max_records`` (>= 1) of them; None at the end of the input.
 
         The block stays valid and unchanged as long as it is referenced. After the first None, all further
         calls return None.
