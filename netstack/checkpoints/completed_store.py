@@ -1,22 +1,24 @@
 """Store of the completed checkpoints that a job can restart from, and registry of their shared files.
 
 The store keeps the newest checkpoints. It deletes an older checkpoint only after a newer one is complete, so
-one checkpoint is always left. A completed checkpoint registers its shared files under keys that the writing
-tasks choose. While a key is registered, its first file stays. A task may store the same content again before
-it learns that the first checkpoint is complete. The new checkpoint then refers to the first file. A
-checkpoint that is no longer retained is unregistered. A file is deleted with its last user. Failed
-checkpoints are never registered.
+one checkpoint is always left.
 
-::
+Several checkpoints may share a file. A completed checkpoint registers each of its shared files under a key;
+files with the same key have the same content. A task may store a file again before it learns that the first
+checkpoint is complete. The new checkpoint then refers to the file that was registered first. When the store
+deletes a checkpoint, it also deletes the shared files that no other checkpoint uses. Failed checkpoints are
+never registered.
 
-    two retained    1   2   3   4   (1,2,3)   5   (4,5,6)     uses of each table file
+Here the store retains two checkpoints. After each checkpoint, so many of them use each table file::
+
+    table file      1   2   3   4   merged 1-3   5   merged 4-6
     checkpoint 1    1   1
     checkpoint 2    2   2   1   1
-    checkpoint 3    1   1   1   2      1      1               checkpoint 1 is deleted
-    checkpoint 4    -   -   -   1      2      1      1        checkpoint 2 is deleted, with 1, 2 and 3
+    checkpoint 3    1   1   1   2       1        1                checkpoint 1 is deleted
+    checkpoint 4    -   -   -   1       2        1       1        checkpoint 2 and files 1 to 3 are deleted
 
-Checkpoints are added and deleted in the order of their ids. So a file is unused as soon as its last user is
-older than the oldest retained checkpoint. The rules are those of Flink's CompletedCheckpointStore and
+Checkpoints are added and deleted in the order of their ids. So a file becomes unused when the newest
+checkpoint that uses it is deleted. The rules are those of Flink's CompletedCheckpointStore and
 SharedStateRegistry.
 """
 
@@ -38,8 +40,8 @@ class CompletedCheckpointStore:
     """Keeps the newest `retained` completed checkpoints in `storage`; survives restarts of the job.
 
     It starts with the checkpoints in `stored`, oldest first. The checkpoint `initial` of an earlier run
-    counts as the oldest one. When it is no longer retained, this run stops using it, or deletes it if this
-    run has claimed it. Files that cannot be deleted stay; they belong to no checkpoint and do no harm.
+    counts as the oldest one. When `initial` is no longer retained, the store deletes it only if this run has
+    claimed it. Files that cannot be deleted stay; they belong to no checkpoint and do no harm.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class CompletedCheckpointStore:
         for metadata in earlier:
             self._registry.register(metadata.checkpoint_id, shared_files(metadata))
         if initial is not None and initial.shares_files:
-            # The storage may hold other checkpoints of the earlier run, which keep their files.
+            # The storage may hold other checkpoints of the earlier run, whose shared files must stay.
             for number in initial.storage.checkpoints():
                 if number < initial.next_id:
                     self._registry.register(number, shared_files(initial.storage.load(number)))
@@ -76,8 +78,8 @@ class CompletedCheckpointStore:
     def add(self, metadata: CheckpointMetadata) -> None:
         """Store a completed checkpoint, then delete the oldest one if there are too many.
 
-        If an earlier checkpoint has a shared file with the same content, the new one refers to that file
-        instead.
+        If an earlier checkpoint has a shared file with the same content, the new checkpoint refers to that
+        file, and the duplicate is deleted.
 
         Raises:
             StorageError: if the metadata cannot be stored. The store is unchanged.
@@ -102,7 +104,7 @@ class CompletedCheckpointStore:
                 self._delete_claimed(self._initial)
 
     def _delete_claimed(self, initial: InitialCheckpoint) -> None:
-        """Delete the checkpoint of another run, and its shared files that no other checkpoint uses."""
+        """Delete the claimed checkpoint of another run, and shared files that no other checkpoint uses."""
         number, storage = initial.metadata.checkpoint_id, initial.storage
         if initial.in_place:
             self.discard(number, self._registry.unregister(number))
@@ -118,13 +120,13 @@ class CompletedCheckpointStore:
         self._checkpoints.remove(metadata)
 
     def discard(self, checkpoint_id: int, shared: Iterable[StoredFile]) -> None:
-        """Delete a checkpoint, complete or not, and those of its shared files that no retained one uses."""
+        """Delete a checkpoint, complete or not, and the `shared` files that no retained checkpoint uses."""
         with suppress(StorageError):
             self.storage.discard(checkpoint_id)
         self._delete(file for file in shared if not self._registry.has(file))
 
     def delete_unused(self, files: Iterable[StoredFile]) -> None:
-        """Delete the given files, shared or not, that no retained checkpoint uses."""
+        """Delete those of the given files, shared or not, that no retained checkpoint uses."""
         kept = [checkpoint.files for checkpoint in self._checkpoints]
         self._delete(
             file
@@ -140,7 +142,7 @@ class CompletedCheckpointStore:
 
 
 def _with(kept: Mapping[str, StoredFile], metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """Return the metadata with each file whose path is a key of `kept` replaced by the value of this key."""
+    """Return the metadata with replaced files; `kept` maps the path of a file to its replacement."""
 
     def with_kept(handle: StateHandle) -> StateHandle:
         file = None if handle.file is None else kept.get(handle.file.path)
@@ -153,7 +155,7 @@ def _with(kept: Mapping[str, StoredFile], metadata: CheckpointMetadata) -> Check
 
 
 SharedKey = str
-"""The writer's name of a shared file; two files with the same key have the same content."""
+"""Key of a shared file; files with the same key have the same content."""
 
 
 @dataclass(slots=True)
@@ -174,8 +176,9 @@ class SharedStateRegistry:
     ) -> dict[str, StoredFile]:
         """Register the shared files of a checkpoint.
 
-        Returns the replacement of each duplicate file, by the duplicate's path. The caller may delete the
-        duplicates when the checkpoint is complete.
+        A file is a duplicate if another file is registered under its key. Returns the registered file for
+        each duplicate, by the duplicate's path. The caller may delete the duplicates when the checkpoint is
+        complete.
         """
         kept = {}
         for key, file in files:
@@ -198,7 +201,7 @@ class SharedStateRegistry:
         return unused
 
     def has(self, file: StoredFile) -> bool:
-        """Whether a checkpoint uses a file."""
+        """Whether a registered checkpoint uses a file."""
         return file.path in self._paths
 
     def users(self, key: SharedKey) -> set[int]:

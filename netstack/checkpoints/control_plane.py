@@ -24,7 +24,7 @@ TaskKey = tuple[int, int]
 """The number of a vertex and the index of a subtask in it."""
 
 Interference = Callable[[ControlMessage, TaskKey], float | None]
-"""Returns the seconds, at least 0, by which to delay a message that is being sent; None drops it."""
+"""Returns the additional delay of a message in seconds, at least 0; None: drop the message."""
 
 
 class ControlPlane:
@@ -57,9 +57,7 @@ class ControlPlane:
         self._under_way[task].after(delay_s, deliver, *args)
 
     def reset(self, tasks: Iterable[TaskKey] | None = None) -> None:
-        """Drop all messages in transit from or to the given tasks, which have been cancelled; None: all
-        messages.
-        """
+        """Drop all messages in transit from or to the given cancelled tasks; None: all messages."""
         for task in list(self._under_way) if tasks is None else tasks:
             if task in self._under_way:
                 self._under_way.pop(task).cancel()

@@ -7,9 +7,9 @@
         |                                                                              |
         \\------------------------------------------------- tasks are notified <--------/
 
-Control messages take time. A trigger reaches the first source after milliseconds, and each further source a
-little later. An acknowledgement takes milliseconds too. A checkpoint waits for every subtask that was running
-when it was triggered. The rules are those of Flink's CheckpointCoordinator.
+Control messages take time. A trigger reaches the first source after some milliseconds, and each further
+source a little later. An acknowledgement takes some milliseconds too. A checkpoint waits for every subtask
+that was running when it was triggered. The rules are those of Flink's CheckpointCoordinator.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class CheckpointCoordinator:
 
     `on_end` is called with each checkpoint that was completed or has failed. `fail_job` is called with the
     cause when too many checkpoints have failed in a row. The coordinator does nothing after this call, so
-    `fail_job` may call `stop`. `fail_task` is called with a task that cannot continue and the cause; if
-    `fail_task` is None, `fail_job` is called instead. The first checkpoint has the id `first_id`. `store`
-    holds the completed checkpoints. It starts with `stored`, left by an earlier coordinator of the job, or
-    with the checkpoint `initial` of another run.
+    `fail_job` may call `stop`. If a task cannot continue, `fail_task` is called with the task and the cause;
+    if `fail_task` is None, `fail_job` is called instead. The first checkpoint has the id `first_id`. `store`
+    holds the completed checkpoints. It starts with the checkpoints in `stored`, which an earlier coordinator
+    of the job has left, or with the checkpoint `initial` of another run.
 
     Savepoints are not in the store, since the job never restarts from them. Tasks are notified of a savepoint
     only if it stops the job. `stopped_with`: location of the completed savepoint that stops the job, or None.
@@ -137,7 +137,7 @@ class CheckpointCoordinator:
     def stop(self, reason: FailureReason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND) -> None:
         """End an attempt whose tasks have been cancelled.
 
-        Pending checkpoints fail for `reason`; no messages are sent.
+        Pending checkpoints fail with `reason`; no messages are sent.
         """
         for checkpoint in self._drop_all():
             checkpoint.failure, checkpoint.ended_at = reason, self._agenda.now
@@ -145,8 +145,9 @@ class CheckpointCoordinator:
             self._on_end(checkpoint)
 
     def suspend(self, gone: Collection[TaskKey]) -> None:
-        """Suspend checkpoints while some tasks are cancelled: all pending checkpoints fail, and no new ones
-        begin. The caller calls `start` when all tasks run again. Messages from and to the cancelled tasks are
+        """Suspend checkpoints until `start` is called, because the tasks in `gone` are cancelled.
+
+        All pending checkpoints fail, and no new ones begin. Messages from and to the cancelled tasks are
         dropped.
         """
         self._subtasks = [subtask for subtask in self._subtasks if key_of(subtask) not in gone]
@@ -157,14 +158,14 @@ class CheckpointCoordinator:
         self._discard_reports([each for each in self._reported if each[1] in gone])
 
     def release(self) -> None:
-        """End permanently: delete the files of pending checkpoints, whose status stays IN_PROGRESS."""
+        """Shut down: delete the files of pending checkpoints, whose status stays IN_PROGRESS."""
         self._drop_all()
 
     def request_checkpoint(self) -> None:
         """Request a checkpoint for a user.
 
-        It is triggered as soon as the number of pending checkpoints allows. The request is refused between
-        two attempts and when too many requests are queued.
+        The checkpoint is triggered as soon as the number of pending checkpoints allows. The request is
+        refused between two attempts of the job, and when too many requests are queued.
         """
         refused = self._scheduler.request(RequestKind.USER)
         if refused is not None:
@@ -173,8 +174,8 @@ class CheckpointCoordinator:
     def request_savepoint(self, request: SavepointRequest) -> None:
         """Request a savepoint for a user. If it stops the job, no other checkpoints are taken meanwhile.
 
-        Savepoints have priority over other requests. The request is refused between two attempts and while
-        the job stops.
+        Savepoints have priority over other requests. The request is refused between two attempts of the job,
+        and while the job stops with another savepoint.
         """
         refused: str | None = None
         drains = request.action is PostCheckpointAction.TERMINATE
@@ -215,7 +216,7 @@ class CheckpointCoordinator:
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         """Send the report of a subtask that has taken its snapshot.
 
-        It arrives after the delay of the control plane.
+        The report reaches the coordinator after the delay of a control message.
         """
         in_flight = report.unaligned or report.snapshot.persisted_bytes
         costs = self._costs.ack_unaligned_s if in_flight else self._costs.ack_s
@@ -238,11 +239,11 @@ class CheckpointCoordinator:
         send(ControlMessage.DECLINE, key_of(subtask), delay, self._declined, checkpoint_id, cause, who)
 
     def discard_unused(self, files: Iterable[StoredFile]) -> None:
-        """Delete the given shared files that no completed checkpoint needs."""
+        """Delete those of the given files that no retained checkpoint uses."""
         self.store.delete_unused(files)
 
     def fail_task(self, subtask: CheckpointedTask, cause: str) -> None:
-        """Fail a subtask that cannot continue, and the tasks connected with it."""
+        """Fail a subtask that cannot continue, and with it its region or the job."""
         text = f"{self._name(subtask)}: {cause}"
         if self._fail_task is None:
             self._fail_job(text)
@@ -252,8 +253,8 @@ class CheckpointCoordinator:
     def finished(self, subtask: CheckpointedTask) -> None:
         """Record that a subtask has ended.
 
-        Pending checkpoints that the subtask has not begun can no longer be completed. A checkpoint that it
-        has begun keeps waiting for its acknowledgement, which is in transit.
+        Pending checkpoints that the subtask has not begun can no longer be completed. A checkpoint that the
+        subtask has begun still waits for the subtask's acknowledgement, which is in transit.
         """
         for checkpoint in self.pending:
             never_began = subtask.last_checkpoint < checkpoint.checkpoint_id
@@ -404,9 +405,7 @@ class CheckpointCoordinator:
                 self.control_plane.send(kind, key_of(subtask), delay, deliver, checkpoint_id)
 
     def _reports_on(self, number: int) -> list[StoredFile]:
-        """Remove the reports on a checkpoint; returns the shared files, new and reused, that the reports
-        name.
-        """
+        """Remove the reports on a checkpoint; returns the new shared files that the reports name."""
         reports = [each for each in self._reported if each[0] == number]
         return [file for each in reports for file in self._reported.pop(each)]
 
@@ -422,7 +421,7 @@ class CheckpointCoordinator:
         self.control_plane.reset()
         dropped = self.pending
         self._pending.clear()
-        # Reports on failed checkpoints that are in transit will not arrive, so their files are deleted here.
+        # Reports in transit will not arrive any more, so the files that they name are deleted here.
         for checkpoint in dropped:
             self._discard(checkpoint)
             if checkpoint.request is not None:
@@ -431,7 +430,7 @@ class CheckpointCoordinator:
         return dropped
 
     def _discard_reports(self, reports: Iterable[tuple[int, TaskKey]]) -> None:
-        """Delete the files named in reports on failed checkpoints that will not arrive any more."""
+        """Delete the files of failed checkpoints, for reports that were in transit and will not arrive."""
         for number in sorted({each[0] for each in reports}):
             shared = self._reports_on(number)
             if not self._savepoints.delete_since(number):

@@ -6,10 +6,10 @@ The metadata is two lines of JSON; the first contains the checksum of the second
     {"schema":"netstack.checkpoint/2","checkpoint_id":17,"job":"demo", ...}
 
 It is JSON so that people can read it with any tool. Inlined state is in base64. The checksum detects a
-truncated or changed file. Equal metadata has equal bytes.
+truncated or changed file. Equal metadata is encoded as equal bytes.
 
-The validation checks that the numbers are consistent: key groups, parallelism, the lengths of lists. The
-lengths of files are checked against their handles when the files are read.
+The validation checks that key groups, parallelism, channels and sizes are consistent. The sizes of files are
+checked when the files are read.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def decode_metadata(data: bytes) -> CheckpointMetadata:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"it is not valid checkpoint metadata: {error}") from error
     if metadata.schema != header.schema:
-        raise ValueError(f"its header names the format {header.schema!r}, and its contents another one")
+        raise ValueError(f"its header names the format {header.schema!r}, but its contents name another")
     problem = next(_problems(metadata), None)
     if problem is not None:
         raise ValueError(f"it is not valid checkpoint metadata: {problem}")
@@ -123,7 +123,7 @@ def _about_subtasks(metadata: CheckpointMetadata) -> Iterator[str]:
 
 
 def _about_handle(handle: StateHandle) -> str | None:
-    """Return the error in the numbers of a handle, or None."""
+    """Return the error in the sizes or key groups of a handle, or None."""
     numbers = [handle.size, handle.offset] + ([] if handle.file is None else [handle.file.size])
     if not all(0 <= number <= MOST_BYTES for number in numbers):
         return f"has the offset {handle.offset} and the size {handle.size}, which is not possible"
@@ -135,7 +135,7 @@ def _about_handle(handle: StateHandle) -> str | None:
 
 
 def _about_place(metadata: CheckpointMetadata, snapshot: SubtaskSnapshot, handle: StateHandle) -> str | None:
-    """Return the error in the channel of in-flight data, or None."""
+    """Return the error if a handle is in-flight data of a channel that does not exist, or None."""
     if handle.kind not in CHANNEL_STATE:
         return None
     right = handle.exchange >= 0 and handle.channel >= 0

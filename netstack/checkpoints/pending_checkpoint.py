@@ -1,8 +1,8 @@
 """One checkpoint from trigger to end: its tasks, their acknowledgements, the reason of a failure.
 
-A failure counts against the limit if state or storage failed, or if the checkpoint expired. It does not count
-if a task has ended or has aborted the checkpoint for a newer one, since both are normal. The rules are those
-of Flink's PendingCheckpoint and CheckpointFailureManager.
+A job tolerates only a number of failures in a row. A failure counts if state or storage failed, or if the
+checkpoint expired. It does not count if a task has ended, or has aborted the checkpoint for a newer one,
+since both are normal. The rules are those of Flink's PendingCheckpoint and CheckpointFailureManager.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .savepoints import SavepointRequest
 
 
 class FailureReason(StrEnum):
-    """Reason why a checkpoint was not completed, or not begun (Flink's CheckpointFailureReason)."""
+    """Reason why a checkpoint did not start or did not complete (Flink's CheckpointFailureReason)."""
 
     TOO_MANY_CHECKPOINT_REQUESTS = "TOO_MANY_CHECKPOINT_REQUESTS"
     MINIMUM_TIME_BETWEEN_CHECKPOINTS = "MINIMUM_TIME_BETWEEN_CHECKPOINTS"
@@ -51,7 +51,7 @@ COUNTED = frozenset(
         FailureReason.FINALIZE_CHECKPOINT_FAILURE,
     }
 )
-"""Failures that count against the number of failures in a row that a job tolerates."""
+"""Failures that count; a job tolerates only a number of them in a row."""
 
 
 class FailureCounter:
@@ -79,7 +79,7 @@ class FailureCounter:
 
 
 class Acknowledgement(NamedTuple):
-    """The report of one subtask on its part of a checkpoint; times in seconds.
+    """Report of one subtask on its part of a checkpoint; times in seconds.
 
     `unaligned`: whether the barrier had overtaken data before the snapshot was taken.
     """
@@ -153,11 +153,11 @@ def key_of(task: CheckpointedTask) -> TaskKey:
 class Checkpoint:
     """A checkpoint and its progress (Flink's PendingCheckpoint).
 
-    The coordinator sends triggers to the subtasks in `first`; barriers reach the others. The subtasks in
-    `awaited` have not acknowledged yet. The subtasks in `finished` had ended before and take no part. `parts`
-    and `snapshots` are from the subtasks that have acknowledged. `failure`: the reason of the failure, or
-    None. `ended_at`: time of the completion or failure. Times are in seconds of the run. `request`: the
-    user's request, if this is a savepoint.
+    The coordinator triggers the subtasks in `first`; the others begin when a barrier arrives. The subtasks in
+    `awaited` have not acknowledged yet. The subtasks in `finished` had ended before the trigger and take no
+    part. `parts` (measurements) and `snapshots` (state) are from the subtasks that have acknowledged.
+    `failure`: the reason of the failure, or None. `ended_at`: time of the completion or failure. Times are in
+    seconds of the run. `request`: the user's request, if this is a savepoint.
     """
 
     def __init__(
@@ -209,9 +209,7 @@ class Checkpoint:
 
     @property
     def checkpoint_type(self) -> CheckpointType:
-        """Type of the checkpoint: unaligned if the part of any subtask is, since an aligned checkpoint may
-        turn unaligned.
-        """
+        """Type of the checkpoint: unaligned if it began unaligned, or turned unaligned at any subtask."""
         if (savepoint := self.options.savepoint) is not None:
             return CheckpointType.SYNC_SAVEPOINT if savepoint.stops else CheckpointType.SAVEPOINT
         if self.options.alignment is Alignment.AT_LEAST_ONCE:
@@ -232,7 +230,7 @@ class Checkpoint:
         return sum(snapshot.checkpointed_bytes for snapshot in self.snapshots.values())
 
     def acknowledge(self, task: TaskKey, report: Acknowledgement, now: float) -> bool:
-        """Add the report of a subtask; returns False if none was expected."""
+        """Add the report of a subtask; returns False if the subtask is not awaited."""
         if task not in self.awaited:
             return False
         self.awaited.remove(task)

@@ -1,9 +1,9 @@
-"""Recovery from a checkpoint of this run, or from one of an earlier run.
+"""Recovery of a job from a checkpoint of this run or of an earlier run.
 
 `RecoverySource` finds the state of each subtask in the metadata and the storage. An `InitialCheckpoint` comes
-from an earlier run; the user chooses how it is claimed. Ids of new checkpoints follow its id, and the clock
-of the new run begins at 0. The parallelism of vertices may have changed since (see `rescaling`), and chains
-may have been split or joined.
+from an earlier run; the user chooses whether the new run owns it (`ClaimMode`). Ids of new checkpoints follow
+its id, and the clock of the new run begins at 0. Since that checkpoint, the parallelism of vertices may have
+changed (see `rescaling`), and chains may have been split or joined.
 
 A vertex with a name such as "count -> sink" is a chain of several vertices (Flink's operator chains). If the
 job has the members of a chain as separate vertices, or the reverse, each piece of state goes to the member
@@ -12,9 +12,10 @@ that it belongs to::
     checkpoint   numbers --hash--> "count -> sink"         keyed state of count, transactions of sink
     job          numbers --hash--> count --forward--> sink
 
-Keyed state and held-back records belong to the first member, to which the exchange leads. Positions belong to
-the source, which is also the first member. Transactions belong to the last member. Operator state of user
-functions goes to all members, since each function reads its own lists by name.
+Keyed state and records that were read but not emitted belong to the first member, which reads the chain's
+input. Positions of a source belong to the first member too, which is the source. Transactions of a sink
+belong to the last member. Operator state of user functions goes to all members, since each function reads its
+own lists by name.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ UNUSABLE = (StorageError, StateError, RecoveryError)
 
 
 def unusable_text(checkpoint_id: int, error: Exception, *, last: bool) -> str:
-    """Return a one-line message that a checkpoint cannot be restored; `last`: whether it was the last one."""
+    """Return a one-line message that a checkpoint cannot be restored; `last`: whether no other is left."""
     end = "; there is no other checkpoint to restore" if last else ""
     return f"checkpoint {checkpoint_id} cannot be restored: {' '.join(str(error).split())}{end}"
 
@@ -77,7 +78,8 @@ class SubtaskRecovery:
     def state_handles(self) -> list[StateHandle]:
         """Handles of keyed and operator state.
 
-        They are not shared if the checkpoint belongs to another run.
+        If the checkpoint belongs to another run, the handles are marked as not shared. New checkpoints then
+        do not refer to its files.
         """
         handles = [handle for handle in self._handles if handle.kind not in CHANNEL_STATE]
         return handles if self._source.owned else [_not_shared(handle) for handle in handles]
@@ -96,8 +98,10 @@ class SubtaskRecovery:
 
 
 class Rescaling(NamedTuple):
-    """A job whose parallelism differs from the checkpoint's, or whose in-flight data is all restored at
-    consumers. See `StateAssignment` for the fields.
+    """A job for which the state of a checkpoint has to be redistributed.
+
+    Either its parallelism differs, or the in-flight data of outputs moves to the consumers. See
+    `StateAssignment` for the fields.
     """
 
     job: JobShape
@@ -164,12 +168,12 @@ def _not_shared(handle: StateHandle) -> StateHandle:
 def restore_partitions(partitions: Sequence[ResultPartition], recovery: SubtaskRecovery) -> Iterator[None]:
     """Restore the in-flight data of a subtask's outputs.
 
-    Records written later follow this data. Each subpartition blocks after its recovered data, even if there
-    is none, until its reader resumes. Yields when a pool has no segment; the caller continues when a segment
+    Records written later follow this data. After its recovered data, even if there is none, each subpartition
+    blocks until its reader resumes it. Yields when a pool has no segment; the caller continues when a segment
     is free.
 
     Raises:
-        StorageError: at the first step, if the data cannot be read.
+        StorageError: before the first yield, if the data cannot be read.
     """
     data = [(handle, recovery.read(handle)) for handle in recovery.of(StateKind.OUTPUT_CHANNEL)]
     for handle, in_flight in data:
@@ -210,11 +214,10 @@ class ClaimMode(StrEnum):
 
 
 class InitialCheckpoint(NamedTuple):
-    """The checkpoint or savepoint that a run starts from, the storage of its files, and its path for
-    messages.
+    """The checkpoint or savepoint that a run starts from, its storage, and its path for messages.
 
-    New checkpoints have ids from `next_id` on, so that their ids differ from those of other checkpoints in
-    the same storage. `in_place`: whether the new run stores its checkpoints in the same storage.
+    New checkpoints have ids from `next_id` on, so that no other checkpoint in the storage has the same id.
+    `in_place`: whether the new run stores its checkpoints in the same storage.
     `leaves_state_out`: whether to ignore state of vertices that the job does not have (Flink's
     allowNonRestoredState).
     """
@@ -245,8 +248,7 @@ class InitialCheckpoint(NamedTuple):
                 raise StorageError(f"{self.path}: {error}") from error
 
     def mismatches(self, job: JobShape) -> list[str]:
-        """Return the reasons why the job cannot start from this checkpoint, one line each; empty if there are
-        none.
+        """Return the reasons why the job cannot start from this checkpoint, one line each; empty if it can.
 
         Raises:
             StorageError: if state that has to be checked cannot be read.
@@ -256,8 +258,7 @@ class InitialCheckpoint(NamedTuple):
         return [f"{self.path}: {reason}" for reason in reasons]
 
     def fitted(self, job: JobShape) -> InitialCheckpoint:
-        """Return this checkpoint adapted to the job: without the vertices that the job no longer has, with
-        its new ones.
+        """Return this checkpoint adapted to the job, without removed vertices and with new ones.
 
         Raises:
             StorageError: see `mismatches`.
@@ -324,15 +325,13 @@ def _mismatches(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out
 
 
 def _blank_records_now_read(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
-    """Yield an error for each exchange whose in-flight records were stored without their bytes, but whose
-    records the job reads.
-    """
+    """Yield an error for each exchange with in-flight records stored without bytes that the job now reads."""
     if metadata.has_records:
         for source, target, _ in sorted({*metadata.blank_exchanges} - {*job.unread}):
             yield (
                 f"the checkpoint has in-flight records of {source} -> {target} without their bytes, "
-                "since no task of that run read these bytes; now a user's function, or a hash exchange "
-                "after one, reads them; restore an aligned checkpoint"
+                "since no task of that run read these bytes; but now a user's function, or a hash "
+                "exchange after such a function, reads them; restore an aligned checkpoint"
             )
 
 
@@ -345,13 +344,13 @@ LINK = " -> "
 
 
 def rechained(metadata: CheckpointMetadata, job: JobShape, storage: CheckpointStorage) -> CheckpointMetadata:
-    """Adapt a checkpoint to a job that chains the same vertices differently from the job that took it. A
-    checkpoint with in-flight records is returned unchanged: they belong to exchanges that the job does not
-    have.
+    """Adapt a checkpoint to a job that chains the vertices differently from the job that took it.
+
+    A checkpoint with in-flight records is returned unchanged: these records belong to exchanges that the job
+    does not have. Pending transactions keep the names under which they are committed.
 
     Raises:
-        StorageError: if pending transactions, which are stored with the names under which they are committed,
-            cannot be read from `storage`.
+        StorageError: if pending transactions cannot be read from `storage`.
     """
     apart, together = _changes(metadata, job)
     in_flight = any(handle.kind in CHANNEL_STATE for each in metadata.subtasks for handle in each.handles)
@@ -390,7 +389,7 @@ def _changes(metadata: CheckpointMetadata, job: JobShape) -> tuple[Chains, Chain
 
 
 def _cover(chain: str, names: Sequence[str]) -> list[str]:
-    """Return those of `names` that, joined in order, give the name `chain`; empty if there are none."""
+    """Split the name of a chain into members that are in `names`; empty if this is impossible."""
     rest, parts = chain, []
     while rest:
         part = next((name for name in names if f"{rest}{LINK}".startswith(f"{name}{LINK}")), None)
@@ -420,7 +419,10 @@ def _is_of(handle: StateHandle, member: str, members: Sequence[str]) -> bool:
 
 
 def _with_names(snapshot: SubtaskSnapshot, read: HandleReader) -> SubtaskSnapshot:
-    """Return the state of a subtask whose transactions keep the names under which they may be committed."""
+    """Return the state of a subtask after adding its index and vertex to each pending transaction.
+
+    After rechaining, the transactions are still committed under these names.
+    """
 
     def named(handle: StateHandle) -> StateHandle:
         if handle.name != PENDING_TRANSACTIONS:
@@ -434,7 +436,7 @@ def _with_names(snapshot: SubtaskSnapshot, read: HandleReader) -> SubtaskSnapsho
 
 
 def _joined(snapshots: Sequence[SubtaskSnapshot], wholes: Mapping[str, str]) -> Iterator[SubtaskSnapshot]:
-    """Yield the state of the job's subtasks; members of a joined chain are merged."""
+    """Yield the state of the job's subtasks; the states of a joined chain's members are merged."""
     by_task: dict[tuple[str, int], list[SubtaskSnapshot]] = {}
     for snapshot in snapshots:
         task = wholes.get(snapshot.vertex, snapshot.vertex), snapshot.subtask
@@ -450,7 +452,7 @@ def _joined(snapshots: Sequence[SubtaskSnapshot], wholes: Mapping[str, str]) -> 
 
 
 def _numbers(of_vertices: Mapping[str, int], apart: Chains, wholes: Mapping[str, str]) -> dict[str, int]:
-    """Return a number for each current vertex, from the numbers of the former vertices."""
+    """Return a number for each vertex of the job, from the numbers of the checkpoint's vertices."""
     return {
         wholes.get(part, part): number
         for name, number in of_vertices.items()
@@ -461,7 +463,7 @@ def _numbers(of_vertices: Mapping[str, int], apart: Chains, wholes: Mapping[str,
 def _exchanges(
     exchanges: Sequence[Exchange], heads: Mapping[str, str], tails: Mapping[str, str]
 ) -> tuple[Exchange, ...]:
-    """Return the exchanges between current vertices, without those inside a chain."""
+    """Return the exchanges between vertices of the job, without exchanges inside a chain."""
     moved = [
         (tails.get(source, source), heads.get(target, target), ship) for source, target, ship in exchanges
     ]

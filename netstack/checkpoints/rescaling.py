@@ -6,29 +6,29 @@
                   |0..42| 43 .. 85 |86 .. 127|        of 3: the second one reads the state of both
 
 Keyed state is distributed by key groups. A subtask gets the handles of all subtasks that had some of its key
-groups, and ignores entries of other key groups in them. So the job must keep the checkpoint's number of key
-groups, its maximum parallelism. A list of operator state is split evenly, or every subtask gets the whole
-list (union), or every subtask gets the common content (broadcast). The unread input of a source subtask stays
-together as one split.
+groups, and ignores entries of other key groups in them. So the job must keep the checkpoint's maximum
+parallelism, which is its number of key groups. A list of operator state is split evenly, or every subtask
+gets the whole list (union), or every subtask gets the common content (broadcast). The unread input of a
+source subtask stays together as one split.
 
 A subtask whose input had ended has emitted its last records and does not need its keyed state any more. If
-other subtasks of its vertex had not ended, its keyed state is dropped, as Flink does for finished tasks.
-Otherwise its last records would be emitted again. (With at-least-once this is allowed.)
+other subtasks of its vertex had not ended, its keyed state is dropped, as Flink does for finished tasks. A
+subtask that took over this state would emit these records again, which only at-least-once allows.
 
 The in-flight data of a channel has two parts, one at its reader and one at its writer. A record may begin in
-one part and end in the other. So the parts are joined, decoded, and distributed record by record::
+the one and end in the other. So the parts are joined, decoded, and distributed record by record::
 
     reader's piece | writer's piece         by key: to the subtask that has its key group now
     [..r1][r2][r3.. | ..r3][r4]    ->       round robin, if the exchange has no keys
-                                            broadcast: all unread records of one of the readers
+                                            broadcast: each subtask gets all unread records of one reader
 
 All in-flight data becomes data of input channels, which a subtask reads before newly sent data. Each record
 is read once, and the records of a channel in order. In Flink the parts meet in virtual channels at the
 reader, which drops the records of other key groups. The result is the same.
 
 In-flight watermarks are dropped. A watermark is valid for its own channel only. If one subtask has taken over
-the work of several, records of other channels may now follow it. Event time does not advance until each new
-channel has a watermark of its own, so event time never runs ahead.
+the work of several, records of other channels may now follow the watermark. Event time does not advance until
+each new channel has a watermark of its own, so event time never runs ahead.
 
 The rules are otherwise those of Flink's StateAssignmentOperation and RoundRobinOperatorStateRepartitioner.
 """
@@ -77,10 +77,10 @@ from ..state.value_encoding import decode_value, encode_value
 class StateAssignment:
     """The state of a checkpoint, redistributed to the subtasks of a job with another parallelism.
 
-    `hashes` maps the number of an exchange to the hash of its records' keys, for exchanges by key.
+    `hashes` maps the number of a hash exchange to the function that hashes the keys of its records.
     `at_least_once`: whether the guarantee of the job is at-least-once; savepoints do not record it.
     `output_at_consumers`: whether the in-flight data of outputs becomes data of input channels even if the
-    parallelism is unchanged. State is read on demand.
+    parallelism is unchanged. State is read when it is requested.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class StateAssignment:
             metadata, job, hashes, read, output_at_consumers=output_at_consumers
         )
         self._of_vertices: dict[str, list[SubtaskSnapshot]] = {}
-        self._redistributions: dict[tuple[str, str], Redistribution] = {}  # by vertex and list
+        self._redistributions: dict[tuple[str, str], Redistribution] = {}  # by vertex and name of the list
 
     def of(self, vertex: str, subtask: int) -> SubtaskSnapshot:
         """Return the initial state of a subtask of the job, in the form of a snapshot.
@@ -156,7 +156,7 @@ class StateAssignment:
         distributed: list[dict[str, list[Any]]] = [{} for _ in range(subtasks)]
         for name, parts in found.items():
             redistribution = self._redistributions.get((before[0].vertex, name), Redistribution.SPLIT)
-            if redistribution is Redistribution.BROADCAST:  # an empty one is valid
+            if redistribution is Redistribution.BROADCAST:  # an empty list is valid
                 known = dict(parts)
                 parts = [(snapshot.subtask, known.get(snapshot.subtask, [])) for snapshot in before]
             for own, values in zip(
@@ -167,7 +167,7 @@ class StateAssignment:
         return distributed
 
     def _splits(self, before: Sequence[SubtaskSnapshot], subtasks: int) -> list[dict[str, list[Any]]]:
-        """Return the state of a source's subtasks: each gets a share of the splits that had been begun."""
+        """Return the state of a source's subtasks: each gets a share of the unfinished splits."""
         splits: list[list[int]] = []
         event_time: list[tuple[int, list[Any]]] = []
         for snapshot in before:
@@ -259,7 +259,7 @@ def distribute(
 def split(values: Sequence[Any], subtasks: int) -> list[list[Any]]:
     """Split the values into `subtasks` parts, in order.
 
-    If they do not divide evenly, the first parts get one more.
+    If the values do not divide evenly, each of the first parts gets one value more.
     """
     each, more = divmod(len(values), subtasks)
     bounds = [index * each + min(index, more) for index in range(subtasks + 1)]
@@ -267,7 +267,7 @@ def split(values: Sequence[Any], subtasks: int) -> list[list[Any]]:
 
 
 def carried_over(metadata: CheckpointMetadata, job: JobShape) -> dict[str, int]:
-    """Return the maximum parallelism of the vertices for which it is not the default.
+    """Return the vertices whose maximum parallelism is not the default, with this number.
 
     The maximum parallelism is taken from the checkpoint, except for a stateless vertex whose parallelism now
     exceeds it.
@@ -289,7 +289,7 @@ def rescaling_mismatches(metadata: CheckpointMetadata, job: JobShape) -> Iterato
             yield (
                 f"{name} has parallelism {job.parallelism[name]} in the job, but the maximum "
                 f"parallelism of its state in the checkpoint is {most}; lower the parallelism to at "
-                "most that"
+                f"most {most}"
             )
         if any(map(_keyed, before)) and not is_hashed(name, job.exchanges):
             yield (
@@ -322,7 +322,7 @@ def _partly_ended(vertex: str, before: Sequence[SubtaskSnapshot]) -> Iterator[st
             is_split = handle.redistribution is Redistribution.SPLIT
             if is_split and snapshot in ended:
                 yield (
-                    f"the input of {vertex}[{snapshot.subtask}] had ended and that of other subtasks "
+                    f"the input of {vertex}[{snapshot.subtask}] had ended, but the input of other subtasks "
                     f"had not, so its part of the operator state {handle.name!r} cannot be given to "
                     "another subtask; restore an older checkpoint"
                 )
@@ -356,7 +356,7 @@ def _in_flight(metadata: CheckpointMetadata, job: JobShape, number: int) -> bool
 
 
 def _subtasks_of(metadata: CheckpointMetadata, vertex: str) -> list[SubtaskSnapshot]:
-    """Return the snapshots of all subtasks of a vertex; a missing snapshot is returned as an empty one."""
+    """Return the snapshots of all subtasks of a vertex; an empty snapshot replaces a missing one."""
     found = {snapshot.subtask: snapshot for snapshot in metadata.subtasks if snapshot.vertex == vertex}
     return [
         found.get(index) or SubtaskSnapshot(vertex=vertex, subtask=index)
@@ -369,9 +369,7 @@ def _has_ended(snapshot: SubtaskSnapshot) -> bool:
 
 
 def _is_over(name: str) -> bool:
-    """Whether the operator state list of this name is no longer needed after the last records have been
-    emitted.
-    """
+    """Whether an operator state list is no longer needed once the last records have been emitted."""
     return name == HELD_BACK or name.startswith(OWED)
 
 
@@ -391,7 +389,7 @@ def _has_some_of(handle: StateHandle, groups: range) -> bool:
 
 
 class _Stream(NamedTuple):
-    """The in-flight records from one subtask to another, with their former indices."""
+    """The in-flight records from one subtask to another, by their indices before the rescaling."""
 
     producer: int
     consumer: int
@@ -399,7 +397,7 @@ class _Stream(NamedTuple):
 
 
 Distributed = list[dict[int, bytearray]]
-"""The in-flight data of each subtask of a consumer, by channel."""
+"""The in-flight data for each subtask of a reading vertex, by channel."""
 
 
 class ChannelAssignment:
@@ -486,7 +484,7 @@ class ChannelAssignment:
         before, now, records = self._before[target], self._now[target], stream.records
         if before == now:
             yield stream.consumer, records.data.tobytes()
-        elif ShipStrategy.of(ship).copies:  # continues the one whose broadcast state it gets
+        elif ShipStrategy.of(ship).copies:  # continues the reader whose broadcast state it gets
             for consumer in range(stream.consumer, now, before):
                 yield consumer, records.data.tobytes()
         else:
@@ -516,7 +514,7 @@ class ChannelAssignment:
                     yield _Stream(producer, consumer, _records(data, where))
 
     def _in_flight_to(self, number: int, consumer: int) -> Iterator[tuple[int, bytes]]:
-        """Yield, for each channel of a former reader of an exchange, the producer and the in-flight data."""
+        """Yield the producer and the in-flight data of each channel of one former reader."""
         source, target, ship = self._job.exchanges[number]
         if number not in self._producers:
             consumers = self._before[target]

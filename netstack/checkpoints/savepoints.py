@@ -25,10 +25,10 @@ class SavepointEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointRequest:
-    """A request for a savepoint.
+    """A user's request for a savepoint.
 
-    `directory` is the parent of the savepoint's folder; None: the job's savepoint directory. `told` is called
-    once, with the answer.
+    `directory` is the parent of the savepoint's folder; None: the job's savepoint directory. `on_end` is
+    called once, with the answer.
     """
 
     directory: str | None = None
@@ -38,7 +38,7 @@ class SavepointRequest:
 
     @classmethod
     def of(cls, scheduled: ScheduledSavepoint) -> SavepointRequest:
-        """Return the request for a savepoint in a scenario."""
+        """Return the request for a savepoint that a scenario schedules."""
         return cls(directory=scheduled.directory, format=scheduled.format, action=scheduled.action)
 
     @property
@@ -48,22 +48,22 @@ class SavepointRequest:
 
 
 SavepointRequests = Callable[[], Iterable[SavepointRequest]]
-"""Returns the new requests of users; each is returned once."""
+"""Function that returns the savepoint requests that users have made since its last call."""
 
 
 class Savepoints:
     """Keeps savepoints separate from checkpoints.
 
-    Each has its own location in `storage`, and is not deleted after its completion.
+    Each savepoint has its own location in `storage`. Its job does not delete it after its completion.
     """
 
     def __init__(self, storage: CheckpointStorage, config: NetworkConfig) -> None:
         self._storage = storage
         self._config = config
-        self._given_up: dict[int, str] = {}  # locations by id
+        self._given_up: dict[int, str] = {}  # locations of aborted savepoints, by id
 
     def options(self, request: SavepointRequest, checkpoint_id: int) -> CheckpointOptions:
-        """Return the options of a savepoint, which has a location and is never unaligned.
+        """Choose a location for a savepoint and return the options of its barriers, never unaligned.
 
         Raises:
             StorageError: if the storage has no location for the savepoint.
@@ -87,13 +87,13 @@ class Savepoints:
     def give_up(self, checkpoint_id: int, savepoint: Savepoint) -> None:
         """Delete the files of an aborted savepoint.
 
-        Without metadata, files that cannot be deleted are no savepoint.
+        Files that cannot be deleted stay. Without metadata they are no savepoint.
         """
         self._given_up[checkpoint_id] = savepoint.location
         self.delete_since(checkpoint_id)
 
     def delete_since(self, checkpoint_id: int) -> bool:
-        """Delete the files of an aborted savepoint; returns whether the id belongs to a savepoint."""
+        """Delete the files of an aborted savepoint; returns False if no aborted savepoint has this id."""
         location = self._given_up.get(checkpoint_id)
         if location is None:
             return False
@@ -102,8 +102,9 @@ class Savepoints:
         return True
 
     def delete_late(self, checkpoint_id: int, files: Iterable[StoredFile]) -> bool:
-        """Delete files stored after their savepoint was aborted; returns whether the id belongs to a
-        savepoint.
+        """Delete files that were stored after their savepoint was aborted.
+
+        Returns False if no aborted savepoint has this id.
         """
         location = self._given_up.get(checkpoint_id)
         if location is None:

@@ -6,13 +6,13 @@
 
     tick: requests a checkpoint; the request waits while too many checkpoints are pending
     end of a checkpoint --- 2 ms --- trigger, if a request waits
-                        --- pause --- tick, if one was put off; the next tick is an interval later
+                        --- pause --- tick, if the pause has delayed one; the next tick is an interval later
 
-    timer ----- periodic --\\                                      too many pending: wait
-                            >--> queue: by kind, then by time ----> pause not over: put off (periodic only)
-    person ---- by hand ---/     periodic: one at most               else: trigger
+    timer -- periodic ----\\                                        too many pending: wait
+                           >--> queue: by kind, then by time ----> pause not over: put off (periodic only)
+    user --- on demand ---/     periodic: one at most              else: trigger
 
-A savepoint has priority. If barriers do not overtake data, it does not wait for pending checkpoints. The
+A savepoint has priority. Unless checkpoints are unaligned, it does not wait for pending checkpoints. The
 rules are those of Flink's CheckpointCoordinator and CheckpointRequestDecider, with one exception. While a
 periodic request waits, further periodic requests are dropped. Flink would queue up to a thousand of them, and
 trigger them one after the other as soon as checkpoints are fast again.
@@ -34,7 +34,7 @@ from .pending_checkpoint import FailureReason
 from .savepoints import SavepointRequest
 
 MAX_QUEUED_REQUESTS = 1000
-"""Maximum number of queued requests; more are refused."""
+"""Maximum number of queued requests; further requests are refused."""
 
 
 class RequestKind(IntEnum):
@@ -54,7 +54,7 @@ class CheckpointRequest(NamedTuple):
 
     @property
     def urgency(self) -> tuple[RequestKind, float]:
-        """Sort key: the smallest is granted first."""
+        """Sort key: the request with the smallest key is granted first."""
         return self.kind, self.requested_at
 
     @property
@@ -67,7 +67,7 @@ class CheckpointRequest(NamedTuple):
 
 
 class PutOff(NamedTuple):
-    """A periodic request was dropped. The next periodic request is due at `until`, in seconds."""
+    """Notice that a periodic request was dropped; the next one is due at `until`, in seconds of the run."""
 
     until: float
 
@@ -125,13 +125,12 @@ class CheckpointRequestDecider:
         if pending >= self._max_concurrent and not forced:
             return None
         request = self._queue.pop(0)
-        # The same sum each time, so that a caller that returns at `until` is not too early by a rounding
-        # error.
+        # Computed in the same way each time, so that no rounding error makes a tick at `until` too early.
         until = last_end + self._min_pause
         return PutOff(until) if request.periodic and now < until else request
 
     def change(self, *, min_pause_s: float, forces_savepoints: bool) -> None:
-        """Use another pause and another rule for savepoints from now on."""
+        """Replace the pause and the rule for savepoints."""
         self._min_pause, self._forces_savepoints = min_pause_s, forces_savepoints
 
     def clear(self) -> list[CheckpointRequest]:
@@ -145,7 +144,7 @@ QUEUED_REQUEST_DELAY_S = 0.002
 
 
 class CheckpointScheduler:
-    """Calls `trigger` with a request when it is due; `pending` returns the number of pending checkpoints."""
+    """Calls `trigger` with each request that is due; `pending` returns the number of pending checkpoints."""
 
     def __init__(
         self,
@@ -180,7 +179,7 @@ class CheckpointScheduler:
     def go_on(self) -> None:
         """Resume periodic requests, if the scheduler runs.
 
-        The first follows after a random part of the interval.
+        The first request follows after a random part of the interval.
         """
         if self._running and self._interval is not None:
             first = self._randomness.between((self._min_pause, self._interval))
@@ -198,13 +197,13 @@ class CheckpointScheduler:
             self._start_timer(self._agenda.now + self._interval)
 
     def stop(self) -> list[CheckpointRequest]:
-        """Stop all requests; refuse the queued ones and return them."""
+        """Stop; refuse all queued requests and return them."""
         self._running = False
         self._grants.cancel()
         return self.hold()
 
     def hold(self) -> list[CheckpointRequest]:
-        """Suspend periodic requests until `go_on`; refuse the queued ones and return them."""
+        """Suspend periodic requests until `go_on`; refuse all queued requests and return them."""
         self._cancel_timer()
         return self._decider.clear()
 

@@ -1,7 +1,7 @@
 """The content of a checkpoint, entry by entry: a small counterpart of Flink's state processor API.
 
-Whatever the format of the keyed state, each subtask's part is restored into a backend, and read from this
-backend. So the entries are the same as in a restored job.
+Keyed state is first restored into a state backend, and then read from this backend. So the entries are the
+same as in a restored job, in every format of the state.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def keyed_entries(
 
     Args:
         metadata: The checkpoint.
-        snapshot: One of its subtasks.
-        read: Reads its files.
-        tables: Opens stores for state in tables.
-        state: If given, only the state with this name.
+        snapshot: The state of one subtask in the checkpoint.
+        read: Returns the bytes of a handle.
+        tables: Opens table stores, which state in files of RocksDB requires.
+        state: Name of the only state to read; None: all states.
 
     Raises:
         StorageError: if a file could not be read.
-        StateError: if the bytes are not keyed state, or the state is in tables and `tables` is None.
+        StateError: if the bytes are not keyed state, or they are files of RocksDB and `tables` is None.
     """
     handles = [handle for handle in snapshot.handles if handle.kind is StateKind.KEYED]
     backend = _backend_of(metadata, snapshot, handles, tables)
@@ -94,15 +94,13 @@ def _backend_of(
     if not any(handle.format in _OF_TABLES for handle in handles):
         return KeyedStateBackend(groups, most)
     if tables is None:
-        raise StateError(
-            f"the state of {snapshot.vertex} is in files of RocksDB, but no `tables` were given to open these"
-        )
+        raise StateError(f"the state of {snapshot.vertex} is in files of RocksDB; pass `tables` to open them")
     name = f"{snapshot.vertex}-{snapshot.subtask}"
     return TableStateBackend(name, groups, most, None, TableSettings(tables))
 
 
 def _without_times(kind: str, stored: Any) -> Any:
-    """Return a stored value without the timestamps of state with a time to live."""
+    """Return a stored value without timestamps, which only state with a time to live has."""
     if not kind.endswith(WITH_TTL):
         return stored
     return [value for value, _ in stored] if kind.startswith("list") else stored[0]

@@ -4,9 +4,9 @@ Paths are relative to the root of the storage, so a whole directory can be moved
 
     chk-17/_metadata         written last; with it the checkpoint is complete
     chk-17/source-0-...      belongs to checkpoint 17 alone, and is deleted with it
-    shared/window-1-...      may belong to several checkpoints; is deleted by name
+    shared/window-1-...      may belong to several checkpoints; deleted when none of them is left
 
-A savepoint is a folder of its own, by any name, with its metadata and its files side by side::
+A savepoint is a separate folder, with any name, that contains its metadata and its files::
 
     savepoint-17-5f3a/_metadata
     savepoint-17-5f3a/source-0-...
@@ -41,7 +41,7 @@ class CheckpointStorage(Protocol):
     """
 
     def write(self, checkpoint_id: int, name: str, data: bytes, *, shared: bool = False) -> StoredFile:
-        """Store a file of an incomplete checkpoint; ``shared``: whether later checkpoints may use it too.
+        """Store a file of an incomplete checkpoint; ``shared``: whether later checkpoints may use the file.
 
         ``name`` must be unique within the checkpoint, and for a shared file within the storage. Characters
         that are not allowed in file names are escaped. A file of the same name from an earlier attempt is
@@ -50,7 +50,7 @@ class CheckpointStorage(Protocol):
         Raises:
             StorageError: if the file could not be written, the checkpoint is complete, or the shared file
                 exists.
-            ValueError: if ``name`` is empty or the name of the metadata, or the id is negative.
+            ValueError: if ``name`` is empty or reserved for the storage's own files, or the id is negative.
         """
         ...
 
@@ -73,10 +73,10 @@ class CheckpointStorage(Protocol):
         ...
 
     def checkpoints(self) -> list[int]:
-        """Return the ids of the complete checkpoints, ascending; damaged ones are left out.
+        """Return the ids of the complete checkpoints, ascending, without damaged ones.
 
         Raises:
-            StorageError: The storage could not be read.
+            StorageError: if the storage could not be read.
         """
         ...
 
@@ -86,7 +86,7 @@ class CheckpointStorage(Protocol):
         Raises:
             MissingFileError: if there is no such checkpoint, or it was never completed.
             DamagedFileError: if its metadata is damaged.
-            StorageError: The storage could not be read.
+            StorageError: if the storage could not be read.
         """
         ...
 
@@ -101,7 +101,7 @@ class CheckpointStorage(Protocol):
         ...
 
     def delete(self, files: Iterable[StoredFile]) -> None:
-        """Delete single files, shared ones or those of an incomplete checkpoint; missing files are ignored.
+        """Delete single files, shared or of an incomplete checkpoint; missing files are ignored.
 
         Raises:
             StorageError: if a file could not be deleted.
@@ -120,9 +120,9 @@ class CheckpointStorage(Protocol):
     def free_location(self, directory: str | None, name: str) -> str:
         """Return an unused location for a savepoint, with a name similar to ``name``.
 
-        It is in ``directory``, or beside the checkpoints. No other job gets the same location, even if jobs
-        with the same ids store savepoints in one directory. (In object stores, this holds once a file has
-        been stored there.)
+        The location is in ``directory``; None: beside the checkpoints. No other job gets the same location,
+        even if jobs with the same ids store savepoints in one directory. (In object stores, this holds once a
+        file has been stored at the location.)
 
         Raises:
             StorageError: if the directory cannot be read or written, or the storage has no default directory.
@@ -141,7 +141,7 @@ class CheckpointStorage(Protocol):
 
 
 class HandleReader:
-    """Reads the bytes of handles. If consecutive handles refer to one file, the file is read once."""
+    """Reads the bytes that state handles refer to. If consecutive handles share a file, it is read once."""
 
     def __init__(self, storage: CheckpointStorage) -> None:
         self._storage = storage
@@ -193,8 +193,8 @@ def delete_where_possible(storage: CheckpointStorage, files: Iterable[StoredFile
 def write_pieces(storage: CheckpointStorage, checkpoint_id: int, name: str, data: Pieces) -> StoredFile:
     """Store a file of a checkpoint, as `CheckpointStorage.write` does.
 
-    A storage that can keep blank data as a length instead of bytes has its own method `write_pieces`. Other
-    storages get all bytes.
+    Blank data is data that no task reads. A storage that can keep only its length has a method
+    `write_pieces`. Other storages get all bytes.
 
     Raises:
         StorageError: see `CheckpointStorage.write`.
@@ -216,7 +216,7 @@ class ChannelPlace(NamedTuple):
 def channel_handles(
     data: Mapping[ChannelPlace, Pieces], write: Callable[[Pieces], StoredFile], inline_up_to: int
 ) -> list[StateHandle]:
-    """Store the data of channels: inline in the handles up to `inline_up_to` bytes, otherwise in one file.
+    """Store the in-flight data of channels: up to `inline_up_to` bytes in the handles, more in one file.
 
     Raises:
         StorageError: if the file cannot be written.
@@ -244,16 +244,16 @@ METADATA_NAME = "_metadata"
 """Name of the metadata file, whose existence makes a checkpoint complete."""
 
 CLAIM_NAME = "_claimed"
-"""Name of the file that names the run which has claimed a checkpoint."""
+"""Name of the file that records which run has claimed a checkpoint."""
 
 SAVEPOINT_PREFIX = "savepoint-"
-"""Prefix of the names of new savepoints; they may be renamed."""
+"""Prefix of the folder names of new savepoints; users may rename these folders."""
 
 SHARED_FOLDER = "shared"
 """Folder of the files that several checkpoints may use."""
 
 LONGEST_NAME = 200
-"""Maximum length of a file's name; file systems allow 255 bytes, and some append a suffix."""
+"""Maximum length of a file name in bytes. File systems allow 255; the rest is for suffixes."""
 
 _CHECKSUM_LENGTH = 16
 _FOLDER = re.compile(r"chk-(0|[1-9][0-9]*)")
@@ -263,9 +263,10 @@ _ESCAPED = re.compile(rb"[^A-Za-z0-9_-]")
 
 
 def file_name(name: str) -> str:
-    """Convert a name to a file name: escapes all but ASCII letters, digits, ``_`` and ``-`` as %XX of UTF-8.
+    """Convert a name to a file name.
 
-    The end of a very long name is replaced by a checksum.
+    ASCII letters, digits, ``_`` and ``-`` stay; each byte of other characters in UTF-8 becomes %XX. The end
+    of a very long name is replaced by a checksum.
 
     Raises:
         ValueError: if the name is empty, or is the name of the metadata or of a claim.
@@ -296,7 +297,7 @@ def metadata_path(checkpoint_id: int) -> str:
 
 
 def claim_path(checkpoint_id: int) -> str:
-    """Return the path of the file that names the run which has claimed a checkpoint."""
+    """Return the path of the file that records which run has claimed a checkpoint."""
     return f"{folder_of(checkpoint_id)}/{CLAIM_NAME}"
 
 
@@ -307,7 +308,7 @@ def checkpoint_id_of(folder: str) -> int | None:
 
 
 def is_file_path(path: str) -> bool:
-    """Whether a path is a valid path of a checkpoint's file, so that it is safe to use."""
+    """Whether a path can be that of a checkpoint's file; other paths could lead out of the storage."""
     return _PATH.fullmatch(path) is not None
 
 
@@ -324,7 +325,7 @@ MAX_CLAIMANT_BYTES = 1 << 12
 
 
 class FileLayout(ABC):
-    """A `CheckpointStorage` over any storage that keeps files by path; subclasses implement that storage."""
+    """A `CheckpointStorage` that stores files by path; subclasses implement the access to the files."""
 
     def write(self, checkpoint_id: int, name: str, data: bytes, *, shared: bool = False) -> StoredFile:
         """Store a file of an incomplete checkpoint; see `CheckpointStorage`."""
@@ -344,7 +345,7 @@ class FileLayout(ABC):
     def read(self, file: StoredFile) -> bytes:
         """Return the bytes of a file; see `CheckpointStorage`."""
         size = self._size(self._checked(file.path))
-        if size is not None and size != file.size:  # checked before reading, as it may have any size
+        if size is not None and size != file.size:  # checked before reading: a wrong file may be huge
             raise DamagedFileError(f"{file.path} has {size} bytes, but {file.size} bytes were written")
         data = self._get(file.path, file.size)
         if checksum(data) != file.checksum:
@@ -385,7 +386,7 @@ class FileLayout(ABC):
 
     def discard(self, checkpoint_id: int) -> None:
         """Delete the files that belong only to this checkpoint; see `CheckpointStorage`."""
-        self._remove(self._metadata_path(checkpoint_id))  # first: it must never look complete when it is not
+        self._remove(self._metadata_path(checkpoint_id))  # first, so that the rest never looks complete
         self._remove_folder(self._folder_of(checkpoint_id))
 
     def delete(self, files: Iterable[StoredFile]) -> None:
@@ -423,7 +424,7 @@ class FileLayout(ABC):
         return sorted(number for number in ids if number is not None)
 
     def savepoints(self) -> list[SavepointFolder]:
-        """Return the savepoints beside the checkpoints, by name; some may be damaged or incomplete.
+        """Return the savepoints beside the checkpoints, sorted by name; some may be damaged or incomplete.
 
         A folder with metadata counts as a savepoint whatever its name.
         """
@@ -486,7 +487,7 @@ class FileLayout(ABC):
         return True
 
     def _create_folder(self, folder: str) -> bool:
-        """Create a folder if it has no files yet; returns whether it had none."""
+        """Create a folder; returns False if it already contains files."""
         return not self._files(folder)
 
     @abstractmethod
@@ -628,8 +629,8 @@ class SavepointFolder(FileLayout):
 class MemoryStorage(FileLayout):
     """Keeps checkpoints in memory as long as the object exists.
 
-    Corresponds to Flink's ``JobManagerCheckpointStorage``, but stores files. Of blank in-flight data only the
-    lengths are kept. The checksum of such a file is computed from these lengths and the other bytes.
+    Corresponds to Flink's ``JobManagerCheckpointStorage``, but stores files. Blank in-flight data, which no
+    task reads, is kept as a length. The checksum of a file then covers these lengths and the other bytes.
     """
 
     def __init__(self) -> None:

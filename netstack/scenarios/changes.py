@@ -1,7 +1,8 @@
 """Changes and savepoints at given times of a run, and their form in scenario files.
 
 A change sets options, the cost of records or the rate of a source from a given time on. Flink would restart
-the job for most changes. The emulator applies a change at once, so that a run shows its effect alone.
+the job for most changes. The emulator applies a change at once, so that a run shows the effect of the change
+without that of a restart.
 """
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ def rendered(field: str, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledChange(HoldsTuples):
-    """A change at a given time, in seconds: of the job's settings, or of one vertex.
+    """A change of the job's settings or of one vertex, at a given time in seconds.
 
     A buffer that is being processed keeps its cost. Fields that are not given change nothing. A new
-    `service_s` also drops later steps of the vertex's service. `settings` are pairs of a field of
-    `NetworkConfig`, one of `CHANGEABLE`, and its value.
+    `service_s` also drops later steps of the vertex's service. `settings` are pairs of a field name of
+    `NetworkConfig`, which `CHANGEABLE` contains, and its new value.
     """
 
     at_s: float = field(metadata=needed(TIME, '"30 s"', 0.0, "Time of the change."))
@@ -81,12 +82,13 @@ class ScheduledChange(HoldsTuples):
     vertex: str | None = key(STRING, None, "The vertex whose service or rate changes; None: no vertex.")
     service_s: float | None = key(TIME, None, "Cost of a record; None: as before.")
     service_skew: tuple[float, ...] = key(
-        _NUMBERS, (), "Factor of the cost of each subtask; a shorter list repeats. Empty: as before."
+        _NUMBERS, (), "Factor of each subtask's cost; a shorter list repeats; empty: as before."
     )
     rates: tuple[float, ...] = key(
         _NUMBERS,
         (),
-        "Records per second of each subtask of a source; a shorter list repeats. 0: as fast as possible.",
+        "Records per second of each subtask of a source, 0 for as fast as possible; a shorter list repeats; "
+        "empty: as before.",
         name="rate",
     )
 
@@ -134,7 +136,7 @@ _STOP = named(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledSavepoint:
-    """A savepoint that a user requests at a given time, in seconds. The job may stop with it."""
+    """A savepoint that a user requests at a given time, in seconds. The job may stop after it."""
 
     at_s: float = field(metadata=needed(TIME, '"30 s"', 0.0, "Time of the request."))
     directory: str | None = key(
@@ -148,13 +150,13 @@ class ScheduledSavepoint:
     action: PostCheckpointAction = key(
         _STOP,
         PostCheckpointAction.NONE,
-        "How the job stops after the savepoint; None: it continues.",
+        "Way to stop the job after the savepoint; None: the job continues.",
         name="stop",
     )
 
 
 class Savepoints(Part):
-    """A list of savepoints: times, or tables with a time ``at``."""
+    """A list of savepoints: each is a time, or a table with a time ``at``."""
 
     def read(self, section: Section, key: Key, default: object) -> tuple[ScheduledSavepoint, ...]:
         """Return the savepoints."""
@@ -168,7 +170,7 @@ class Savepoints(Part):
         return [each if isinstance(each, Mapping) else {"at": each} for each in elements(value)]
 
     def render(self, value: Sequence[ScheduledSavepoint]) -> object:
-        """Return a list of times if no savepoint has other fields, else of tables."""
+        """Return a list of times if no savepoint has other fields, else a list of tables."""
         tables = [write_table(each) for each in value]
         return [each["at"] for each in tables] if all(len(each) == 1 for each in tables) else tables
 

@@ -42,7 +42,7 @@ from .value_kinds import (
 )
 
 Range = tuple[float, float]
-"""Minimum and maximum of a random value, in the unit in the field's name."""
+"""Minimum and maximum of a random value; the field's name ends with the unit."""
 
 DEFAULT_PRESET = "flink-2.3"
 
@@ -85,9 +85,7 @@ class StateBackendType(StrEnum):
 
 
 class ChangelogStorage(StrEnum):
-    """Where the logged changes of keyed state are stored: MEMORY sends them inside the tasks'
-    acknowledgements, FILESYSTEM writes files.
-    """
+    """Storage of the changelog of keyed state: inside the tasks' acknowledgements (MEMORY), or in files."""
 
     MEMORY = "memory"
     FILESYSTEM = "filesystem"
@@ -122,7 +120,7 @@ class NetworkConfig:
         "taskmanager.memory.network.max",
         SIZE,
         None,
-        "Network memory of each task manager; None: exactly what its pools can use.",
+        "Network memory of each task manager; None: as much as its buffer pools can use.",
     )
     exclusive_buffers_per_channel: int = option(
         "taskmanager.network.memory.buffers-per-channel", WHOLE, 2, only_1x=True
@@ -166,7 +164,7 @@ class NetworkConfig:
         "taskmanager.network.adaptive-partitioner.max-traverse-size",
         COUNT,
         4,
-        "Number of subpartitions that are compared for each record, 2 at least.",
+        "Number of subpartitions that are compared for each record, at least 2.",
         since="2.3",
     )
     buffer_timeout_enabled: bool = option("execution.buffer-timeout.enabled", BOOLEAN, True)
@@ -295,7 +293,7 @@ class NetworkConfig:
         "execution.checkpointing.incremental",
         BOOLEAN,
         False,
-        "Whether a checkpoint stores only files that no earlier checkpoint has; hashmap ignores this.",
+        "Whether a checkpoint stores only files that no earlier checkpoint has; no effect with hashmap.",
         former=("state.backend.incremental",),
     )
     rocksdb_write_buffer_bytes: int = option("state.backend.rocksdb.writebuffer.size", SIZE, 64 << 20)
@@ -336,7 +334,10 @@ class NetworkConfig:
     )
     restart_jitter_factor: float = option("restart-strategy.exponential-delay.jitter-factor", NUMBER, 0.1)
     restart_attempts_before_reset: int | None = option(
-        "restart-strategy.exponential-delay.attempts-before-reset-backoff", COUNT, None, "None: any number."
+        "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+        COUNT,
+        None,
+        "Maximum number of restarts before the delay is reset; None: no limit.",
     )
     restart_max_failures_per_interval: int = option(
         "restart-strategy.failure-rate.max-failures-per-interval", COUNT, 1
@@ -430,8 +431,8 @@ def _numbers(version: str) -> list[int]:
 class CostModel:
     """Short delays of the machine that the protocol does not determine, measured once for all scenarios.
 
-    A `Range` is drawn uniformly. Times of threads and wires are medians of a log-normal distribution with the
-    sigma `jitter_sigma`.
+    A value is drawn uniformly from a `Range`. Times of threads and wires are medians of a log-normal
+    distribution with the sigma `jitter_sigma`.
     """
 
     adaptive_look_s: float = key(
@@ -448,7 +449,7 @@ class CostModel:
     """
     source_record_s: float = key(TIME, 3e-6, "Time for each generated record.", written=True)
     consumer_buffer_s: float = key(
-        TIME, 25e-6, "Time for each buffer read, multiplied by the subtask's speed factor.", written=True
+        TIME, 25e-6, "Time for each buffer read, multiplied by the factor of the subtask.", written=True
     )
     consumer_record_s: float = key(TIME, 0.8e-6, "Time for each record read.", written=True)
     after_sleep_s: float = key(TIME, 4e-6, "Time added to each sleep.", written=True)
@@ -460,7 +461,10 @@ class CostModel:
         written=True,
     )
     subtask_factor: Range = key(
-        range_of(FLOAT), (0.6, 1.4), "Speed factor, drawn once for each subtask.", written=True
+        range_of(FLOAT),
+        (0.6, 1.4),
+        "Factor of the time for each buffer, drawn once for each subtask.",
+        written=True,
     )
     wake_up_s: float = key(
         TIME, 40e-6, "Time from a notification until a waiting task runs (median).", written=True
@@ -483,7 +487,7 @@ class CostModel:
         written=True,
     )
     deploy_per_task_s: float = key(
-        TIME, 0.0115, "Additional deployment time for each task of a task manager.", written=True
+        TIME, 0.0115, "Further deployment time for each task of a task manager.", written=True
     )
     trigger_s: Range = key(
         range_of(TIME),
@@ -506,7 +510,7 @@ class CostModel:
     ack_unaligned_s: Range = key(
         range_of(TIME),
         (0.008, 0.020),
-        "Time from a snapshot to its acknowledgement if channel state has to be written.",
+        "Time from a snapshot with in-flight data until the coordinator has its acknowledgement.",
         written=True,
     )
     upload_rate_bytes_per_s: float = key(
@@ -565,19 +569,19 @@ class LinkConditions:
     bandwidth_bytes_per_s: float | None = key(
         RATE,
         None,
-        "Bandwidth in each direction that all channels of a pair of task managers share; None: unlimited.",
+        "Bandwidth of each direction, shared by all channels of two task managers; None: unlimited.",
     )
 
 
 def with_options(base: NetworkConfig, values: Mapping[str, object]) -> NetworkConfig:
-    """Return `base` with the fields in `values` replaced; their names are added to its field `given`."""
+    """Return `base` with the given values; the names of these fields are added to the field `given`."""
     return dataclasses.replace(base, **values, given=base.given | values.keys())  # type: ignore[arg-type]
 
 
 def read_options(section: Section, preset: NetworkConfig) -> NetworkConfig:
     """Return a preset with the Flink options in a section.
 
-    Mistakes, and numbers without a unit, are reported to the section.
+    Mistakes, and times and sizes without a unit, are reported to the section.
     """
     values: dict[str, object] = {}
     for name, value in _flat(section.values):
@@ -607,7 +611,7 @@ def split_assignment(text: str) -> tuple[str, str] | None:
 
 
 def _meant(name: str) -> str:
-    """Suggest an option for an unknown name: an option that ends with this name, or has a similar name."""
+    """Return a suggestion for an unknown name: an option that ends with this name, or has a similar name."""
     ends = [option for option in _FIELDS if option.endswith(f".{name}")]
     if ends:
         return f"did you mean {' or '.join(map(repr, ends))}?"
@@ -636,13 +640,13 @@ def option_values(config: NetworkConfig, preset: NetworkConfig) -> dict[str, Any
 
 _OPTIONS_KEY = "flink"
 FLINK_OPTIONS = Kind(table, lambda config: {}, reference(_OPTIONS_KEY))
-"""A table of options on top of a preset, read by `read_options` and written by `option_values`."""
+"""Table of options that override a preset, read by `read_options` and written by `option_values`."""
 
 POLICY = Key(
     name="policy",
     kind=STRING,
     default=None,
-    doc='Debloating policy: a name, or "package.module:Class". Without it: "flink"; in a change: as before.',
+    doc='Debloating policy: a name, or "package.module:Class"; absent: "flink", or in a change as before.',
 )
 """The key for `NetworkConfig.debloat_policy`, which is not an option of Flink."""
 
@@ -666,7 +670,7 @@ def _options_shape(prefix: str) -> Shape:
 
 
 def _description(field: str) -> str:
-    """Return the explanation of an option, if its name does not suffice, and its default."""
+    """Return the meaning of an option, if it is declared, and the default."""
     option = OPTIONS[field]
     defaults = {preset: getattr(config, field) for preset, config in PRESETS.items()}
     texts = {

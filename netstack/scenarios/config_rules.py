@@ -17,7 +17,7 @@ from .quantities import format_size, time_text
 from .tables import did_you_mean, without_unit
 
 Problem = tuple[str, str]
-"""A mistake: its place, in terms of a scenario file, and a message with a correct value."""
+"""A mistake: its key in a scenario file, and a message that says what would be correct."""
 
 _SMALLEST_PAGE = 1024
 _LARGEST_PAGE = 1 << 30
@@ -57,14 +57,14 @@ def _about_values(config: NetworkConfig) -> Iterator[Problem]:
         if getattr(config, field) <= 0:
             yield option_key(field), f"is {time_text(getattr(config, field))}; it must be more than 0"
     if (most := config.adaptive_partitioner_max_traverse_size) < 2:  # checked even if it is off
-        text = f"is {most}; it must be 2 or more, or Flink 2.3 fails the job"
+        text = f"is {most}; it must be 2 or more, because Flink 2.3 fails the job otherwise"
         yield option_key("adaptive_partitioner_max_traverse_size"), text
 
 
 def policy_class(name: str) -> type[DebloatPolicy]:
-    """Return the policy class for `name`: a registered one, or the one at "package.module:Class".
+    """Return the policy class for `name`: a registered policy, or the class at "package.module:Class".
 
-    The module is searched in the working directory too, after all other places.
+    The working directory is the last place in which the module is searched.
 
     Raises:
         PolicyError: if there is no policy with this name, or the imported object is not a policy.
@@ -88,7 +88,7 @@ def policy_class(name: str) -> type[DebloatPolicy]:
 def debloater_of(config: NetworkConfig, size_in_force: int | None = None) -> DebloatPolicy | None:
     """Return the debloating policy of one gate; None if debloating is off.
 
-    The policy begins with `size_in_force`, the current buffer size in bytes, or if None, with the configured
+    The policy begins with the current buffer size `size_in_force` in bytes; None: with the configured
     starting size.
 
     Raises:
@@ -133,7 +133,7 @@ def _in_a_line(error: BaseException) -> str:
 def policy_problems(config: NetworkConfig) -> Iterator[Problem]:
     """Yield an error if the policy does not exist or cannot be created.
 
-    To check a user's policy, its module is imported.
+    The check imports the module of a user's policy.
     """
     try:
         if config.debloat_enabled and not any(True for _ in option_problems(config)):
@@ -157,7 +157,7 @@ def _about_checkpoints(config: NetworkConfig) -> Iterator[Problem]:
         text = f"is {config.max_concurrent_checkpoints}; with unaligned checkpoints it must be 1"
         yield option_key("max_concurrent_checkpoints"), text
     if config.checkpoints_during_recovery and not config.recover_output_on_downstream:
-        text = f"is true; it needs {OPTIONS['recover_output_on_downstream'].name} = true"
+        text = f"is true, which needs {OPTIONS['recover_output_on_downstream'].name} = true"
         yield option_key("checkpoints_during_recovery"), text
     if config.stores_checkpoints_in_files and config.checkpoint_dir is None:
         text = (
@@ -186,7 +186,7 @@ def _about_restarts(config: NetworkConfig) -> Iterator[Problem]:
 
 
 def restart_notices(config: NetworkConfig, strategy: RestartStrategy) -> Iterator[Problem]:
-    """Yield a notice for each given restart option that belongs to another strategy than the job's."""
+    """Yield a notice for each given restart option that does not belong to the job's restart strategy."""
     for field in sorted(config.given & OPTIONS.keys()):
         family, _, rest = OPTIONS[field].name.partition(".")
         owner = rest.partition(".")[0]

@@ -53,10 +53,10 @@ def read_scenario(
 ) -> Scenario:
     """Return the scenario in a document; `name` is used if the document has no name.
 
-    If the scenario is not `to_run`, the document may contain names instead of Python objects, and its policy
-    is not checked. Nothing is imported, so a document of unknown origin can be read.
+    Without `to_run`, the document may contain names instead of Python objects, and its policy is not checked.
+    Then nothing is imported, so a document of unknown origin can be read.
 
-    A list `notices` gets a line for each number without a unit where Flink takes a time or a size.
+    For each time or size in Flink's syntax without a unit, a line is added to the list `notices`.
 
     Raises:
         ScenarioError: with one line for each mistake: key, mistake, correct value.
@@ -99,11 +99,11 @@ def _slot_sharing_group(vertex: Section, slots: int | None) -> str:
     if key in vertex and "task_manager" in vertex:
         vertex.complain(
             key,
-            "is given together with task_manager, with which the vertex takes no slot; remove one of the two",
+            "is given, but a vertex with a task_manager takes no slot; remove one of the two",
         )
     elif key in vertex and slots is None:
         vertex.complain(
-            key, "has no effect, since the scenario has no slots; give the scenario slots, or remove this"
+            key, "has no effect, since the scenario has no slots; give the scenario slots, or remove this key"
         )
     without_count = "source" in vertex and "parallelism" not in vertex and "task_manager" not in vertex
     source = vertex.values.get("source")
@@ -144,7 +144,7 @@ def _rank(value: object) -> int:
 def scenario_toml(scenario: Scenario, comments: Iterable[str] = ()) -> str:
     """Return a scenario file that begins with the comments, one paragraph each.
 
-    Of costs and network conditions, it contains those that are not the defaults.
+    It contains only those costs and network conditions that differ from the defaults.
     """
     import tomlkit  # takes a while to import
 
@@ -162,21 +162,21 @@ def scenario_toml(scenario: Scenario, comments: Iterable[str] = ()) -> str:
 
 
 def _comment(text: str) -> Iterator[str]:
-    """Yield the lines of a comment. Unprintable characters are escaped, so that none ends the comment."""
+    """Yield the lines of a comment. Blanks replace unprintable characters, which might end the comment."""
     readable = "".join(letter if letter.isprintable() else " " for letter in text)
     for number, line in enumerate(wrap(readable, _COLUMNS - 4) or [""]):
         yield f"# {'  ' if number else ''}{line}".rstrip()
 
 
 def _seen(letter: str) -> str:
-    """Return the letter, or its escape if it is not printable; only quoted texts contain such letters."""
+    """Return the letter, or its escape sequence if it is not printable. Such letters occur only in quotes."""
     if letter.isprintable() or letter == "\n":
         return letter
     return f"\\u{ord(letter):04x}" if ord(letter) < 1 << 16 else f"\\U{ord(letter):08x}"
 
 
 def _as_table(value: object) -> object:
-    """Return a table or a list of tables for the document, with inline tables inside."""
+    """Return a top-level value for TOML; tables within a table become inline tables."""
     if isinstance(value, Mapping):
         return _entries(value)
     if isinstance(value, list) and value and all(isinstance(table, Mapping) for table in value):
@@ -207,7 +207,7 @@ def scenario_schema() -> dict[str, Any]:
     return {
         "$schema": DRAFT,
         "title": "A scenario of netstack",
-        "description": "A job, the Flink options it runs under, and what each record costs.",
+        "description": "A job, its Flink options, and the cost of its records.",
         **table_shape(Scenario),
         "definitions": DEFINITIONS | option_definitions(),
     }

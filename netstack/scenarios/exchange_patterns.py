@@ -1,35 +1,35 @@
 """The exchanges of a job: ship strategies, channels, watermarks, the records that tasks read, deadlocks.
 
-Some job shapes can deadlock under unaligned checkpoints (`standstills`). Into some vertices, barriers cannot
-overtake data (`aligned_readers`), even if checkpoints are unaligned. So one checkpoint may be aligned at some
-vertices and unaligned at others. Then the tasks can wait for each other::
+Some job shapes can deadlock under unaligned checkpoints (`standstills`). Even if checkpoints are unaligned,
+barriers cannot overtake data on the exchanges into some vertices (`aligned_readers`). So one checkpoint may
+be aligned at some vertices and unaligned at others. Then the tasks can wait for each other::
 
             /--- b ---\\          b -> c is forward: each barrier blocks its channel of c
     x --- a            c         until the barriers of all channels of c are there
             \\---------/          x -> a is forward: the barrier comes behind all data of x
 
 `b` begins its checkpoint as soon as one barrier has overtaken the data in front of it. It sends its own
-barrier downstream, which blocks its channel at `c`. Now `c` waits for the barrier of a subtask of `a`, which
-is behind data. This `a` waits for `b` to take its output, and `b` waits for `c` to continue reading. No task
-continues, even after the checkpoint has expired. Flink 2.2.1 deadlocks in the same way (measured). With
-aligned checkpoints it does not, because `b` sends its barrier only after the barriers of all subtasks of `a`
-have arrived.
+barrier downstream, which blocks the channel from `b` at `c`. Now `c` waits for the barrier of a subtask of
+`a`, which is behind data. This subtask waits for `b` to take its output, and `b` waits for `c` to continue
+reading. No task continues, even after the checkpoint has expired. Flink 2.2.1 deadlocks in the same way
+(measured). With aligned checkpoints it does not, because `b` sends its barrier only after the barriers of all
+subtasks of `a` have arrived.
 
 If barriers overtake only after a timeout, an expired checkpoint leaves channels blocked, and the next
-checkpoints wait for these channels. Then no diamond is needed: any vertex whose barriers stay behind data can
-take the role of `a` (also measured). In Flink 2.3, such a job continues (measured), because an unaligned
-barrier also passes on a channel that an older barrier blocks.
+checkpoints wait for these channels. Then the edge from `a` to `c` is not needed: any vertex whose barriers
+stay behind data can take the role of `a` (also measured). In Flink 2.3, such a job continues (measured),
+because an unaligned barrier also passes on a channel that an older barrier blocks.
 
-A task handles a barrier only between two records. So a vertex can also take the role of `a` if it writes more
-for a record than the free buffers hold, and so waits for buffers in the middle of a record.
+A task handles a barrier only between two records. So a vertex can also take the role of `a` if its output for
+one record is larger than the free buffers. It then waits for buffers in the middle of a record.
 
 A source sends watermarks only if a downstream vertex emits by event time. As in Flink, its watermarks then
 reach every vertex downstream of the source. The event time of a record is the time at which its source
 emitted it.
 
 User functions read the content of records, and so does the writing side of a hash exchange. Vertices without
-a function forward the records that they read. The records of all other edges need no bytes
-(`buffers/payload.py`)::
+a function forward the records that they read. If no task downstream reads the content of an edge's records,
+these records need no bytes (`buffers/payload.py`)::
 
     generator --rebalance--> map --hash--> window --forward--> sink
               ^ bytes, for the hash behind        ^ none     ^ bytes if the sink is the user's
@@ -82,9 +82,7 @@ class ShipStrategy(StrEnum):
 
     @property
     def can_be_overtaken(self) -> bool:
-        """Whether barriers may overtake its data, which requires that the data can be redistributed on
-        rescaling.
-        """
+        """Whether barriers may overtake data: only if rescaling can redistribute this data."""
         return not (self.pointwise or self.copies)
 
 
@@ -96,11 +94,11 @@ class NamedExchange(Protocol):
 
     @property
     def source(self) -> str:
-        """The vertex that writes."""
+        """Name of the vertex that writes."""
 
     @property
     def target(self) -> str:
-        """The vertex that reads."""
+        """Name of the vertex that reads."""
 
     @property
     def ship(self) -> str:
@@ -110,14 +108,14 @@ class NamedExchange(Protocol):
 def aligned_readers(exchanges: Iterable[NamedExchange]) -> set[str]:
     """Return the vertices at which barriers overtake no data.
 
-    As in Flink's StreamGraphGenerator, one exchange that cannot be overtaken makes all inputs of a vertex
-    aligned.
+    As in Flink's StreamGraphGenerator, all inputs of a vertex are aligned if barriers cannot overtake data on
+    one of them.
     """
     return {each.target for each in exchanges if not ShipStrategy.of(each.ship).can_be_overtaken}
 
 
 def consumers_of_producers(ship: str, producers: int, consumers: int) -> list[list[int]]:
-    """Return, for each producer, the consumers of its subpartitions, in the order of the subpartitions.
+    """Return the consumer of each subpartition, for each producer.
 
     All-to-all exchanges reach every consumer. Pointwise exchanges distribute the larger side evenly over the
     smaller one, in order (Flink's pointwise distribution pattern).
@@ -137,7 +135,7 @@ def consumers_of_producers(ship: str, producers: int, consumers: int) -> list[li
 
 
 def producers_of_consumers(reached: list[list[int]], consumers: int) -> list[list[tuple[int, int]]]:
-    """Return the (producer, subpartition) pairs of each consumer's channels, in order of producers."""
+    """Return the (producer, subpartition) pair of each channel, for each consumer, in order of producers."""
     channels: list[list[tuple[int, int]]] = [[] for _ in range(consumers)]
     for producer, own in enumerate(reached):
         for subpartition, consumer in enumerate(own):
@@ -146,10 +144,10 @@ def producers_of_consumers(reached: list[list[int]], consumers: int) -> list[lis
 
 
 def channel_counts(ship: str, producers: int, consumers: int) -> dict[int, int]:
-    """Return the number of consumers of an exchange by their number of channels.
+    """Return a histogram of an exchange: how many consumers have how many channels, by number of channels.
 
-    With the two sides swapped, it is the number of producers by their number of subpartitions. The function
-    computes the counts without listing channels, so its cost does not depend on the number of subtasks.
+    With `producers` and `consumers` swapped, it counts producers by their number of subpartitions. The
+    function does not list channels, so its cost does not depend on the number of subtasks.
     """
     if not ShipStrategy.of(ship).pointwise:
         return {producers: consumers}
@@ -160,10 +158,10 @@ def channel_counts(ship: str, producers: int, consumers: int) -> dict[int, int]:
 
 
 def capacity_by_load(ship: str, producers: int, rates: Sequence[float]) -> float:
-    """Return the records/s that consumers can read if each producer chooses the consumer by load (FLIP-339).
+    """Return the records/s that all consumers read together if producers choose them by load (FLIP-339).
 
-    `rates` are the records/s of each consumer. All producers emit at the same rate, so the producer whose
-    consumers read least limits all producers.
+    `rates` holds the records/s that each consumer can read. All producers emit at the same rate, so the
+    producer with the slowest consumers limits all producers.
     """
     reached = consumers_of_producers(ship, producers, len(rates))
     readers = [len(channels) for channels in producers_of_consumers(reached, len(rates))]
@@ -177,9 +175,9 @@ Exchange = tuple[str, str, str]
 class JobShape(NamedTuple):
     """The properties of a job that its checkpoints depend on: name, parallelism of the vertices, exchanges.
 
-    `unread`: exchanges whose records no function reads, so that their bytes need not be kept.
-    `max_parallelism`: vertices whose number of key groups was taken from the restored checkpoint and is not
-    the default.
+    `unread`: exchanges with records whose content no task reads; only lengths are kept.
+    `max_parallelism`: the number of key groups of vertices for which it is not the default, but that of the
+    restored checkpoint.
     """
 
     name: str
@@ -190,10 +188,11 @@ class JobShape(NamedTuple):
 
 
 class Standstill(NamedTuple):
-    """Three vertices, by name, that can deadlock.
+    """Three vertices, by name, that can deadlock (a, b and c in the diagram of this module).
 
-    `joins` blocks its channel from `blocked` until a barrier arrives that waits for `late`, and `late` waits
-    for `blocked`. `at_once`: whether one checkpoint suffices; if not, an expired checkpoint must precede it.
+    `joins` blocks its channel from `blocked` until the barrier of `late` arrives, and `late` waits for
+    `blocked` to read. `at_once`: whether one checkpoint suffices; otherwise, an earlier checkpoint must have
+    expired.
     """
 
     late: str
@@ -207,9 +206,9 @@ def standstills(
 ) -> Iterator[Standstill]:
     """Yield the ways in which unaligned checkpoints can deadlock a job with these exchanges.
 
-    `parallelism`: the parallelism of each vertex, by name. `write_much`: vertices that may write more for one
-    record than one buffer and the overdraft buffers hold. Whether the job really deadlocks depends on the
-    load: `blocked` has to be slower than its producers for longer than the buffers last.
+    `parallelism`: the parallelism of each vertex, by name. `write_much`: vertices whose output for one record
+    may be larger than one buffer and the overdraft buffers. Whether the job really deadlocks depends on the
+    load: `blocked` has to be slower than its producers until all buffers are full.
     """
     behind_data = aligned_readers(exchanges)
     come_late = behind_data | set(write_much)
@@ -218,13 +217,14 @@ def standstills(
         if joins not in behind_data or blocked in behind_data:
             continue
         if min(_most_channels(vertex, exchanges, parallelism) for vertex in (blocked, joins)) < 2:
-            continue  # no barrier of another channel can arrive earlier, or has to be awaited
+            continue  # with a single channel, no barrier has to wait for another
         before = _all_before([blocked], exchanges)
         others = [each.source for each in exchanges if each.target == joins and each is not edge]
         pointwise = [
             each for each in exchanges if ShipStrategy.of(each.ship).pointwise and each.target != blocked
         ]
-        # Whose subtask may have no barrier but those of one subtask before it, past `blocked`.
+        # Vertices that reach `joins` without `blocked`, over pointwise exchanges only: on this way, a barrier
+        # is as late as that of one subtask of the vertex.
         as_late = _all_before(others, pointwise) | set(others)
         for late in sorted(come_late & before):
             if late != blocked:
@@ -241,7 +241,7 @@ def _most_channels(vertex: str, exchanges: Collection[NamedExchange], parallelis
 
 
 def _all_before(vertices: Iterable[str], exchanges: Collection[NamedExchange]) -> set[str]:
-    """Return all vertices whose data reach one of the given vertices."""
+    """Return all vertices whose data reaches one of the given vertices."""
     before: set[str] = set()
     left = list(vertices)
     while left:
@@ -276,12 +276,12 @@ def readers_of_watermarks(scenario: Scenario) -> frozenset[str]:
 def disorder_s(scenario: Scenario, edge: Edge) -> float:
     """Return the lag of an edge's watermarks behind the preceding records, in seconds.
 
-    If the records of several sources are merged, the lowest watermark is forwarded, which is that of the
-    source with the most disorder. The results of an event-time window are sent directly before the watermark
-    that fired it.
+    If the records of several sources are merged, the lowest watermark is forwarded: that of the source with
+    the largest lag. Behind an event-time window the lag is 0, since its results are sent directly before the
+    watermark that fired the window.
     """
     behind: dict[str, float] = {}
-    """Delay of the watermarks that each vertex sends."""
+    """Lag of the watermarks that each vertex sends, in seconds."""
     for vertex in scenario.vertices_before(edge.source):
         if vertex.source is not None:
             behind[vertex.name] = vertex.source.out_of_orderness_s or 0.0
@@ -298,16 +298,14 @@ def sources_of(scenario: Scenario, vertex: Vertex) -> list[Vertex]:
 
 
 class Contents(NamedTuple):
-    """Vertices (by name) and edges (by number) whose records need real bytes, because their bytes are read
-    there or downstream.
-    """
+    """Vertices (by name) and edges (by number) whose records need bytes, since a task reads them later."""
 
     vertices: frozenset[str]
     edges: frozenset[int]
 
 
 def contents_of(scenario: Scenario) -> Contents:
-    """Return the vertices and edges whose records need real bytes, including all edges with watermarks."""
+    """Return the vertices and edges whose records need bytes, including all edges with watermarks."""
     with_watermarks = sources_with_watermarks(scenario) | readers_of_watermarks(scenario)
     vertices: set[str] = set()
     edges: set[int] = set()

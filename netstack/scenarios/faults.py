@@ -1,8 +1,8 @@
 """Faults: their kind, time and duration in a run, and their form in scenario files.
 
 Each fault fires once in a run, however often the job restarts. It fires at a given time, or with the n-th
-buffer, barrier or acknowledgement of one place, counted over the whole run. So a run with faults is as
-reproducible as one without.
+buffer or barrier of a channel, or the n-th acknowledgement of a subtask, counted over the whole run. So a run
+with faults is as reproducible as one without.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MESSAGES = tuple(map(str, ControlMessage))
 """The names of `ControlMessage` in scenario files."""
 
 ACKNOWLEDGEMENT = "acknowledgement"
-"""The value of ``on`` for `OnAcknowledgement`."""
+"""Value of the key ``on`` that means `OnAcknowledgement`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnChannel:
-    """The moment when the `number`-th item (from 1) on `source`'s channel is passed to the task `target`."""
+    """The moment when `target` gets the `number`-th item (from 1) on its channel from `source`."""
 
     item: ChannelItem
     number: int = field(metadata=_NUMBER)
@@ -118,7 +118,7 @@ class OnAcknowledgement:
 
 
 Moment = AtTime | OnChannel | OnAcknowledgement
-"""Time at which a fault fires."""
+"""Time or event at which a fault fires."""
 
 _COUNTED = named(
     {str(item): item for item in ChannelItem} | {ACKNOWLEDGEMENT: ACKNOWLEDGEMENT},
@@ -127,7 +127,7 @@ _COUNTED = named(
 
 
 class _MomentKeys(Part):
-    """A moment, in the table of a fault: ``at`` a time, or ``on`` the n-th item or acknowledgement."""
+    """Keys for a moment in the table of a fault: ``at`` for a time, ``on`` for an item or acknowledgement."""
 
     def read(self, section: Section, key: Key, default: object) -> Moment:
         if "at" in section and "on" not in section:
@@ -143,8 +143,8 @@ class _MomentKeys(Part):
                 return read_keys(section, OnAcknowledgement)
             # The fault's own subtask is the one that acknowledges.
             return read_keys(section, OnAcknowledgement, {"subtask": _SUBTASK.of(section)})
-        for alternative in self.alternatives(key):  # their meaning depends on the kind
-            for name in alternative.properties.keys() - {"vertex", "subtask"}:
+        for alternative in self.alternatives(key):  # so that no other message complains about these keys
+            for name in alternative.properties.keys() - {"vertex", "subtask"}:  # they may belong to the fault
                 section.take(name, as_is, None)
         return AtTime(0.0)
 
@@ -206,7 +206,7 @@ class CutLink:
     """No message passes between two task managers in either direction for `for_s` seconds; None: permanently.
 
     Messages sent meanwhile leave after the cut. A cut that lasts longer than the heartbeat timeout fails the
-    job, also after each restart during the cut.
+    job, and again after each restart during the cut.
     """
 
     kind: ClassVar[str] = "cut_link"
@@ -280,7 +280,7 @@ class FillStorage:
 
 
 Fault = KillSubtask | KillTaskManager | CutLink | DelayMessages | DropMessages | FailUpload | FillStorage
-"""Any fault; `str` returns its effect."""
+"""Any fault; `str` returns a description of its effect."""
 
 FAULTS: Mapping[str, type[Fault]] = MappingProxyType({fault.kind: fault for fault in get_args(Fault)})
 """The faults by the value of ``kind`` in a scenario file."""

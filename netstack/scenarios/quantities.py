@@ -1,9 +1,9 @@
 """Times, sizes and rates as text: parsing and formatting.
 
-There are two notations. Flink's options use Flink's notation: integers, "32 kb" (1 kb = 1024 bytes), "100
-ms"; a number without unit is in bytes or milliseconds, and `unit_notice` warns about it. All other values use
-the notation of scenario files: a number, with or without decimals, and its unit. The arithmetic is decimal,
-so that formatting and parsing return the same number.
+There are two notations. Flink's options use Flink's notation: an integer and a unit, as in "32 kb" (1 kb =
+1024 bytes) or "100 ms". A number without unit means bytes or milliseconds, and `unit_notice` warns about it.
+All other values use the notation of scenario files: a number, with or without decimals, and its unit. The
+arithmetic is decimal, so that a number stays the same when it is formatted and parsed again.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ RATE_BYTES_PER_S: Mapping[str, Decimal] = {
 }
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([^\s0-9]*)\s*")
 _LONG = 1 << 63
-"""All of Java's 64-bit integers are below this."""
+"""Smallest integer that is too large for 64 bits in Java."""
 
 _MOST_LETTERS = 1000
-"""Maximum length of a quantity; even the smallest 64-bit float, written without exponent, is shorter."""
+"""Maximum number of characters of a quantity; the smallest 64-bit float without exponent has fewer."""
 
 _DURATION_HINT = 'a time such as "5 ms", "1 s" or "1 min"'
 _SIZE_HINT = 'a size such as "32 kb" or "64 mb"'
@@ -88,7 +88,7 @@ def parse_rate(value: object) -> float:
 
 
 def parse_flink_duration(value: object, *, needs_unit: bool = False) -> float:
-    """Return the seconds of a duration in Flink's syntax (TimeUtils): "1 s", "100ms"; without unit, ms.
+    """Return the seconds of a duration in Flink's syntax (TimeUtils), such as "100ms"; default unit: ms.
 
     Raises:
         QuantityError: if Flink would reject it, or it has no unit and `needs_unit` is set.
@@ -100,7 +100,7 @@ def parse_flink_duration(value: object, *, needs_unit: bool = False) -> float:
 
 
 def parse_flink_size(value: object, *, needs_unit: bool = False) -> int:
-    """Return the bytes of a size in Flink's syntax (MemorySize): "32 kb" is 32768; without unit, bytes.
+    """Return the bytes of a size in Flink's syntax (MemorySize): "32 kb" is 32768. Default unit: bytes.
 
     Raises:
         QuantityError: if Flink would reject it, or it has no unit and `needs_unit` is set.
@@ -122,7 +122,7 @@ def format_duration(seconds: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Return seconds as text; infinity is allowed."""
+    """Return seconds as text, like `format_duration`, but also for infinity and NaN."""
     return format_duration(seconds) if isfinite(seconds) else str(seconds)
 
 

@@ -1,6 +1,6 @@
 """Rules for scenarios, their faults and changes: pure functions that yield mistakes.
 
-A mistake is a pair: its place, in terms of a scenario file, and a message with a correct value.
+A mistake is a pair: its key in a scenario file, and a message that says what would be correct.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from .tables import did_you_mean, keys_of, without_unit
 from .user_code import NamedObject
 
 MAX_KEYS = 10_000_000
-"""Maximum number of keys of a generator, whose frequencies are kept in memory."""
+"""Maximum number of keys of a generator, since the frequency of each key is kept in memory."""
 
 _ROUNDING = 1e-9
 _LEAST_WINDOW_S = 0.001  # event time is in milliseconds, as in Flink
@@ -78,7 +78,7 @@ _OUTPUT_FIELDS = ("selectivity", "emission", "record_bytes", "emit_every_s", "em
 """The fields that determine the output of a vertex."""
 
 LARGEST_SPREAD = 0.5
-"""Limit of the relative standard error of a cost; at this error or above, the cost counts as unknown."""
+"""Smallest relative standard error at which a cost counts as unknown."""
 
 _NAME_ONLY = "is a Python object, which a file cannot hold; build the scenario in Python"
 
@@ -97,7 +97,7 @@ def check_scenario(scenario: Scenario) -> None:
 def scenario_problems(scenario: Scenario, *, to_run: bool = True) -> list[Problem]:
     """Return the mistakes of a scenario, in the order of a scenario file.
 
-    Its policy is only checked with `to_run`, because the check imports it.
+    The debloating policy is checked only with `to_run`, because the check imports it.
     """
     vertices, edges = list(_about_vertices(scenario)), list(_about_edges(scenario))
     cycles, names = list(_about_cycles(scenario)), list(_about_names(scenario))
@@ -113,7 +113,7 @@ def scenario_problems(scenario: Scenario, *, to_run: bool = True) -> list[Proble
         *(names if to_run else ()),
         *cycles,
     ]
-    if not (edges or names or cycles):  # the name of a Python object does not tell its key
+    if not (edges or names or cycles):  # without the Python object, its key is unknown
         problems += _about_keys(scenario)
     if not (vertices or edges or cycles):  # needed to find the vertices of watermarks and faults
         problems += event_time_problems(scenario)
@@ -166,7 +166,7 @@ def _about_time(scenario: Scenario) -> Iterator[Problem]:
             window = f"{time_text(start)} to {time_text(end)}"
             yield (
                 f"phases[{number}]",
-                f"is {window}; a phase must begin before it ends, and lie within 0 s and "
+                f"is {window}; a phase must begin before it ends, and lie between 0 s and "
                 f"{time_text(duration)}",
             )
 
@@ -190,7 +190,7 @@ def _about_vertex(vertex: Vertex, has_input: bool, astray: bool) -> Iterator[Pro
     least = FROM_SOURCE if isinstance(vertex.source, PathSpec) else 1
     if not least <= vertex.parallelism <= MAX_PARALLELISM:
         yield "parallelism", f"is {vertex.parallelism}; it must be from 1 to {MAX_PARALLELISM}"
-    if vertex.source is None and not has_input and not astray:  # else an edge may be meant for it
+    if vertex.source is None and not has_input and not astray:  # a misspelt edge may be meant for it
         yield (
             "source",
             ("is missing, and no edge leads to this vertex; give the vertex a source, or add an edge to it"),
@@ -233,7 +233,7 @@ def _about_service(vertex: Vertex) -> Iterator[Problem]:
     if vertex.source is not None and any(vertex.behind_s):
         yield (
             "behind",
-            ("is given for a source, which has no input to fall behind with; give it to the next vertex"),
+            ("is given for a source, which reads no input; give it to the next vertex"),
         )
     if vertex.service_mode not in SERVICE_MODES:
         text = f"{vertex.service_mode!r} is unknown; {did_you_mean(vertex.service_mode, SERVICE_MODES)}"
@@ -290,7 +290,7 @@ def _about_edges(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _about_names(scenario: Scenario) -> Iterator[Problem]:
-    """Yield a mistake for each name that stands for a Python object."""
+    """Yield a mistake for each Python object of which only the name is given."""
     for vertex in scenario.vertices:
         if isinstance(vertex.source, SourceObject) and isinstance(vertex.source.source, NamedObject):
             yield vertex_key(vertex.name, "source.object"), _NAME_ONLY
@@ -320,7 +320,7 @@ def _about_cycles(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _about_keys(scenario: Scenario) -> Iterator[Problem]:
-    """Yield mistakes about keys: hash exchanges need a key that all records have, in one encoding."""
+    """Yield mistakes about keys: a hash exchange needs records that all have a key of the same kind."""
     for edge in scenario.edges:
         if edge.strategy.by_key and edge.key_hash is None and not edge.shares:
             for message in _about_key(scenario, edge):
@@ -331,14 +331,15 @@ def _about_keys(scenario: Scenario) -> Iterator[Problem]:
             continue
         if vertex.parallelism > 1 and not _deals_out_by_key(scenario, edge) and scenario.key_of(vertex):
             means = f"{edge.ship} with shares" if edge.shares else edge.ship
-            text = f"{vertex.name} has state by key, but {means} sends records of one key to several subtasks"
+            text = f"{vertex.name} has keyed state, but {means} sends records of one key to several subtasks"
             yield edge_key(edge, "ship"), f"{text}; use hash" + " without shares" * bool(edge.shares)
 
 
 def _deals_out_by_key(scenario: Scenario, edge: Edge) -> bool:
-    """Whether records with the same key reach one subtask; `forward` keeps their distribution.
+    """Whether an edge sends all records with the same key to one subtask.
 
-    An edge's own hash is assumed to depend on the key only, which cannot be checked here.
+    `forward` keeps the distribution of the edge before it. An edge's own `key_hash` is assumed to depend on
+    the key only, which cannot be checked here.
     """
     seen: set[str] = set()
     left = [edge]
@@ -442,7 +443,7 @@ def _about_generator(source: GeneratorSpec) -> Iterator[Problem]:
         yield (
             "catch_up",
             (
-                "has an effect only at an even pace; give the source a rate without burst and wave, or "
+                "has an effect only at an even rate; give the source a rate without burst and wave, or "
                 "remove this"
             ),
         )
@@ -589,7 +590,7 @@ def fault_key(number: int, field: str = "") -> str:
 
 
 def fault_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Yield mistakes in the faults of a scenario, and in the times of users' checkpoints and savepoints."""
+    """Yield mistakes in faults, and in the times of checkpoints and savepoints that users request."""
     for number, at in enumerate(scenario.manual_checkpoints_s):
         if not 0 <= at < scenario.duration_s:
             yield f"checkpoints_at[{number}]", f"is {time_text(at)}; {_within(scenario)}"
@@ -739,8 +740,8 @@ def _within(scenario: Scenario) -> str:
 def rate_problems(rates: Sequence[float]) -> Iterator[str]:
     """Yield mistakes in the rates of a source, at the start or after a change."""
     if any(not 0 <= rate <= MOST_RECORDS_PER_S for rate in rates):
-        most = f"{MOST_RECORDS_PER_S:g} records per second at most"
-        yield f"is {list(rates)}; a rate is 0 (as fast as possible) or more, {most}"
+        most = f"{MOST_RECORDS_PER_S:g} records per second"
+        yield f"is {list(rates)}; a rate must be from 0 (as fast as possible) to {most}"
 
 
 def change_key(number: int, field: str = "") -> str:
@@ -751,7 +752,7 @@ def change_key(number: int, field: str = "") -> str:
 def change_problems(scenario: Scenario, *, to_run: bool = True) -> Iterator[Problem]:
     """Yield mistakes in the changes of a scenario.
 
-    Whether a policy exists is only checked with `to_run`, because the check imports it.
+    A changed debloating policy is checked only with `to_run`, because the check imports it.
     """
     current = scenario
     for number, change in sorted(enumerate(scenario.changes), key=lambda each: each[1].at_s):

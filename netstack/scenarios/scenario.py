@@ -1,6 +1,6 @@
 """Scenarios: a job, its settings, and the measurements to take.
 
-A scenario consists of plain values; `rules` checks them. Seconds count from the opening of the tasks.
+A scenario consists of plain values, which `rules` checks. Times are in seconds since the tasks opened.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ SHIPS = tuple(ship.value for ship in ShipStrategy)
 """Names of ship strategies."""
 
 EMISSIONS = ("regular", "random")
-"""Ways to choose the records that emit one record more than others, if the selectivity is not an integer."""
+"""Ways to meet a fractional selectivity such as 0.5: by every second record, or by each with chance 0.5."""
 
 EMITS_BY = ("processing_time", "event_time")
-"""Clocks by which a vertex emits held-back records: the wall clock, or the watermarks that it reads."""
+"""Clocks that decide when a vertex emits records that it holds back: the wall clock, or watermarks."""
 
 SERVICE_MODES = ("throttle", "exact", "burn")
 """Ways to spend service time: in sleeps of at least a millisecond, record by record, or on a core."""
@@ -78,10 +78,10 @@ KEY_BYTES = 8
 """Size of the key at the start of a generated record: a 64-bit big-endian integer."""
 
 FROM_SOURCE = 0
-"""Parallelism of a vertex whose path is not open yet."""
+"""Parallelism of a source whose files have not been opened yet."""
 
 MAX_PARALLELISM = 1 << 15
-"""Flink's maximum of subtasks of a vertex, and of key groups (KeyGroupRangeAssignment)."""
+"""Flink's maximum number of subtasks and key groups of a vertex (KeyGroupRangeAssignment)."""
 
 Step = tuple[float, float]
 """A time in seconds, and the cost of a record from then on, in seconds."""
@@ -126,7 +126,7 @@ _REALS = one_or_more(REAL)
 _SERVICE = Kind(_service, _steps, any_of(TIME.shape, {"type": "array", "items": _STEP}))
 _WINDOW = Kind(_window, _TIMES.render, _TIMES.shape | {"minItems": 2, "maxItems": 2})
 _OBJECT = Kind(lambda value: NamedObject(text(value)), object_name, STRING.shape)
-"""The name of a Python object instead of the object."""
+"""Kind of a Python object; a document contains the name of the object."""
 
 _PARALLELISM = Kind(INTEGER.parse, lambda count: count or None, INTEGER.shape)
 _PLACES = Kind(
@@ -140,22 +140,23 @@ _MODE = one_of(SERVICE_MODES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys(HoldsTuples):
-    """Keys of generated records: 0 to `number` - 1, key k with the weight ``1 / (k + 1) ** zipf``.
+    """Keys of generated records: 0 to `number` - 1; key k has the weight ``1 / (k + 1) ** zipf``.
 
-    `most_frequent`: fractions of all records for keys 0, 1, ..., which override these weights. The remaining
-    keys share the remaining records by their weights.
+    `most_frequent` holds the fractions of all records that have key 0, key 1 and so on, in place of these
+    weights. The remaining keys share the remaining records by their weights.
     """
 
     number: int = field(metadata=needed(INTEGER, "1000", 1, "Number of keys."))
     zipf: float = key(REAL, 0.0, "Exponent of the Zipf distribution; 0: equally frequent keys.")
     most_frequent: tuple[float, ...] = key(
-        _REALS, (), "Fractions of all records for the first keys; the other keys share the rest."
+        _REALS, (), "Fraction of all records for key 0, key 1 and so on; the other keys share the rest."
     )
 
 
 CATCH_UP_S = 1.0
-"""Maximum delay in seconds that a source with an even rate makes up, as in Flink's generators (Guava's
-RateLimiter).
+"""Maximum delay in seconds that a source with an even rate makes up.
+
+The value is that of Guava's RateLimiter, which Flink's generators use.
 """
 
 
@@ -170,14 +171,14 @@ _OUT_OF_ORDERNESS = needed(TIME, doc="Lag of the watermarks behind the records; 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorSpec(HoldsTuples):
-    """Generated records: `record_bytes` after the length header, beginning with a random 64-bit key."""
+    """Source of generated records. A record has a length field and `record_bytes` bytes; 8 are its key."""
 
     record_bytes: int = field(
         metadata=needed(
             INTEGER,
             "1000, or a path",
             8,
-            "Bytes of a record after its length of 4 bytes; the first 8 are the key.",
+            "Bytes of a record after its length field of 4 bytes; the first 8 bytes are the key.",
         )
     )
     rates: tuple[float, ...] = field(default=(0.0,), metadata=_RATES)
@@ -191,7 +192,7 @@ class GeneratorSpec(HoldsTuples):
         TIME, None, "Period of bursts: all records of a period come at its start; None: no bursts."
     )
     batch: int = key(
-        INTEGER, 1, "Number of records that one call of the source emits, as with a flat map in its chain."
+        INTEGER, 1, "Number of records that the source emits at once, as with a flat map in its chain."
     )
     legacy: bool = key(
         FLAG, False, "Whether the source is a SourceFunction, which emits even if no output is available."
@@ -200,7 +201,7 @@ class GeneratorSpec(HoldsTuples):
     catch_up_s: float = key(
         TIME,
         CATCH_UP_S,
-        "Maximum delay that a source with an even rate makes up after a lack of buffers.",
+        "Maximum delay that a source makes up after a lack of buffers, if its rate is even.",
     )
     wave_s: float | None = key(
         TIME, None, "Period of a sine wave of the rate, between 0 and twice the rate; None: an even rate."
@@ -216,18 +217,20 @@ _key = key  # `PathSpec` has a field of that name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathSpec(HoldsTuples):
-    """Files whose rows Spark reads; the caller opens them and replaces this by a `SourceObject`."""
+    """Source of rows that Spark reads from files; the caller opens it as a `SourceObject`."""
 
     path: str = field(
         metadata=needed(
-            STRING, None, "?", "Path of the files, beside the scenario or in the working directory."
+            STRING, None, "?", "Path of the files, relative to the scenario file or the working directory."
         )
     )
-    key: tuple[str, ...] = _key(_COLUMNS, (), "Columns that hash exchanges use; empty: none.")
+    key: tuple[str, ...] = _key(
+        _COLUMNS, (), "Columns whose values are the key of hash exchanges; empty: no key."
+    )
     repeat: bool = _key(FLAG, False, "Whether a subtask starts again after its last row.", written=True)
     rates: tuple[float, ...] = field(default=(0.0,), metadata=_RATES)
     out_of_orderness_s: float | None = field(default=None, metadata=_OUT_OF_ORDERNESS)
-    format: str | None = _key(_FORMAT, None, "Format of the files; None: by the name of the file.")
+    format: str | None = _key(_FORMAT, None, "Format of the files; None: as the file name says.")
 
     def opened(self, source: Source) -> SourceObject:
         """Return the opened source that replaces this path, with `source` as its reader."""
@@ -282,7 +285,7 @@ SLOT_SHARING_GROUP = Key(
     name="slot_sharing_group",
     kind=STRING,
     default="default",
-    doc="Vertices of a group share slots, in a scenario with slots; absent: one group for all.",
+    doc="Group of vertices that share slots, if the scenario has slots; absent: one group for all.",
 )
 """A key of vertices, used only by `in_slots`."""
 
@@ -301,17 +304,19 @@ class Vertex(HoldsTuples):
     task_manager: str | tuple[str, ...] | None = key(
         _PLACES,
         None,
-        "Task manager of the vertex, or a list for its subtasks; a shorter list repeats; None: its own.",
+        "Task manager, or a list for the subtasks; a shorter list repeats; None: one for the vertex.",
         beside=(SLOT_SHARING_GROUP,),
     )
     source: SourceSpec | None = key(
         _SourceTable(), None, "Source of the vertex's records; None: the vertex reads from edges."
     )
     service: tuple[Step, ...] = key(
-        _SERVICE, (), "Cost of a record over time; the first cost applies from 0 on; empty: nothing."
+        _SERVICE,
+        (),
+        "Cost of a record, or a list of costs, each from a time on, the first from 0 s; empty: no cost.",
     )
     service_skew: tuple[float, ...] = key(
-        _REALS, (1.0,), "Factor of the cost of each subtask; a shorter list repeats."
+        _REALS, (1.0,), "Factor of each subtask's cost; a shorter list repeats."
     )
     service_spread: float = key(
         REAL,
@@ -327,7 +332,7 @@ class Vertex(HoldsTuples):
     emission: str = key(
         one_of(EMISSIONS),
         "regular",
-        "Choice of the records that emit one record more, if the selectivity is not an integer.",
+        "Way to meet a fractional selectivity such as 0.5: by every second record, or by random choice.",
     )
     record_bytes: int | None = key(
         INTEGER, None, "Bytes of an emitted record, without its length field; None: those of the record read."
@@ -335,17 +340,17 @@ class Vertex(HoldsTuples):
     emit_every_s: float | None = key(
         TIME, None, "The vertex emits only at multiples of this time, as a window does; None: at once."
     )
-    emit_by: str = key(one_of(EMITS_BY), EMITS_BY[0], "Clock for output with `emit_every`.")
+    emit_by: str = key(one_of(EMITS_BY), EMITS_BY[0], "Clock that `emit_every` refers to.")
     behind_s: tuple[float, ...] = key(
         one_or_more(TIME),
         (0.0,),
-        "Duration of earlier work that each subtask finishes before it reads, or with debloating as soon as "
-        "its buffers have stopped growing; a shorter list repeats.",
+        "Time of work that is left over at the start. Each subtask does it before it reads, or with "
+        "debloating when its buffers have stopped growing; a shorter list repeats.",
     )
     operator: Callable[[int], OperatorOfRecords] | None = key(
         _OBJECT,
         None,
-        "Function for the records; None: the vertex forwards them, as the fields above say.",
+        "Function that returns the operator of a subtask; None: the vertex forwards its records.",
         hidden=True,
     )
 
@@ -364,7 +369,7 @@ class Vertex(HoldsTuples):
 
     @property
     def emits_by_event_time(self) -> bool:
-        """Whether the vertex emits held-back records by watermarks."""
+        """Whether watermarks decide when the vertex emits records that it holds back."""
         return self.emit_by == "event_time"
 
     @property
@@ -379,13 +384,11 @@ class Vertex(HoldsTuples):
         return self.source.rates[subtask % len(self.source.rates)]
 
     def service_steps(self, subtask: int) -> tuple[Step, ...]:
-        """Return the (time, cost) steps of a subtask, multiplied by its factor; there is at least one."""
+        """Return the (time, cost) steps of a subtask, at least one. Its factor multiplies the costs."""
         return self.steps_of(self.service, subtask)
 
     def steps_of(self, service: Sequence[Step], subtask: int) -> tuple[Step, ...]:
-        """Return the (time, cost) steps of `service` for a subtask, multiplied by its factor; there is at
-        least one.
-        """
+        """Return the steps of `service` with the costs of a subtask; see `service_steps`."""
         factor = self.service_skew[subtask % len(self.service_skew)] if self.service_skew else 1.0
         return tuple((at, cost * factor) for at, cost in service) or ((0.0, 0.0),)
 
@@ -398,10 +401,10 @@ def in_slots(
     Subtask i of every vertex of a slot sharing group shares slot i of the group. The slots of the groups are
     numbered one group after the other, and fill one task manager after the other: "tm-1", "tm-2" and so on.
     `groups` holds the group of each vertex; by default all vertices are in one group. A vertex that names its
-    task manager stays there. The vertices are returned unchanged if `slots` is None or less than 1, or if a
-    vertex has more subtasks than allowed. A rule refuses such a vertex later, and the names of its task
-    managers would fill the memory. The algorithm is Flink's LocalInputPreferredSlotSharingStrategy, for
-    vertices whose inputs are all of one kind.
+    task manager stays there. The vertices are returned unchanged if `slots` is None or less than 1. They are
+    also returned unchanged if a vertex has more subtasks than allowed: a rule refuses it later, and so many
+    names of task managers would fill the memory. The algorithm is Flink's
+    LocalInputPreferredSlotSharingStrategy, for vertices whose inputs are all of one kind.
     """
     huge = any(vertex.parallelism > MAX_PARALLELISM for vertex in vertices)
     if slots is None or slots < 1 or huge:
@@ -434,16 +437,17 @@ class EdgeBuffers:
     partition: int | None = key(
         INTEGER,
         None,
-        "Maximum number of buffers of a producer's pool, without overdraft; None: from the two above.",
+        "Maximum number of buffers of a producer's pool, without overdraft; None: computed from exclusive "
+        "and floating.",
     )
     max_per_channel: int | None = key(INTEGER, None, "Maximum number of buffers of a subpartition.")
 
     def per_channel(self, config: NetworkConfig) -> int:
-        """Return the exclusive buffers of a channel."""
+        """Return the number of exclusive buffers of a channel."""
         return config.exclusive_buffers_per_channel if self.exclusive is None else self.exclusive
 
     def per_gate(self, config: NetworkConfig) -> int:
-        """Return the floating buffers of a gate."""
+        """Return the number of floating buffers of a gate."""
         return config.floating_buffers_per_gate if self.floating is None else self.floating
 
     def quota(self, config: NetworkConfig) -> int:
@@ -456,17 +460,17 @@ class EdgeBuffers:
         return gate_buffers(channels, each, floating, config.max_required_buffers_per_gate)
 
     def pool(self, config: NetworkConfig, subpartitions: int) -> tuple[int, int]:
-        """Return the minimum and the maximum of the pool of a partition, without overdraft."""
+        """Return the minimum and maximum number of buffers of a partition's pool, without overdraft."""
         minimum, most = partition_buffers(subpartitions, self.per_channel(config), self.per_gate(config))
         return minimum, most if self.partition is None else max(minimum, self.partition)
 
     def pool_segments(self, config: NetworkConfig, subpartitions: int) -> int:
-        """Return the maximum number of segments of a partition, overdraft included."""
+        """Return the maximum number of buffers of a partition's pool, with overdraft."""
         return self.pool(config, subpartitions)[1] + config.max_overdraft_buffers_per_gate
 
 
 AS_OPTIONS_SAY = EdgeBuffers()
-"""The buffers of an edge without settings of its own."""
+"""Buffers of an edge for which the options set all numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -493,7 +497,7 @@ class Edge(HoldsTuples):
     shares: tuple[float, ...] = key(
         list_of(REAL),
         (),
-        "With hash: share of the records for each consumer, in any unit; empty: the key decides.",
+        "With hash: each consumer's share of the records, in any unit; empty: the key decides.",
     )
     fraction: float = key(
         REAL, 1.0, "Fraction of the producer's records that go over this edge, as to a side output."
@@ -505,7 +509,7 @@ class Edge(HoldsTuples):
         "Records that the consumer emits for each record of this edge; None: the consumer's selectivity.",
     )
     service: tuple[Step, ...] | None = key(
-        _SERVICE, None, "Cost at the consumer of a record of this edge; None: the consumer's service."
+        _SERVICE, None, "Cost of a record of this edge at the consumer; None: the consumer's service."
     )
     buffers: EdgeBuffers = key(
         TableOf(EdgeBuffers), AS_OPTIONS_SAY, "Network buffers of this edge; None: the values of the options."
@@ -519,7 +523,7 @@ class Edge(HoldsTuples):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine(HoldsTuples):
-    """A machine whose cores some task managers share; if all cores are busy, their work takes longer."""
+    """A machine whose cores several task managers share. If all cores are busy, work takes longer."""
 
     cores: float = field(metadata=needed(REAL, "2", 1.0, "Number of cores that the task managers share."))
     task_managers: tuple[str, ...] = field(
@@ -540,13 +544,13 @@ SERVICE_MODE = Key(
     name="service_mode",
     kind=_MODE,
     default="throttle",
-    doc="Service mode of vertices that set none.",
+    doc="Service mode of vertices without a service_mode.",
 )
 SLOTS = Key(
     name="slots",
     kind=INTEGER,
     default=None,
-    doc="Slots of each task manager; None: a task manager for each vertex.",
+    doc="Number of slots of each task manager; None: a task manager for each vertex.",
 )
 _PRESET = named({name: name for name in PRESETS}, "is not the name of a preset")
 
@@ -570,13 +574,13 @@ class Scenario(HoldsTuples):
     edges: tuple[Edge, ...] = key(
         TablesOf(Edge, label), (), "The exchanges between the operators.", written=True
     )
-    warmup_s: float = key(TIME, 0.0, "Time at the beginning that is not part of the figures.", written=True)
+    warmup_s: float = key(TIME, 0.0, "Time at the beginning that results leave out.", written=True)
     seed: int = key(INTEGER, 1, "Seed of random numbers; the same seed gives the same result.", written=True)
     preset: str = key(_PRESET, DEFAULT_PRESET, "Version of Flink that sets the defaults.", written=True)
     phases: tuple[tuple[float, float], ...] = key(
         list_of(_WINDOW),
         (),
-        "Windows to summarise, each with its start and end; empty: from warmup to the end.",
+        "Windows that results summarise, each with start and end; empty: from warmup to the end.",
     )
     config: NetworkConfig = field(
         default_factory=NetworkConfig,
@@ -590,7 +594,7 @@ class Scenario(HoldsTuples):
     costs: CostModel = field(
         default_factory=CostModel,
         metadata=needed(
-            TableOf(CostModel), stand_in=CostModel(), doc="Costs of a machine; absent: the measured defaults."
+            TableOf(CostModel), stand_in=CostModel(), doc="Costs of a machine; absent: measured defaults."
         ),
     )
     link: LinkConditions = field(
@@ -604,12 +608,12 @@ class Scenario(HoldsTuples):
     machines: tuple[Machine, ...] = key(
         TablesOf(Machine),
         (),
-        "Machines with limited cores; other task managers have no limit.",
+        "Machines with limited cores; a task manager on no machine has no limit.",
     )
     manual_checkpoints_s: tuple[float, ...] = key(
         _TIMES,
         (),
-        "Times of checkpoints that a user requests, besides those of the interval.",
+        "Times of checkpoints that a user requests, besides periodic checkpoints.",
         name="checkpoints_at",
     )
     savepoints: tuple[ScheduledSavepoint, ...] = key(
@@ -645,16 +649,14 @@ class Scenario(HoldsTuples):
 
     @property
     def windows(self) -> tuple[tuple[float, float], ...]:
-        """The windows that results summarise: the phases, or without phases one window from the warm-up to
-        the end.
-        """
+        """The windows that results summarise: the phases, or else the whole run after the warm-up."""
         return self.phases or ((self.warmup_s, self.duration_s),)
 
     def ending_at(self, duration_s: float) -> Scenario:
         """Return the scenario of a run that ends at `duration_s`, before or after the planned end.
 
-        Windows, requests and faults after that time are removed. A window that ended at the planned end now
-        ends at the new end.
+        Windows, requests, changes and faults after that time are removed. A window that ended at the planned
+        end now ends at the new end.
         """
         if duration_s == self.duration_s:
             return self
@@ -711,12 +713,12 @@ class Scenario(HoldsTuples):
         return _edges_by(attrgetter("source"), self.edges)
 
     def consumers_reached(self, edge: Edge) -> list[list[int]]:
-        """Return, for each producer of an edge, the consumers of its subpartitions."""
+        """Return the consumers of each subpartition, for each producer of an edge."""
         producer, consumer = self.vertex(edge.source), self.vertex(edge.target)
         return consumers_of_producers(edge.ship, producer.parallelism, consumer.parallelism)
 
     def channel_ends(self, edge: Edge) -> Iterator[tuple[str, str]]:
-        """Yield the task managers of producer and consumer of each channel of an edge, by consumer."""
+        """Yield the two task managers of each channel of an edge, the producer's first, by consumer."""
         producer, consumer = self.vertex(edge.source), self.vertex(edge.target)
         reached = self.consumers_reached(edge)
         for target, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
@@ -741,7 +743,7 @@ class Scenario(HoldsTuples):
         return any(source != target for source, target in self.channel_ends(edge))
 
     def topological_order(self) -> tuple[Vertex, ...]:
-        """Return the vertices in topological order, and otherwise in their given order.
+        """Return the vertices in topological order; vertices that could swap stay in the scenario's order.
 
         Vertices of cycles are omitted.
         """
@@ -753,7 +755,7 @@ class Scenario(HoldsTuples):
         for place, vertex in enumerate(self.vertices):
             places.setdefault(vertex.name, place)
         inputs_left = {name: len(self._inputs.get(name, ())) for name in places}
-        ready = [place for name, place in places.items() if not inputs_left[name]]  # sorted, so it is a heap
+        ready = [place for name, place in places.items() if not inputs_left[name]]  # a sorted list is a heap
         placed: list[Vertex] = []
         while ready:
             vertex = self.vertices[heappop(ready)]

@@ -1,10 +1,10 @@
-"""Tables of a scenario file: each is declared once as a dataclass, for reading, writing and the schema.
+"""Tables of a scenario file: one dataclass declares each table for reading, writing and the schema.
 
 A field that corresponds to a key is declared with `key`, or with `needed` if it has no default::
 
     class Machine:
-        cores: float = field(metadata=needed(REAL, "2", 1.0, "How many its task managers share."))
-        idle: float = key(REAL, 0.0, "Share of them that others use.")
+        cores: float = field(metadata=needed(REAL, "2", 1.0, "Number of cores."))
+        idle: float = key(REAL, 0.0, "Share of the cores that stays idle.")
 
 `read_table`, `write_table`, `table_shape` (JSON Schema), the suggestions for misspelt keys and the tables of
 the reference use these declarations. The name of a key is that of its field without the unit.
@@ -30,7 +30,7 @@ _LONGEST = 400
 
 _TUPLE = re.compile(r"tuple\[(.*), \.\.\.\](?: \| None)?")
 _PAIRS = {"Step": "((0.0, 0.005),)", "tuple[float, float]": "((20.0, 60.0),)"}
-"""Pair types as written in annotations, each with an example of a tuple of such pairs."""
+"""Types of pairs, as annotations spell them, each with an example of a tuple of such pairs."""
 
 _UNITS = ("_bytes_per_s", "_s")
 _NOTHING: Mapping[str, Any] = {}
@@ -87,7 +87,7 @@ class Section:
         return Section(self.take(key, table, {}), f"{self.path}{key}.", self.problems, self.notices)
 
     def sections(self, key: str, label: Callable[[Mapping[str, Any], int], object]) -> list[Section]:
-        """Return the tables of a list; `label` returns the name of a table for messages, from its index."""
+        """Return the tables of a list; `label` maps a table and its index to a name for messages."""
         values = self.take(key, tables, ())
         return [self.part(key, each, label(each, place)) for place, each in enumerate(values)]
 
@@ -104,7 +104,7 @@ class Section:
             self.problems.append(line)
 
     def finish(self, known: Callable[[], Iterable[str]]) -> None:
-        """Report the keys that have not been read; `known` returns the keys that a message may suggest."""
+        """Report unread keys as unknown; `known` returns the keys that a message may suggest."""
         for key in self.values:
             if key not in self._taken:
                 self.complain(key, f"is not a key of this table; {did_you_mean(key, known())}")
@@ -197,8 +197,9 @@ def key(
     hidden: bool = False,
     beside: tuple[Key, ...] = (),
 ) -> Any:
-    """Declare a dataclass field for an optional key of a file. The result has the type Any, so that type
-    checkers use the type in the field's annotation.
+    """Declare a dataclass field for an optional key of a file.
+
+    The result has the type Any, so that type checkers use the type in the field's annotation.
 
     Args:
         kind: Reads and writes its values.
@@ -207,7 +208,7 @@ def key(
         name: Name of the key, if it is not the name of the field without its unit.
         written: Whether a document contains the key even if it has its default.
         hidden: Whether messages and the reference omit the key.
-        beside: Keys of the same table without a field of their own.
+        beside: Further keys of the same table, for which the dataclass has no field.
     """
     declared = Key(name=name, kind=kind, default=default, doc=doc, written=written, hidden=hidden)
     return dataclasses.field(default=default, metadata={"key": declared, "beside": beside})
@@ -288,7 +289,7 @@ def read_keys(
     given: Mapping[str, Any] = _NOTHING,
     defaults: Mapping[str, Any] = _NOTHING,
 ) -> T:
-    """Like `read_table`, for a section that has other keys too."""
+    """Return the object in a section that has other keys too; the arguments are those of `read_table`."""
     values = dict(given)
     for field, key in keys_of(cls).items():
         if field not in values:
@@ -400,8 +401,8 @@ class HoldsTuples:
         """Check the fields.
 
         Raises:
-            ScenarioError: a field has a single value in place of a tuple. Each such field has a line with a
-                correct tuple.
+            ScenarioError: if a field has a single value in place of a tuple. The error has a line with a
+                correct tuple for each such field.
         """
         cls, problems = type(self), []
         for field, element in _tuples_of(cls).items():

@@ -27,8 +27,7 @@ class SourceReader(Protocol):
     """Reads the records of one subtask, in order."""
 
     def read(self, max_records: int) -> RecordBlock | None:
-        """Return the next records: at least one and at most ``max_records`` (>= 1), or None at the end of
-        input.
+        """Return the next records, from 1 to ``max_records`` (>= 1) of them; None at the end of the input.
 
         The block stays valid and unchanged as long as it is referenced. After the first None, all further
         calls return None.
@@ -38,7 +37,7 @@ class SourceReader(Protocol):
         """
 
     def seek(self, position: int) -> None:
-        """Move so that the next record is the one after the first ``position`` (>= 0) records of the input.
+        """Move to a position: the next record follows the first ``position`` (>= 0) records of the input.
 
         Later reads return the same records as if ``position`` records had been read; a position beyond the
         end of the input counts as the end. The method is optional: see `skip`.
@@ -56,8 +55,9 @@ class Source(Protocol):
     """The source of the records of a vertex.
 
     After a change of parallelism, a job opens the readers of the earlier run with their former subtask and
-    parallelism. A source whose records depend on more than these two numbers has a method `open_split`. The
-    job then calls this method, which raises a SourceError if the source cannot provide the same records.
+    parallelism. If the records of a source depend on more than these two numbers, the source has a method
+    `open_split`. The job then calls `open_split`, which raises a SourceError if the source cannot provide the
+    same records.
     """
 
     @property
@@ -65,7 +65,7 @@ class Source(Protocol):
         """Number of subtasks that matches the source's own partitions; None if any number is possible."""
 
     def open(self, subtask: int, parallelism: int) -> SourceReader:
-        """Return the reader of subtask ``subtask`` of ``parallelism``.
+        """Return the reader of the subtask with index ``subtask``, out of ``parallelism`` subtasks.
 
         Together, the readers read every record once.
 
@@ -78,11 +78,11 @@ class Source(Protocol):
 
 
 class OperatorOfRecords(Protocol):
-    """The part of an operator that the rules for scenarios need; a subtask runs an `Operator`."""
+    """The members of an `Operator` that the rules for scenarios use."""
 
     @property
     def keyed(self) -> bool:
-        """Whether it keeps keyed state."""
+        """Whether the operator keeps keyed state."""
 
     @property
     def reads_broadcast(self) -> bool:
@@ -94,7 +94,7 @@ class OperatorOfRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NamedObject:
-    """The name of a Python object, in place of the object, since documents contain only names."""
+    """Name of a Python object, in place of the object; documents can contain only names."""
 
     name: str
 

@@ -1,8 +1,8 @@
 """Kinds of values in a scenario file, and declarations of fields that hold a Flink option.
 
 A kind consists of a parser, a writer and a JSON Schema. An option consists of a name, a kind and the versions
-of Flink that have it. A schema accepts every value that its kind parses, and rejects most others. Rules about
-several values, such as that an edge leads to an existing vertex, are not in the schema.
+of Flink that have it. A schema accepts every value that its kind parses, and rejects most other values. Rules
+about several values, such as that an edge leads to an existing vertex, are not in the schema.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _TYPES = {str: "text", bool: "true or false", int: "a whole number", float: "a n
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The syntax of a value."""
+    """Syntax of a value in a scenario file."""
 
     parse: Parse[Any]
     """Converts a value of TOML; raises QuantityError."""
     render: Callable[[Any], object]
-    """Converts a value so that `parse` returns it again; None: the value is not written."""
+    """Inverse of `parse`: converts a value for a document; returns None for a value that is not written."""
     shape: Shape
     """JSON Schema of the values that `parse` accepts."""
 
@@ -104,7 +104,7 @@ def text(value: object) -> str:
     """Check that a value is a text, and return it.
 
     Raises:
-        QuantityError: if it is something else; the other functions that read values do the same.
+        QuantityError: if the value has another type. The functions below raise it in the same way.
     """
     if not isinstance(value, str):
         raise QuantityError(f"is {value!r}, {_type(value)}", "text in quotes")
@@ -209,7 +209,7 @@ def range_of(kind: Kind) -> Kind:
         if not isinstance(value, list):
             return parse(value), parse(value)
         if len(value) != 2:
-            raise QuantityError(f"is {value!r}", "one value, or a list of the least and the greatest")
+            raise QuantityError(f"is {value!r}", "one value, or a list of the minimum and the maximum")
         return parse(value[0]), parse(value[1])
 
     return Kind(
@@ -226,7 +226,7 @@ def one_of(names: Iterable[str]) -> Kind:
 
 
 def named(values: Mapping[str, Any], what: str) -> Kind:
-    """Return the kind for values with names; `what` completes the message "'x' is no ..." for other names."""
+    """Return the kind for values with names; `what` ends the message for other names ("'x' is no ...")."""
     names = {value: name for name, value in values.items()}
 
     def parse(value: object) -> object:
@@ -246,13 +246,13 @@ class Option:
     """The option's name as Flink spells it."""
     kind: Kind
     doc: str
-    """Meaning of the option, if its name does not explain it."""
+    """Meaning of the option; empty if its name explains it."""
     former: tuple[str, ...] = ()
     """Names in older versions of Flink; they are read too."""
     only_1x: bool = False
     """Whether Flink 2 has replaced the option by a constant."""
     since: str = ""
-    """The first version of Flink with this option, such as 2.3, if newer than Flink 2.2."""
+    """First version of Flink with this option, such as 2.3; empty: 2.2 or an older version."""
     inert: bool = False
     """Whether the option has no effect in the emulator."""
 
@@ -268,8 +268,9 @@ def option(
     since: str = "",
     inert: bool = False,
 ) -> Any:
-    """Declare a dataclass field for an option. The result has the type Any, so that type checkers use the
-    type in the field's annotation.
+    """Declare a dataclass field for an option.
+
+    The result has the type Any, so that type checkers use the type in the field's annotation.
     """
     described = Option(name, kind, doc, former, only_1x, since, inert)
     return dataclasses.field(default=default, metadata={"option": described})
@@ -381,7 +382,7 @@ SIZE = Kind(parse_flink_size, format_size, FLINK_SIZE)
 
 
 def unit_notice(kind: Kind, value: object) -> str | None:
-    """Return a warning for a bare number where Flink takes a time or a size; None for every other value.
+    """Return a warning if a time or a size in Flink's syntax has no unit; None otherwise.
 
     0 needs no unit. `kind` must be able to read the value.
     """

@@ -71,7 +71,7 @@ MISTAKES = [
         ["preset: 'flink-3' is not the name of a preset", "'flink-2.3' or 'flink-2.2' or 'flink-1.20'"],
     ),
     ("[flink]", 'phases = [["1 s"]]\n[flink]', ["phases: ['1 s'] is not a window", '["20 s", "60 s"]']),
-    ("[flink]", 'phases = [["9 s", "90 s"]]\n[flink]', ["phases[0]: is 9 s to 90 s", "within 0 s and 46 s"]),
+    ("[flink]", 'phases = [["9 s", "90 s"]]\n[flink]', ["phases[0]: is 9 s to 90 s", "between 0 s and 46 s"]),
     ("[flink]", "[flinc]", ["flinc: is not a key", "did you mean 'flink'?"]),
     ("[flink]", "flink = 5\n[x]", ["flink: is 5, a whole number; it must be a table"]),
     (
@@ -114,7 +114,7 @@ MISTAKES = [
         '["10 ms", "5 ms"]',
         ["costs.trigger: is (0.01, 0.005)", "begin with its smaller value"],
     ),
-    ('["5 ms", "10 ms"]', '["5 ms"]', ["costs.trigger: is ['5 ms']", "the least and the greatest"]),
+    ('["5 ms", "10 ms"]', '["5 ms"]', ["costs.trigger: is ['5 ms']", "the minimum and the maximum"]),
     ('"100 us"', "3", ["link.latency: 3 has no unit"]),
     (
         '"10 gbit/s"',

@@ -311,7 +311,7 @@ def test_operator_state_of_a_subtask_that_had_ended_is_nobody_elses() -> None:
     ended = part("count", 1, operator("mine", 1), operator("pending transactions", [1, []]), data_ended=True)
     metadata = checkpoint({"source": 1, "count": 2}, part("count", 0), ended)
     assert list(rescaling_mismatches(metadata, shape({"source": 1, "count": 3}))) == [
-        "the input of count[1] had ended and that of other subtasks had not, so its part of the "
+        "the input of count[1] had ended, but the input of other subtasks had not, so its part of the "
         "operator state 'mine' cannot be given to another subtask; restore an older checkpoint"
     ]
     assert list(rescaling_mismatches(metadata, shape({"source": 3, "count": 2}))) == []

@@ -311,5 +311,5 @@ def test_metadata_whose_numbers_do_not_fit_together_is_refused(changes: dict[str
 def test_metadata_of_two_layouts_at_once_is_refused() -> None:
     _, body = encode_metadata(replace(metadata_of(3), schema="netstack.checkpoint/1")).split(b"\n", 1)
     header = {"schema": "netstack.checkpoint/2", "size": len(body), "sha256": checksum(body)}
-    with pytest.raises(ValueError, match=", and its contents another one"):
+    with pytest.raises(ValueError, match=", but its contents name another"):
         decode_metadata(msgspec.json.encode(header) + b"\n" + body)

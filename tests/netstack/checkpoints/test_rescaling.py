@@ -264,7 +264,7 @@ def test_more_subtasks_than_key_groups_are_refused() -> None:
         gone_on(job_of(TransactionLog(), (129, 200, 129, 129, 2)), begin)
     text = (
         " has parallelism 129 in the job, but the maximum parallelism of its state in the checkpoint is "
-        "128; lower the parallelism to at most that"
+        "128; lower the parallelism to at most 128"
     )
     assert [problem.partition(": ")[2] for problem in refused.value.problems] == [
         f"{name}{text}"

@@ -250,7 +250,7 @@ def test_a_change_is_told_as_a_file_would_have_it() -> None:
         ({"at": "1 s", "vertex": "sink", "service_skew": [-1]}, "changes.0.service_skew: is [-1"),
         (
             {"at": "1 s", "vertex": "source", "rate": [1e300]},
-            "changes.0.rate: is [1e+300]; a rate is 0 (as fast as possible) or more, 1e+09 records",
+            "changes.0.rate: is [1e+300]; a rate must be from 0 (as fast as possible) to 1e+09 records",
         ),
         ({"at": "1 s", "policy": "best"}, "changes.0.policy: 'best' is unknown"),
         ({"at": "1 s", "flink": {f"{DEBLOAT}.target": "0 s"}}, f"changes.0.flink.{DEBLOAT}.target: is 0 s"),

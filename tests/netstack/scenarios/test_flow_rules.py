@@ -243,11 +243,11 @@ def test_the_job_of_these_tests_makes_sense() -> None:
         (source(batch=0), f"{OF_SOURCE}.batch", "is 0; it must be 1 record or more"),
         (source(cost_s=-1.0), f"{OF_SOURCE}.cost", "it must be 0 s or more"),
         (source(catch_up_s=-1.0, rates=(5.0,)), f"{OF_SOURCE}.catch_up", "it must be 0 s or more"),
-        (source(catch_up_s=0.0, rates=(0.0,)), f"{OF_SOURCE}.catch_up", "has an effect only at an even pace"),
+        (source(catch_up_s=0.0, rates=(0.0,)), f"{OF_SOURCE}.catch_up", "has an effect only at an even rate"),
         (
             source(catch_up_s=0.0, rates=(5.0,), burst_s=1.0),
             f"{OF_SOURCE}.catch_up",
-            "has an effect only at an even pace",
+            "has an effect only at an even rate",
         ),
     ],
 )

@@ -88,7 +88,7 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
         (
             job(phases=((10.0, 70.0),)),
             "phases[0]",
-            "is 10 s to 70 s; a phase must begin before it ends, and lie within 0 s and ",
+            "is 10 s to 70 s; a phase must begin before it ends, and lie between 0 s and ",
         ),
         (job(phases=((1.0, 2.0), (9.0, 3.0))), "phases[1]", "a phase must begin before it ends"),
         (job(config=NetworkConfig(segment_bytes=5000)), FLINK + "memory.segment-size", "power of two"),
@@ -100,7 +100,7 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
         (
             job(config=NetworkConfig(adaptive_partitioner_max_traverse_size=1)),
             FLINK + "network.adaptive-partitioner.max-traverse-size",
-            "is 1; it must be 2 or more, or Flink 2.3 fails the job",
+            "is 1; it must be 2 or more, because Flink 2.3 fails the job otherwise",
         ),
         (
             job(config=NetworkConfig(debloat_target_s=0.0)),
@@ -167,7 +167,7 @@ LOOPED = job(vertices=THREE, edges=(*LOOP, Edge(source="stage2", target="after")
         (
             with_vertex(0, source=GeneratorSpec(record_bytes=9, rates=(-1.0,))),
             "vertices.source.source.rate",
-            "or more",
+            "a rate must be from 0",
         ),
         (
             with_vertex(0, source=GeneratorSpec(record_bytes=9, rates=())),

@@ -115,11 +115,11 @@ def test_others_than_such_operators_get_no_records_by_broadcast_to_their_keys() 
 
     with pytest.raises(
         ScenarioError,
-        match="mark has state by key, but broadcast sends records of one key to several subtasks",
+        match="mark has keyed state, but broadcast sends records of one key to several subtasks",
     ):
         emulate(job(TransactionLog(), {}, operator=Plain))
     with pytest.raises(
         ScenarioError,
-        match="mark has state by key, but rebalance sends records of one key to several subtasks",
+        match="mark has keyed state, but rebalance sends records of one key to several subtasks",
     ):
         emulate(job(TransactionLog(), {}, ship="rebalance"))

@@ -145,7 +145,7 @@ def test_a_hash_that_does_not_is_found_with_the_first_key_that_it_splits(paralle
 def test_an_exchange_that_does_not_go_by_key_is_refused(ship: str, keyed: object) -> None:
     with pytest.raises(ScenarioError) as refused:
         totals([ship], keyed=keyed)
-    text = f"totals has state by key, but {ship} sends records of one key to several subtasks; use hash"
+    text = f"totals has keyed state, but {ship} sends records of one key to several subtasks; use hash"
     assert refused.value.problems == (f"edges.numbers->totals.ship: {text}",)
     assert totals([ship], keyed=keyed, parallelism=1) == SUMS  # where there is only one, all come to it
 
@@ -155,7 +155,7 @@ def test_forward_is_right_behind_what_was_dealt_out_by_key() -> None:
     assert totals(["rebalance", "hash", "forward"], source=source) == SUMS
     with pytest.raises(
         ScenarioError,
-        match="totals has state by key, but forward sends records of one key to several subtasks",
+        match="totals has keyed state, but forward sends records of one key to several subtasks",
     ):
         totals(["rebalance", "forward"])
 
