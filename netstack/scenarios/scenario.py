@@ -344,7 +344,7 @@ class Vertex(HoldsTuples):
     behind_s: tuple[float, ...] = key(
         one_or_more(TIME),
         (0.0,),
-        "Time of work that is left over at the start. Each subtask does it before it reads, or with "
+        "Time of work that remains at the start. Each subtask does it before it reads, or with "
         "debloating when its buffers have stopped growing; a shorter list repeats.",
     )
     operator: Callable[[int], OperatorOfRecords] | None = key(
