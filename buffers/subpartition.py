@@ -3,14 +3,14 @@
 Only the last buffer may still be open. The reader gets it when it is finished, followed by another item, or
 flushed::
 
-    add ->  [open] [finished] [finished] -> poll      backlog 2: the open one does not count,
-                                                      unless flushed, finished or behind an event
+    add ->  [open] [finished] [finished] -> poll      backlog 2: the open buffer counts only after `flush` or
+                                                      `finish`, or if an event follows it
 
 A blocking barrier stops the queue when the reader takes it. Until the reader resumes, `poll` returns no item
 and the backlog is 0. Priority events are an exception if `passes_priority` is set.
 
-An unaligned barrier goes into a *priority part* in front of all data. Its writer gets copies of the data
-behind it, which become part of the checkpoint::
+An unaligned barrier goes into a *priority part* in front of all data. The writer of the barrier gets copies
+of the overtaken data, which become part of the checkpoint::
 
     [priority events] [data, events, ...] <- ordinary additions
                      ^ overtake             copies of the data from here on
@@ -39,9 +39,7 @@ ADD_REFUSED = -1
 
 
 Settled = Callable[[list[Content] | None], None]
-"""Receives the data, possibly none, that a barrier with a timeout has overtaken; None if it will never be
-known.
-"""
+"""Callback for the data that a barrier with a timeout has overtaken; see `add_timeoutable`."""
 
 
 class _Timeoutable(NamedTuple):
@@ -60,7 +58,7 @@ class PolledBuffer:
     events included.
     """
 
-    # No NamedTuple, whose constructor is an interpreted call; this object is created once for each buffer.
+    # Not a NamedTuple: its constructor is interpreted, too slow for an object that every buffer needs.
     __slots__ = ("backlog", "buffer", "more_available", "next_is_event", "sequence_number")
 
     def __init__(
@@ -226,17 +224,15 @@ class PipelinedSubpartition:
         self.in_front += 1
 
     def _data_behind(self, stop: int) -> list[Content]:
-        """Return the unread bytes of each data buffer after the priority part and before item `stop`, without
-        empty ones.
+        """Return the unread bytes of each data buffer after the priority part and before item `stop`.
+
+        Buffers without unread bytes are left out.
         """
         items = islice(self._queue, self.in_front, stop)
         return [item.copy_unread() for item in items if isinstance(item, BufferConsumer) and item.unread]
 
     def _settle(self, overtaken: list[Content] | None) -> None:
-        """Report `overtaken` to the barrier that can still time out, if any.
-
-        It can no longer time out then.
-        """
+        """Report `overtaken` for the queued barrier with a timeout, if any; it can no longer time out."""
         waiting = self._timeoutable
         if waiting is not None:
             self._timeoutable = None
