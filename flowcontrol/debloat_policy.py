@@ -129,25 +129,26 @@ class DebloatPolicy(ABC):
         """
 
     def polled(self, channel: int, size: int) -> None:  # noqa: B027 - few policies need it
-        """Record that a buffer or event of `size` bytes was polled from the channel with this index, in its
-        turn. For barriers that overtake data, which are polled out of turn, the call may be omitted.
+        """Record that a buffer or event of `size` bytes was polled from the channel with index `channel`.
+
+        The gate may omit the call for barriers that overtake data.
         """
 
 
 def announcements(
     policy: DebloatPolicy, throughput: int, channels: Sequence[DebloatedChannel], now: float
 ) -> list[Announcement]:
-    """Let `policy` take a step; returns its announcements after checking them.
+    """Run one step of `policy`; returns its announcements after checking them.
 
     Raises:
-        AnnouncementError: if the policy returns something else, such as None or sizes that are not integers,
+        AnnouncementError: if the policy does not return announcements, if a size or index is not an integer,
             if a channel index does not exist, or if a size is outside the limits of the settings.
     """
     name = type(policy).__qualname__
     answer = policy.recalculate(throughput, channels, now)
     if answer is None:
         raise AnnouncementError(
-            f"{name}.recalculate has returned None; it has to return (place, size) pairs, or ()"
+            f"{name}.recalculate has returned None; it has to return (channel index, size) pairs, or ()"
         )
     checked = []
     low, high = policy.settings.min_size, policy.settings.max_size

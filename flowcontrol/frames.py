@@ -2,11 +2,11 @@
 
 Every frame is a header of 9 bytes and a body whose layout is a row of `_LAYOUTS`, all big-endian::
 
-    | total length 4 (itself included) | magic 0xBADC0FFE 4 | message id 1 | body ... |
+    | total length, itself included: 4 bytes | magic 0xBADC0FFE: 4 bytes | message id: 1 byte | body ... |
 
-A BufferResponse ends with its payload, whose length is in its last field. Two other messages have a variable
-length: ErrorResponse (the cause as text, a flag, and the channel if the flag is set) and ControlPayload. Ids
-above 100 are specific to this project, all others are Flink's.
+A BufferResponse ends with its payload; the field before contains the length of the payload. Two other
+messages have a variable length: ErrorResponse (the cause as text, a flag, and the channel if the flag is set)
+and ControlPayload. Ids above 100 are specific to this project, all others are Flink's.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class NeedData(Enum):
 
 
 NEED_DATA: Final = NeedData.NEED_DATA
-"""Returned when no complete frame has arrived yet."""
+"""Result of `FrameDecoder.next_message` while the next frame is incomplete."""
 
 
 AnyLayout = Layout | ResponseLayout | ErrorLayout | ControlLayout
@@ -98,7 +98,7 @@ def encode(message: Message) -> bytes:
 
 
 def payload_bytes(response: BufferResponse) -> bytes | memoryview:
-    """Return the payload to send. Only blank bytes are copied, because they have to be created."""
+    """Return the payload to send. It is not copied, but blank bytes are created."""
     payload = response.payload
     return payload if isinstance(payload, bytes | memoryview) else bytes(payload)
 
