@@ -179,7 +179,7 @@ class BufferBuilder:
         return self._blank(start, end) if self.blank_stride else self.segment.memory[start:end]
 
     def release(self) -> None:
-        """Drop one reference. When none is left, the segment is recycled."""
+        """Drop one reference. The last release recycles the segment."""
         self._references -= 1
         if self._references == 0:
             self._recycler.recycle(self.segment, self.subpartition)

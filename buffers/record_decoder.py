@@ -61,7 +61,7 @@ class RecordDecoder:
         self._parts: list[bytes] = []
         self._long: memoryview | None = None  # begins with the pending bytes of a long record
         self._needed = HEADER_BYTES
-        self._blank_stride = 0  # length of the incomplete record if it is a blank one, else 0
+        self._blank_stride = 0  # length of the incomplete record if it is blank, else 0
         self._decoded = 0
         self._short = True
         self.pending_bytes = 0
@@ -220,7 +220,7 @@ def _follow_with_watermarks(stream: memoryview | bytes, size: int, position: int
 
 
 def _follow_short(stream: memoryview | bytes, size: int) -> Offsets:
-    """Return 0 and the ends of all records before the first one of 256 bytes or more."""
+    """Return 0 and the ends of all records before the first record whose length is 256 or more."""
     ends: list[int] = []
     append = ends.append
     position = HEADER_BYTES - 1

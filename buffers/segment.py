@@ -1,7 +1,7 @@
 """Network memory: one contiguous slab, divided into equal segments.
 
-The slab is an anonymous mapping, so the kernel commits memory page by page when it is first written. Huge
-pages are disabled, because one written byte would commit 2 MiB. Segments are handles to parts of the slab::
+The slab is an anonymous mapping, so the kernel commits each page when it is first written. Huge pages are
+disabled, because one written byte would commit 2 MiB. Segments are handles to parts of the slab::
 
     MemorySlab  |..... 0 .....|..... 1 .....|..... 2 .....|  segment_size bytes each
                                ^ MemorySegment(slab, 1): `memory` and `array` view these bytes

@@ -185,7 +185,7 @@ class PipelinedSubpartition:
 
         `settled` is called once. It gets the overtaken data, as `overtake` returns it, if the barrier times
         out. It gets an empty list when the barrier has been polled, refused or dropped. It gets None if
-        another barrier is added, which fails the channel state of the first one.
+        another barrier is added, which fails the channel state of the earlier checkpoint.
         """
         self._settle(None)
         self._timeoutable = _Timeoutable(checkpoint_id, consumer, settled)
@@ -257,7 +257,7 @@ class PipelinedSubpartition:
         """Remove and return the next item; None if there is none or the queue is blocked.
 
         Raises:
-            RuntimeError: if an open buffer is followed by another buffer, which is a bug of the writer.
+            RuntimeError: if an open buffer is followed by another item, which is a bug of the writer.
         """
         if self.blocked and not self.has_priority:
             return None
@@ -284,7 +284,7 @@ class PipelinedSubpartition:
             if len(queue) == 1:
                 self._flush_requested = False
             elif not head.finished:
-                raise RuntimeError("an unfinished buffer is followed by another one in the same subpartition")
+                raise RuntimeError("an unfinished buffer is followed by another item in the same subpartition")
             if head.finished:
                 queue.pop(0)
                 if not head.is_event:

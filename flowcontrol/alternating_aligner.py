@@ -7,7 +7,7 @@ queued in front of the barrier. When the timeout is over, the handler can move t
                   ^ begins          ^ Prioritize on timeout: the data becomes part of the checkpoint
 
 The pending checkpoint is in one of four states. While it is still aligned, it waits for its first barrier (W)
-or collects the other barriers (C). After it has turned unaligned, it does the same in the states WU and CU.
+or collects the other barriers (C). After it has turned unaligned, these two states are called WU and CU.
 The table uses three actions; an empty cell means no action:
 
 - *block*: the channel sends no more data until the checkpoint ends;

@@ -48,7 +48,7 @@ NO_BARRIER = CheckpointBarrier(NO_CHECKPOINT, 0.0)
 
 
 class SingleCheckpointHandler(BarrierHandler):
-    """Exactly-once checkpoints, one at a time (Flink's SingleBarrierHandler).
+    """Handler of exactly-once checkpoints, one at a time (Flink's SingleCheckpointBarrierHandler).
 
     Invariants: at most one checkpoint is pending, and channels are blocked only while a checkpoint is
     pending. The ids of triggered checkpoints strictly increase. Every blocked channel is resumed once, unless
@@ -173,7 +173,7 @@ class SingleCheckpointHandler(BarrierHandler):
 
 
 class BarrierAligner(SingleCheckpointHandler):
-    """Aligned exactly-once checkpoints, which are triggered by the last barrier and never earlier."""
+    """Handler of aligned exactly-once checkpoints; triggers only when the last channel is counted."""
 
     __slots__ = ()
 

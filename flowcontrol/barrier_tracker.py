@@ -9,7 +9,7 @@ from checkpoint 1, it processes them again::
 
 Each pending checkpoint counts channels separately:
 
-| input | its checkpoint is tracked | it is newer than all seen | it is any other |
+| input | tracked checkpoint | checkpoint newer than all seen | any other checkpoint |
 |---|---|---|---|
 | barrier | count | track it, count | |
 | cancel marker | *drop* older; Abort it, count | *drop* all; track it, Abort it, count | *drop* older |

@@ -1,8 +1,7 @@
-"""State of one input channel in its newest checkpoint: whether the barrier has arrived, and the data that is
-persisted.
+"""State of one input channel in its newest checkpoint: arrival of the barrier, and data to persist.
 
-After the task has begun an unaligned checkpoint, all data in front of the barrier in this channel was sent
-before the barrier but is processed after the snapshot. So this data is part of the checkpoint::
+When the task begins an unaligned checkpoint, data that was sent before the barrier may still be queued or on
+the way. The task processes this data after the snapshot, so the data is part of the checkpoint::
 
     processed | queued at start(7)  |  arrives later  | barrier 7 | ...
               |<-- persist at once->|<- on arrival -->|   done

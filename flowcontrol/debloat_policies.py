@@ -180,7 +180,7 @@ class LongestChannelPolicy(FlinkPolicy):
         self._before: dict[int, int] = {}
 
     def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
-        """Return the number of channels with data, times the count of the longest one."""
+        """Return the number of channels with data, times the count of the longest channel."""
         counts = frozen_counts(channels, self._before)
         return sum(count > 0 for count in counts) * max(counts, default=0)
 
@@ -203,7 +203,7 @@ class LongestWhenUnblockedPolicy(FlinkPolicy):
         return super().recalculate(throughput, channels, now)
 
     def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
-        """Return the number of channels with data, times the count of the longest one."""
+        """Return the number of channels with data, times the count of the longest channel."""
         counts = [channel.buffers_in_use for channel in channels]
         return sum(count > 0 for count in counts) * max(counts, default=0)
 

@@ -6,9 +6,9 @@ A gate asks its policy once a period (``taskmanager.network.memory.buffer-debloa
                                                    recalculate() --> (channel, size to announce), ...
     buffers in use, blocked, ... of each channel --/
 
-FLIP-183, Flink's own policy, sums the buffers in use over all channels and announces one size to all.
-Other policies may count or average differently, or give each channel its own size. To write one, derive a
-class from `DebloatPolicy`. Pass it to `register_policy`, or refer to it in a scenario as
+FLIP-183, Flink's own policy, sums the buffers in use over all channels and announces one size to all
+channels. Other policies may count or average differently, or give each channel its own size. To write a
+policy, derive a class from `DebloatPolicy`. Pass it to `register_policy`, or refer to it in a scenario as
 "package.module:Class". A policy decides from its arguments alone, without a clock or randomness.
 """
 
@@ -141,8 +141,8 @@ def announcements(
     """Run one step of `policy`; returns its announcements after checking them.
 
     Raises:
-        AnnouncementError: if the policy does not return announcements, if a size or index is not an integer,
-            if a channel index does not exist, or if a size is outside the limits of the settings.
+        AnnouncementError: if the policy does not return pairs of integers, if a channel index does not exist,
+            or if a size is outside the limits of the settings.
     """
     name = type(policy).__qualname__
     answer = policy.recalculate(throughput, channels, now)

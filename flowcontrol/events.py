@@ -2,10 +2,10 @@
 
 An event (barrier, cancel marker, end) has a buffer of its own. Its bytes begin with a 4-byte kind. The sizes
 in bytes are those of Flink's EventSerializer: 34 for the barrier of a checkpoint, 35 plus the location for
-that of a savepoint, 12 for a cancel marker, 5 for the end of data, 4 for the end of a partition. Times are
-IEEE doubles in seconds; Flink has whole milliseconds. An announcement is used inside its receiver only. The
-end of recovered input state and the end of recovered output state have the same kind; a byte distinguishes
-them.
+the barrier of a savepoint, 12 for a cancel marker, 5 for the end of data, 4 for the end of a partition. Times
+are IEEE doubles in seconds; Flink has whole milliseconds. An announcement is used inside its receiver only.
+The end of recovered input state and the end of recovered output state have the same kind; another byte
+distinguishes them.
 
 The type of a buffer decides how the network layer treats it:
 

@@ -19,8 +19,8 @@ A proof cannot be reused elsewhere: the nonces bind it to this connection, the l
 to this pair of processes. Each byte is checked as it arrives. A peer without a valid proof costs the listener
 128 bytes of memory and one HMAC.
 
-The handshake keeps strangers out, but not an attacker who can change bytes on the wire, since it does not
-authenticate the messages that follow the proofs. Use TLS against such an attacker.
+The handshake keeps strangers out, but it does not authenticate the messages that follow the proofs. Use TLS
+against an attacker who can change bytes on the wire.
 
 A *seal* signs a short message with the same secret. It proves that the writer knows the secret, and that
 neither the message nor its purpose was changed. It does not encrypt. It does not prove that the message is

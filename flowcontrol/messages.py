@@ -1,9 +1,9 @@
 """The messages of the credit protocol, as values; `frames` turns them into bytes.
 
 The unions at the end of the module say which end receives a message. A channel is a number below 2**128 that
-both ends agree on. Names and meaning are those of Flink's NettyMessage. Its TaskEventRequest and SegmentId
-are not part of this protocol. Flink has no KeepAlive and ControlPayload: it uses separate connections for
-these purposes.
+both ends agree on. Names and meaning are those of Flink's NettyMessage. This protocol has no TaskEventRequest
+and no SegmentId. Flink has no KeepAlive and no ControlPayload: it uses separate connections for these
+purposes.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class RequestBackoff:
 class RequestListeners:
     """The requests that wait at a producer, in the order of arrival.
 
-    Invariant: all have the same timeout, so the first request is the first to time out.
+    Invariant: all requests have the same timeout, so the first request is the first to time out.
     """
 
     __slots__ = ("_timeout_s", "_waiting")

@@ -5,7 +5,7 @@ from __future__ import annotations
 MILLIS_PER_SECOND = 1000
 
 _CLOCK_GUARD_MS = 1e-6
-"""Added before a time is cut to whole milliseconds, so that 0.029 s is 29 ms and not 28.999...996."""
+"""Milliseconds added before rounding down, so that 0.029 s (28.999... in floating point) becomes 29 ms."""
 
 
 class ThroughputCalculator:

@@ -20,7 +20,7 @@ MAX_WATERMARK = (1 << 63) - 1
 
 
 class WatermarkValve:
-    """Keeps the watermark of each of `channels` channels, in milliseconds of event time.
+    """The watermarks of `channels` channels, in milliseconds of event time, and their minimum.
 
     Invariant: `lowest` is the minimum of all channels' watermarks. These numbers never decrease.
     """
@@ -39,7 +39,7 @@ class WatermarkValve:
     def advance(self, channel: int, watermark: int) -> int | None:
         """Process a watermark of a channel; returns the new `lowest` if it has risen, else None.
 
-        A watermark that is not later than the last one of its channel is ignored.
+        A watermark that is not later than its channel's last watermark is ignored.
         """
         before = self._of_channels[channel]
         if watermark <= before:
