@@ -284,7 +284,7 @@ class PipelinedSubpartition:
             if len(queue) == 1:
                 self._flush_requested = False
             elif not head.finished:
-                raise RuntimeError("an unfinished buffer is followed by another item in the same subpartition")
+                raise RuntimeError("an unfinished buffer is followed by another item of its subpartition")
             if head.finished:
                 queue.pop(0)
                 if not head.is_event:
