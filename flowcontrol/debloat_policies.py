@@ -100,7 +100,10 @@ PEAK_HALF_LIFE_S = 30.0
 """Time in seconds in which the remembered peak of the count falls to half."""
 
 JUMP = 0.25
-"""A size drops at once if more than this fraction of it is too much (Flink's default threshold)."""
+"""A size drops at once if it exceeds the desired size by more than this fraction of itself.
+
+The value is Flink's default threshold for announcements.
+"""
 
 
 class BurstPolicy(FrozenWhileBlockedPolicy):
