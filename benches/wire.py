@@ -175,8 +175,9 @@ def sender_process(plain: bool, case: Case, port: int) -> None:
 
 
 def receiver_process(plain: bool, case: Case, answers: Connection) -> None:
-    """Run the receiving process. It sends its port over `answers`, and at the end the seconds that the
-    transfer took.
+    """Run the receiving process.
+
+    It sends its port over `answers`, and at the end the seconds of the transfer.
     """
 
     async def main() -> None:
@@ -187,7 +188,7 @@ def receiver_process(plain: bool, case: Case, answers: Connection) -> None:
             received = await (receive_plain if plain else receive_buffers)(stream, case)
             seconds = perf_counter() - start
             if received != BUFFERS * SEGMENT_BYTES:
-                raise RuntimeError(f"{received} bytes have arrived of {BUFFERS * SEGMENT_BYTES}")
+                raise RuntimeError(f"received {received} bytes, but {BUFFERS * SEGMENT_BYTES} were sent")
             answers.send(seconds)
 
     trio.run(main)

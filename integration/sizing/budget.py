@@ -102,7 +102,7 @@ class PlannedExchange(msgspec.Struct, frozen=True):
 
 
 class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Network memory of each of some task managers with the same pools. Bytes are sums over its places."""
+    """Network memory of one task manager in a group with the same pools; bytes are sums over its places."""
 
     task_managers: list[str]
     least_bytes: int
@@ -203,7 +203,7 @@ class Place:
     points: dict[int, Figures | None] = field(default_factory=dict)
 
     def curve(self, asked_per_s: float) -> Curve:
-        """Return the curve of delays of the sizes with which the sources emit at least `asked_per_s`.
+        """Return the delay by size, for sizes with which the sources emit at least `asked_per_s`.
 
         A delay that exceeds the shortest one only by noise counts as the shortest.
         """
@@ -242,7 +242,7 @@ def chance_ms(delay_ms: float) -> float:
 
 
 def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
-    """Return the partitions and the gates of each edge; `bytes_per_s` is into each edge's busiest consumer.
+    """Return the partitions and the gates of each edge; `bytes_per_s` has the rate into its busiest consumer.
 
     The smallest size of a gate is the need of its link: rate times round trip. A gate that only reads within
     its task manager needs no memory; Flink gives it one floating buffer.
@@ -503,7 +503,7 @@ def plan_budget(
 
 
 def one_setting(planned: Sequence[EdgeBuffers]) -> EdgeBuffers:
-    """Return one setting for all exchanges, as options of Flink 1.x need it: the largest of each number."""
+    """Return one setting for all exchanges, as Flink 1.x options need it: the maximum of each number."""
     names = ("exclusive", "floating", "max_per_channel")
     return EdgeBuffers(**{name: max(getattr(each, name) for each in planned) for name in names})
 
