@@ -3,9 +3,8 @@
 Run it with ``python -m benches.large_state [--state "10 gb"] [--folder DIR]``. A job of one subtask keeps a
 value of 1,000 random bytes for each key, in RocksDB; keys come in random order, each once. It takes an
 incremental checkpoint into a directory after each tenth of the keys, and a second job continues from the last
-checkpoint. The table shows, for each checkpoint, the real seconds since the previous one, the peak resident
-memory of the process so far, and the bytes stored. The yardstick is a copy of a file of 1 GiB on the same
-disk.
+checkpoint. The tables show, for each checkpoint, the real seconds since the previous one, the peak resident
+memory so far, and the bytes stored. The yardstick is a copy of a file of 1 GiB on the same disk.
 """
 
 from __future__ import annotations

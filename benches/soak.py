@@ -1,15 +1,15 @@
 """Emulates a job with failures for a day, and checks memory, files and output; prints a table in Markdown.
 
 Run it with ``python -m benches.soak [--hours 24] [--folder DIR]``. The job counts numbers by key, and a
-transactional sink commits them. Debloating is on, and unaligned checkpoints every 5 s are stored on disk.
-Every 20 minutes a subtask is killed, a task manager is lost, or a link is cut for longer than the heartbeat
-timeout, and the job restarts. Each debloating policy runs for a part of the day, in the same process and with
-the same directory. It continues from the last checkpoint of the policy before it.
+transactional sink commits them. Debloating is on, and unaligned checkpoints every 5 s are stored on disk. The
+job restarts every 20 minutes, because a subtask is killed, a task manager is lost, or a link is cut for
+longer than the heartbeat timeout. Each debloating policy runs for a part of the day, in the same process and
+with the same directory. It continues from the last checkpoint of the policy before it.
 
 Each emulated hour gives a row with the resident memory of the process and the number of files in the
 directory. During the first hours of a run, the tables of its recorder (`netstack.results.recorder`) grow to
-16 MiB each; they are freed at the end of the run. So memory is compared at the ends of the policies'
-runs, from the second policy on. Memory may grow by 1 MiB per hour at most. No file may be left over, and each
+16 MiB each; they are freed at the end of the run. So memory is compared at the ends of the policies' runs,
+from the second policy on. Memory may grow by 1 MiB per hour at most. No file may be left over, and each
 number of each source must be committed once, in order within each key. Otherwise the program ends with status
 1.
 """

@@ -76,9 +76,7 @@ class Shape:
     channels: int = 100
     """Number of channels of each writer."""
     flush_s: float = 0.1
-    """Maximum time in seconds that a record may wait for further records (Flink's
-    ``execution.buffer-timeout``).
-    """
+    """Maximum seconds that a record waits for further records (Flink's ``execution.buffer-timeout``)."""
     broadcast: bool = False
     """Whether every record goes to all channels of its writer."""
     certificate: Certificate | None = None

@@ -1,10 +1,10 @@
 """Compares buffers under credit between two processes with plain trio; prints a table of speeds in Markdown.
 
-Run it with ``python -m benches.wire``. One process sends full buffers of 32 KiB through a link over TCP on
-the loopback to channels of the other, which recycles them at once, so every buffer costs a credit; no records
-are encoded or decoded. Plain trio moves the same bytes with ``send_all`` and ``recv_into`` of 32 KiB each.
-The two are measured alternately, and the ratio is that of the medians. With few buffers in transit, the time
-depends on how fast the processes wake up, and not on the wire.
+Run it with ``python -m benches.wire``. One process sends full buffers of 32 KiB over TCP on the loopback to
+channels of the other process. The receiver recycles each buffer at once, so each buffer costs a credit. No
+records are encoded or decoded. Plain trio moves the same bytes with ``send_all`` and ``recv_into`` of 32 KiB
+each. The two are measured alternately, and the ratio is that of the medians. With few buffers in transit, the
+time depends on how fast the processes wake up, and not on the wire.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ ParameterName = Literal[
 
 
 class Parameter(NamedTuple):
-    """A parameter of `import_scenario` that an advice names, with an example of its value."""
+    """A parameter of `import_scenario` that a piece of advice names, with an example of its value."""
 
     name: ParameterName
     example: float | str | None = None

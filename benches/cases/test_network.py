@@ -5,10 +5,10 @@ at the buffer timeout, and the time includes this wait, as in Flink. With few re
 time. Flink sends 5 million records in each iteration. Here `RECORDS` are sent, since Python is slower.
 
 The parameters are those of Flink: ``1000,1ms,SSL`` stands for 1000 channels, a buffer timeout of 1 ms, and
-TLS. Each case runs in three ways: ``emulated`` is the prediction for a Flink cluster in virtual time,
-``process`` runs in one process on the real clock, ``tcp`` between two processes over TCP. The emulation has
-no cost of encryption, so cases with TLS are not emulated. The yardstick of ``process`` and ``tcp`` is the
-transfer of the same bytes over plain sockets.
+TLS. Each case runs in three ways: ``emulated`` predicts a Flink cluster in virtual time, ``process`` runs in
+one process on the real clock, ``tcp`` between two processes over TCP. The emulation has no cost of
+encryption, so cases with TLS are not emulated. The yardstick of ``process`` and ``tcp`` is the transfer of
+the same bytes over plain sockets.
 
 In the emulation each writer, and the reader of each channel, is a subtask of its own, and no subtask waits
 for a core. In Flink's benchmark one thread reads all channels. So the emulated rate is the rate of a job of

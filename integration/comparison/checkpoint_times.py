@@ -13,8 +13,8 @@ Figures over several checkpoints are means, because means of phases add up to th
 do not. Checkpoints of all kinds have equal weight in a mean. `netstack.Steady` has medians, to match the
 measurements of a real Flink.
 
-In an unaligned checkpoint, a subtask takes its snapshot at the first barrier (or after the aligned timeout),
-and stores the snapshot while further barriers arrive. So sync and async overlap the alignment. In `Phases`,
+In an unaligned checkpoint, a subtask takes its snapshot at the first barrier (or after the aligned timeout).
+It stores the snapshot while further barriers arrive. So sync and async overlap the alignment. In `Phases`,
 sync and async count only from the end of the alignment, so that phases do not overlap. `SubtaskPart.sync_ms`
 and `async_ms` are the whole times.
 """
@@ -107,7 +107,7 @@ class SubtaskPart(NamedTuple):
 
 
 def window_times(result: Result, window: int = -1) -> CheckpointTimes | None:
-    """Return the mean times of the completed checkpoints that were triggered in a window; None: no such one.
+    """Return the mean times of the completed checkpoints triggered in a window; None: there are none.
 
     Raises:
         IndexError: The result has no such window.

@@ -2,7 +2,7 @@
 
 Flink has two formats of its own. ``config.yaml`` is YAML, where dots and nesting are equivalent. Flink 2
 reads only this format. The older ``flink-conf.yaml`` only looks like YAML. Flink reads each line by itself,
-cuts it at ``#``, splits it at the first colon that is followed by a space, and skips lines that it cannot
+cuts it at ``#``, and splits it at the first colon with a space after it. Flink skips lines that it cannot
 split. As in Flink, the file name decides.
 
 Kubernetes manifests contain options too. Each place with options in a manifest is a part of its own. A

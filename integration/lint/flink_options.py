@@ -118,7 +118,7 @@ FAMILIES = (
 
 RENAMED: Mapping[str, str] = {
     **{former: option.name for option in OPTIONS.values() for former in option.former},
-    # Names that scenario files do not accept, and old names that scenario files use as the present ones.
+    # Names that scenario files do not accept, and old names that scenario files still use.
     "execution.checkpointing.alignment-timeout": "execution.checkpointing.aligned-checkpoint-timeout",
     "execution.checkpointing.checkpoints-after-tasks-finish.enabled": (
         "execution.checkpointing.checkpoints-after-tasks-finish"

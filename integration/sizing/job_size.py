@@ -1,8 +1,8 @@
 """Size a job by arithmetic: throughput, buffers at each place, memory, queued data, and credit for links.
 
-A vertex sends each record along all its edges; a broadcast sends it to all consumers. The throughput of a
-vertex is its parallelism times the throughput of its slowest subtask, because exchanges that distribute
-evenly slow all subtasks down to the slowest. With adaptive partition selection, each subtask reads at its own
+A vertex sends each record along all its edges; a broadcast sends it to all consumers. Exchanges that
+distribute evenly slow all subtasks down to the slowest. So the throughput of a vertex is its parallelism
+times the throughput of its slowest subtask. With adaptive partition selection, each subtask reads at its own
 speed (`capacity_by_load`), and an equal number of buffers waits for each subtask. If the given rates of
 sources are too high, one factor reduces all of them. Then the rates of the other sources grow together,
 equally for all subtasks, until a vertex is saturated. The rates of sources upstream of that vertex stop
