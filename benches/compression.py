@@ -1,4 +1,4 @@
-"""Measures below which network speed compressed pieces save time; prints a table as Markdown.
+"""Measures the network speed below which compressed pieces save time; prints a table as Markdown.
 
 Run it with ``python -m benches.compression``; it takes half a minute and does not need Spark. Rows of several
 kinds are cut to four targets, encoded and decoded, as in the tasks of a shuffle. Below the break-even speed

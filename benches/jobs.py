@@ -46,8 +46,9 @@ def job(
     interval_s: float | None = 2.0,
     unaligned: bool = False,
 ) -> Scenario:
-    """Return a job of sources that send as fast as possible to as many consumers. With the default service
-    time, each consumer reads about 1 MB/s.
+    """Return a job of sources that send as fast as possible to as many consumers.
+
+    With the default service time, each consumer reads about 1 MB/s.
     """
     config = NetworkConfig(
         checkpoint_interval_s=interval_s,
@@ -121,9 +122,7 @@ def resident_bytes() -> int:
 
 
 def start_up(parallelism: int) -> tuple[float, float]:
-    """Return the seconds to start a job of idle channels, and the bytes that each channel takes while the job
-    runs.
-    """
+    """Return the seconds to start a job of idle channels, and the bytes of each channel while it runs."""
     idle = Scenario(
         name="idle",
         duration_s=4.0,
@@ -166,14 +165,15 @@ LARGE = (
 
 
 def run_large(case: Large) -> str:
-    """Return the line of the table for a job. Call it in a new process, because it measures the memory of the
-    process.
+    """Return the line of the table for a job.
+
+    Call it in a new process, because it measures the memory of the process.
     """
     begun, used = perf_counter(), process_time()
     started: list[float] = []
 
     def look(_: float) -> None:
-        if not started:  # the first sample is taken when all channels are there
+        if not started:  # the first sample is taken when all channels exist
             started.append(perf_counter() - begun)
 
     scenario = job(LARGE_PARALLELISM, LARGE_DURATION_S, service_s=case.service_s)
@@ -193,8 +193,8 @@ def million() -> None:
     print(f"Pure-Python yardstick: {yardstick() * 1000:.0f} ms; Python {sys.version.split()[0]}\n")
     print(f"{LARGE_PARALLELISM}x{LARGE_PARALLELISM}, {LARGE_DURATION_S:g} emulated seconds:\n")
     print(
-        "| load | start s | GiB at most | checkpoints | buffers "
-        "| wall s | processor s | buffers/s by the wall | by the processor |"
+        "| load | start s | peak GiB | checkpoints | buffers "
+        "| wall s | processor s | buffers per wall s | buffers per processor s |"
     )
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     for case in LARGE:
@@ -204,10 +204,10 @@ def million() -> None:
 
 def main() -> None:
     """Print the tables."""
-    seconds, channel = start_up(256)  # first, while no memory of other jobs lies about
+    seconds, channel = start_up(256)  # first, because memory of earlier jobs would be reused
     scale = yardstick()
     print(f"Pure-Python yardstick: {scale * 1000:.0f} ms; Python {sys.version.split()[0]}\n")
-    print("| job | buffers | wall s | buffers/s | records/s | emulated s a wall s |")
+    print("| job | buffers | wall s | buffers/s | records/s | emulated s per wall s |")
     print("|---|---:|---:|---:|---:|---:|")
     for case in CASES:
         result = fastest(case.scenario)

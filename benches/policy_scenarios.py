@@ -1,4 +1,4 @@
-"""The scenarios on which debloating policies are compared, with steady loads or those hard for FLIP-183."""
+"""Scenarios for comparing debloating policies: steady loads, and loads that are hard for FLIP-183."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ class Pulses:
 
 
 def source(parallelism: int, *rates: float, name: str = "source", record_bytes: int = RECORD_BYTES) -> Vertex:
-    """Return a source. `rates` are the records per second of each subtask; without them it sends as fast as
-    possible.
-    """
+    """Return a source with the records per second of each subtask; without `rates`, as fast as possible."""
     spec = GeneratorSpec(record_bytes=record_bytes, rates=rates or (0.0,))
     return Vertex(name=name, parallelism=parallelism, source=spec)
 
@@ -49,9 +47,7 @@ def source(parallelism: int, *rates: float, name: str = "source", record_bytes: 
 def sink(
     parallelism: int, *service_ms: float | tuple[float, float], skew: tuple[float, ...] = (1.0,)
 ) -> Vertex:
-    """Return a consumer. `service_ms` is the service time of a record, or steps (time in seconds, service
-    time).
-    """
+    """Return a consumer. `service_ms` is the ms for a record, or steps (time in s, ms for a record)."""
     steps = [step if isinstance(step, tuple) else (0.0, step) for step in service_ms]
     service = tuple((at, cost * MS) for at, cost in steps)
     return Vertex(name=SINK, parallelism=parallelism, service=service, service_skew=skew)
