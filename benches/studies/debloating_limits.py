@@ -525,9 +525,10 @@ def unaligned(pool: Executor) -> str:
             measured = bytes_per_s(one, 2, RECORD_BYTES)
             wanted = wanted_bytes(2, measured, target)
             waiting = 2 * waiting_bytes(2, RECORD_BYTES, wanted)
+            setting = "debloating off" if target is None else f"{target * 1000:.0f} ms"
             rows.append(
                 [
-                    f"{rate / 1000:,.0f} KB/s, {'debloating off' if target is None else f'{target * 1000:.0f} ms'}",
+                    f"{rate / 1000:,.0f} KB/s, {setting}",
                     f"**{waiting / KIB:,.0f}**",
                     f"{one.stored_bytes / KIB:,.0f}",
                     f"**{delay_ms(2, RECORD_BYTES, measured, wanted):,.0f}**",
