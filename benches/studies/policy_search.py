@@ -67,9 +67,10 @@ ms.
 ANNOUNCEMENTS_SHARE, ANNOUNCEMENTS_PER_S = 0.1, 0.05
 
 
-HEAD = """\
-| rule | end to end | longest | record delay | throughput, least | announcements | not worse in |
-|---|---:|---:|---:|---:|---:|---:|"""
+HEAD = (
+    "| rule | end to end | longest checkpoint | record delay | lowest throughput | announcements "
+    "| not worse in scenarios |\n|---|---:|---:|---:|---:|---:|---:|"
+)
 
 
 class Rule(NamedTuple):
