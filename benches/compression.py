@@ -105,7 +105,10 @@ def main() -> None:
     """Print the table."""
     pa.set_cpu_count(1)
     print(f"Python {sys.version.split()[0]}, pyarrow {pa.__version__}; least of {ROUNDS}\n")
-    print("| rows | | size | extra ns a byte: sender | receiver | saves time below |")
+    print(
+        "| rows | codec | size | sender: extra ns for each byte | receiver: extra ns for each byte "
+        "| saves time on links below |"
+    )
     print("|---|---|---:|---:|---:|---:|")
     for kind, make in KINDS.items():
         batches = [make(number * ROWS) for number in range(BATCHES)]

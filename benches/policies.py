@@ -5,12 +5,13 @@ between their marks. ``--seeds N``, ``--first-seed S`` and ``--only NAME,...`` s
 scenarios. It takes about ten minutes on two cores. All runs are in virtual time, and figures are measured
 after a warm-up. Each figure is a median over the seeds, unless stated otherwise:
 
-- end to end: median duration of the checkpoints of a run (and the minimum and maximum over the runs);
-- record delay: from the emission of a record until the sink reads it, median over a sample each second;
-- worst: the longest checkpoint of all seeds;
-- throughput: records per second into the sink, as a share of the value with the policy "flink";
-- time to adapt: from a change of the load until checkpoints take at most twice the target, and stay so until
-  the next change; the maximum over the changes of a run.
+- end to end: median duration of the checkpoints of a run, with the minimum and maximum over the runs;
+- record delay: time from the emission of a record by the vertex before the sink until the sink reads it,
+  median over one sample a second;
+- longest checkpoint: the longest of all seeds;
+- throughput: records per second into the sink, relative to the policy "flink";
+- time to adapt: time from a change of the load until all checkpoints before the next change take at most
+  twice the target, for the change with the slowest adaptation.
 """
 
 from __future__ import annotations
@@ -154,8 +155,8 @@ def summary(all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
     It also counts the scenarios in which the policy is not worse than the default.
     """
     lines = [
-        "| policy | end to end / target, median | greatest | longest / target, greatest | "
-        "least throughput | not worse than flink in |",
+        "| policy | end to end / target: median | end to end / target: greatest "
+        "| longest checkpoint / target: greatest | lowest throughput | not worse than flink in scenarios |",
         "|---|" + "---:|" * 5,
     ]
     for policy in POLICIES:

@@ -90,7 +90,9 @@ def main() -> None:
         result = run_on_spark(scenario)
         late = max(0.0, 1.0 - records_per_s(result) / records_per_s(emulate(scenario)))
         print(line(service_us, result, late), flush=True)
-    print("\n| two_sources, seed | end to end, emulated | measured | ratio |\n|---:|---:|---:|---:|")
+    print(
+        "\n| two_sources, seed | end to end, emulated | end to end, measured | ratio |\n|---:|---:|---:|---:|"
+    )
     runs = []
     for seed in SEEDS:
         scenario = replace(load_scenario(TWO_SOURCES), seed=seed)

@@ -192,11 +192,11 @@ _MINIMUM = job(
 """A job whose checkpoints take five minutes each without debloating."""
 
 LIMIT_CASES = (
-    Case("200 KB/s, a checkpoint every 10 s", _steady("steady-1s-rare").scenario),
-    Case("1 MB/s", _steady("steady-100ms").scenario),
+    Case("two consumers of 200 KB/s, a checkpoint every 10 s", _steady("steady-1s-rare").scenario),
+    Case("two consumers of 1 MB/s", _steady("steady-100ms").scenario),
     Case("8 producers, 8 consumers of 500 KB/s", _steady("8x8-300ms").scenario),
     Case("a stage between source and sink", _steady("depth2-200ms").scenario),
-    Case("records of 100 B, 50 ms each", _MINIMUM),
+    Case("records of 100 B; a consumer takes 50 ms for each", _MINIMUM),
     Case(
         "records of 100 KB, 1 MB/s",
         job("large-records-100ms", 0.1, source(2, record_bytes=100_000), sink(2, 100.0)),
@@ -472,10 +472,10 @@ def floor(pool: Executor) -> str:
             formula = floor_ms(parallelism, bytes_per_s(one, parallelism, SMALL_RECORD))
             row += [f"**{formula:.0f}**", f"{one.delay_ms:.0f}", f"{one.end_to_end_ms:.0f}"]
         rows.append(row)
-    head = ["parallelism", "buffers"]
+    head = ["parallelism", "N, buffers"]
     for rate in RATES:
         name = f"{rate / 1e3:.0f} KB/s" if rate < 1e6 else "1 MB/s"
-        head += [f"{name}: formula", "record delay", "end to end"]
+        head += [f"{name}: formula", f"{name}: record delay", f"{name}: end to end"]
     note = f"A checkpoint of the same job with empty queues takes {empty.end_to_end_ms:.0f} ms.\n"
     return table(head, rows) + "\n" + note
 
@@ -503,8 +503,10 @@ def records(pool: Executor) -> str:
                 f"{without.end_to_end_ms:,.0f}",
             ]
         )
-    head = ("records of", "a buffer holds, B", "formula, ms", "record delay, ms", "end to end, ms")
-    return table([*head, "off: record delay", "off: end to end"], rows)
+    head = ["record size", "formula: a buffer holds, B", "formula: delay, ms"]
+    for name in ("", "debloating off: "):
+        head += [f"{name}record delay, ms", f"{name}end to end, ms"]
+    return table(head, rows)
 
 
 def unaligned(pool: Executor) -> str:
@@ -523,9 +525,10 @@ def unaligned(pool: Executor) -> str:
             measured = bytes_per_s(one, 2, RECORD_BYTES)
             wanted = wanted_bytes(2, measured, target)
             waiting = 2 * waiting_bytes(2, RECORD_BYTES, wanted)
+            setting = "debloating off" if target is None else f"{target * 1000:.0f} ms"
             rows.append(
                 [
-                    f"{rate / 1000:,.0f} KB/s, {'off' if target is None else f'{target * 1000:.0f} ms'}",
+                    f"{rate / 1000:,.0f} KB/s, {setting}",
                     f"**{waiting / KIB:,.0f}**",
                     f"{one.stored_bytes / KIB:,.0f}",
                     f"**{delay_ms(2, RECORD_BYTES, measured, wanted):,.0f}**",
@@ -534,8 +537,8 @@ def unaligned(pool: Executor) -> str:
                     f"{one.worst_ms:.0f}",
                 ]
             )
-    head = ("consumers of, target", "formula: stored, KiB", "stored, KiB", "formula: delay, ms")
-    return table([*head, "record delay, ms", "end to end, ms", "worst, ms"], rows)
+    head = ("rate of a consumer, target", "formula: stored, KiB", "stored, KiB", "formula: delay, ms")
+    return table([*head, "record delay, ms", "end to end, ms", "longest checkpoint, ms"], rows)
 
 
 def delays(pool: Executor) -> str:
@@ -546,7 +549,7 @@ def delays(pool: Executor) -> str:
         often = with_config(scenario, checkpoint_interval_s=0.25)
         names = [f"{mode}{suffix}" for suffix in ("", ", debloating") for mode in MODES]
         asked = [Asked(scenario, name) for name in names]
-        labels = [*names, "unaligned, each 250 ms"]
+        labels = [*names, "unaligned, a checkpoint every 250 ms"]
         for label, one in zip(labels, run_all(pool, [*asked, Asked(often, "unaligned")]), strict=True):
             measured = bytes_per_s(one, 2, RECORD_BYTES)
             on = target if "debloating" in label else None
@@ -560,7 +563,8 @@ def delays(pool: Executor) -> str:
                     f"{one.stored_bytes / KIB:,.0f}",
                 ]
             )
-    return table(("consumers of", "formula, ms", "record delay, ms", "end to end, ms", "stored, KiB"), rows)
+    head = ("rate of a consumer, checkpoint mode", "formula: delay, ms", "record delay, ms")
+    return table([*head, "end to end, ms", "stored, KiB"], rows)
 
 
 # Section 5: other mechanisms.
@@ -570,7 +574,7 @@ LIMITS = (0, 1, 2, 3, 4, 6, 12)
 TIMEOUTS_MS = (3000, 2000, 1000, 500, 100)
 
 COMPARED = {
-    "as it is": "aligned",
+    "debloating off": "aligned",
     "debloating": "aligned, debloating",
     "1/1 buffers": "1/1 buffers",
     "0/1 buffers": "0/1 buffers",
@@ -613,9 +617,9 @@ def buffer_numbers(pool: Executor) -> str:
                 *_short(far_on, far_best),
             ]
         )
-    head = ["buffers", "in use", "formula, ms", "record delay, ms"]
+    head = ["buffers", "N", "formula, ms", "record delay, ms"]
     for name in ("near", "near, debloating", "far", "far, debloating"):
-        head += [f"{name}: end to end, ms", "throughput"]
+        head += [f"{name}: end to end, ms", f"{name}: throughput"]
     return table(head, rows)
 
 
@@ -654,7 +658,7 @@ def overtaking(pool: Executor) -> str:
         rows.append([name, "", "", *_cost(off), "", "", ""])
     on = next(iter(run_all(pool, [Asked(scenario, "unaligned, debloating")])))
     rows[-1][-3:] = _cost(on)
-    head = ["", "formula: end to end, ms", "formula: stored, KiB"]
+    head = ["mechanism", "formula: end to end, ms", "formula: stored, KiB"]
     for name in ("", "debloating: "):
         head += [f"{name}end to end, ms", f"{name}stored, KiB", f"{name}record delay, ms"]
     return table(head, rows)
@@ -688,9 +692,10 @@ def compared(pool: Executor) -> str:
 def _by_measure(by_job: dict[str, dict[str, Figures]]) -> Iterator[str]:
     for title, cell in MEASURES.items():
         rows = [
-            [name, *(cell(found[name], found["as it is"]) for found in by_job.values())] for name in COMPARED
+            [name, *(cell(found[name], found["debloating off"]) for found in by_job.values())]
+            for name in COMPARED
         ]
-        yield f"**{title}**\n\n{table(('', *by_job), rows)}"
+        yield f"**{title}**\n\n{table(('mechanism', *by_job), rows)}"
 
 
 MEASURES: dict[str, Callable[[Figures, Figures], str]] = {
@@ -708,15 +713,15 @@ MEASURES: dict[str, Callable[[Figures, Figures], str]] = {
 REFERENCES = ROOT / "tests" / "data" / "flink-reference"
 
 JOBS = {
-    "2x2_2KBs_100B_on1s_minimum": "the floor",
+    "2x2_2KBs_100B_on1s_minimum": "the floor of section 1",
     "2x2_1MBs_100KB_off": "records of 100 KB",
-    "2x2_1MBs_off": "whole segments",
-    "2x2_200KBs_off": "whole segments",
-    "4x4_1MBs_off": "whole segments",
-    "8x8_500KBs_off": "whole segments",
+    "2x2_1MBs_off": "debloating off",
+    "2x2_200KBs_off": "debloating off",
+    "4x4_1MBs_off": "debloating off",
+    "8x8_500KBs_off": "debloating off",
     "2x2_1MBs_bpc0_off": "0/8 buffers",
-    "2x2_200KBs_unaligned": "unaligned",
-    "2x2_200KBs_timeout500ms": "unaligned after 500 ms",
+    "2x2_200KBs_unaligned": "unaligned checkpoints",
+    "2x2_200KBs_timeout500ms": "checkpoints unaligned after 500 ms",
 }
 
 
@@ -748,11 +753,11 @@ def flink(_pool: Executor) -> str:
         )
     head = (
         "job",
-        "what it shows",
-        "formula, ms",
-        "Flink, end to end, ms",
-        "formula, KiB",
-        "Flink stored, KiB",
+        "case",
+        "formula: end to end, ms",
+        "Flink: end to end, ms",
+        "formula: stored, KiB",
+        "Flink: stored, KiB",
     )
     return table(head, rows)
 

@@ -65,9 +65,10 @@ SHARE, LEAST_MS = 0.02, 3.0
 ANNOUNCEMENTS_SHARE, ANNOUNCEMENTS_PER_S = 0.1, 0.05
 
 
-HEAD = """\
-| rule | end to end | longest | record delay | throughput, least | announcements | not worse in |
-|---|---:|---:|---:|---:|---:|---:|"""
+HEAD = (
+    "| rule | end to end | longest checkpoint | record delay | lowest throughput | announcements "
+    "| not worse in scenarios |\n|---|---:|---:|---:|---:|---:|---:|"
+)
 
 
 class Rule(NamedTuple):
