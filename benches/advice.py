@@ -22,7 +22,7 @@ import msgspec
 from integration import load_scenario
 from integration.tuning import Point, PointRow, Recommendation, advise, run_points
 from integration.tuning.points import point_of
-from integration.tuning.sweep import LocalProcesses
+from integration.tuning.sweeps import LocalProcesses
 from netstack import Scenario, read_scenario
 
 JOBS = Path(__file__).parents[1] / "docs" / "examples" / "jobs"

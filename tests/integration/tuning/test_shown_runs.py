@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from integration.tuning.advise import Question, advise
+from integration.tuning.advice import Question, advise
 from integration.tuning.point_runs import run_point
 from integration.tuning.recommend import Recommendation
 from integration.tuning.settings import Mechanism
