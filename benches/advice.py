@@ -94,7 +94,10 @@ def main() -> None:
     parser.add_argument("--pool", type=int, default=40)
     parser.add_argument("--groups", type=int, default=20)
     given = parser.parse_args()
-    print("| job | now | advised (groups) | one and its neighbour | runs | time, share of throughput |")
+    print(
+        "| job | now | advised, in how many groups | only one setting, or two neighbours | runs in one group "
+        "| checkpoint time, share of throughput |"
+    )
     print("|---|---|---|---|---|---|", flush=True)
     for file in given.scenarios or sorted(JOBS.glob("*.toml")):
         print(line_of(load_scenario(file), file.stem, given.groups, given.pool), flush=True)

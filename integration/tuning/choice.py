@@ -89,7 +89,7 @@ class Choice(NamedTuple):
     alternatives: tuple[tuple[str, str], ...] = ()
     """At most two settings, each with its advantage over the chosen one."""
     close: frozenset[str] = frozenset()
-    """The chosen setting, and settings whose sum of distances is hardly larger than its own."""
+    """The chosen setting, and settings that are nearly as good by the sum of distances (see the module)."""
 
 
 def broken_limits(outcome: Outcome, limits: Constraints, *, takes_checkpoints: bool) -> list[str]:

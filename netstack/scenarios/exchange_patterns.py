@@ -305,7 +305,7 @@ class Contents(NamedTuple):
 
 
 def contents_of(scenario: Scenario) -> Contents:
-    """Return the vertices and edges whose records need bytes, including all edges with watermarks."""
+    """Return the vertices and edges whose records need contents, not only a size; also all edges with watermarks."""
     with_watermarks = sources_with_watermarks(scenario) | readers_of_watermarks(scenario)
     vertices: set[str] = set()
     edges: set[int] = set()
