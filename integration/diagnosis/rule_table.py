@@ -127,7 +127,7 @@ def diagnose(view: Observation) -> WindowDiagnosis:
 
 
 _NO_TIMES = ("back-to-back", "data-in-flight-stored")
-"""Rules on checkpoints that a headline leaves out."""
+"""Rules on checkpoints whose findings say nothing about durations; `headline` leaves them out."""
 
 
 def headline(window: WindowDiagnosis) -> list[str]:

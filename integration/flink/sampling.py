@@ -132,7 +132,10 @@ _MORE_POLLS = 3
 """Additional polls if it is unclear whether a task is still running."""
 
 _MOST_BEHIND = 1
-"""Maximum number of polls by which a task may lag, because values were collected during a poll."""
+"""Maximum number of polls by which the values of a task may be older than those of the others.
+
+Flink may collect new values in the middle of a poll.
+"""
 
 Sample = Mapping[str, float]
 """Values by field; absent fields are not reported."""

@@ -164,7 +164,7 @@ class ObservedFlink:
         return FlinkJobShape(shown.url, shown.job, shown.job_name, shown.flink, notes)
 
     def frame(self, sides: list[LiveJob]) -> FlinkFrame | None:
-        """Return the figures of Flink beside those of runs of its job; None until the job has been read."""
+        """Return Flink's figures and those of the emulated runs `sides`; None until the job has been read."""
         if self._imported is None or self._shown is None or self.reading is not None:
             return None
         scenario, shown = self._imported.scenario, self._shown
