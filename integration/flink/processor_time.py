@@ -38,8 +38,8 @@ equal share while it was neither idle nor back-pressured. Only the use beyond th
 tasks.
 
 The cost of a task's records is its busy time multiplied by its share of a core. In the emulation the same
-tasks share the same cores, which turns this cost into busy time again. Other use of the cores, such as garbage
-collection, makes tasks wait longer for a core. That time counts as busy, so it is part of the cost.
+tasks share the same cores, which turns this cost into busy time again. Other use of the cores, such as
+garbage collection, makes tasks wait longer for a core. That time counts as busy, so it is part of the cost.
 """
 
 from __future__ import annotations
