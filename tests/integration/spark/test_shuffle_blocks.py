@@ -16,8 +16,8 @@ from integration.spark.shuffling.pieces import (
     Compression,
     Cutter,
     Layout,
-    PieceEncoder,
     decode_piece,
+    encode_piece,
     with_ends,
     without_ends,
 )
@@ -261,7 +261,7 @@ def test_what_is_no_piece_for_these_partitions_is_an_error(damage) -> None:
 @given(batches(), COMPRESSIONS)
 def test_a_compressed_piece_comes_back(given: list[pa.RecordBatch], compression: Compression | None) -> None:
     for batch in given:
-        piece = PieceEncoder(batch.schema, compression).encode(batch)
+        piece = encode_piece(batch, compression)
         back = decode_piece(piece, batch.schema)
         assert rows_of([back]) == rows_of([batch])
         assert back.schema.equals(batch.schema, check_metadata=True)
@@ -269,5 +269,5 @@ def test_a_compressed_piece_comes_back(given: list[pa.RecordBatch], compression:
 
 def test_compression_makes_rows_that_repeat_smaller() -> None:
     batch = pa.record_batch({"x": [7] * 10_000})
-    plain, lz4, zstd = (len(PieceEncoder(batch.schema, kind).encode(batch)) for kind in (None, "lz4", "zstd"))
+    plain, lz4, zstd = (len(encode_piece(batch, kind)) for kind in (None, "lz4", "zstd"))
     assert max(lz4, zstd) < plain / 10

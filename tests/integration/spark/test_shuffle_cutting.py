@@ -14,8 +14,6 @@ from integration.spark.shuffling.pieces import (
     Cutter,
     Pieces,
     decode_piece,
-    gathered_bytes,
-    gathered_rows,
 )
 from integration.spark.shuffling.placement import (
     ALL,
@@ -176,18 +174,12 @@ def test_rows_of_hardly_any_bytes_are_limited_too() -> None:
         assert [counted(arrived(cutter, [pieces])) for pieces in made] == [100_000] * 3
 
 
-@pytest.mark.parametrize(
-    ("targets", "size", "rows"),
-    [
-        (1, 4 << 20, 1 << 17),
-        (100, 4 << 20, 1 << 17),
-        (128, 4 << 20, 1 << 17),
-        (200, 6400 << 10, 204_800),
-        (1000, 16 << 20, 1 << 18),
-    ],
-)
-def test_more_is_gathered_for_more_targets(targets: int, size: int, rows: int) -> None:
-    assert (gathered_bytes(targets), gathered_rows(targets)) == (size, rows)
+def test_more_is_gathered_for_more_targets() -> None:
+    flags = pa.record_batch({"flag": np.zeros(300_000, dtype=bool)})
+    made = cuts(Cutter(flags.schema, rebalance_placement(200)), [flags])
+    assert [counted(arrived(Cutter(flags.schema, rebalance_placement(200)), [each])) for each in made] == [
+        150_000
+    ] * 2
 
 
 def test_long_runs_are_cut_into_pieces_of_the_size_wanted() -> None:
