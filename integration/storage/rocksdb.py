@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -414,9 +414,5 @@ def table_stores(scenario: Scenario) -> Iterator[RocksStores | None]:
         folder = tempfile.TemporaryDirectory(prefix="netstack-tables-", dir=parent)
     except OSError as error:
         raise FileError([f"{_FOLDER}: {error.strerror}: {error.filename}"]) from error
-    with folder as path:
-        stores = RocksStores(Path(path))
-        try:
-            yield stores
-        finally:
-            stores.close()
+    with folder as path, closing(RocksStores(Path(path))) as stores:
+        yield stores
