@@ -489,18 +489,9 @@ def in_pieces(frame: DataFrame, source: FedSource, task: int, first: int) -> Dat
     `first` is the number that the first partition of `frame` has in the stage, so that subtask = partition -
     first.
     """
-    cutter = _cutter(source.vertex, source.partitions, frame.columns, task, first)
-    return by_place(frame).mapInArrow(cutter, PIECES)
+    vertex, partitions, names = source.vertex, source.partitions, frame.columns
 
-
-def _cutter(
-    vertex: int, partitions: int, names: list[str], task: int, first: int
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that makes the pieces of one partition.
-
-    The function is nested, so it is pickled by value. A worker needs pyarrow for it, but not this package.
-    """
-
+    # Nested, so it is pickled by value: a worker needs pyarrow for it, but not this package.
     def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
@@ -524,7 +515,7 @@ def _cutter(
             yield pa.RecordBatch.from_arrays(columns, ["task", "vertex", "subtask", "number", "data"])
             number += 1
 
-    return cut
+    return by_place(frame).mapInArrow(cut, PIECES)
 
 
 def keep_pieces(batches: Iterable[pa.RecordBatch], task: int, directory: str) -> None:

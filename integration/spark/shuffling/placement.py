@@ -228,12 +228,8 @@ def _dtype(count: int) -> np.dtype[np.unsignedinteger[Any]]:
 # In the driver: the columns that decide.
 
 
-class Columns(NamedTuple):
-    """Input of the tasks of a shuffle, and its placement."""
-
-    frame: DataFrame
-    """The DataFrame, with an additional column if one is computed."""
-    placement: PlacementSpec
+Placed = tuple["DataFrame", PlacementSpec]
+"""Input of the tasks of a shuffle, with a computed column if there is one, and its placement."""
 
 
 def with_a_column(frame: DataFrame) -> DataFrame:
@@ -261,7 +257,7 @@ def key_columns(frame: DataFrame, keys: Sequence[str | Column]) -> list[Column]:
     return columns
 
 
-def by_key_groups(frame: DataFrame, keys: list[Column]) -> Columns:
+def by_key_groups(frame: DataFrame, keys: list[Column]) -> Placed:
     """Place rows by Flink's key groups.
 
     Raises:
@@ -273,12 +269,12 @@ def by_key_groups(frame: DataFrame, keys: list[Column]) -> Columns:
     indices = {identity: index for index, identity in enumerate(_identities(frame))}
     places = [indices.get(identity) for identity in _identities(frame.select(*keys))]
     if None not in places:
-        return Columns(frame, PlacementSpec("hash", tuple(place for place in places if place is not None)))
+        return frame, PlacementSpec("hash", tuple(place for place in places if place is not None))
     named = [key.alias(f"key {place}") for place, key in enumerate(keys)]
     return _with_helper(frame, sf.struct(*named), "computed keys")
 
 
-def by_spark_hash(frame: DataFrame, keys: list[Column], count: int) -> Columns:
+def by_spark_hash(frame: DataFrame, keys: list[Column], count: int) -> Placed:
     """Place rows as Spark's own ``repartition(count, *keys)`` does (HashPartitioning: Murmur3, seed 42).
 
     Raises:
@@ -290,7 +286,7 @@ def by_spark_hash(frame: DataFrame, keys: list[Column], count: int) -> Columns:
     return _with_helper(frame, sf.pmod(sf.hash(*keys), sf.lit(count)), "computed target")
 
 
-def by_range(frame: DataFrame, keys: list[Column], bounds: Sequence[Bound]) -> Columns:
+def by_range(frame: DataFrame, keys: list[Column], bounds: Sequence[Bound]) -> Placed:
     """Place rows by the ranges between bounds.
 
     Raises:
@@ -303,10 +299,10 @@ def by_range(frame: DataFrame, keys: list[Column], bounds: Sequence[Bound]) -> C
     return _with_helper(frame, _tree(_as_one_column(keys), limits, 0, len(limits)), "computed target")
 
 
-def _with_helper(frame: DataFrame, helper: Column, kind: Kind) -> Columns:
+def _with_helper(frame: DataFrame, helper: Column, kind: Kind) -> Placed:
     with spark_errors("this key cannot be used"):
         extended = frame.select("*", helper.alias(HELPER))
-    return Columns(extended, PlacementSpec(kind, (len(frame.columns),)))
+    return extended, PlacementSpec(kind, (len(frame.columns),))
 
 
 def _identities(frame: DataFrame) -> list[int]:
