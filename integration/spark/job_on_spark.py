@@ -289,16 +289,10 @@ class Job:
 class BarrierStage:
     """Runs attempts of a job as barrier stages, one after the other.
 
-    Rows stay on Spark's disks until `close`, because a restart needs them again.
-
-    Args:
-        session: The session.
-        scenario: The job, with its sources opened.
-        frames: The DataFrames that the sources read, by the number of their vertex.
-        checkpoints: The root of the checkpoint storage.
-        initial: The root of the storage with the checkpoint to start from.
-        notes: The first task reports here when the run began, in wall-clock time.
-        meanwhile: Called while tasks run.
+    Rows stay on Spark's disks until `close`, because a restart needs them again. `scenario` has its sources
+    opened, and `frames` has their DataFrames by the number of their vertex. `checkpoints` and `initial` are
+    the roots of the storages of checkpoints and of the checkpoint to start from. The first task notes in
+    `notes` when the run began, in wall-clock time. `meanwhile` is called while tasks run.
 
     Raises:
         SourceError: This version of Spark cannot bring rows to a task.
@@ -430,8 +424,8 @@ async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedSource:
     """A source whose pieces are files in `directory`, which is None if another process has the pieces.
-    `vertex` is the number of the source's vertex in the scenario. `partitions` is the number of Spark's
-    partitions, one for each subtask.
+
+    `vertex` is the number of its vertex. It has a subtask for each of Spark's `partitions`.
     """
 
     vertex: int

@@ -159,11 +159,7 @@ def _batch_of(blocks: Sequence[tuple[int, memoryview]]) -> pa.RecordBatch:
 
 
 def read_blocks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the blocks of one partition that Spark passes to its task.
-
-    Args:
-        batches: Rows of `BLOCK_SCHEMA`.
-        schema: The columns of the rows.
+    """Yield the rows of the blocks of one partition; `batches` are of `BLOCK_SCHEMA`, the rows of `schema`.
 
     Raises:
         PieceError: On iteration, if a block does not have rows of this schema.

@@ -88,10 +88,7 @@ def stage_function(spec: StageSpec, reports: Accumulator[Any]) -> MapFunction:
 def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report) -> Iterator[pa.RecordBatch]:
     """Yield the rows of this partition after the shuffle, or the blocks of several partitions.
 
-    Args:
-        batches: The rows of this partition before the shuffle.
-        spec: The stage.
-        report: Called at the end with the statistics of the task.
+    `batches` are the rows before the shuffle. `report` gets the statistics of the task at the end.
 
     Raises:
         ShuffleTaskError: The stage has more or fewer tasks than planned, or a peer has failed or cannot be
@@ -180,15 +177,8 @@ def _cause_for_spark(cause: BaseException) -> BaseException:
 class SourceThread:
     """Sends the rows of batches over a transport; to be started once.
 
-    The thread begins before the peers are connected, which may take a second. Until then it holds the pieces,
-    up to a number of bytes.
-
-    Args:
-        batches: The input, which has no other reader.
-        cutter: Cuts the input into pieces.
-        transport: The transport; it listens, and `connected` says when it is connected.
-        early_bytes: Maximum bytes held until the transport is connected, unless a single list of pieces has
-            more.
+    The thread begins before the peers of the transport are connected, which may take a second. Until the call
+    of `connected` it holds the pieces, up to `early_bytes`, unless a single list of pieces has more.
     """
 
     def __init__(
