@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from mmap import ACCESS_READ, mmap
@@ -88,38 +89,27 @@ class RocksFamily:
 class RocksView:
     """The files of a store at one moment, each kept until `release`."""
 
-    def __init__(self, links: Links, files: Sequence[RocksTable], options: bytes) -> None:
+    def __init__(self, users: Counter[Path], files: Sequence[RocksTable], options: bytes) -> None:
         self.files = files
         self.options = options
-        self._links = links
+        self._users = users
         self._held = True
-        links.hold(files)
+        users.update(file.path for file in files)
 
     def release(self) -> None:
         """Release the files; a second call does nothing."""
         if self._held:
             self._held = False
-            self._links.let_go(self.files)
+            _let_go(self._users, self.files)
 
 
-class Links:
-    """Reference counts of files. The link of a file is removed when the file has no user any more."""
-
-    def __init__(self) -> None:
-        self._holders: dict[Path, int] = {}
-
-    def hold(self, files: Iterable[RocksTable]) -> None:
-        """Add a user of files."""
-        for file in files:
-            self._holders[file.path] = self._holders.get(file.path, 0) + 1
-
-    def let_go(self, files: Iterable[RocksTable]) -> None:
-        """Remove a user of files."""
-        for file in files:
-            self._holders[file.path] -= 1
-            if not self._holders[file.path]:
-                del self._holders[file.path]
-                file.path.unlink(missing_ok=True)
+def _let_go(users: Counter[Path], files: Iterable[RocksTable]) -> None:
+    """Remove a user of files. The link of a file without users is removed."""
+    for file in files:
+        users[file.path] -= 1
+        if not users[file.path]:
+            del users[file.path]
+            file.path.unlink(missing_ok=True)
 
 
 class RocksCompaction:
@@ -153,7 +143,7 @@ class RocksStore:
         self._folder = folder
         self._database = folder / "db"
         self._options = options
-        self._links = Links()
+        self._users: Counter[Path] = Counter()  # of the links of files
         self._tables: dict[str, RocksTable] = {}  # the files that views show, by RocksDB's name
         self._seen: set[str] = set()  # also those of compactions that are not installed
         self._last_number = 0
@@ -224,14 +214,14 @@ class RocksStore:
         os.link(path, link)
         table = RocksTable(self._last_number, level, _size_at(path), link)
         self._seen.add(name)
-        self._links.hold([table])
+        self._users[link] += 1
         return table
 
     def view(self) -> RocksView:
         """Return a view of the current files, without writes that have not been flushed."""
         newest = max(self._database.glob("OPTIONS-*"), key=lambda path: int(path.name[8:]))
         files = sorted(self._tables.values(), key=lambda file: file.number)
-        return RocksView(self._links, files, newest.read_bytes())
+        return RocksView(self._users, files, newest.read_bytes())
 
     def wants_compaction(self) -> bool:
         """Whether a level of a family exceeds its size."""
@@ -271,7 +261,7 @@ class RocksStore:
             for name in merged:
                 del self._tables[name]
             self._tables |= now
-            self._links.let_go(merged.values())
+            _let_go(self._users, merged.values())
 
     def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
         """Load files at their levels into the empty store. Return the files' new numbers.
