@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -112,25 +112,13 @@ def _let_go(users: Counter[Path], files: Iterable[RocksTable]) -> None:
             file.path.unlink(missing_ok=True)
 
 
-class RocksCompaction:
-    """A finished compaction. Views show its files only after `install`."""
+class RocksCompaction(NamedTuple):
+    """A finished compaction."""
 
-    def __init__(
-        self,
-        store: RocksStore,
-        merged: Mapping[str, RocksTable],
-        written: Mapping[str, RocksTable],
-        moved: Mapping[str, RocksTable],
-    ) -> None:
-        self.bytes_read = sum(file.size for file in merged.values())
-        self.bytes_written = sum(file.size for file in written.values())
-        self._store = store
-        self._merged = merged
-        self._now = {**written, **moved}
-
-    def install(self) -> None:
-        """Show the new files in later views, in place of the files that were merged."""
-        self._store.replace(self._merged, self._now)
+    bytes_read: int
+    bytes_written: int
+    install: Callable[[], None]
+    """Shows the new files in later views, in place of the files that were merged."""
 
 
 class RocksStore:
@@ -247,21 +235,21 @@ class RocksStore:
                 merged[name] = file
             elif levels[name] != file.level:
                 moved[name] = file._replace(level=levels[name])
-        return RocksCompaction(self, merged, self._discover(), moved)
+        written = self._discover()
+
+        def install() -> None:
+            # All files are replaced together: a moved file may overlap a merged one at its new level.
+            if self._rocks is not None:
+                for name in merged:
+                    del self._tables[name]
+                self._tables |= written | moved
+                _let_go(self._users, merged.values())
+
+        read_bytes, written_bytes = (sum(file.size for file in each.values()) for each in (merged, written))
+        return RocksCompaction(read_bytes, written_bytes, install)
 
     def _compacting(self) -> bool:
         return bool(self._opened.property_int_value("rocksdb.num-running-compactions"))
-
-    def replace(self, merged: Mapping[str, RocksTable], now: Mapping[str, RocksTable]) -> None:
-        """Replace the files that a compaction merged by the files that it wrote or moved.
-
-        All files are replaced together, because a moved file may overlap a merged one at its new level.
-        """
-        if self._rocks is not None:
-            for name in merged:
-                del self._tables[name]
-            self._tables |= now
-            _let_go(self._users, merged.values())
 
     def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
         """Load files at their levels into the empty store. Return the files' new numbers.
