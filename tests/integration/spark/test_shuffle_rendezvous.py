@@ -353,6 +353,19 @@ def test_an_error_of_the_input_ends_the_exchange() -> None:
         assert repr(source.error) == "ValueError('no input')"
 
 
+def test_rows_that_end_in_the_middle_of_a_batch_are_said_to_come_from_spark() -> None:
+    def cut_off() -> Iterator[pa.RecordBatch]:
+        yield from ()
+        raise OSError("Expected to be able to read 10 bytes for message body, got 2")
+
+    with Transport(0, 1) as transport:
+        cutter = Cutter(pa.schema([("id", pa.int64())]), rebalance_placement(1))
+        source = SourceThread(cut_off(), cutter, transport, 1)
+        source.start()
+        source.join()
+        assert str(source.error).startswith("the connection over which Spark sends its rows ended: Expected")
+
+
 def test_an_error_of_a_task_is_told_to_its_peers() -> None:
     schema = pa.schema([("target", pa.int32())])
     failing, peer = opened(2)
