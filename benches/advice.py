@@ -1,10 +1,10 @@
 """Checks whether `tune` gives the same advice for a job with other seeds; prints a table as Markdown.
 
 Run it with ``python -m benches.advice [SCENARIO ...]``; it takes some minutes for each job. The jobs are
-those in ``docs/examples/jobs`` unless others are named. `tune` decides in 20 groups, each with other seeds
-out of 40 (``--groups 20 --pool 40``). The table shows how often each setting was advised, and whether only
-one setting and its neighbour in the list of settings were advised. It also shows the number of runs, and the
-figures of the advised setting over all groups.
+those in ``docs/examples/jobs`` unless others are named. `tune` decides 20 times, in groups that each draw
+other seeds out of 40 (``--groups 20 --pool 40``). The table shows how often each setting was advised, and
+whether only one setting and its neighbour in the list of settings were advised. It also shows the number of
+runs, and the figures of the advised setting over all groups.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import msgspec
 from integration import load_scenario
 from integration.tuning import Point, PointRow, Recommendation, advise, run_points
 from integration.tuning.points import point_of
-from integration.tuning.sweep import LocalProcesses
+from integration.tuning.sweeps import LocalProcesses
 from netstack import Scenario, read_scenario
 
 JOBS = Path(__file__).parents[1] / "docs" / "examples" / "jobs"
 
 
 class Group:
-    """Runs points with the seeds in its own order. Runs that another group has made are not repeated."""
+    """Callback that runs the points of `advise` with seeds in its own order, reusing other groups' runs."""
 
     def __init__(self, seeds: Sequence[int], group: int, rows: dict[str, PointRow], local: LocalProcesses):
         self._seeds = random.Random(group).sample(list(seeds), len(seeds))
@@ -94,7 +94,10 @@ def main() -> None:
     parser.add_argument("--pool", type=int, default=40)
     parser.add_argument("--groups", type=int, default=20)
     given = parser.parse_args()
-    print("| job | now | advised (groups) | one and its neighbour | runs | time, share of throughput |")
+    print(
+        "| job | now | advised, in how many groups | only one setting, or two neighbours | runs in one group "
+        "| checkpoint time, share of throughput |"
+    )
     print("|---|---|---|---|---|---|", flush=True)
     for file in given.scenarios or sorted(JOBS.glob("*.toml")):
         print(line_of(load_scenario(file), file.stem, given.groups, given.pool), flush=True)

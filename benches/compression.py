@@ -1,4 +1,4 @@
-"""Measures below which network speed compressed pieces save time; prints a table as Markdown.
+"""Measures the network speed below which compressed pieces save time; prints a table as Markdown.
 
 Run it with ``python -m benches.compression``; it takes half a minute and does not need Spark. Rows of several
 kinds are cut to four targets, encoded and decoded, as in the tasks of a shuffle. Below the break-even speed
@@ -105,7 +105,10 @@ def main() -> None:
     """Print the table."""
     pa.set_cpu_count(1)
     print(f"Python {sys.version.split()[0]}, pyarrow {pa.__version__}; least of {ROUNDS}\n")
-    print("| rows | | size | extra ns a byte: sender | receiver | saves time below |")
+    print(
+        "| rows | codec | size | sender: extra ns for each byte | receiver: extra ns for each byte "
+        "| saves time on links below |"
+    )
     print("|---|---|---:|---:|---:|---:|")
     for kind, make in KINDS.items():
         batches = [make(number * ROWS) for number in range(BATCHES)]

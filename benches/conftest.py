@@ -19,20 +19,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--transport",
         metavar="MODULE:CLASS",
-        help="measure this benches.transport.BenchTransport in the network cases instead of ours",
+        help="measure this subclass of benches.transport.BenchTransport in the network cases, not netstack's",
     )
     group.addoption(
         "--scale",
         type=float,
         default=1.0,
         metavar="FACTOR",
-        help="factor of what an iteration does: 0.1 for a quick look, 10 for quieter figures",
+        help="multiply the work of an iteration by this: 0.1 for a quick run, 10 for less noise",
     )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    config.option.benchmark_skip = False  # which pyproject.toml sets, so that tests skip benchmarks
+    config.option.benchmark_skip = False  # set in pyproject.toml, so that tests skip benchmarks
     config.stash[SCORES] = []
     scale = config.getoption("scale")
     if not (isfinite(scale) and scale > 0):
@@ -47,7 +47,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:  # pytest-benchmark's table has no place for them
+) -> None:  # pytest-benchmark's table has no column for the scores
     for line in config.stash[SCORES]:
         terminalreporter.write_line(line)
 

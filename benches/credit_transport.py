@@ -142,9 +142,7 @@ class PlainSockets(SocketTransport):
 
 
 class CreditTransport(SocketTransport):
-    """Transfers records through partitions, gates and credit as Flink does, with Flink's default numbers of
-    buffers.
-    """
+    """Transport through partitions, gates and credit, with Flink's default numbers of buffers."""
 
     name = "netstack"
 

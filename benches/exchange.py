@@ -1,4 +1,4 @@
-"""Runs iterations of a network case on the real clock: writers write, a reader reads until all have arrived.
+"""Runs iterations of a network case on the real clock: writers write, a reader reads all records.
 
 Both ends are in this process, or the writers are in another process, which is controlled by a pipe::
 
@@ -41,7 +41,7 @@ RECORD_BYTES = 8
 """Bytes of a record: a number of 64 bits, as in Flink's network benchmarks."""
 
 BLOCKS = 4
-"""Number of different blocks that a writer sends, one after the other and then again."""
+"""Number of different blocks that a writer sends in turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,14 +111,14 @@ async def read_all(transport: BenchTransport, arrivals: int) -> float:
     while arrived < arrivals:
         arrived += await transport.read()
     if arrived > arrivals:
-        raise RuntimeError(f"{transport.name}: {arrived} records have arrived of {arrivals}")
+        raise RuntimeError(f"{transport.name}: {arrived} records have arrived, but {arrivals} were written")
     return time.monotonic()
 
 
 class TrioThread:
-    """Thread with a trio program. Plain functions call coroutines in it; the program keeps running between
-    the calls.
+    """Thread with a trio program, in which plain functions call coroutines.
 
+    The program keeps running between the calls.
     If a task of `nursery` fails, the program ends, and the waiting call raises the exception of the task.
     """
 
@@ -275,7 +275,7 @@ def _writing_process(plan: Plan, address: str) -> Iterator[Connection]:
     try:
         yield ours
     finally:
-        ours.close()  # which ends it
+        ours.close()  # the process ends when its pipe is closed
         process.join()
 
 

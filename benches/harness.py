@@ -1,6 +1,6 @@
 """The fixture `measure`: measures the time of a case and of its yardstick, and reports to pytest-benchmark.
 
-A round is one iteration of the case, followed by one of its yardstick, if the case has one::
+A round is one iteration of the case. An iteration of its yardstick follows if the case has a yardstick::
 
     round 1          round 2          ...    round n
     work yardstick   work yardstick          work yardstick      ratio = median of the ratios of the rounds
@@ -67,15 +67,16 @@ class _Clock:
 
 
 def seconds_an_operation() -> float:
-    """Return the seconds of an operation in this round, 0 before the first round. This is the timer of
-    pytest-benchmark.
+    """Return the seconds of an operation in this round; 0 before the first round.
+
+    pytest-benchmark uses this function as its timer.
     """
     return _Clock.now
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Measures a case; the fixture `measure` returns it."""
+    """Measurement of one case; the fixture `measure` returns such an object."""
 
     benchmark: BenchmarkFixture
     rounds: int
@@ -95,8 +96,9 @@ class Measure:
         rounds: int | None = None,
         warmups: int = 0,
     ) -> None:
-        """Measure `iterate`, each call of which performs `operations` operations. `rounds`: number of rounds;
-        None: as set by the user.
+        """Measure `iterate`, of which each call performs `operations` operations.
+
+        `rounds` is the number of rounds; None: as set by the user.
         """
         counted = rounds or self.rounds
         times, ratios = list[float](), list[float]()
@@ -126,9 +128,10 @@ class Measure:
             self.report(text)
 
     def steps(self, step: Callable[[], object], *, operations: float = 1, copied_bytes: int = 0) -> None:
-        """Measure a step of `operations` operations; a round repeats it for about `REPETITION_S`. The
-        yardstick copies `copied_bytes` bytes for each step, the minimum that a step has to copy; 0: no
-        yardstick.
+        """Measure a step of `operations` operations; a round repeats the step for about `REPETITION_S`.
+
+        `copied_bytes` is the minimum that a step has to copy; the yardstick copies as many bytes for each
+        step. 0: there is no yardstick.
         """
         steps = 1 if self.benchmark.disabled else steps_in(step, REPETITION_S * self.scale)
         yardstick = None

@@ -1,9 +1,9 @@
 """Measures the speed of emulated jobs in buffers per second; prints tables as Markdown.
 
 Run it with ``python -m benches.jobs``, or through ``make bench``. Each line is the best of a few runs in this
-process, on one core. The time of a fixed piece of pure Python is measured too, so that figures of different
-machines can be compared. Expected on a server core of 2024 without compilation: 23,000 buffers per second at
-4x4, 18,000 at 64x64.
+process, on one core. The module also measures the time of a fixed piece of pure Python, to compare figures of
+different machines. A server core of 2024 without compilation emulates about 23,000 buffers per second at 4x4,
+and 18,000 at 64x64.
 
 ``python -m benches.jobs million`` instead runs a job of 1000x1000 subtasks, with a million channels, for ten
 emulated seconds with checkpoints. It runs at two loads, each in its own process. With a compiled core (``make
@@ -46,8 +46,9 @@ def job(
     interval_s: float | None = 2.0,
     unaligned: bool = False,
 ) -> Scenario:
-    """Return a job of sources that send as fast as possible to as many consumers. With the default service
-    time, each consumer reads about 1 MB/s.
+    """Return a job of sources that send as fast as possible to as many consumers.
+
+    With the default service time, each consumer reads about 1 MB/s.
     """
     config = NetworkConfig(
         checkpoint_interval_s=interval_s,
@@ -78,9 +79,9 @@ class Case:
 CASES = (
     Case("4x4, 1 MB/s, debloating off", job(4, 46.0)),
     Case("4x4, 1 MB/s, no checkpoints", job(4, 46.0, interval_s=None)),
-    Case("4x4, 1 MB/s, unaligned", job(4, 46.0, unaligned=True)),
-    Case("4x4, 1 MB/s, 100 ms", job(4, 23.0, target_s=0.1)),
-    Case("4x4, 1 MB/s, hash, 100 ms", job(4, 23.0, ship="hash", target_s=0.1)),
+    Case("4x4, 1 MB/s, unaligned checkpoints", job(4, 46.0, unaligned=True)),
+    Case("4x4, 1 MB/s, debloat target 100 ms", job(4, 23.0, target_s=0.1)),
+    Case("4x4, 1 MB/s, records by hash, debloat target 100 ms", job(4, 23.0, ship="hash", target_s=0.1)),
     Case("2x2, 5 MB/s, debloating off", job(2, 20.0, service_s=0.0002)),
     Case("16x16, 1 MB/s, debloating off", job(16, 12.0)),
     Case("64x64, 1 MB/s, debloating off", job(64, 10.0)),
@@ -88,7 +89,7 @@ CASES = (
 
 
 def yardstick() -> float:
-    """Return the seconds for a fixed piece of pure Python."""
+    """Return the seconds that a fixed piece of pure Python takes."""
 
     def work() -> int:
         total = 0
@@ -121,9 +122,7 @@ def resident_bytes() -> int:
 
 
 def start_up(parallelism: int) -> tuple[float, float]:
-    """Return the seconds to start a job of idle channels, and the bytes that each channel takes while the job
-    runs.
-    """
+    """Return the seconds to start a job of idle channels, and the bytes of each channel while it runs."""
     idle = Scenario(
         name="idle",
         duration_s=4.0,
@@ -160,20 +159,21 @@ class Large:
 LARGE_PARALLELISM, LARGE_DURATION_S = 1000, 10.0
 
 LARGE = (
-    Large("1 MB/s a consumer", 0.001),
-    Large("10 MB/s a consumer", 0.0001),
+    Large("1 MB/s for each consumer", 0.001),
+    Large("10 MB/s for each consumer", 0.0001),
 )
 
 
 def run_large(case: Large) -> str:
-    """Return the line of the table for a job. Call it in a new process, because it measures the memory of the
-    process.
+    """Return the line of the table for a job.
+
+    Call it in a new process, because it measures the memory of the process.
     """
     begun, used = perf_counter(), process_time()
     started: list[float] = []
 
     def look(_: float) -> None:
-        if not started:  # the first sample is taken when all channels are there
+        if not started:  # the first sample is taken when all channels exist
             started.append(perf_counter() - begun)
 
     scenario = job(LARGE_PARALLELISM, LARGE_DURATION_S, service_s=case.service_s)
@@ -193,8 +193,8 @@ def million() -> None:
     print(f"Pure-Python yardstick: {yardstick() * 1000:.0f} ms; Python {sys.version.split()[0]}\n")
     print(f"{LARGE_PARALLELISM}x{LARGE_PARALLELISM}, {LARGE_DURATION_S:g} emulated seconds:\n")
     print(
-        "| load | start s | GiB at most | checkpoints | buffers "
-        "| wall s | processor s | buffers/s by the wall | by the processor |"
+        "| load | time to start, s | most memory, GiB | checkpoints | buffers "
+        "| wall time, s | processor time, s | buffers/s of wall time | buffers/s of processor time |"
     )
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     for case in LARGE:
@@ -204,10 +204,10 @@ def million() -> None:
 
 def main() -> None:
     """Print the tables."""
-    seconds, channel = start_up(256)  # first, while no memory of other jobs lies about
+    seconds, channel = start_up(256)  # first, before other jobs leave memory allocated
     scale = yardstick()
     print(f"Pure-Python yardstick: {scale * 1000:.0f} ms; Python {sys.version.split()[0]}\n")
-    print("| job | buffers | wall s | buffers/s | records/s | emulated s a wall s |")
+    print("| job | buffers | wall time, s | buffers/s | records/s | emulated s for each s of wall time |")
     print("|---|---:|---:|---:|---:|---:|")
     for case in CASES:
         result = fastest(case.scenario)
@@ -216,7 +216,7 @@ def main() -> None:
             f"| {case.name} | {result.work.buffers:,} | {wall:.2f} | {result.work.buffers / wall:,.0f} "
             f"| {result.work.records / wall:,.0f} | {result.emulated_seconds / wall:.1f} |"
         )
-    print(f"\n256x256 idle channels: started in {seconds:.1f} s, {channel:,.0f} bytes a channel.")
+    print(f"\n256x256 idle channels: started in {seconds:.1f} s, {channel:,.0f} bytes for each channel.")
 
 
 if __name__ == "__main__":

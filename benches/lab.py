@@ -3,10 +3,10 @@
 Run it with ``python -m benches.lab``; ``--rounds N`` and ``--sizes 64,300`` select the rounds and the
 parallelisms. The job has two vertices with an all-to-all exchange, sinks that are the bottleneck, and a
 checkpoint every five seconds; it runs as fast as possible. With a page, ``netstack lab`` runs in another
-process. This process connects to it by a websocket, reads all frames, and reads the other's processor time in
-``/proc`` at the first and the last frame. Without a page, ``emulate`` runs the same job over the same
-emulated seconds. The two are measured alternately. The processor time is the minimum of all rounds, since
-other work on the machine can only increase it; other figures are medians.
+process. This process connects to the lab by a websocket and reads all frames. At the first and the last
+frame, it reads the lab's processor time in ``/proc``. Without a page, ``emulate`` runs the same job over the
+same emulated seconds. The two are measured alternately. The processor time is the minimum of all rounds,
+since other work on the machine can only increase it; other figures are medians.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def with_page(parallelism: int) -> Cost:
             try:
                 return watched(lab.stdout.readline().strip(), lab.pid, END_S.get(parallelism, 10.0))
             finally:
-                lab.terminate()  # in the background of a shell Ctrl-C is ignored
+                lab.terminate()  # not Ctrl-C, which background processes of a shell ignore
 
 
 def watched(address: str, pid: int, end_s: float) -> Cost:

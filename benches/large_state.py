@@ -3,9 +3,8 @@
 Run it with ``python -m benches.large_state [--state "10 gb"] [--folder DIR]``. A job of one subtask keeps a
 value of 1,000 random bytes for each key, in RocksDB; keys come in random order, each once. It takes an
 incremental checkpoint into a directory after each tenth of the keys, and a second job continues from the last
-checkpoint. The table shows, for each checkpoint, the real seconds since the one before, the peak resident
-memory of the process so far, and the bytes stored. The yardstick is a copy of a file of 1 GiB on the same
-disk.
+checkpoint. The tables show, for each checkpoint, the real seconds since the previous one, the peak resident
+memory so far, and the bytes stored. The yardstick is a copy of a file of 1 GiB on the same disk.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Keys:
         self._given = 0
 
     def open(self, subtask: int, parallelism: int) -> Keys:
-        """Return this object, which is also the reader of the only subtask."""
+        """Return the reader of the only subtask."""
         return Keys(self._count)
 
     def read(self, max_records: int) -> RecordBlock | None:
@@ -127,7 +126,7 @@ class Table:
 
     def __init__(self) -> None:
         self._begun = perf_counter()
-        row("checkpoint at", "s since the last", "resident GB")
+        row("checkpoint at", "s since the previous", "resident GB")
         row(*["---:"] * 3)
 
     def __call__(self, at: float, place: str, text: str, checkpoint_id: int | None = None) -> None:
@@ -188,14 +187,16 @@ def measure(state_bytes: int, folder: Path) -> None:
         took = each.duration_ms / 1e3
         row(each.id, f"{stored / 1e9:.2f}", f"{each.state_bytes / 1e9:.2f}", f"{took:.1f}")
     run(replace(scenario, duration_s=1.0, manual_checkpoints_s=()), folder)
-    print(f"\nhad back in {perf_counter() - begun:.0f} s; {resident_gb():.2f} GB resident at most")
+    print(f"\nrestored in {perf_counter() - begun:.0f} s; peak resident memory {resident_gb():.2f} GB")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure in a folder that is deleted afterwards."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--state", default="10 gb", type=parse_flink_size, help="how much state")
-    parser.add_argument("--folder", type=Path, help="where there is room for about four times as much")
+    parser.add_argument(
+        "--state", default="10 gb", type=parse_flink_size, help="size of the state (%(default)s)"
+    )
+    parser.add_argument("--folder", type=Path, help="folder with room for about four times the state")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="netstack-large-", dir=options.folder) as folder:
         print(f"{format_size(options.state)} of state, values of {VALUE_BYTES} bytes\n")

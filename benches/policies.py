@@ -2,15 +2,16 @@
 
 Run it with ``python -m benches.policies``; ``--write docs/POLICIES.md`` writes the tables into this file,
 between their marks. ``--seeds N``, ``--first-seed S`` and ``--only NAME,...`` select the seeds and the
-policies. It takes about ten minutes on two cores. All runs are in virtual time, and figures are measured
+scenarios. It takes about ten minutes on two cores. All runs are in virtual time, and figures are measured
 after a warm-up. Each figure is a median over the seeds, unless stated otherwise:
 
-- end to end: median duration of the checkpoints of a run (and the minimum and maximum over the runs);
-- record delay: from the emission of a record until the sink reads it, median over a sample each second;
-- worst: the longest checkpoint of all seeds;
-- throughput: records per second into the sink, as a share of the value with the policy "flink";
-- adapts in: time from a change of the load until checkpoints take at most twice the target, and stay so
-  until the next change (for the change with the longest time).
+- end to end: median duration of the checkpoints of a run, with the minimum and maximum over the runs;
+- record delay: time from the emission of a record by the vertex before the sink until the sink reads it,
+  median over one sample a second;
+- longest checkpoint: the longest of all seeds;
+- throughput: records per second into the sink, relative to the policy "flink";
+- time to adapt: time from a change of the load until all checkpoints before the next change take at most
+  twice the target, for the change with the slowest adaptation.
 """
 
 from __future__ import annotations
@@ -92,9 +93,7 @@ def adaptation(done: list[tuple[float, float]], window: tuple[float, float], tar
 
 
 def record_delay_ms(result: Result, case: Case) -> float:
-    """Return the median time, over samples, until the sink has read all records that had been sent before the
-    sample.
-    """
+    """Return the median time from a sample until the sink has read all records sent before the sample."""
     producers = {edge.source for edge in case.scenario.edges if edge.target == SINK}
     sink = next(series for series in result.series if series.vertex == SINK)
     times, read = np.array(sink.t), np.sum(sink.numRecordsIn, axis=0)
@@ -116,8 +115,9 @@ def scenarios(cases: list[Case]) -> str:
 
 
 def table(title: str, all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
-    """Return the table of one measure, with a row for each scenario that has this measure, and a column for
-    each policy.
+    """Return the table of one measure, with a column for each policy.
+
+    It has a row for each scenario that has this measure.
     """
     lines = [f"**{title}**\n", f"| scenario | {' | '.join(POLICIES)} |", "|---|" + "---:|" * len(POLICIES)]
     for case, runs in all_runs:
@@ -150,12 +150,13 @@ MEASURES: dict[str, Callable[[list[Figures], list[Figures]], str]] = {
 
 
 def summary(all_runs: list[tuple[Case, dict[str, list[Figures]]]]) -> str:
-    """Return a table with the distance of each policy from the target, and the scenarios in which it is not
-    worse than the default.
+    """Return a table of the checkpoint times of each policy relative to the target.
+
+    It also counts the scenarios in which the policy is not worse than the default.
     """
     lines = [
-        "| policy | end to end / target, median | greatest | longest / target, greatest | "
-        "least throughput | not worse than flink in |",
+        "| policy | end to end / target: median | end to end / target: greatest "
+        "| longest checkpoint / target: greatest | lowest throughput | not worse than flink in scenarios |",
         "|---|" + "---:|" * 5,
     ]
     for policy in POLICIES:
@@ -182,8 +183,9 @@ def rate(found: list[Figures]) -> float:
 
 
 def not_worse(own: list[Figures], base: list[Figures]) -> bool:
-    """Return whether a policy is at most slightly worse than the default: times by 2 % + 3 ms, the time to
-    adapt by 0.3 s, the throughput by 0.5 %. All are medians over the seeds.
+    """Return whether a policy is at most slightly worse than the default, by medians over the seeds.
+
+    Allowed are 2 % + 3 ms for times, 0.3 s for the time to adapt, and 0.5 % for the throughput.
     """
     times = ("end_to_end_ms", "delay_ms", "worst_ms")
     medians = [[median(getattr(one, name) for one in found) for found in (own, base)] for name in times]
@@ -208,8 +210,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--first-seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="names of scenarios, with commas between them")
-    parser.add_argument("--write", type=Path, help="a document with the marks")
+    parser.add_argument("--only", default="", help="names of scenarios, separated by commas")
+    parser.add_argument("--write", type=Path, help="document to update between its marks")
     asked = parser.parse_args()
     only = asked.only.split(",") if asked.only else [case.scenario.name for case in CASES]
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)

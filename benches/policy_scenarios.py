@@ -1,4 +1,4 @@
-"""The scenarios on which debloating policies are compared, with steady loads or those hard for FLIP-183."""
+"""Scenarios for comparing debloating policies: steady loads, and loads that are hard for FLIP-183."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ class Pulses:
 
 
 def source(parallelism: int, *rates: float, name: str = "source", record_bytes: int = RECORD_BYTES) -> Vertex:
-    """Return a source. `rates` are the records per second of each subtask; without them it sends as fast as
-    possible.
-    """
+    """Return a source with the records per second of each subtask; without `rates`, as fast as possible."""
     spec = GeneratorSpec(record_bytes=record_bytes, rates=rates or (0.0,))
     return Vertex(name=name, parallelism=parallelism, source=spec)
 
@@ -49,9 +47,7 @@ def source(parallelism: int, *rates: float, name: str = "source", record_bytes: 
 def sink(
     parallelism: int, *service_ms: float | tuple[float, float], skew: tuple[float, ...] = (1.0,)
 ) -> Vertex:
-    """Return a consumer. `service_ms` is the service time of a record, or steps (time in seconds, service
-    time).
-    """
+    """Return a consumer. `service_ms` is the ms for a record, or steps (time in s, ms for a record)."""
     steps = [step if isinstance(step, tuple) else (0.0, step) for step in service_ms]
     service = tuple((at, cost * MS) for at, cost in steps)
     return Vertex(name=SINK, parallelism=parallelism, service=service, service_skew=skew)
@@ -109,27 +105,34 @@ _BURSTS = [
 
 CASES = (
     Case(
-        "200 KB/s, checkpoints back to back", job("steady-1s", 1.0, source(2), sink(2, 5.0), duration_s=60.0)
+        "two consumers of 200 KB/s, checkpoints back to back",
+        job("steady-1s", 1.0, source(2), sink(2, 5.0), duration_s=60.0),
     ),
     Case(
-        "200 KB/s, a checkpoint every 10 s",
+        "two consumers of 200 KB/s, a checkpoint every 10 s",
         job("steady-1s-rare", 1.0, source(2), sink(2, 5.0), duration_s=90.0, interval_s=10.0),
     ),
-    Case("1 MB/s", job("steady-100ms", 0.1, source(2), sink(2, 1.0))),
+    Case("two consumers of 1 MB/s", job("steady-100ms", 0.1, source(2), sink(2, 1.0))),
     Case(
-        "1 MB/s, unaligned checkpoints",
+        "two consumers of 1 MB/s, unaligned checkpoints",
         job("unaligned-100ms", 0.1, source(2), sink(2, 1.0), unaligned=True),
     ),
     Case("8 producers, 8 consumers of 500 KB/s", job("8x8-300ms", 0.3, source(8), sink(8, 2.0))),
     Case("a stage between source and sink", chain(job("depth2-200ms", 0.2, source(2), sink(2, 1.0)), _STAGE)),
-    Case("by hash, 4 to 4, 1 MB/s", job("hash-100ms", 0.1, source(4), sink(4, 1.0), ship="hash")),
+    Case(
+        "4 producers distribute records by hash to 4 consumers of 1 MB/s",
+        job("hash-100ms", 0.1, source(4), sink(4, 1.0), ship="hash"),
+    ),
     Case(
         "sources emit half of what consumers can read",
         job("unsaturated-100ms", 0.1, source(2, 500.0), sink(2, 1.0)),
     ),
-    Case("records of 100 B, 50 ms each", job("minimum-1s", 1.0, source(2, record_bytes=100), sink(2, 50.0))),
     Case(
-        "two of four producers send 100 records/s each",
+        "records of 100 B; a consumer takes 50 ms for each",
+        job("minimum-1s", 1.0, source(2, record_bytes=100), sink(2, 50.0)),
+    ),
+    Case(
+        "two of four producers send 100 records/s each, the others as fast as possible",
         job("skewed-sources-100ms", 0.1, source(4, 0.0, 0.0, 100.0, 100.0), sink(4, 1.0)),
     ),
     Case(
@@ -141,11 +144,11 @@ CASES = (
         job("skewed-consumers-100ms", 0.1, source(4), sink(4, 1.0, skew=(1.0, 1.0, 1.0, 4.0))),
     ),
     Case(
-        "two inputs, the second with 20 records/s",
+        "two inputs; each source subtask of the second sends 20 records/s",
         job("slow-input-1s", 1.0, source(2, name="fast"), source(2, 20.0, name="slow"), sink(2, 2.0)),
     ),
     Case(
-        "consumers get 10 times as slow at 30 s, fast again at 55 s",
+        "consumers become 10 times as slow at 30 s, and fast again at 55 s",
         job("step-200ms", 0.2, source(2), sink(2, *_STEPS), duration_s=75.0, warmup_s=10.0, interval_s=1.0),
         ((30.0, 55.0), (55.0, 75.0)),
     ),
@@ -163,7 +166,7 @@ CASES = (
         tuple((at, at + 4.0) for at in (10.0, 20.0, 30.0, 40.0)),
     ),
     Case(
-        "nothing for 6 s, then 4,000 records to each consumer at twice its rate",
+        "no records for 6 s; then each consumer gets 4,000 records, at twice the rate at which it can read",
         chain(
             job("bursts-100ms", 0.1, source(2, 2000.0), sink(2, 1.0), duration_s=64.0, interval_s=1.0),
             _FILTER,

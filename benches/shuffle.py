@@ -1,17 +1,17 @@
 """Compares the shuffle between PySpark tasks with Spark's own for the same rows; prints tables as Markdown.
 
-Run it with ``python -m benches.shuffle``; it takes some minutes. Each Spark master runs in its own process.
-There all ways to move the rows are measured alternately, in several rounds. The first round is a warm-up and
-does not count. Figures are medians, and ratios are those of medians of one run. Every way writes to the
-``noop`` sink.
+Run it with ``python -m benches.shuffle``; it takes some minutes. Each Spark master runs in its own process,
+which measures all ways to move the rows alternately, in several rounds. The first round is a warm-up and does
+not count. Figures are medians over the rounds. A ratio compares two medians of one process. Every way writes
+to the ``noop`` sink.
 
 The source is ``spark.range`` with as many partitions as the master has cores. `repartition` stays in the JVM.
 With an identity `mapInArrow` after it, the rows also pass through Python, like those of a Python user. This
 function alone, without any shuffle, shows the minimum cost of a shuffle in Python. An RDD of Python pairs is
 so slow that it gets a tenth of the rows, and its time is multiplied by ten.
 
-Each table is printed twice: with Spark's default settings, with which it measures the bytes of a batch for
-Python after each row, and without this limit, which is possible if rows are known to be small.
+The comparison has rows with and without a limit for the bytes of a batch. With a limit, as by default, Spark
+measures the bytes of a batch for Python after each row. Users can lift the limit if their rows are small.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SHUFFLE, REPARTITION, IDENTITY = "shuffle", "repartition", "identity mapInArrow"
 REPARTITION_IDENTITY, PARTITION_BY = "repartition, identity mapInArrow", "RDD partitionBy"
 
 Times = dict[str, float]
-"""Seconds of each way."""
+"""Seconds by the name of the way to move the rows."""
 
 
 class Figures(msgspec.Struct):
@@ -125,8 +125,9 @@ def seconds(frame: DataFrame) -> float:
 
 
 def settled(spark: SparkSession, run: Callable[[], float]) -> float:
-    """Run one way, after a garbage collection and a pause, so that clean-up after the previous way does not
-    slow it down.
+    """Run one way after a garbage collection and a pause.
+
+    So the clean-up after the previous way does not slow it down.
     """
     assert spark._jvm is not None
     spark._jvm.System.gc()
@@ -193,7 +194,7 @@ def run_apart(arguments: list[str]) -> Figures:
 
 def comparison() -> None:
     """Print the tables that compare the shuffle with the other ways."""
-    print("| rows | master | limit of bytes | way | s | the shuffle takes |")
+    print("| rows | master | limit of bytes | way | s | shuffle / this way |")
     print("|---|---|---|---|---:|---:|")
     for data, cores, limit in product(DATA, MASTERS, LIMITS):
         times = in_a_process(data, cores, limit).times
@@ -216,7 +217,7 @@ def scaling() -> None:
 def many() -> None:
     """Print the table of the time and memory of a shuffle with more partitions than slots."""
     figures = run_apart([str(MANY)])
-    print(f"| 20 M rows of 100 bytes into {MANY} partitions on {SLOTS} slots | s | the shuffle takes |")
+    print(f"| 20 M rows of 100 bytes into {MANY} partitions on {SLOTS} slots | s | shuffle / this way |")
     print("|---|---:|---:|")
     for way, time in figures.times.items():
         print(f"| {way} | {time:.1f} | {figures.times[SHUFFLE] / time:.2f} |")
@@ -224,8 +225,9 @@ def many() -> None:
 
 
 def main() -> None:
-    """Print all tables, or measure one line of a table. With the argument ``many``, print only the last
-    table.
+    """Print all tables, or measure one line of a table.
+
+    With the argument ``many``, print only the last table.
     """
     if sys.argv[1:] == ["many"]:
         many()

@@ -1,15 +1,15 @@
 """Emulates a job with failures for a day, and checks memory, files and output; prints a table in Markdown.
 
 Run it with ``python -m benches.soak [--hours 24] [--folder DIR]``. The job counts numbers by key, and a
-transactional sink commits them. Debloating is on, and unaligned checkpoints every 5 s are stored on disk.
-Every 20 minutes a subtask is killed, a task manager is lost, or a link is cut for longer than the heartbeat
-timeout, and the job restarts. Each debloating policy runs for a part of the day, in the same process and with
-the same directory. It continues from the last checkpoint of the policy before it.
+transactional sink commits them. Debloating is on, and unaligned checkpoints every 5 s are stored on disk. The
+job restarts every 20 minutes, because a subtask is killed, a task manager is lost, or a link is cut for
+longer than the heartbeat timeout. Each debloating policy runs for a part of the day, in the same process and
+with the same directory. It continues from the last checkpoint of the policy before it.
 
 Each emulated hour gives a row with the resident memory of the process and the number of files in the
-directory. During the first hours of a run, its recorder's tables grow to 16 MiB each
-(`netstack.results.recorder`); they are freed at its end. So memory is compared at the ends of the policies'
-runs, from the second policy on. It may grow by 1 MiB per hour at most. No file may be left over, and each
+directory. During the first hours of a run, the tables of its recorder (`netstack.results.recorder`) grow to
+16 MiB each; they are freed at the end of the run. So memory is compared at the ends of the policies' runs,
+from the second policy on. Memory may grow by 1 MiB per hour at most. No file may be left over, and each
 number of each source must be committed once, in order within each key. Otherwise the program ends with status
 1.
 """
@@ -119,7 +119,7 @@ class Count(KeyedOperator):
 
 
 class Committed:
-    """The data about committed records that the check needs."""
+    """Count of the committed records, and check of their order."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -128,8 +128,9 @@ class Committed:
         self._last: dict[tuple[int, int], int] = {}
 
     def commit(self, transaction: Transaction) -> None:
-        """Check and count the records of a transaction, once. The transactions of a sink are committed in the
-        order of their checkpoints.
+        """Check and count the records of a transaction, once.
+
+        The transactions of a sink are committed in the order of their checkpoints.
         """
         sink = transaction.vertex, transaction.subtask
         if transaction.checkpoint_id <= self._transactions.get(sink, 0):
@@ -139,7 +140,7 @@ class Committed:
             subtask, number = parsed(record)
             key = subtask, number % KEYS
             if number != self._last.get(key, key[1] - KEYS) + KEYS and len(self.problems) < 10:
-                self.problems.append(f"{number} of source {subtask} came behind {self._last.get(key)}")
+                self.problems.append(f"{number} of source {subtask} follows {self._last.get(key)}")
             self._last[key] = number
             self.records += 1
 
@@ -158,9 +159,7 @@ def faults(duration_s: float) -> Iterator[Fault]:
 
 
 def settings(policy: str) -> NetworkConfig:
-    """Return the settings: checkpoints on disk that may turn unaligned, debloating by a policy, and any
-    number of restarts.
-    """
+    """Return the settings of a policy, with checkpoints that may turn unaligned and unlimited restarts."""
     return NetworkConfig(
         checkpoint_interval_s=5.0,
         unaligned_enabled=True,
@@ -204,8 +203,9 @@ def job(policy: str, duration_s: float, committed: Committed) -> Scenario:
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process in bytes. Freed memory that glibc keeps for reuse is first
-    returned to the system.
+    """Return the resident memory of this process in bytes.
+
+    Freed memory that glibc keeps for reuse is first returned to the system.
     """
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
@@ -242,9 +242,10 @@ def row(*cells: str) -> None:
 
 
 def growth(resident: Sequence[Sequence[int]], hours_each: float) -> float | None:
-    """Return the growth of memory in bytes per hour, between the ends of the runs of the second and the last
-    policy. `resident` has the memory of each policy at each of its hours. None: there are fewer than three
-    policies.
+    """Return the growth of memory in bytes per hour; None: there are fewer than three policies.
+
+    It is measured between the ends of the runs of the second and the last policy. `resident` has the memory
+    of each policy at each of its hours.
     """
     at_ends = [of_policy[-1] for of_policy in resident[1:] if of_policy]
     return (at_ends[-1] - at_ends[0]) / ((len(at_ends) - 1) * hours_each) if len(at_ends) > 1 else None
@@ -255,7 +256,7 @@ def problems_of(result: Result, wanted_restarts: int) -> Iterator[str]:
     if result.failure is not None:
         yield result.failure
     if len(result.restarts) != wanted_restarts:
-        yield f"{len(result.restarts)} restarts where {wanted_restarts} faults should have set one off each"
+        yield f"{len(result.restarts)} restarts, but there were {wanted_restarts} faults"
 
 
 def soak(hours_each: float, names: Sequence[str], folder: Path) -> list[str]:
@@ -272,18 +273,16 @@ def soak(hours_each: float, names: Sequence[str], folder: Path) -> list[str]:
         of_run = problems_of(result, len(scenario.faults))
         problems += [f"{policy}: {problem}" for problem in of_run]
         resident.append(hours.resident)
-        del result  # so that it is not there beside the next one
+        del result  # free its memory before the next run
     if (grown := growth(resident, hours_each)) is not None:
-        print(f"\nmemory grows by {grown / (1 << 20):.2f} MiB an hour")
+        print(f"\nmemory grows by {grown / (1 << 20):.2f} MiB per hour")
         if grown > FLAT_BYTES_AN_HOUR:
-            problems.append("that is more than 1 MiB")
+            problems.append("memory grows by more than 1 MiB per hour")
     return problems + committed.problems + left_over(storage)
 
 
 def claimed(storage: DirectoryStorage, folder: Path) -> InitialCheckpoint:
-    """Return the last checkpoint of the previous policy, which the next policy claims; delete older
-    checkpoints.
-    """
+    """Return the last checkpoint, which the next policy claims, and delete older checkpoints."""
     begin = find_checkpoint(folder)
     for older in storage.checkpoints()[:-1]:
         storage.discard(older)
@@ -304,8 +303,10 @@ def left_over(storage: DirectoryStorage) -> list[str]:
 def main() -> None:
     """Print the table and the problems."""
     parser = argparse.ArgumentParser(prog="python -m benches.soak", description=__doc__)
-    parser.add_argument("--hours", type=float, default=24.0, help="of emulated time in all (%(default)g)")
-    parser.add_argument("--folder", type=Path, help="an empty folder for checkpoints (a temporary one)")
+    parser.add_argument(
+        "--hours", type=float, default=24.0, help="emulated hours of all policies together (%(default)g)"
+    )
+    parser.add_argument("--folder", type=Path, help="empty folder for checkpoints (default: a temporary one)")
     options = parser.parse_args()
     names = list(POLICIES)
     started = perf_counter()

@@ -1,8 +1,8 @@
 """Measures how many unknown connections to a listening task delay its peers; prints a table as Markdown.
 
 Run it with ``python -m benches.strangers``. A separate process opens a given number of connections to a
-listening socket. On each it sends nothing, or a valid hello and then nothing. Then the time is measured until
-two processes of a mesh have connected through this socket. The same is measured for a `Letterbox`, through
+listening socket. On each connection it sends nothing, or only a valid hello. Then the time is measured until
+two members of a mesh have connected through this socket. The second figure is for a `Letterbox`, through
 which the tasks of a shuffle exchange their addresses: the time until it has answered two requests while as
 many unknown connections are open.
 """
@@ -28,9 +28,7 @@ Address = tuple[str, int]
 
 
 def besiege(address: Address, count: int, said: bytes, pipe: Connection) -> None:
-    """Open `count` connections, send the bytes `said` on each, and keep them open until a message arrives
-    over `pipe`.
-    """
+    """Open `count` connections, send the bytes `said` on each, and wait for a message over `pipe`."""
     sockets = []
     for _ in range(count):
         stranger = socket.create_connection(address)
@@ -56,7 +54,7 @@ async def measure(address: Address, count: int, said: bytes, work: Callable[[], 
 
 
 async def mesh(secret: Secret, count: int, said: bytes) -> float:
-    """Return the seconds to connect two processes of a mesh, with the other connections at the lower one."""
+    """Return the seconds to connect two members of a mesh; the unknown connections are to the first."""
     members = [Mesh(index, 2) for index in range(2)]
     addresses = [await member.listen() for member in members]
 
@@ -82,7 +80,7 @@ async def letterbox(secret: Secret, count: int, said: bytes) -> float:
 
     async def ask(question: bytes) -> None:
         while await ask_letterbox(address, secret, question, 100) is None:
-            pass  # put out among the strangers
+            pass  # the letterbox may close this connection together with unknown ones
 
     async with Letterbox("127.0.0.1", secret, 2, 100, answer) as box:
         await box.open(address[1])
@@ -101,9 +99,9 @@ def main() -> None:
     logging.getLogger("netstack.tcp").setLevel(logging.ERROR)
     secret = fresh_secret()
     hello = ClientHandshake(fresh_secret(), Identity(1, 0, 2), bytes(NONCE_BYTES)).begin()
-    print("| strangers | say | mesh, ms | letterbox, ms |\n|---|---|---|---|")
+    print("| unknown connections | each sends | mesh, ms | letterbox, ms |\n|---|---|---|---|")
     for count in COUNTS:
-        for name, said in (("nothing", b""), ("a right hello", hello)):
+        for name, said in (("nothing", b""), ("a valid hello", hello)):
             took = [
                 1000 * median(trio.run(meet, secret, count, said) for _ in range(RUNS))
                 for meet in (mesh, letterbox)

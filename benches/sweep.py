@@ -28,9 +28,7 @@ from .jobs import job
 TARGETS, SEEDS, SECONDS = 20, 10, 60.0
 LEAST_MS, MOST_MS = 50, 2000
 ALLOWED = 1.2
-"""After Spark has started, a sweep may take at most this multiple of the time of its emulations divided by
-the cores.
-"""
+"""Maximum time of a sweep after the start of Spark, as a multiple of its emulations' time / cores."""
 
 
 def grid(targets: int, seeds: int) -> Grid:
@@ -69,7 +67,7 @@ def main() -> None:
     within = sum(row.wall_seconds for row in rows) / cores
     failed = sum(row.status != "finished" for row in rows)
     print(f"{cores} cores, Python {sys.version.split()[0]}\n")
-    print("| points | failed | Spark's start, s | sweep, s | its runs / cores, s | alone / cores, s |")
+    print("| points | failed | Spark's start, s | sweep, s | its runs / cores, s | runs alone / cores, s |")
     print("|---:|---:|---:|---:|---:|---:|")
     print(f"| {len(rows)} | {failed} | {start:.1f} | {took:.1f} | {within:.1f} | {single:.1f} |\n")
     ratios = f"{took / within:.2f} times its own runs, {took / single:.2f} times those alone"

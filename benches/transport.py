@@ -11,8 +11,8 @@ In one process, an object is both ends. Between processes there are two objects,
                        connect | write ... write |               | close     where they are written
 
 The harness writes from one trio task for each writer, and reads in another task. It measures the time from
-before the first `write` until the last record has been read. A transport is not told which record is the last
-one. So it must send records that it holds back after some time, as Flink does at the buffer timeout.
+before the first `write` until the last record has been read. A transport does not learn which record is the
+last. So it must send waiting records after some time, as Flink does at the buffer timeout.
 """
 
 from __future__ import annotations
@@ -76,9 +76,7 @@ class Shape:
     channels: int = 100
     """Number of channels of each writer."""
     flush_s: float = 0.1
-    """Maximum time in seconds that a record may wait for further records (Flink's
-    ``execution.buffer-timeout``).
-    """
+    """Maximum seconds that a record waits for further records (Flink's ``execution.buffer-timeout``)."""
     broadcast: bool = False
     """Whether every record goes to all channels of its writer."""
     certificate: Certificate | None = None
@@ -112,15 +110,17 @@ class BenchTransport(ABC):
 
     @abstractmethod
     async def write(self, writer: int, block: RecordBlock, channels: Sequence[int]) -> None:
-        """Write the records of a block, in order; wait while there is no room for them. `channels` has the
-        channel of each record, 0 to ``shape.channels - 1``; it is empty if every record goes to all channels.
-        The tasks of several writers may call this method at the same time.
+        """Write the records of a block, in order; wait while there is no room for them.
+
+        `channels` has the channel of each record, 0 to ``shape.channels - 1``; it is empty if every record
+        goes to all channels. The tasks of several writers may call this method at the same time.
         """
 
     @abstractmethod
     async def read(self) -> int:
-        """Wait until records have arrived, and return their number, over all channels. A record that was sent
-        to all channels counts once for each of them.
+        """Wait until records have arrived, and return their number over all channels.
+
+        A record that was sent to all channels counts once for each channel.
         """
 
     async def close(self) -> None:  # noqa: B027 - there may be nothing to do

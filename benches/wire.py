@@ -1,10 +1,10 @@
 """Compares buffers under credit between two processes with plain trio; prints a table of speeds in Markdown.
 
-Run it with ``python -m benches.wire``. One process sends full buffers of 32 KiB through a link over TCP on
-the loopback to channels of the other, which recycles them at once, so every buffer costs a credit; no records
-are encoded or decoded. Plain trio moves the same bytes with ``send_all`` and ``recv_into`` of 32 KiB each.
-The two are measured alternately, and the ratio is that of the medians. With few buffers in transit, the time
-depends on how fast the processes wake up, and not on the wire.
+Run it with ``python -m benches.wire``. One process sends full buffers of 32 KiB over TCP on the loopback to
+channels of the other process. The receiver recycles each buffer at once, so each buffer costs a credit. No
+records are encoded or decoded. Plain trio moves the same bytes with ``send_all`` and ``recv_into`` of 32 KiB
+each. The two are measured alternately, and the ratio is that of the medians. With few buffers in transit, the
+time depends on how fast the processes wake up, and not on the wire.
 """
 
 from __future__ import annotations
@@ -175,8 +175,9 @@ def sender_process(plain: bool, case: Case, port: int) -> None:
 
 
 def receiver_process(plain: bool, case: Case, answers: Connection) -> None:
-    """Run the receiving process. It sends its port over `answers`, and at the end the seconds that the
-    transfer took.
+    """Run the receiving process.
+
+    It sends its port over `answers`, and at the end the seconds of the transfer.
     """
 
     async def main() -> None:
@@ -187,7 +188,7 @@ def receiver_process(plain: bool, case: Case, answers: Connection) -> None:
             received = await (receive_plain if plain else receive_buffers)(stream, case)
             seconds = perf_counter() - start
             if received != BUFFERS * SEGMENT_BYTES:
-                raise RuntimeError(f"{received} bytes have arrived of {BUFFERS * SEGMENT_BYTES}")
+                raise RuntimeError(f"received {received} bytes, but {BUFFERS * SEGMENT_BYTES} were sent")
             answers.send(seconds)
 
     trio.run(main)

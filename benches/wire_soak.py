@@ -7,8 +7,8 @@ After a cut all transports must fail. The next round is then a restart: it conti
 were read.
 
 Each record contains its sender and its number, from which its length and its other bytes are computed. The
-readers compare all of them. So a byte that is lost, doubled, changed or out of order ends the run with status
-1, as does memory that grows.
+readers compare all of them. So the run ends with status 1 if a byte is lost, doubled, changed or out of
+order, or if memory grows.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ CONTENTS = memoryview(random.Random(1).randbytes(1 << 20))
 
 
 class Round(NamedTuple):
-    """Task of a process in one round. `kind` is the disturbance, and `victim` the process whose reader is
-    slow if `kind` is "slow reader". `begins_at` is the number of the next record from each process.
+    """Task of a process in one round.
+
+    `kind` is the disturbance. `victim` is the process whose reader is slow if `kind` is "slow reader".
+    `begins_at` has, for each receiver, the number of the next record to send.
     """
 
     kind: str
@@ -63,7 +65,7 @@ class Outcome:
     """Records read so far from each process."""
     read_bytes: int
     problem: str
-    """Problem of a record; empty: none."""
+    """The first wrong record; empty: none."""
     failure: str
     """Error of the transport; empty: none."""
     resident: int
@@ -121,8 +123,9 @@ class Peer:
         )
 
     def _write(self, transport: Transport, wanted: Round) -> None:
-        """Send records to the other processes, one after the other and again, until the round is over. Each
-        process gets the records after those that it has read.
+        """Send records to the other processes in turn until the round is over.
+
+        Each process gets the records after those that it has read.
         """
         numbers = list(wanted.begins_at)
         ends_at = monotonic() + ROUND_S
@@ -136,7 +139,7 @@ class Peer:
                         transport.write([(receiver, record_of(self._index, receiver, n)) for n in each])
             transport.finish_writing()
         except TransportError:
-            pass  # reading tells it too
+            pass  # the reader gets this error too
 
     def _read(self, transport: Transport, *, slow: bool) -> None:
         while (records := transport.read()) is not None:
@@ -150,14 +153,17 @@ class Peer:
         number = self._got[sender]
         if record != record_of(sender, self._index, number) and not self._problem:
             came = int.from_bytes(record[1:HEADER], "big")
-            self._problem = f"process {self._index} got record {came} of {sender} in place of {number}"
+            self._problem = (
+                f"process {self._index} got record {came} of process {sender}, but expected {number}"
+            )
         self._got[sender] += 1
         self._read_bytes += len(record)
 
 
 class Relay:
-    """Forwards the bytes of all connections. In some rounds it cuts one of them, or forwards nothing on it
-    for a while.
+    """Relay that forwards the bytes of all connections.
+
+    In some rounds it cuts one connection, or forwards nothing on it for a while.
     """
 
     def __init__(self, kind: str, chance: random.Random) -> None:
@@ -222,9 +228,9 @@ def problems_of(kind: str, outcomes: list[Outcome]) -> list[str]:
     problems = [each.problem for each in outcomes if each.problem]
     failed = [each.failure for each in outcomes if each.failure]
     if kind == "cut" and len(failed) < len(outcomes):
-        problems.append(f"a connection was cut, and {len(outcomes) - len(failed)} processes went on")
+        problems.append(f"a connection was cut, but {len(outcomes) - len(failed)} processes did not fail")
     if kind != "cut" and failed:
-        problems.append(f"failed for no reason: {failed[0]}")
+        problems.append(f"a process failed without a cut: {failed[0]}")
     return problems + [f"{each.leaked_segments} segments leaked" for each in outcomes if each.leaked_segments]
 
 
@@ -244,7 +250,7 @@ def flat(resident: list[list[int]]) -> list[str]:
 def main() -> None:
     """Print a row for each minute, and the problems."""
     parser = argparse.ArgumentParser(prog="python -m benches.wire_soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60.0, help="(%(default)g)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="duration in minutes (%(default)g)")
     options = parser.parse_args()
     context = mp.get_context("spawn")
     ends = [context.Pipe() for _ in range(PROCESSES)]
@@ -256,7 +262,7 @@ def main() -> None:
     got = [[0] * PROCESSES for _ in range(PROCESSES)]
     resident: list[list[int]] = []
     problems: list[str] = []
-    row("minute", "rounds", "of them cut", "GB right", "most resident, MiB")
+    row("minute", "rounds", "rounds with a cut", "GB read", "maximum resident, MiB")
     row(*["---:"] * 5)
     shown = 0
     while (minutes := (monotonic() - started) / 60) < options.minutes and not problems:

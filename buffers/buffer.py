@@ -1,7 +1,7 @@
 """Buffers: segments that a writer fills while a reader already reads from them.
 
 A `BufferBuilder` appends bytes. Each `build` of its `BufferConsumer` returns the bytes appended since the
-last one as a `BufferSlice`, which is sent as a network buffer of its own::
+previous `build` as a `BufferSlice`, which is sent as a network buffer of its own::
 
     segment   |aaaaaaaa|bbbbb|cc.............|
                slice 1  s. 2  ^ position      ^ capacity
@@ -10,13 +10,13 @@ The segment returns to its pool when the builder, the consumer and all slices ha
 segment: an `EventConsumer` yields one `EventBuffer`. The rules are those of Flink's BufferBuilder and
 BufferConsumer.
 
-A producer that distributes blank records of equal length round robin writes to another buffer for each
-record. With a thousand subpartitions, it writes to a thousand buffers before it returns to the first. While
-every open buffer has room, `BufferTurns` only counts the records, which makes no difference for readers. The
-contents of each buffer are computed from the count::
+A *blank* record has a payload of zeros. A producer that distributes blank records of equal length round robin
+writes each record to the next buffer. With a thousand subpartitions, it writes to a thousand buffers before
+it returns to the first. While every open buffer has room, `BufferTurns` only counts the records. The contents
+of each buffer are computed from the count when a reader needs them::
 
-    first 2, written 6 subpartition   0   1   2   3
-                       records        1   1   2   2
+    first = 2, written = 6:   subpartition   0   1   2   3
+                              records        1   1   2   2
 
 The distribution ends before the first record that would not fit.
 """
@@ -34,7 +34,7 @@ from .payload import BlankBytes, Content, Payload, content_of
 from .records import RecordBlock
 from .segment import MemorySegment
 
-_DATA: Final = DataType.DATA_BUFFER  # looked up once, since every buffer has it as an attribute
+_DATA: Final = DataType.DATA_BUFFER  # the `data_type` of all buffers that hold data
 
 
 class Recycler(Protocol):
@@ -48,11 +48,11 @@ class Recycler(Protocol):
 class BufferBuilder:
     """The writing half of a buffer, which owns the segment.
 
-    Of a complete record only its index in a block is noted at first. Noted records are copied together when a
-    reader needs the bytes. While a buffer holds only blank records, just their number of bytes is noted.
-    `blank_stride` is then the length of each record, otherwise 0. While the buffer takes part in a
-    round-robin distribution (`turns`), `position` may lag behind. `position` and the buffer's `share` of the
-    distributed records are updated when the reading half needs them. Invariant: ``0 <= position <= capacity
+    A complete record is not copied at once: the builder *notes* its index in a `RecordBlock`. It copies all
+    noted records together when a reader needs the bytes. While the buffer holds only blank records, the
+    builder stores just their number of bytes. `blank_stride` is then the length of each record in bytes,
+    otherwise 0. During a round-robin distribution (`turns`), `position` and the number of distributed records
+    in this buffer, `share`, are updated only when a reader needs them. Invariant: ``0 <= position <= capacity
     <= segment.size``; `position` includes noted records and never decreases.
     """
 
@@ -138,7 +138,7 @@ class BufferBuilder:
         self.position += size
 
     def settle(self) -> None:
-        """Copy the records that have only been noted."""
+        """Copy the noted records into the segment."""
         indices, block = self.indices, self.block
         if not indices or block is None:
             return
@@ -175,13 +175,11 @@ class BufferBuilder:
         return BufferSlice(self, start, self.position - start)
 
     def payload(self, start: int, end: int) -> Payload:
-        """Return the bytes from `start` to `end`; noted records must have been copied. A view is valid until
-        released.
-        """
+        """Return the bytes from `start` to `end`; call `settle` before. A view is valid until `release`."""
         return self._blank(start, end) if self.blank_stride else self.segment.memory[start:end]
 
     def release(self) -> None:
-        """Drop one reference. When none is left, the segment is recycled."""
+        """Drop one reference. The last release recycles the segment."""
         self._references -= 1
         if self._references == 0:
             self._recycler.recycle(self.segment, self.subpartition)
@@ -243,8 +241,8 @@ class BufferSlice:
 class BufferConsumer:
     """The reading half of a buffer.
 
-    `finished` is updated by `build`. As in Flink, a buffer that was finished after the last `build` still
-    counts as unfinished, and causes no notification yet.
+    `finished`: whether the builder was finished at the last `build`. As in Flink, a buffer that the builder
+    finishes later counts as unfinished until the next `build`, and causes no notification yet.
     """
 
     __slots__ = ("_builder", "_read", "finished")
@@ -360,7 +358,7 @@ class ReceivedBuffer:
 
 
 class BufferTurns:
-    """Round-robin distribution of records of `stride` bytes to `builders`, starting at `first`.
+    """Round-robin distribution of records of `stride` bytes to `builders`, starting at index `first`.
 
     `left`: number of records that may still be written. `written`: number of records written; the positions
     of the buffers may not include all of them yet.
@@ -385,8 +383,10 @@ class BufferTurns:
         return (self._first + self.written) % len(self._builders)
 
     def take(self, count: int, channel: int, stride: int) -> bool:
-        """Write `count` records of `stride` bytes, the first to `channel`; returns False, and writes none, if
-        this is impossible.
+        """Write `count` records of `stride` bytes, the first to `channel`.
+
+        Returns False, and writes no record, if too few records are `left`, or if this distribution has
+        another stride or next channel.
         """
         if count > self.left or stride != self._stride or channel != self.next_channel:
             return False
@@ -395,7 +395,7 @@ class BufferTurns:
         return True
 
     def settle(self, builder: BufferBuilder) -> None:
-        """Update the position of `builder`."""
+        """Update the position and the share of `builder`."""
         count = len(self._builders)
         place = (builder.subpartition - self._first) % count
         share = (self.written - place + count - 1) // count
@@ -411,10 +411,11 @@ class BufferTurns:
 
 
 def room_in_turns(builders: Sequence[BufferBuilder | None], first: int, stride: int) -> tuple[int, bool]:
-    """Return how many blank records of `stride` bytes fit if distributed round robin from `first` on.
+    """Return the number of blank records of `stride` bytes that fit round robin from index `first` on, and
+    whether every buffer has room for a record.
 
-    The record that fills a buffer does not count, because the buffer is then closed. The second value is
-    False if a record of the first round does not fit. The count then covers the records before this record.
+    A record that would fill a buffer completely does not count, because it closes the buffer. If a buffer has
+    no room, the number covers the records before the turn of the first such buffer.
     """
     count = len(builders)
     least = -1

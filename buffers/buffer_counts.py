@@ -17,7 +17,7 @@ import msgspec
 class GateBuffersSpec(msgspec.Struct, frozen=True):
     """The numbers of segments of an input gate.
 
-    The floating ones form a pool of `required_floating` to `total_floating` segments. Invariant: ``1 <=
+    Floating segments form a pool of `required_floating` to `total_floating` segments. Invariant: ``1 <=
     required_floating <= total_floating``, and ``channels * exclusive_per_channel + total_floating ==
     target_total``.
     """
@@ -33,9 +33,9 @@ def gate_buffers(
 ) -> GateBuffersSpec:
     """Divide a gate's segments into exclusive and floating ones (Flink's InputGateSpecUtils).
 
-    `exclusive` is the number per channel, `floating` per gate. A gate never *requires* more than
-    `max_required` segments (None: no limit, the default of pipelined exchanges; 1000 for blocking ones).
-    Above this limit, exclusive segments become floating ones.
+    `exclusive`: segments per channel. `floating`: segments per gate. `max_required`: maximum number of
+    segments that the gate requires (None: no limit, Flink's default for pipelined exchanges; 1000 for
+    blocking exchanges). If the limit is exceeded, exclusive segments become floating segments.
 
     Raises:
         ValueError: if `channels`, `floating` or `max_required` is below 1, or `exclusive` below 0.
@@ -67,8 +67,8 @@ def partition_buffers(subpartitions: int, per_channel: int, floating: int) -> tu
     """
     if subpartitions < 1 or per_channel < 0 or floating < 0:
         raise ValueError(
-            "a partition needs at least 1 subpartition, 0 buffers per subpartition and 0 floating "
-            f"buffers; it was given {subpartitions}, {per_channel} and {floating}"
+            f"a partition was given {subpartitions} subpartitions (at least 1), {per_channel} buffers per "
+            f"subpartition (at least 0) and {floating} floating buffers (at least 0)"
         )
     minimum = subpartitions + 1
     return minimum, max(minimum, subpartitions * per_channel + floating)

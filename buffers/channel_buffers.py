@@ -4,11 +4,11 @@ The sender reports its backlog with every buffer. The channel then *requires* ba
 borrows floating buffers from the gate's pool until it has the required number, or waits in the pool's queue::
 
     floating pool [f f f] --- borrow ---> channel: floating [f f]  exclusive [e]
-          ^                                  | arriving data takes a floating one first
-          +--- recycled floating ones <------+---> a recycled exclusive one returns; if there are
-          +--- one surplus floating one <----+     more than required then, a floating one leaves
+          ^                                  | arriving data takes a floating buffer first
+          +--- recycled floating buffer <----+---> a recycled exclusive buffer stays in the channel;
+          +--- surplus floating buffer <-----+     if more than required are free, a floating buffer leaves
 
-Every buffer gained in this way becomes credit. The rules are those of Flink's BufferManager.
+Every buffer that the channel gains becomes credit. The rules are those of Flink's BufferManager.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .segment import MemorySegment
 
 
 class CreditOwner(Protocol):
-    """The owner of a channel's buffers, which announces its credit."""
+    """The owner of a channel's buffers; announces the channel's credit to the sender."""
 
     def credit_gained(self) -> None:
         """Announce credit: the unannounced credit has risen from 0."""
@@ -90,12 +90,13 @@ class ChannelBuffers:
 
     @property
     def announced_backlog(self) -> int:
-        """Number of data buffers that still wait at the sender, as far as it has reported them."""
+        """Number of data buffers that wait at the sender, according to its last report."""
         return max(0, self.required - self.exclusive_total)
 
     def take(self) -> tuple[MemorySegment, ChannelBuffers | LocalBufferPool] | None:
-        """Return a free buffer for arriving data, floating ones first, with the object that recycles it; None
-        if no buffer is free.
+        """Return a free buffer for arriving data and the object that recycles it; None if no buffer is free.
+
+        Floating buffers are taken first.
         """
         if self.required > 0:
             self.required -= 1
@@ -109,7 +110,7 @@ class ChannelBuffers:
         return None
 
     def report_backlog(self, backlog: int) -> None:
-        """Borrow the buffers that a sender with `backlog` waiting data buffers requires."""
+        """Borrow the floating buffers that the channel requires when `backlog` data buffers wait."""
         self.required = backlog + self.exclusive_total
         self._gain(self._borrow())
 
@@ -149,7 +150,7 @@ class ChannelBuffers:
             self._gain(1)
 
     def buffer_available(self, segment: MemorySegment) -> bool:
-        """Take `segment` from the floating pool if the channel still needs it; returns whether it did."""
+        """Take `segment` from the floating pool if the channel needs it; returns whether it was taken."""
         self.waiting = False
         if self.released or self.available >= self.required:
             return False

@@ -5,11 +5,11 @@
     poll <- [announcement, unaligned barrier] [data, data, event, data] <- add
                                                          ^ the place of the latest barrier
 
-A barrier that has overtaken data upstream goes to the front. A barrier with a timeout keeps its place, and an
-announcement of it goes to the front. `prioritize` later moves the barrier itself to the front. In both cases
-the channel's `ChannelBarrier` remembers the last item before the barrier: data up to this item is *in flight*
-and part of the checkpoint. So no sequence numbers of data are compared here, and their overflow is no
-problem. The rules are those of Flink's RemoteInputChannel.
+A barrier that has overtaken data upstream goes to the front. A barrier with a timeout keeps its place, and
+its announcement goes to the front. After the timeout, `prioritize` moves the barrier itself to the front. In
+both cases the channel's `ChannelBarrier` stores the last item before the barrier: data up to this item is *in
+flight* and part of the checkpoint. No sequence numbers of data are compared, so their overflow does no harm.
+The rules are those of Flink's RemoteInputChannel.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ChannelQueue:
         return self._items[-1] if self._items else None
 
     def in_flight(self, barrier: ChannelBarrier[Queued]) -> list[ReceivedBuffer | RecoveredBuffer]:
-        """Return the queued data in front of the barrier, or all queued data if it has not arrived."""
+        """Return the queued data in front of the barrier; all queued data if the barrier has not arrived."""
         data: list[ReceivedBuffer | RecoveredBuffer] = []
         for item in self._items:
             if not isinstance(item, EventBuffer):
@@ -112,8 +112,8 @@ class ChannelQueue:
     def prioritize(self, barrier: ChannelBarrier[Queued], sequence_number: int) -> bool:
         """Move an announced barrier to the priority part, and drop its announcement if it is still queued.
 
-        The type of the barrier's buffer becomes that of a priority event. Returns whether the barrier was
-        still queued behind data.
+        The barrier's buffer gets the type of a priority event. Returns whether the barrier was still queued
+        behind data.
         """
         announced = barrier.take_announced(sequence_number)
         if announced is None or announced[0] not in self._items:

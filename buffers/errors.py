@@ -10,8 +10,8 @@ class PoolDestroyed(RuntimeError):
 class InsufficientBuffers(OSError):
     """The network memory has too few segments for a request. No segment was taken. (Flink: an IOException.)
 
-    `required` and `available` count the segments of this request, `total` those of the pool; `segment_size`
-    is in bytes. `task_manager` is the owner of the memory, if known.
+    `required`: segments that the request needs. `available`: segments that it could get. `total`: segments of
+    the pool. `segment_size`: bytes. `task_manager`: owner of the memory, if known.
     """
 
     def __init__(
@@ -26,9 +26,9 @@ class InsufficientBuffers(OSError):
         super().__init__(
             f"{where}Insufficient number of network buffers: required {required}, but only {available} "
             f"available. The total number of network buffers is currently set to {total} of "
-            f"{segment_size} bytes each. Raise taskmanager.memory.network.max (or "
-            "taskmanager.memory.network.min or taskmanager.memory.network.fraction, if that is the one "
-            "that sets the size), or lower the parallelism, which needs fewer buffers."
+            f"{segment_size} bytes each. Raise the option that sets this number "
+            "(taskmanager.memory.network.max, taskmanager.memory.network.min or "
+            "taskmanager.memory.network.fraction), or lower the parallelism, which needs fewer buffers."
         )
 
     def __reduce__(self) -> tuple[type, tuple[int, int, int, int, str]]:

@@ -2,16 +2,16 @@
 
 ::
 
-    NetworkBufferPool --(one ahead)--> available --request--> in use
-            ^                              ^                    |
-            |                              +--- no listener ----+-- recycle
-            +--- more than `size` requested, or destroyed ------+
-                                           listeners <----------+   first in line, may refuse
+    NetworkBufferPool --(one ahead)----> free --request--> in use
+            ^                              ^                 |
+            |                              +-- otherwise ----+-- recycle
+            +-- pool holds more than `size`, or destroyed ---+
+                first waiting listener that takes it <-------+
 
 The pool requests one segment ahead of its user, so that it is *available* exactly while the next request
-would succeed without overdraft. Overdraft is the number of segments requested beyond `size`. It lets a writer
-finish a record, and never makes the pool available. A subpartition that holds its quota makes the whole pool
-unavailable, but requests are still served. The rules are those of Flink's LocalBufferPool.
+would succeed without overdraft. *Overdraft* is the number of segments requested beyond `size`. It lets a
+writer finish a record, and never makes the pool available. A subpartition that has reached its quota makes
+the whole pool unavailable, but requests are still served. The rules are those of Flink's LocalBufferPool.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNBOUNDED = 2**31 - 1
 
 
 class BufferListener(Protocol):
-    """A channel that waits in a pool's queue."""
+    """A channel that waits in a pool's queue for a segment."""
 
     def buffer_available(self, segment: MemorySegment) -> bool:
         """Take `segment` and return True, or refuse it and return False.
@@ -45,9 +45,9 @@ class BufferListener(Protocol):
 class LocalBufferPool:
     """Provides segments up to a size that the network pool may change at any time.
 
-    `on_available` is called each time `available` turns from False to True, as the last step of an operation,
-    but not for a pool that is available from the start. Pools are created by `network_pool`; a pool created
-    directly has no guaranteed minimum.
+    `on_available` is called each time `available` turns from False to True, as the last step of an operation.
+    The constructor does not call it. Use `NetworkBufferPool.create_pool`: a pool that is created directly has
+    no guaranteed minimum.
 
     Invariants: the pool is `available` exactly while a segment is free and no subpartition has reached its
     quota (`max_buffers_per_channel`).
@@ -123,7 +123,7 @@ class LocalBufferPool:
 
     @property
     def used(self) -> int:
-        """Number of segments in use, from which outPoolUsage is computed; exceeds `size` during overdraft."""
+        """Segments in use; more than `size` during overdraft. The metric outPoolUsage is computed from it."""
         return max(0, self.requested - len(self._free))
 
     @property
@@ -190,7 +190,7 @@ class LocalBufferPool:
         self.network_pool.recycle_pooled(segment)
 
     def _offer(self, segment: MemorySegment) -> bool:
-        """Offer `segment` to the listeners in order; returns whether one took it."""
+        """Offer `segment` to the listeners in order; returns whether a listener took it."""
         listeners = self._listeners
         while listeners:
             if listeners.popleft().buffer_available(segment):
@@ -236,8 +236,7 @@ class LocalBufferPool:
                     self._waiting = True
                     self.network_pool.call_when_available(self._network_pool_available)
                 break
-            # Flink keeps such a segment until the next recycle, even if a listener waits, which may then wait
-            # for ever.
+            # Flink keeps this segment until the next recycle, so that a listener may wait for ever.
             if not self._listeners or not self._offer(segment):
                 free.append(segment)
         if not free or self._full_subpartitions:

@@ -80,7 +80,7 @@ class NetworkBufferPool:
         return tuple(self._pools)
 
     def request_pooled(self) -> MemorySegment | None:
-        """Return a segment for a local pool, or None if there is none."""
+        """Return a segment for a local pool, or None if no segment is free."""
         return self._take() if self.free > 0 else None
 
     def _take(self) -> MemorySegment:
@@ -181,9 +181,9 @@ class NetworkBufferPool:
     ) -> LocalBufferPool:
         """Create a local pool of `minimum` to `maximum` (None: unlimited) segments, and resize all pools.
 
-        `max_buffers_per_channel`: segments that one of the `subpartitions` may hold before the pool counts as
-        unavailable (None: any number). `max_overdraft`: segments that the pool may take beyond its size when
-        none is free.
+        `max_buffers_per_channel`: quota of each of the `subpartitions`, in segments; a subpartition that
+        reaches it makes the pool unavailable (None: no quota). `max_overdraft`: segments that the pool may
+        take beyond its size when it has no free segment.
 
         Raises:
             InsufficientBuffers: if the minimum cannot be guaranteed.

@@ -19,8 +19,7 @@ _HEADER_BYTES = 4
 
 
 class BlankBytes:
-    """Blank bytes: `size` bytes of a sequence of encoded blank records of `stride` bytes each, header
-    included.
+    """Part of a sequence of blank records: `size` bytes. Each record has `stride` bytes, header included.
 
     The first byte is at offset `phase` of its record. Invariant: ``0 <= phase < stride``.
     """
@@ -67,7 +66,7 @@ def content_of(payload: Payload) -> Content:
 
 
 class Pieces:
-    """Bytes in pieces.
+    """A sequence of bytes, stored in pieces.
 
     Blank pieces are kept as `BlankBytes`; `len` is the total number of bytes. Adjacent blank pieces are
     merged if the second continues the first, so the data of most channels is a single piece.
@@ -89,7 +88,7 @@ class Pieces:
 
     @property
     def blank(self) -> bool:
-        """Whether some pieces are blank."""
+        """Whether any piece is blank."""
         return any(isinstance(piece, BlankBytes) for piece in self._pieces)
 
     @property

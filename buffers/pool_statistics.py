@@ -23,7 +23,7 @@ class LocalPoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     listeners: int
     """Listeners that wait in the queue."""
     full_subpartitions: int
-    """Subpartitions that hold their quota."""
+    """Subpartitions that have reached their quota."""
     available: bool
     destroyed: bool
 

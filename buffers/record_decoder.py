@@ -3,7 +3,7 @@
 The start of a record is known only after the lengths of all earlier records have been read. There are three
 methods, fastest first:
 
-1. all records of a buffer have the length of the first one: one strided comparison of all headers;
+1. all records of a buffer have the same length: one strided comparison of all headers;
 2. all records are shorter than 256 bytes: follow the last byte of each header, then check the other bytes at
 once;
 3. otherwise: follow the lengths one by one.
@@ -25,11 +25,11 @@ DEFAULT_MAX_RECORD_BYTES = 256 * 1024 * 1024
 """Maximum length of a record in bytes. A larger length is treated as corrupt."""
 
 _LONG_BYTES = 64 * 1024
-"""An incomplete record of at least this length, in bytes, is collected in one array; the parts of a shorter
-one are joined at the end.
+"""Minimum length in bytes of an incomplete record that is collected in one array. The parts of a shorter
+record are joined when it is complete.
 """
 
-_SLACK_BYTES = 64 * 1024  # for the bytes that follow the end of such a record
+_SLACK_BYTES = 64 * 1024  # space in this array for the bytes that follow the record
 
 _INT32 = np.dtype(np.int32)
 _SHORT = 256
@@ -59,9 +59,9 @@ class RecordDecoder:
         self._max_record_bytes = max_record_bytes
         self._watermarks = watermarks
         self._parts: list[bytes] = []
-        self._long: memoryview | None = None  # begins with the pending bytes, if the record is a long one
+        self._long: memoryview | None = None  # begins with the pending bytes of a long record
         self._needed = HEADER_BYTES
-        self._blank_stride = 0  # length of the incomplete record if it is a blank one, else 0
+        self._blank_stride = 0  # length of the incomplete record if it is blank, else 0
         self._decoded = 0
         self._short = True
         self.pending_bytes = 0
@@ -76,7 +76,7 @@ class RecordDecoder:
     def feed(self, data: Bytes | memoryview | bytes | BlankBytes) -> RecordBlock:
         """Decode the next bytes, 1-D and contiguous; returns copies of all records that are now complete.
 
-        The block for blank bytes is blank too.
+        Blank bytes yield a blank block.
 
         Raises:
             CorruptRecord: if a length is negative or over the limit.
@@ -142,9 +142,7 @@ class RecordDecoder:
         return begun[:size].toreadonly()
 
     def _decode(self, stream: memoryview | bytes, size: int) -> tuple[RecordBlock, int]:
-        """Return the complete records of `stream`, and the bytes that the record after them needs to be
-        complete.
-        """
+        """Return the complete records of `stream`, and the result of `_needed_at` for the next record."""
         stride = self._length(stream, 0) + HEADER_BYTES
         count = size // stride
         if _uniform(stream, count, stride):
@@ -159,7 +157,7 @@ class RecordDecoder:
         return block, self._needed_at(stream, end, size)
 
     def _needed_at(self, stream: memoryview | bytes, start: int, size: int) -> int:
-        """Return the bytes that the record at `start` needs to be complete, or to show its length."""
+        """Return the size of the record at `start`; if its header is incomplete, the size of the header."""
         return HEADER_BYTES if size - start < HEADER_BYTES else self._length(stream, start) + HEADER_BYTES
 
     def _length(self, stream: memoryview | bytes, start: int) -> int:
@@ -222,7 +220,7 @@ def _follow_with_watermarks(stream: memoryview | bytes, size: int, position: int
 
 
 def _follow_short(stream: memoryview | bytes, size: int) -> Offsets:
-    """Return 0 and the ends of all records before the first one of 256 bytes or more."""
+    """Return 0 and the ends of all records before the first record whose length is 256 or more."""
     ends: list[int] = []
     append = ends.append
     position = HEADER_BYTES - 1

@@ -1,4 +1,4 @@
-"""Encoding of records, and of the watermarks among them.
+"""Encoding of records and watermarks.
 
 A record is a 4-byte big-endian length followed by that many bytes. Records lie back to back, independently of
 buffer boundaries, and may span any number of buffers::
@@ -9,12 +9,12 @@ buffer boundaries, and may span any number of buffers::
 A `RecordBlock` is a sequence of complete records that is processed together; a `RecordDecoder` creates blocks
 from arriving buffers. The encoding is that of Flink's SpanningRecordSerializer.
 
-Flink sends stream elements: a 4-byte length, a byte that distinguishes records from watermarks, and the
-element. A watermark is an 8-byte timestamp. In this project a record has no such byte. A watermark is marked
-by the sign bit of its length, which no record has. It takes 13 bytes, as in Flink::
+Flink sends stream elements: a 4-byte length, a 1-byte tag that distinguishes records from watermarks, and the
+element. A watermark is an 8-byte timestamp. In this project a record has no tag. Only a watermark has the
+sign bit of its length set. It takes 13 bytes, as in Flink::
 
-    record      | length | payload ...               |
-    watermark   | 1 . 9  | tag | timestamp, 64 bits  |
+    record      | length          | payload ...               |
+    watermark   | sign bit and 9  | tag | timestamp, 64 bits  |
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Offsets = npt.NDArray[np.int64]
 """Positions in a block, in bytes."""
 
 _pack_length = struct.Struct(">i").pack
-_LONG_RECORD = 256  # from this length on, copying records one by one is faster than a mask over all bytes
+_LONG_RECORD = 256  # mean bytes per record from which copying one by one beats a mask over all bytes
 
 
 class RecordBlock:
@@ -239,9 +239,9 @@ class RecordBlock:
         return self.memory[start:end]
 
     def unread(self, index: int) -> Payload:
-        """Return record `index` with its header, for callers that do not read its bytes.
+        """Return a substitute for record `index`, header included, for callers that do not read the payload.
 
-        It is blank if `stride` is set.
+        If `stride` is set, the substitute is a blank record of the same size, otherwise the record itself.
         """
         return BlankBytes(0, self.stride, self.stride) if self.stride else self.encoded(index)
 
@@ -323,19 +323,19 @@ class RecordBlock:
 
 
 def _offsets_of(lengths: Offsets, header: int = HEADER_BYTES) -> Offsets:
-    """Return the starts of records with these payload lengths, and the end of the last one."""
+    """Return the starts of records with these payload lengths, and the end of the last record."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths + header, out=offsets[1:])
     return offsets
 
 
 def _column(data: Bytes, count: int, stride: int, offset: int, dtype: str) -> npt.NDArray[Any]:
-    """Return the item at `offset` of each of `count` records of `stride` bytes."""
+    """Return a view of the item at `offset` of each of `count` records of `stride` bytes."""
     return np.ndarray((count,), dtype, data, offset, (stride,))
 
 
 def _anywhere(data: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
-    """Return the 4-byte items that begin at each byte of `data`."""
+    """Return a view of `data` in which item i is the 4 bytes from byte i on."""
     return np.ndarray((len(data) - 3,), dtype, data, 0, (1,))
 
 
@@ -374,7 +374,7 @@ def watermark_at(block: RecordBlock, place: int) -> int:
 
 
 def split_at_watermarks(block: RecordBlock) -> list[tuple[RecordBlock, int | None]]:
-    """Return the records before each watermark with its timestamp, then the records after the last one."""
+    """Return pairs: records, and the timestamp of the watermark after them; None in the last pair."""
     parts: list[tuple[RecordBlock, int | None]] = []
     start = 0
     for place in watermark_places(block):
@@ -385,7 +385,7 @@ def split_at_watermarks(block: RecordBlock) -> list[tuple[RecordBlock, int | Non
 
 
 def encode_behind(parts: Sequence[tuple[RecordBlock, int | None]]) -> bytes:
-    """Return the encoded elements that follow the records of the first part."""
+    """Encode the result of `split_at_watermarks`, except the records of the first pair."""
     encoded: list[bytes] = []
     for number, (records, watermark) in enumerate(parts):
         if number:

@@ -1,4 +1,4 @@
-"""Division of the remaining network memory among local pools: arithmetic only.
+"""Division of the network memory beyond all minima among local pools: arithmetic only.
 
 The rules are those of redistributeBuffers in Flink's NetworkBufferPool (2.x).
 """
@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 
 class Resizable(Protocol):
-    """A pool, with the numbers of segments from which sizes are computed."""
+    """A pool whose size is computed; all numbers count segments."""
 
     @property
     def minimum(self) -> int:

@@ -1,7 +1,7 @@
 """Network memory: one contiguous slab, divided into equal segments.
 
-The slab is an anonymous mapping, so the kernel commits memory page by page when it is first written. Huge
-pages are disabled, because one written byte would commit 2 MiB. Segments are handles to parts of the slab::
+The slab is an anonymous mapping, so the kernel commits each page when it is first written. Huge pages are
+disabled, because one written byte would commit 2 MiB. Segments are handles to parts of the slab::
 
     MemorySlab  |..... 0 .....|..... 1 .....|..... 2 .....|  segment_size bytes each
                                ^ MemorySegment(slab, 1): `memory` and `array` view these bytes
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
-"""Bytes as numpy sees them."""
+"""A numpy array of bytes."""
 
 # MAP_NORESERVE of Linux, which the mmap module defines from Python 3.13 on. Without it the kernel may refuse
 # a slab larger than the machine's memory although most of it will never be written.
@@ -25,10 +25,10 @@ _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 
 
 class MemorySlab:
-    """`segments` times `segment_size` bytes of memory, all 0 and not committed until written.
+    """Memory for `segments` segments of `segment_size` bytes each, all 0 and not committed until written.
 
     Raises:
-        ValueError: `segments` is negative, or `segment_size` is less than 1.
+        ValueError: if `segments` is negative, or `segment_size` is less than 1.
     """
 
     __slots__ = ("array", "memory", "segment_size", "segments")

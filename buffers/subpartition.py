@@ -3,14 +3,14 @@
 Only the last buffer may still be open. The reader gets it when it is finished, followed by another item, or
 flushed::
 
-    add ->  [open] [finished] [finished] -> poll      backlog 2: the open one does not count,
-                                                      unless flushed, finished or behind an event
+    add ->  [open] [finished] [finished] -> poll      backlog 2: the open buffer counts only after `flush` or
+                                                      `finish`, or if an event follows it
 
 A blocking barrier stops the queue when the reader takes it. Until the reader resumes, `poll` returns no item
 and the backlog is 0. Priority events are an exception if `passes_priority` is set.
 
-An unaligned barrier goes into a *priority part* in front of all data. Its writer gets copies of the data
-behind it, which become part of the checkpoint::
+An unaligned barrier goes into a *priority part* in front of all data. The writer of the barrier gets copies
+of the overtaken data, which become part of the checkpoint::
 
     [priority events] [data, events, ...] <- ordinary additions
                      ^ overtake             copies of the data from here on
@@ -39,9 +39,7 @@ ADD_REFUSED = -1
 
 
 Settled = Callable[[list[Content] | None], None]
-"""Receives the data, possibly none, that a barrier with a timeout has overtaken; None if it will never be
-known.
-"""
+"""Callback for the data that a barrier with a timeout has overtaken; see `add_timeoutable`."""
 
 
 class _Timeoutable(NamedTuple):
@@ -60,7 +58,7 @@ class PolledBuffer:
     events included.
     """
 
-    # No NamedTuple, whose constructor is an interpreted call; this object is created once for each buffer.
+    # Not a NamedTuple: its constructor is interpreted, too slow for an object that every buffer needs.
     __slots__ = ("backlog", "buffer", "more_available", "next_is_event", "sequence_number")
 
     def __init__(
@@ -187,7 +185,7 @@ class PipelinedSubpartition:
 
         `settled` is called once. It gets the overtaken data, as `overtake` returns it, if the barrier times
         out. It gets an empty list when the barrier has been polled, refused or dropped. It gets None if
-        another barrier is added, which fails the channel state of the first one.
+        another barrier is added, which fails the channel state of the earlier checkpoint.
         """
         self._settle(None)
         self._timeoutable = _Timeoutable(checkpoint_id, consumer, settled)
@@ -226,17 +224,15 @@ class PipelinedSubpartition:
         self.in_front += 1
 
     def _data_behind(self, stop: int) -> list[Content]:
-        """Return the unread bytes of each data buffer after the priority part and before item `stop`, without
-        empty ones.
+        """Return the unread bytes of each data buffer after the priority part and before item `stop`.
+
+        Buffers without unread bytes are left out.
         """
         items = islice(self._queue, self.in_front, stop)
         return [item.copy_unread() for item in items if isinstance(item, BufferConsumer) and item.unread]
 
     def _settle(self, overtaken: list[Content] | None) -> None:
-        """Report `overtaken` to the barrier that can still time out, if any.
-
-        It can no longer time out then.
-        """
+        """Report `overtaken` for the queued barrier with a timeout, if any; it can no longer time out."""
         waiting = self._timeoutable
         if waiting is not None:
             self._timeoutable = None
@@ -261,7 +257,7 @@ class PipelinedSubpartition:
         """Remove and return the next item; None if there is none or the queue is blocked.
 
         Raises:
-            RuntimeError: if an open buffer is followed by another buffer, which is a bug of the writer.
+            RuntimeError: if an open buffer is followed by another item, which is a bug of the writer.
         """
         if self.blocked and not self.has_priority:
             return None
@@ -288,7 +284,7 @@ class PipelinedSubpartition:
             if len(queue) == 1:
                 self._flush_requested = False
             elif not head.finished:
-                raise RuntimeError("an unfinished buffer is followed by another one in the same subpartition")
+                raise RuntimeError("an unfinished buffer is followed by another item of its subpartition")
             if head.finished:
                 queue.pop(0)
                 if not head.is_event:

@@ -1,29 +1,34 @@
-"""Barriers that may overtake: unaligned checkpoints, and aligned ones that turn unaligned in time.
+"""Handler of unaligned checkpoints, and of aligned checkpoints that turn unaligned after a timeout.
 
 A checkpoint with a timeout begins aligned. A remote channel announces its barrier before the data that is
-queued in front of the barrier. So a timeout can move the barrier to the front::
+queued in front of the barrier. When the timeout is over, the handler can move the barrier to the front::
 
     channel 0  --|A|--data----data--|1|             A: announcement, polled at once
                   ^ begins          ^ Prioritize on timeout: the data becomes part of the checkpoint
 
 The pending checkpoint is in one of four states. While it is still aligned, it waits for its first barrier (W)
-or collects the other barriers (C). After it has turned unaligned, it does the same in the states WU and CU.
-The table uses two actions. *Overtake*: emit a Trigger that is unaligned and has no metrics; the state becomes
-CU. *Time out*: emit Prioritize for each announced barrier; W becomes WU, and in C the checkpoint overtakes.
+or collects the other barriers (C). After it has turned unaligned, these two states are called WU and CU.
+The table uses three actions; an empty cell means no action:
 
-| | W | C | WU | CU |
+- *block*: the channel sends no more data until the checkpoint ends;
+- *overtake*: emit an unaligned Trigger without metrics; the state becomes CU;
+- *time out*: emit Prioritize for each announced barrier; in W the state becomes WU, in C then *overtake*.
+
+| input | W | C | WU | CU |
 |---|---|---|---|---|
-| announcement | remember | remember | Prioritize | Prioritize |
-| aligned barrier | block; C | block | block, overtake | block |
-| the same, older than the timeout | block, time out, overtake | block, time out | block, overtake | block |
+| announcement of a barrier | remember it | remember it | Prioritize | Prioritize |
+| aligned barrier before the timeout | block; state C | block | block, overtake | block |
+| aligned barrier after the timeout | block, time out, overtake | block, time out | block, overtake | block |
 | unaligned barrier | time out, overtake | time out | overtake | |
-| end of a channel | | time out, if older | | |
+| end of a channel | | time out, if the timeout is over | | |
 | alarm | time out | time out | | |
-| the last channel to count | instead: Trigger | instead: Trigger | overtake, AlignmentEnd | AlignmentEnd |
 
-Even if an unaligned barrier is the last one, it turns the checkpoint unaligned. After the last channel, and
-after an abort, all blocked channels are resumed and the state is W. A checkpoint starts unaligned if its
-first barrier is unaligned.
+A barrier or an end counts its channel. The last channel to be counted completes the checkpoint:
+
+- by an aligned barrier or an end in W or C: emit a Trigger with metrics, even after the timeout;
+- in all other cases: emit AlignmentEnd after the actions of the table; in WU, an end also *overtakes* before.
+
+After that, and after an abort, all blocked channels are resumed and the state is W.
 
 All other inputs are handled as in the table of `barrier_aligner`. An announcement begins a checkpoint like a
 barrier, but does not count its channel. The states correspond to Flink's AlternatingWaitingForFirstBarrier,
@@ -60,12 +65,11 @@ class AlternatingState(Enum):
 
 
 class AlternatingAligner(SingleCheckpointHandler):
-    """Unaligned checkpoints and aligned ones with a timeout (Flink's alternating barrier handler).
+    """Handler of unaligned checkpoints, and of aligned ones with a timeout (Flink's alternating handler).
 
-    Invariants, besides those of the base class: an unaligned Trigger has no metrics and is followed by one
-    AlignmentEnd or one Abort of its checkpoint; any other Trigger is emitted with the barrier of the last
-    channel. Each barrier that did not overtake data blocks its channel, even if the checkpoint turns
-    unaligned.
+    Invariants, besides those of the base class: an unaligned Trigger has no metrics, and one AlignmentEnd or
+    one Abort of its checkpoint follows. An aligned Trigger is emitted when the last channel is counted. Each
+    barrier that did not overtake data blocks its channel, even if the checkpoint turns unaligned.
     """
 
     __slots__ = ("_announced", "_forced", "_state")
@@ -77,7 +81,7 @@ class AlternatingAligner(SingleCheckpointHandler):
         self._forced: CheckpointBarrier | None = None
 
     def take_over(self, aligner: SingleCheckpointHandler) -> None:
-        """Continue in the state of `aligner`, the handler of aligned barriers that this handler replaces."""
+        """Take over the state of `aligner`, an aligned handler that this handler replaces."""
         self.current_checkpoint_id = aligner.current_checkpoint_id
         self._ended, self._timer = aligner._ended, aligner._timer
         self._aligned, self._blocked = aligner._aligned, aligner._blocked
@@ -123,7 +127,7 @@ class AlternatingAligner(SingleCheckpointHandler):
         return actions + self._set_alarm(before, now)
 
     def alarm(self, checkpoint_id: int, now: float) -> list[Action]:
-        """Time the checkpoint out if it is still aligned; called when the delay of its Alarm is over."""
+        """Time out the checkpoint if it is still aligned; called when the delay of its Alarm is over."""
         if checkpoint_id != self.current_checkpoint_id or not self.pending or not self._may_align:
             return []
         return self._time_out()
@@ -192,7 +196,7 @@ class AlternatingAligner(SingleCheckpointHandler):
         triggered = self._state is AlternatingState.COLLECTING_UNALIGNED
         actions = super()._abort(checkpoint_id, reason)
         if triggered and checkpoint_id != current:
-            # The state of this checkpoint would wait for in-flight data that never arrives.
+            # Without this Abort, the current checkpoint would wait for in-flight data that never arrives.
             actions.insert(-1, Abort(current, AbortReason.SUBSUMED))
         return actions
 

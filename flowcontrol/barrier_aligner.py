@@ -1,28 +1,27 @@
-"""Aligned checkpoints: decides when a checkpoint begins and which channels are blocked until then.
+"""Handler of aligned checkpoints: decides when to take a checkpoint, and which channels to block until then.
 
-An example with three channels and one checkpoint. A subpartition blocks itself after the barrier that it has
-sent::
+An example with three channels and one checkpoint. A subpartition blocks itself after it has sent a barrier::
 
     channel 0  --data--|1|......... blocked .........R--data-->
     channel 1  --data----data--|1|. blocked .........R--data-->
     channel 2  --data----data----data----data--data|1|R-data-->
                        ^ first barrier              ^ last: Trigger, then Resume 0, 1, 2
                        |<------ alignment --------->|
-       start delay = first barrier - trigger time    bytes = data polled in between
+       start delay = first barrier - trigger time    bytes = data polled during the alignment
 
-| | nothing pending | a checkpoint pending |
+| input | no checkpoint is pending | the current checkpoint is pending |
 |---|---|---|
-| barrier of an older or a completed checkpoint | Resume its channel | Resume its channel |
-| barrier of the current checkpoint | (is completed) | block, count |
-| barrier of a newer one | start, block, count | Resume all, Abort the current one; then start, block, count |
-| cancel of an older one | | |
-| cancel of the current one | | Resume all, Abort it |
-| cancel of a newer one | Abort it | Resume all, Abort the newer one; drop the current one without an Abort |
-| end of a channel | | count; or Resume all and Abort, if checkpoints after tasks finish are disabled |
+| barrier of an older or ended checkpoint | Resume its channel | Resume its channel |
+| barrier of the current checkpoint | as for an ended checkpoint | block, count |
+| barrier of a newer checkpoint | start, block, count | Resume all, Abort the current; start, block, count |
+| cancel marker of an older checkpoint | | |
+| cancel marker of the current checkpoint | | Resume all, Abort it |
+| cancel marker of a newer checkpoint | Abort it | Resume all, Abort only the newer; forget the current |
+| end of a channel | | count; if checkpoints after tasks finish are disabled: Resume all, Abort |
 
-*count*: when every channel that was open at the start has been counted, Trigger and Resume all; no checkpoint
-is pending any more. The table covers one checkpoint at a time. `alternating_aligner` handles barriers
-differently.
+*count*: count the channel. When every channel that was open at the start is counted, Trigger and Resume all;
+no checkpoint is pending any more. At most one checkpoint is pending. `alternating_aligner` handles barriers
+and ends differently.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ NO_BARRIER = CheckpointBarrier(NO_CHECKPOINT, 0.0)
 
 
 class SingleCheckpointHandler(BarrierHandler):
-    """Exactly-once checkpoints, one at a time (Flink's SingleBarrierHandler).
+    """Handler of exactly-once checkpoints, one at a time (Flink's SingleCheckpointBarrierHandler).
 
     Invariants: at most one checkpoint is pending, and channels are blocked only while a checkpoint is
     pending. The ids of triggered checkpoints strictly increase. Every blocked channel is resumed once, unless
@@ -73,7 +72,7 @@ class SingleCheckpointHandler(BarrierHandler):
 
     @property
     def blocked(self) -> Sequence[int]:
-        """Return the channels that are blocked behind their barrier, in ascending order."""
+        """Channels that are blocked behind their barrier, in ascending order."""
         return sorted(self._blocked)
 
     def barrier(self, channel: int, barrier: CheckpointBarrier, now: float) -> list[Action]:
@@ -148,7 +147,7 @@ class SingleCheckpointHandler(BarrierHandler):
         return actions
 
     def _count(self, channel: int, barrier: CheckpointBarrier | None, now: float) -> list[Action]:
-        """Count `channel` once. With the last channel, the alignment ends before the Trigger is emitted."""
+        """Count `channel` once. The last channel ends the alignment before the Trigger is emitted."""
         if self._start is None:
             self._start = self._timer.start(self._barrier.timestamp, now)
         self._aligned.add(channel)
@@ -174,7 +173,7 @@ class SingleCheckpointHandler(BarrierHandler):
 
 
 class BarrierAligner(SingleCheckpointHandler):
-    """Aligned exactly-once checkpoints, which are triggered by the last barrier and never earlier."""
+    """Handler of aligned exactly-once checkpoints; triggers only when the last channel is counted."""
 
     __slots__ = ()
 

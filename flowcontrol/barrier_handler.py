@@ -1,8 +1,7 @@
-"""The interface of barrier handlers: their inputs, their actions, their measurements.
+"""The interface of barrier handlers: inputs, actions and measurements.
 
 A task has one handler for all its input channels. The task passes each polled event to the handler, which
-returns actions. The handler has no access to queues and clocks. Three handlers exist, one for each way to
-checkpoint::
+returns actions. The handler has no access to queues and clocks. There is a handler for each checkpoint mode::
 
     BarrierAligner      aligned              no record behind a barrier is read before the checkpoint
     AlternatingAligner  unaligned, or        the barrier overtakes data, and this data
@@ -35,8 +34,8 @@ class AbortReason(Enum):
 class AlignmentMetrics(msgspec.Struct, frozen=True):
     """Cost of a checkpoint at this gate.
 
-    `start_delay_s`: trigger to first barrier. `alignment_s`: first to last barrier.
-    `bytes_processed`: bytes polled during the alignment.
+    `start_delay_s`: seconds from the trigger to the first barrier. `alignment_s`: seconds from the first to
+    the last barrier. `bytes_processed`: bytes polled during the alignment.
     """
 
     start_delay_s: float
@@ -79,7 +78,7 @@ class Resume(msgspec.Struct, frozen=True):
 
 
 class Prioritize(msgspec.Struct, frozen=True):
-    """Move the barrier with this sequence number in front of the data, if it is still queued in `channel`."""
+    """Move the barrier with this sequence number, if still queued, in front of the data of `channel`."""
 
     channel: int
     sequence_number: int
@@ -128,7 +127,7 @@ class AlignmentTimer:
         return self.running
 
     def end(self, start: AlignmentStart, now: float) -> AlignmentMetrics:
-        """End the alignment that began with `start`; called at the last barrier of its checkpoint."""
+        """End the alignment `start`; called at the last barrier of its checkpoint."""
         duration = now - start.started_at
         if start is self.running:
             self.running = None
@@ -143,7 +142,7 @@ class AlignmentTimer:
         self._ended_s = 0.0
 
     def alignment_s(self, now: float) -> float:
-        """Return the duration of the running alignment so far, else of the last one; 0 after an abort."""
+        """Return the seconds that the running alignment, else the last one, has taken; 0 after an abort."""
         return self._ended_s if self.running is None else now - self.running.started_at
 
 
@@ -180,7 +179,7 @@ class BarrierHandler(ABC):
         return self._timer.latest
 
     def alignment_s(self, now: float) -> float:
-        """Return the duration of the running alignment so far, else of the last one; 0 after an abort."""
+        """Return the seconds that the running alignment, else the last one, has taken; 0 after an abort."""
         return self._timer.alignment_s(now)
 
     @abstractmethod

@@ -1,23 +1,24 @@
 """Barriers that block no channel: at-least-once checkpoints.
 
-Since no channel is blocked, a fast channel may be several checkpoints ahead of a slow one. Records that the
-fast channel sends before the snapshot of an earlier checkpoint are processed before it, and again after a
-restart::
+Since no channel is blocked, a fast channel may be several checkpoints ahead of a slow channel. Before the
+task takes checkpoint 1, it may process records that follow barrier 1 in the fast channel. After a restart
+from checkpoint 1, it processes them again::
 
     channel 0  --|1|--data--|2|--data--|3|--data          pending: 1, 2, 3
     channel 1  --data----data----data--|1|--data--|2|     |1| triggers 1, |2| triggers 2
 
 Each pending checkpoint counts channels separately:
 
-| | a tracked checkpoint | newer than all seen | any other |
+| input | tracked checkpoint | checkpoint newer than all seen | any other checkpoint |
 |---|---|---|---|
 | barrier | count | track it, count | |
-| cancel | *drop* older ones; Abort it, count | *drop* all; track it, Abort it, count | *drop* older ones |
-| end of a channel | count, newest checkpoint first | | |
+| cancel marker | *drop* older; Abort it, count | *drop* all; track it, Abort it, count | *drop* older |
+| end of a channel | count for all, newest first | | |
 
-*count*: when every channel that was open at the start has been counted, the checkpoint is triggered, unless
-it was aborted. Then it and all older checkpoints are forgotten, without an Abort for the older ones. *drop*:
-Abort and forget. No checkpoint is aborted twice. With one open channel, a barrier is tracked and triggered at
+*count*: count the channel. When every channel that was open at the start is counted, Trigger, unless the
+checkpoint was aborted. Then forget this checkpoint and all older ones, without an Abort for the older ones.
+*drop*: Abort and forget. No checkpoint is aborted twice. If checkpoints after tasks finish are disabled, the
+end of a channel *drops* all tracked checkpoints. With one open channel, a barrier triggers its checkpoint at
 once.
 """
 
@@ -49,8 +50,8 @@ class BarrierTracker(BarrierHandler):
 
     The metrics of a Trigger belong to its own checkpoint. As in Flink, `start_delay_s` and `alignment_s`
     refer to the checkpoint that began last. Invariant: the ids of triggered checkpoints strictly increase,
-    and no triggered checkpoint is aborted. With one channel left, a newer barrier also ends older
-    checkpoints. In Flink the end of the channel could still trigger these.
+    and no triggered checkpoint is aborted. With one channel left, a barrier also ends all older checkpoints;
+    in Flink, the end of the channel could still trigger them.
     """
 
     __slots__ = ("_pending",)
@@ -128,10 +129,7 @@ class BarrierTracker(BarrierHandler):
             del self._pending[next(iter(self._pending))]
 
     def _count(self, channel: int, checkpoint_id: int, now: float) -> list[Action]:
-        """Count `channel` once, if the checkpoint is tracked.
-
-        With the last channel, trigger the checkpoint.
-        """
+        """Count `channel` once, if the checkpoint is tracked. The last channel triggers the checkpoint."""
         count = self._pending.get(checkpoint_id)
         if count is None:
             return []
@@ -145,10 +143,7 @@ class BarrierTracker(BarrierHandler):
         return [Trigger(count.barrier, self._timer.end(count.start, now))]
 
     def _abort(self, checkpoint_id: int, reason: AbortReason) -> list[Action]:
-        """Abort a tracked checkpoint, unless it already is aborted.
-
-        It stays tracked, and its barriers are still counted.
-        """
+        """Abort a tracked checkpoint, unless it already is aborted; its barriers are still counted."""
         count = self._pending[checkpoint_id]
         if count.aborted:
             return []

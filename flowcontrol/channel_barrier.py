@@ -1,21 +1,21 @@
-"""State of one input channel in its newest checkpoint: whether the barrier has arrived, and the data that is
-persisted.
+"""State of one input channel in its newest checkpoint: arrival of the barrier, and data to persist.
 
-After the task has begun an unaligned checkpoint, all data in front of the barrier in this channel was sent
-before the barrier but is processed after the snapshot. So this data is part of the checkpoint::
+When the task begins an unaligned checkpoint, data that was sent before the barrier may still be queued or on
+the way. The task processes this data after the snapshot, so the data is part of the checkpoint::
 
     processed | queued at start(7)  |  arrives later  | barrier 7 | ...
               |<-- persist at once->|<- on arrival -->|   done
 
 A channel is in one of three states in its newest checkpoint: OVER, PERSISTING (begun, barrier not arrived),
-ARRIVED (barrier arrived). Older checkpoints are ignored:
+ARRIVED (barrier arrived). A cell of the table is the new state; an empty cell means no change. Older
+checkpoints are ignored:
 
-| | start(id) | arrive(id) | stop(id) |
+| checkpoint `id` | start(id) | arrive(id) | stop(id) |
 |---|---|---|---|
-| id is newer | PERSISTING | ARRIVED | OVER |
-| the newest, PERSISTING | | ARRIVED | OVER |
-| the newest, ARRIVED | | | OVER |
-| the newest, OVER | | | |
+| newer than the newest so far | PERSISTING | ARRIVED | OVER |
+| the newest, in state PERSISTING | | ARRIVED | OVER |
+| the newest, in state ARRIVED | | | OVER |
+| the newest, in state OVER | | | |
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class ChannelBarrier(Generic[ItemT]):
 
     `persisting`: the checkpoint that arriving data belongs to, or None. `arrived`: whether the barrier of the
     newest checkpoint has arrived. `last_before`: the item that was queued directly in front of this barrier,
-    or None if the queue was empty. If a checkpoint is aborted before this task begins it, its barrier does
-    not prevent later checkpoints from persisting data; in Flink it does.
+    or None if the queue was empty. A checkpoint may be aborted before this task begins it. Its barrier then
+    does not prevent later checkpoints from persisting data, as it does in Flink.
     """
 
     __slots__ = ("_announced", "_newest", "arrived", "last_before", "persisting")

@@ -63,8 +63,8 @@ class CreditAnnouncer:
     """Credit on the receiver's side: buffers not yet announced, and credit that the sender may still use.
 
     Invariant: ``announced == received + outstanding + revoked`` and ``unannounced >= 0``, in buffers.
-    Several gained buffers share one AddCredit. `gain` returns whether an AddCredit has to be queued; `take`
-    returns the credit to announce when it is written, and resets it (Flink's RemoteInputChannel).
+    Several gained buffers share one AddCredit. `gain` returns whether to queue an AddCredit. When it is
+    written, `take` returns all `unannounced` credit and resets it to 0 (Flink's RemoteInputChannel).
     """
 
     __slots__ = ("initial", "outstanding", "unannounced")
@@ -94,9 +94,7 @@ class CreditAnnouncer:
             CreditExceeded: if the sender had no credit left. The counts are unchanged.
         """
         if self.outstanding <= 0:
-            raise CreditExceeded(
-                "a data buffer arrived for which the sender had no credit: the sender broke the protocol"
-            )
+            raise CreditExceeded("the sender broke the protocol: it sent a data buffer without credit")
         self.outstanding -= 1
 
     def revoke(self) -> None:

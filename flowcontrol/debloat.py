@@ -2,15 +2,15 @@
 
 Every period, for each gate::
 
-    throughput [B/s] = bytes polled / ms in which there was work * 1000        ThroughputCalculator
+    throughput [B/s] = bytes polled / ms with data to poll * 1000              ThroughputCalculator
     desired    [B]   = min(throughput * target [ms] / 1000 / n, 2 * size)      n = buffers in use
     size       [B]   = size + alpha * (desired - size), alpha = 2 / (samples + 1), within [min, max]
     estimated  [ms]  = size * n * 1000 / throughput                            time to consume them
 
 The new size is announced upstream if it differs from the announced size by the threshold, or equals the
-minimum or maximum. Only buffers requested after that use the new size. The limit of 2 * size makes growing as
-slow as shrinking. Rounding follows Flink's ThroughputCalculator, BufferSizeEMA and BufferDebloater step by
-step: whole milliseconds, whole bytes per second, and a size that keeps its fraction.
+minimum or maximum. Only buffers requested later use the new size. The limit of 2 * size makes growing as slow
+as shrinking. Rounding follows Flink's ThroughputCalculator, BufferSizeEMA and BufferDebloater step by step:
+times in whole milliseconds, throughput in whole bytes per second; the average size keeps its fraction.
 """
 
 from __future__ import annotations

@@ -6,14 +6,14 @@ this count:
 | policy | count |
 |---|---|
 | `FlinkPolicy` | the buffers in use of all channels |
-| `FrozenWhileBlockedPolicy` | the same, not lowered while a channel is blocked for alignment |
-| `BurstPolicy` | the same, falling slowly from its peak; a size that is much too large drops at once |
-| `LongestChannelPolicy` | the number of channels with data, times the count of the longest channel |
+| `FrozenWhileBlockedPolicy` | as `FlinkPolicy`, but not lowered while a channel is blocked for alignment |
+| `BurstPolicy` | as `FrozenWhileBlockedPolicy`, but falling slowly from its peak |
+| `LongestChannelPolicy` | the number of channels with data, times the buffers in use of the longest channel |
 | `LongestWhenUnblockedPolicy` | as `LongestChannelPolicy`; no recalculation while a channel is blocked |
 
 **Blocked channels.** A subpartition that is blocked for alignment reports a backlog of 0 and sends nothing.
-So the count of buffers in use falls towards 0 although just as many buffers wait behind the barrier. The
-measured throughput is only that of the channels whose barrier has not arrived yet. Flink recalculates
+So the count of buffers in use falls towards 0, although as many buffers as before wait behind the barrier.
+The measured throughput covers only the channels whose barrier has not arrived yet. Flink recalculates
 nevertheless, so buffers grow during every aligned checkpoint::
 
     in use           21 21 21 | 15 9 4 1 | 21 21      blocked between the bars
@@ -24,17 +24,18 @@ nevertheless, so buffers grow during every aligned checkpoint::
 **The longest channel.** A gate polls its channels round robin, one buffer at a time. So a barrier behind n
 buffers of its channel is polled after n rounds. A round takes one buffer from each of the k channels with
 data. A checkpoint waits for the longest channel. If the other channels are refilled meanwhile, k * max(n)
-buffers are polled before its barrier. That is more than the sum of the buffers in use if the queues differ in
-length::
+buffers are polled before the barrier of the longest channel. If the queues differ in length, this number is
+larger than the sum of the buffers in use::
 
-    ch0 [########]     8 rounds of 3 buffers = 24, where the sum is 8 + 2 + 2 = 12
+    ch0 [########]     8 rounds of 3 buffers = 24; the sum is 8 + 2 + 2 = 12
     ch1 [##]
     ch2 [##]
 
 **Bursts.** A moving average over 20 periods of 200 ms takes about two seconds to halve a size, while a burst
 fills all buffers within milliseconds. Flink also divides by the buffers that are in use *now*. So while
-queues are empty, buffers grow to whole segments, and the next burst fills these. `BurstPolicy` grows buffers
-as slowly as Flink, since a buffer that is too small for a while costs little.
+queues are empty, buffers grow to whole segments, and the next burst fills these segments. `BurstPolicy`
+remembers the peak of the count, and lowers a size at once if it is much too large. It grows buffers as slowly
+as Flink, since a buffer that is too small for a while costs little.
 """
 
 from __future__ import annotations
@@ -99,14 +100,14 @@ PEAK_HALF_LIFE_S = 30.0
 """Time in seconds in which the remembered peak of the count falls to half."""
 
 JUMP = 0.25
-"""A size drops at once if it is too large by at least this fraction, which is Flink's default threshold for
-announcements.
+"""A size drops at once if it exceeds the desired size by more than this fraction of itself.
+
+The value is Flink's default threshold for announcements.
 """
 
 
 class BurstPolicy(FrozenWhileBlockedPolicy):
-    """FLIP-183 with a count that falls slowly from its peak, and with sizes that drop at once if they are
-    much too large.
+    """FLIP-183, but the count falls slowly from its peak, and a size that is much too large drops at once.
 
     Like `FrozenWhileBlockedPolicy`, it does not lower the count while a channel is blocked.
     """
@@ -182,7 +183,7 @@ class LongestChannelPolicy(FlinkPolicy):
         self._before: dict[int, int] = {}
 
     def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
-        """Return the number of channels with data, times the count of the longest one."""
+        """Return the number of channels with data, times the count of the longest channel."""
         counts = frozen_counts(channels, self._before)
         return sum(count > 0 for count in counts) * max(counts, default=0)
 
@@ -205,13 +206,13 @@ class LongestWhenUnblockedPolicy(FlinkPolicy):
         return super().recalculate(throughput, channels, now)
 
     def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
-        """Return the number of channels with data, times the count of the longest one."""
+        """Return the number of channels with data, times the count of the longest channel."""
         counts = [channel.buffers_in_use for channel in channels]
         return sum(count > 0 for count in counts) * max(counts, default=0)
 
 
 class PerChannelPolicy(DebloatPolicy):
-    """FLIP-183 for each channel separately: each has its own moving average, threshold and size.
+    """FLIP-183 for each channel separately, with a moving average, a threshold and a size per channel.
 
     A fast channel with a long queue gets smaller buffers than a slow channel. A channel's share of the gate's
     throughput is its share of the *buffers* polled. A share by bytes, as in Little's law, would amplify

@@ -6,9 +6,9 @@ A gate asks its policy once a period (``taskmanager.network.memory.buffer-debloa
                                                    recalculate() --> (channel, size to announce), ...
     buffers in use, blocked, ... of each channel --/
 
-FLIP-183, Flink's own policy, sums the buffers in use over all channels and announces one size to all.
-Other policies may count or average differently, or give each channel its own size. To write one, derive a
-class from `DebloatPolicy`. Pass it to `register_policy`, or refer to it in a scenario as
+FLIP-183, Flink's own policy, sums the buffers in use over all channels and announces one size to all
+channels. Other policies may count or average differently, or give each channel its own size. To write a
+policy, derive a class from `DebloatPolicy`. Pass it to `register_policy`, or refer to it in a scenario as
 "package.module:Class". A policy decides from its arguments alone, without a clock or randomness.
 """
 
@@ -129,25 +129,26 @@ class DebloatPolicy(ABC):
         """
 
     def polled(self, channel: int, size: int) -> None:  # noqa: B027 - few policies need it
-        """Record that a buffer or event of `size` bytes was polled from the channel with this index, in its
-        turn. For barriers that overtake data, which are polled out of turn, the call may be omitted.
+        """Record that a buffer or event of `size` bytes was polled from the channel with index `channel`.
+
+        The gate may omit the call for barriers that overtake data.
         """
 
 
 def announcements(
     policy: DebloatPolicy, throughput: int, channels: Sequence[DebloatedChannel], now: float
 ) -> list[Announcement]:
-    """Let `policy` take a step; returns its announcements after checking them.
+    """Run one step of `policy`; returns its announcements after checking them.
 
     Raises:
-        AnnouncementError: if the policy returns something else, such as None or sizes that are not integers,
-            if a channel index does not exist, or if a size is outside the limits of the settings.
+        AnnouncementError: if the policy does not return pairs of integers, if a channel index does not exist,
+            or if a size is outside the limits of the settings.
     """
     name = type(policy).__qualname__
     answer = policy.recalculate(throughput, channels, now)
     if answer is None:
         raise AnnouncementError(
-            f"{name}.recalculate has returned None; it has to return (place, size) pairs, or ()"
+            f"{name}.recalculate has returned None; it has to return (channel index, size) pairs, or ()"
         )
     checked = []
     low, high = policy.settings.min_size, policy.settings.max_size

@@ -2,7 +2,7 @@
 
 `LocalProtocolError`: this program asked for something illegal, so the caller has a bug.
 `RemoteProtocolError`: the peer sent something illegal, so the connection to it must be closed.
-An operation that raises one of them has left the state unchanged.
+An operation that raises a `ProtocolError` has left the state unchanged.
 """
 
 # ruff: noqa: N818 - the names describe the violation without the suffix "Error".
@@ -43,7 +43,7 @@ class MalformedEvent(RemoteProtocolError):
 
 
 class SequenceGap(RemoteProtocolError):
-    """The peer's buffers arrive out of order, or one is missing."""
+    """The peer's buffers arrive out of order, or a buffer is missing."""
 
 
 class CreditExceeded(RemoteProtocolError):

@@ -1,14 +1,15 @@
-"""Events that travel between records, and the types of network buffers that hold them or data.
+"""Events that travel between records, and the types of network buffers.
 
 An event (barrier, cancel marker, end) has a buffer of its own. Its bytes begin with a 4-byte kind. The sizes
-are the same as in Flink's EventSerializer: 34 for a barrier (one more for a savepoint, plus its location), 12
-for a cancel marker, 5 for the end of data, 4 for the end of a partition. Times are IEEE doubles in seconds;
-Flink has whole milliseconds. An announcement is used inside its receiver only. The end of recovered input
-state and the end of recovered output state have the same kind; a byte distinguishes them.
+in bytes are those of Flink's EventSerializer: 34 for the barrier of a checkpoint, 35 plus the location for
+the barrier of a savepoint, 12 for a cancel marker, 5 for the end of data, 4 for the end of a partition. Times
+are IEEE doubles in seconds; Flink has whole milliseconds. An announcement is used inside its receiver only.
+The end of recovered input state and the end of recovered output state have the same kind; another byte
+distinguishes them.
 
 The type of a buffer decides how the network layer treats it:
 
-| type | event | blocks upstream | priority | announced |
+| type | is an event | blocks the sender | overtakes data | is announced before its turn |
 |---|---|---|---|---|
 | DATA_BUFFER | | | | |
 | EVENT_BUFFER | y | | | |
@@ -159,7 +160,7 @@ class CheckpointOptions(msgspec.Struct, frozen=True):
 
 
 class CheckpointBarrier(msgspec.Struct, frozen=True):
-    """Separates the data of a checkpoint from later data.
+    """Barrier between the data of a checkpoint and later data.
 
     `timestamp`: time at which the coordinator triggered the checkpoint, in seconds.
     """
@@ -253,8 +254,8 @@ def encode_event(event: Event) -> bytes:
     """Encode `event` as the payload of an event buffer.
 
     Raises:
-        LocalProtocolError: if a checkpoint id does not fit 64 bits, a sequence number does not fit 32, a time
-            is not a number, or a location is no text.
+        LocalProtocolError: if a checkpoint id exceeds 64 bits, a sequence number exceeds 32 bits, a time is
+            not a number, or a location cannot be encoded.
     """
     try:
         match event:
@@ -309,7 +310,7 @@ def decode_event(payload: bytes | memoryview) -> Event:
 
 
 def data_type_of(event: Event, *, priority: bool = False) -> DataType:
-    """Return the type of the buffer that carries `event`; `priority` if it overtakes data."""
+    """Return the type of the buffer that carries `event`; `priority`: whether the event overtakes data."""
     if priority or isinstance(event, EventAnnouncement):
         return DataType.PRIORITIZED_EVENT_BUFFER
     if isinstance(event, EndOfOutputChannelState):

@@ -29,7 +29,7 @@ class FrameSink(Protocol):
     """The recipient of arriving messages, in their order."""
 
     def place(self, header: BufferHeader) -> memoryview:
-        """Return the memory for the payload of an arriving buffer: writable, ``header.size`` single bytes.
+        """Return the memory for the payload of an arriving buffer: writable, ``header.size`` 1-byte items.
 
         Raises:
             RemoteProtocolError: if the peer may not send this buffer.
@@ -116,7 +116,7 @@ class FrameReader:
             self._sink.receive(layout.unpack(frame))
 
     def _next_frame(self) -> bool:
-        """Begin the next frame in the lookahead; returns False if its header is incomplete."""
+        """Process the next frame in the lookahead; returns False if more bytes have to arrive before."""
         start, end = self._start, self._end
         available = end - start
         if available < HEADER.size:
@@ -138,7 +138,7 @@ class FrameReader:
         return True
 
     def _begin_buffer(self, header: BufferHeader, start: int) -> None:
-        """Copy the payload bytes that have arrived, from `start` on in the lookahead, to their place."""
+        """Copy the payload bytes in the lookahead, which begin at `start`, to their final memory."""
         size, here = header.size, self._end - start
         target = self._sink.place(header)
         if here < size:

@@ -2,11 +2,11 @@
 
 Every frame is a header of 9 bytes and a body whose layout is a row of `_LAYOUTS`, all big-endian::
 
-    | total length 4 (itself included) | magic 0xBADC0FFE 4 | message id 1 | body ... |
+    | total length, itself included: 4 bytes | magic 0xBADC0FFE: 4 bytes | message id: 1 byte | body ... |
 
-A BufferResponse ends with its payload, whose length is in its last field. Two other messages have a variable
-length: ErrorResponse (the cause as text, a flag, and the channel if the flag is set) and ControlPayload. Ids
-above 100 are specific to this project, all others are Flink's.
+A BufferResponse ends with its payload; the field before it is the length of the payload. Two other
+messages have a variable length: ErrorResponse (the cause as text, a flag, and the channel if the flag is set)
+and ControlPayload. Ids above 100 are specific to this project, all others are Flink's.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class NeedData(Enum):
 
 
 NEED_DATA: Final = NeedData.NEED_DATA
-"""Returned when no complete frame has arrived yet."""
+"""Result of `FrameDecoder.next_message` while the next frame is incomplete."""
 
 
 AnyLayout = Layout | ResponseLayout | ErrorLayout | ControlLayout
@@ -98,7 +98,7 @@ def encode(message: Message) -> bytes:
 
 
 def payload_bytes(response: BufferResponse) -> bytes | memoryview:
-    """Return the payload to send. Only blank bytes are copied, because they have to be created."""
+    """Return the payload to send. It is not copied, but blank bytes are created."""
     payload = response.payload
     return payload if isinstance(payload, bytes | memoryview) else bytes(payload)
 
@@ -144,9 +144,9 @@ def check_header(length: int, magic: int, message_id: int, max_frame_bytes: int)
 class FrameDecoder:
     """Collects bytes as they arrive and returns the messages in them.
 
-    Bytes that are fed are kept without a copy, unless a frame spans several pieces. The bytes of such a frame
-    are copied once or twice. The payload of a BufferResponse is a view of these bytes. Invariant: an error
-    leaves the decoder unchanged, so the next call raises the same error again.
+    `feed` keeps `bytes` without a copy. If a frame spans several pieces, its bytes are copied once or twice.
+    The payload of a BufferResponse is a view of the kept bytes. Invariant: an error leaves the decoder
+    unchanged, so the next call raises the same error again.
     """
 
     __slots__ = ("_frame_bytes", "_piece", "_pieces", "buffered_bytes", "max_frame_bytes")
@@ -169,7 +169,7 @@ class FrameDecoder:
         """Remove and return the next message, or NEED_DATA if its frame is incomplete.
 
         Raises:
-            BadMagic: if the magic number is wrong. After this and the other errors, the decoder is unchanged.
+            BadMagic: if the magic number is wrong.
             FrameTooLong: if the frame is longer than `max_frame_bytes`.
             UnknownMessage: if no message has this id.
             MalformedFrame: if the content of the frame is invalid.
@@ -189,7 +189,7 @@ class FrameDecoder:
         return message
 
     def _gather(self, count: int) -> memoryview:
-        """Return the unread bytes, at least the first `count` of them in one piece."""
+        """Return the first piece of unread bytes, joined with later pieces until it has `count` bytes."""
         piece, pieces = self._piece, self._pieces
         if len(piece) < count:
             parts: list[bytes | memoryview] = [piece] if len(piece) else []

@@ -1,7 +1,8 @@
-"""Handshake in which both ends of a new connection prove that they belong to the same job; sealed messages.
+"""Handshake that proves that both ends of a connection belong to the same job; sealed (signed) messages.
 
-Both ends know a secret and neither sends it. Each proves its knowledge by an HMAC over all messages of the
-handshake so far. The listener, which strangers can reach, sends its own proof only after a valid one::
+Both ends know a secret, and neither sends it. Each end proves its knowledge by an HMAC over all messages of
+the handshake so far. The listener, which strangers can reach, sends its own proof only after the dialler's
+proof was valid. The numbers are lengths in bytes::
 
     dialler                                                                listener
        | -- hello 54: magic, version, size, listener's index, own index, nonce --> |
@@ -11,19 +12,19 @@ handshake so far. The listener, which strangers can reach, sends its own proof o
     the listener is proven
 
 A listener that refuses a proof sends a refusal instead of its own proof. A listener that only closes the
-connection has not refused: it may have dropped connections that had not proven themselves yet, because it had
-too many, and may accept the next attempt.
+connection has not refused the proof. It may have had too many unproven connections, and may accept the next
+attempt.
 
 A proof cannot be reused elsewhere: the nonces bind it to this connection, the label to this end, the indices
 to this pair of processes. Each byte is checked as it arrives. A peer without a valid proof costs the listener
 128 bytes of memory and one HMAC.
 
-The handshake keeps strangers out, but not an attacker who can change bytes on the wire, since it does not
-authenticate the messages that follow the proofs. Use TLS against such an attacker.
+The handshake keeps strangers out, but it does not authenticate the messages that follow the proofs. Use TLS
+against an attacker who can change bytes on the wire.
 
-A *seal* signs a short message with the same secret. It proves that the writer knows the secret, the purpose
-of the message, and that it is unchanged. It does not encrypt, and it does not prove that the message is new:
-the purpose of an answer has to identify its question.
+A *seal* signs a short message with the same secret. It proves that the writer knows the secret, and that
+neither the message nor its purpose was changed. It does not encrypt. It does not prove that the message is
+new, so the purpose of an answer has to identify the question.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _DIALLER_AT = _HELLO.size - NONCE_BYTES - _INDEX.size
 _MAX_SIZE = 2**32 - 1
 
 _Prefix = Sequence[tuple[bytes, str]]
-"""The expected first bytes of a message, field by field, each with the error text for other bytes."""
+"""The expected first fields of a message, each with the error text for a peer that sends other bytes."""
 
 _NO_PROTOCOL = "does not speak netstack's protocol"
 _VERSION_FIELD = (
@@ -94,8 +95,9 @@ class Secret:
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """The two ends of a connection in a mesh of `size` processes: `dialler` connects to the lower index
-    `listener`.
+    """Process indices of the two ends of a connection in a mesh of `size` processes.
+
+    The process `dialler` connects to the process `listener`, which has a lower index.
 
     Raises:
         ValueError: if a mesh of this size has no such connection.
@@ -130,12 +132,12 @@ class Handshake(ABC):
         self._nonce = nonce
         self._prefix: _Prefix = ()
         self._received = b""
-        self._said = b""  # hello and challenge, as far as they are known
+        self._said = b""  # hello and challenge, as soon as they are known
         self._refusal = ""
 
     @property
     def left(self) -> str:
-        """Return the error message for a peer that closes the connection now."""
+        """Error message for a peer that closes the connection now."""
         return "the peer disconnected before it had proven that it knows the secret"
 
     @property
@@ -202,7 +204,7 @@ class ClientHandshake(Handshake):
     """The dialling end, which identifies itself, proves itself first, and sends first after the handshake.
 
     Raises:
-        ValueError: if the nonce, which must be random and used once, does not have 32 bytes.
+        ValueError: if the nonce does not have 32 bytes. A nonce must be random and used once.
     """
 
     def __init__(self, secret: Secret, identity: Identity, nonce: bytes) -> None:
@@ -215,7 +217,7 @@ class ClientHandshake(Handshake):
 
     @property
     def left(self) -> str:
-        """Return the error message for a listener that closes the connection now."""
+        """Error message for a listener that closes the connection now."""
         return "the peer disconnected without an answer"
 
     def begin(self) -> bytes:
@@ -242,8 +244,8 @@ class ServerHandshake(Handshake):
     The last answer of `receive` is this end's own proof.
 
     Raises:
-        ValueError: if `listener` is the highest index, to which no process connects, or the nonce, which must
-            be random and used once, does not have 32 bytes.
+        ValueError: if `listener` is the highest index, to which no process connects, or if the nonce does not
+            have 32 bytes. A nonce must be random and used once.
     """
 
     def __init__(self, secret: Secret, listener: int, size: int, nonce: bytes) -> None:
@@ -260,7 +262,7 @@ class ServerHandshake(Handshake):
 
     @property
     def refusal(self) -> bytes:
-        """Return the refusal to send to a dialler whose proof is wrong or which is already connected."""
+        """Refusal for a dialler whose proof is wrong or which is already connected."""
         return _REFUSAL if self._said else b""
 
     def _check(self) -> None:
@@ -270,7 +272,7 @@ class ServerHandshake(Handshake):
             lowest, highest = (int.from_bytes(arrived.ljust(_INDEX.size, fill)) for fill in (b"\0", b"\xff"))
             if highest <= self._last.listener or lowest >= self._last.size:
                 raise HandshakeRefused(
-                    "the peer's index is wrong: only higher ones of the mesh may connect to this process"
+                    "the peer's index is wrong: only processes with higher indices may connect to this one"
                 )
 
     def _answer(self) -> bytes:
@@ -292,7 +294,7 @@ _LABEL = b"netstack sealed message: "
 
 
 def seal(secret: Secret, purpose: bytes, body: bytes) -> bytes:
-    """Return `body` with an HMAC-SHA256 over purpose and body in front of it."""
+    """Return an HMAC-SHA256 over `purpose` and `body`, followed by `body`."""
     return _sign(secret, purpose, body) + body
 
 
@@ -300,7 +302,7 @@ def unseal(secret: Secret, purpose: bytes, sealed: bytes) -> bytes:
     """Return the body of a message that `seal` made with the same secret for the same purpose.
 
     Raises:
-        HandshakeRefused: The signature does not match.
+        HandshakeRefused: if the signature does not match.
     """
     found, body = sealed[:SEAL_BYTES], sealed[SEAL_BYTES:]
     if not hmac.compare_digest(found, _sign(secret, purpose, body)):

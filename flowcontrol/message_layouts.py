@@ -18,13 +18,13 @@ from .events import DataType
 from .messages import MAX_PEER_TEXT, BufferHeader, BufferResponse, ControlPayload, ErrorResponse, Message
 
 MAGIC = 0xBADC0FFE
-"""The magic number: second four bytes of every frame."""
+"""The magic number in bytes 4 to 7 of every frame."""
 
 HEADER = struct.Struct(">IIB")
 """Header of every frame: total length, magic, message id."""
 
 MAX_CAUSE_BYTES = 4 * MAX_PEER_TEXT
-"""Maximum length of the cause of an ErrorResponse, in UTF-8."""
+"""Maximum length of the cause of an ErrorResponse, in bytes of UTF-8."""
 
 _DATA_TYPES = {int(data_type): data_type for data_type in DataType}
 
@@ -119,9 +119,10 @@ class Layout:
 
 
 class ResponseLayout:
-    """Layout of a BufferResponse; `frame_bytes` is without its payload.
+    """Layout of a BufferResponse; `frame_bytes` excludes the payload.
 
-    Channel 16, subpartition 4, sequence number 4, backlog 4, data type 1, compressed 1, size 4, payload.
+    Fields and their bytes: channel 16, subpartition 4, sequence number 4, backlog 4, data type 1,
+    compressed 1, size 4, payload.
     """
 
     message_id = 0
@@ -185,7 +186,7 @@ class ResponseLayout:
         if subpartition < 0 or backlog < 0 or data_type is None or compressed > 1 or size != expected:
             raise MalformedFrame(
                 f"the peer sent a BufferResponse with subpartition {subpartition}, backlog {backlog}, "
-                f"data type {type_byte}, compressed {compressed}, size {size} of {expected}"
+                f"data type {type_byte}, compressed {compressed}, size {size} (expected {expected})"
             )
         number = int.from_bytes(channel)
         return BufferHeader(number, subpartition, sequence_number, backlog, data_type, compressed == 1, size)
@@ -198,8 +199,8 @@ class ResponseLayout:
 class ErrorLayout:
     """Layout of an ErrorResponse; `frame_bytes` excludes cause and channel.
 
-    Length of the cause 4, the cause in UTF-8, flag 1, channel 16 if the flag is 1. A frame with a cause
-    longer than `MAX_CAUSE_BYTES` is refused when its header arrives.
+    Fields and their bytes: length of the cause 4, cause (UTF-8), flag 1, channel 16 if the flag is 1. A frame
+    with a cause longer than `MAX_CAUSE_BYTES` is refused when its header arrives.
     """
 
     message_id = 1
@@ -264,7 +265,7 @@ class ControlLayout:
         """Return the complete frame of `message`.
 
         Raises:
-            LocalProtocolError: if it is too long.
+            LocalProtocolError: if the payload is too long.
         """
         try:
             head = HEADER.pack(self.frame_bytes + len(message.payload), MAGIC, self.message_id)

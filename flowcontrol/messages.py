@@ -1,9 +1,9 @@
 """The messages of the credit protocol, as values; `frames` turns them into bytes.
 
 The unions at the end of the module say which end receives a message. A channel is a number below 2**128 that
-both ends agree on. Names and meaning are those of Flink's NettyMessage. Its TaskEventRequest and SegmentId
-are not part of this protocol. Flink has no KeepAlive and ControlPayload: it uses separate connections for
-these purposes.
+both ends agree on. Names and meaning are those of Flink's NettyMessage. This protocol has no TaskEventRequest
+and no SegmentId. Flink has no KeepAlive and no ControlPayload: it uses separate connections for these
+purposes.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ def readable(text: str) -> str:
 
 
 def _visible(character: str) -> str:
-    """Return `character`, or its escape if it is a control character, a bidirectional mark, a lone surrogate
-    or the like.
-    """
+    """Return `character`, or its escape if it is not printable (a control character, a lone surrogate)."""
     return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
@@ -170,4 +168,4 @@ ToConsumer = BufferResponse | BacklogAnnouncement | ErrorResponse
 """A message that the producer sends to the consumer."""
 
 Message = ToProducer | ToConsumer | CloseRequest | KeepAlive | ControlPayload
-"""Any message of the protocol; those to neither end concern the connection itself."""
+"""Any message. CloseRequest, KeepAlive and ControlPayload concern the connection, not a channel."""

@@ -4,14 +4,15 @@
 
     consumer                                        producer
     PartitionRequest ---------------------------->  no such partition: a listener waits for it
-                        the partition is made  -->  served, as if it had been there
-                       or not, for 10 s (T)    -->  the listener is dropped
-    waited + T < twice the maximum? <-------------  ErrorResponse of the channel: partition not found
-      yes: PartitionRequest ... or the channel fails
+                                                    if it is created within 10 s: serve the request
+                                                    otherwise: drop the listener
+    total wait < 2 * maximum backoff? <-----------  ErrorResponse for the channel: partition not found
+      yes: PartitionRequest again; no: the channel fails
 
-Since the producer has already waited, the consumer sends the request again at once. Other channels are not
-affected. The rules are those of Flink's RemoteInputChannel and PartitionRequestListener; in older versions,
-the producer answers at once and the consumer waits between retries, longer each time.
+The *total wait* adds up the timeouts of all listeners of this request. Since the producer has already waited,
+the consumer sends the request again at once. Other channels are not affected. The rules are those of Flink's
+RemoteInputChannel and PartitionRequestListener. In older versions of Flink, the producer answers at once, and
+the consumer waits between retries, longer each time.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class RequestBackoff:
 class RequestListeners:
     """The requests that wait at a producer, in the order of arrival.
 
-    Invariant: all have the same timeout, so the first request is the first to time out.
+    Invariant: all requests have the same timeout, so the first request is the first to time out.
     """
 
     __slots__ = ("_timeout_s", "_waiting")
@@ -88,5 +89,5 @@ class RequestListeners:
         return [ErrorResponse(PARTITION_NOT_FOUND, channel) for channel in late]
 
     def clear(self) -> None:
-        """Drop all requests: the connection is closed."""
+        """Drop all requests because the connection is closed."""
         self._waiting.clear()

@@ -2,12 +2,12 @@
 
 The table shows all states of a channel; any input without an entry violates the protocol::
 
-    OPEN     -- data, event --> OPEN       sequence number + 1, data costs a credit
+    OPEN     -- data, event --> OPEN       sequence number + 1; data costs one credit
     OPEN     -- blocking event --> BLOCKED the sender stays silent until it is resumed
-    BLOCKED  -- priority event --> BLOCKED overtakes what the sender holds back
+    BLOCKED  -- priority event --> BLOCKED overtakes the data that the sender holds back
     BLOCKED  -- resume --> OPEN
-    OPEN     -- end --> ENDED              the last event has arrived, nothing is accepted behind it
-    any      -- release --> RELEASED       nothing is accepted any more
+    OPEN     -- end --> ENDED              the last event has arrived; no message is accepted after it
+    any      -- release --> RELEASED       no message is accepted any more
 
 The package `buffers` provides the memory. The rules are those of Flink's RemoteInputChannel.
 """
@@ -81,8 +81,8 @@ _INPUT_OF_TYPE = {
 class ChannelReceiver:
     """Sequence numbers, credit and state of one receiving channel.
 
-    Invariant: every accepted message had the expected sequence number, and every accepted data
-    buffer a credit that was announced before. A rejected message changes nothing.
+    Invariant: every accepted message had the expected sequence number. Every accepted data buffer used a
+    credit that was announced before. A rejected message changes nothing.
     """
 
     __slots__ = ("credit", "expected_sequence", "state")

@@ -149,7 +149,7 @@ class ChannelSender:
 
     @property
     def announces_backlog(self) -> bool:
-        """Whether only an announcement can inform the receiver of the backlog."""
+        """Whether the backlog must be announced, because without credit no buffer can report it."""
         credit = self.credit
         return credit.initial == 0 and credit.available == 0 and self.view.backlog > 0
 
@@ -180,10 +180,7 @@ class SendQueue:
         return self._senders.get(channel)
 
     def data_available(self, sender: ChannelSender) -> None:
-        """Queue `sender` if it is sendable.
-
-        If not, queue an announcement of its backlog when this is the only way to inform the receiver.
-        """
+        """Queue `sender` if it is sendable. Otherwise, queue an announcement of its backlog if necessary."""
         if sender.queued:
             return
         if sender.sendable:

@@ -5,14 +5,15 @@ from __future__ import annotations
 MILLIS_PER_SECOND = 1000
 
 _CLOCK_GUARD_MS = 1e-6
-"""Added before a time is cut to whole milliseconds, so that 0.029 s is 29 ms and not 28.999...996."""
+"""Milliseconds added before rounding down, so that 0.029 s (28.999... in floating point) becomes 29 ms."""
 
 
 class ThroughputCalculator:
-    """Throughput in bytes per second. Only time in which there is data to poll counts, so the time between
-    `pause` and `resume` does not. Time in which the task is back-pressured counts, because a task that does
-    not poll does not pause the clock. `now` is in seconds, not negative, and rounded down to whole
-    milliseconds.
+    """Throughput of a gate in bytes per second of time in which there is data to poll.
+
+    The time between `pause` and `resume` does not count. Time in which the task is back-pressured counts,
+    because a task that does not poll does not pause the clock. `now` is in seconds, not negative, and rounded
+    down to whole milliseconds.
     """
 
     __slots__ = ("_bytes", "_elapsed_ms", "_running_since_ms", "_throughput")
@@ -47,8 +48,9 @@ class ThroughputCalculator:
             self._running_since_ms = _whole_ms(now)
 
     def calculate(self, now: float) -> int:
-        """Return the throughput since the last call, in bytes per second; if no time has passed, the last
-        result.
+        """Return the throughput since the last call, in bytes per second.
+
+        If no counted time has passed, return the last result.
 
         Raises:
             ValueError: if time has gone backwards.

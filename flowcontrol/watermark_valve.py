@@ -3,8 +3,8 @@
 A watermark states that no record with an earlier event time follows in its channel. A task with several
 channels can rely only on the minimum over all its channels::
 
-    channel 0   ... 4 s ... 9 s           minimum 2 s -> 4 s    when 6 s arrives in channel 1
-    channel 1   ... 2 s ...      6 s
+    channel 0   ... 4 s ...           minimum 2 s -> 4 s when 6 s arrives in channel 1
+    channel 1   ... 2 s ...  6 s
 
 The rules are those of Flink's StatusWatermarkValve, without idle channels. The minimum over several inputs of
 a task is the minimum over all their channels, so one valve serves all inputs.
@@ -20,9 +20,9 @@ MAX_WATERMARK = (1 << 63) - 1
 
 
 class WatermarkValve:
-    """Keeps the watermark of each of `channels` channels, in milliseconds of event time.
+    """The watermarks of `channels` channels, in milliseconds of event time, and their minimum.
 
-    Invariant: `lowest` is the minimum of all channels. Neither it nor a channel's watermark ever decreases.
+    Invariant: `lowest` is the minimum of all channels' watermarks. These numbers never decrease.
     """
 
     __slots__ = ("_at_lowest", "_of_channels", "lowest")
@@ -39,7 +39,7 @@ class WatermarkValve:
     def advance(self, channel: int, watermark: int) -> int | None:
         """Process a watermark of a channel; returns the new `lowest` if it has risen, else None.
 
-        A watermark that is not later than the last one of its channel is ignored.
+        A watermark that is not later than its channel's last watermark is ignored.
         """
         before = self._of_channels[channel]
         if watermark <= before:

@@ -1,4 +1,7 @@
-"""The size of a message on the wire, which links need for every message; compiled, unlike `frames`."""
+"""Size of a message on the wire.
+
+Links need it for every message, so this module is compiled, unlike `frames`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What users run: scenario files, Spark sources, comparisons, reports, the command line.
+"""Parts of netstack that users run: scenario files, Spark sources, comparisons, reports, commands.
 
-pyspark is imported inside functions only, so everything but Spark sources works without it. Public names are
-imported when first used, so that a command can handle Ctrl-C as soon as it starts.
+pyspark is imported inside functions only, so only Spark sources need it. Public names are imported when first
+used, so that a command can handle Ctrl-C as soon as it starts.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@
 
 Because the key is skewed, one consumer is overloaded: its queues are full, and a barrier waits long in them.
 The paced sources emit at a tenth of a consumer's rate, so their channels are nearly empty and their barriers
-arrive early. The time from these barriers to the last one is the alignment. The job runs with debloating off
-and on, or in each checkpoint mode.
+arrive early. The time from the first barrier to the last one is the alignment. The job runs with debloating
+off and on, or in each checkpoint mode.
 """
 
 from __future__ import annotations
@@ -264,8 +264,7 @@ def cache_directory() -> Path:
 
 
 def _archive() -> Path:
-    # Finding a package does not import it. Importing this one needs code that new versions of setuptools
-    # lack.
+    # `find_spec` does not import the package: its import needs code that new versions of setuptools lack.
     spec = importlib.util.find_spec(PACKAGE)
     for folder in (spec and spec.submodule_search_locations) or ():
         archive = Path(folder) / ARCHIVE

@@ -1,4 +1,4 @@
-"""Emulation as commands need it: trio handles Ctrl-C, and RocksDB stores keyed state if configured."""
+"""Emulation for commands: trio handles Ctrl-C, and RocksDB stores keyed state if configured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _R = TypeVar("_R")
 def ctrl_c_to_trio(run: Callable[_P, _R]) -> Callable[_P, _R]:
     """Return `run`, a function that calls `trio.run`, wrapped so that trio handles signals.
 
-    Ctrl-C and SIGTERM then end the run at a checkpoint of trio, not during trio's own bookkeeping.
+    Ctrl-C and SIGTERM then end the run where trio can cancel a task, not during trio's own bookkeeping.
     """
 
     @wraps(run)

@@ -34,7 +34,7 @@ ParameterName = Literal[
 
 
 class Parameter(NamedTuple):
-    """A parameter of an import, named in advice with an example of its value."""
+    """A parameter of `import_scenario` that a piece of advice names, with an example of its value."""
 
     name: ParameterName
     example: float | str | None = None
@@ -75,7 +75,7 @@ class Note(str):
         return Note(beginning + self.text, *self.parameters, advice=self._advice)
 
     def naming(self, name: Callable[[Parameter], str]) -> str:
-        """Return the line with each parameter as `name` calls it, such as by its command-line option."""
+        """Return the line with the text `name(parameter)` for each parameter, such as its option."""
         return f"{self.text} {self._advice.format(*map(name, self.parameters))}" if self.parameters else self
 
 
@@ -129,10 +129,7 @@ class TooLargeError(Exception):
 
 
 class TooManyValuesError(ValueError):
-    """JSON has more values than the limit.
-
-    The limit bounds the memory: each value may take two hundred bytes.
-    """
+    """JSON has more values than the limit, which bounds the memory: a value may take two hundred bytes."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"more than {most:,} values")
@@ -171,7 +168,7 @@ class UnsupportedColumnError(SourceError):
 
 
 class TargetError(SourceError):
-    """A column of target partitions, named by the message, has a null or a number that is no partition."""
+    """A column of target partitions has a null or an invalid number. The message names the column."""
 
 
 class PieceError(Exception):

@@ -80,7 +80,7 @@ def _opened(vertex: Vertex, stack: ExitStack) -> Vertex:
 def run_seeds(
     scenarios: Sequence[Scenario], seeds: int, *, done: Done = lambda count: None
 ) -> list[list[Result]]:
-    """Return the results of each scenario, for its own seed and the following ones.
+    """Run each scenario with its own seed and the following ones; return the results by scenario.
 
     Scenarios that read files run in this process, since their sources cannot be pickled.
 
@@ -111,7 +111,7 @@ def _run(scenario: Scenario, seed: int) -> Result:
 
 @contextmanager
 def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of processes that ends with the block, at once if an error or Ctrl-C ends the block.
+    """Yield a pool of processes that ends with the block. After an error or Ctrl-C, it ends at once.
 
     Submit work within `ctrl_c_held`, because processes start on submission.
 
@@ -137,7 +137,7 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def ctrl_c_held() -> Iterator[None]:
-    """Delay Ctrl-C in this process until the block ends, and in processes started in it until `_quiet`.
+    """Delay Ctrl-C in this process until the block ends. New processes delay it until they call `_quiet`.
 
     Blocking the signal in this thread is not enough: another thread, such as one of NumPy's linear algebra,
     may receive it.

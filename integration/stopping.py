@@ -6,8 +6,8 @@ The effect of a signal depends on the state of the process::
     working    `Stopped` is raised in the main thread; open files and connections are closed
     ending     the result has been printed: the first signal is ignored while the interpreter ends
 
-`Stopped` can be lost, because a finalizer, a weak reference's callback or the import of a compiled module
-swallows the exception. Then it is raised again, until the command receives it. A second signal within
+`Stopped` is lost if a finalizer, a weak reference's callback or the import of a compiled module swallows the
+exception. Then it is raised again, until the command receives it. A second signal within
 `PATIENCE_S` is ignored, because both may have one cause: a supervisor may forward Ctrl-C, or signal both a
 process and its group. A signal after that time also interrupts the cleanup.
 
@@ -62,7 +62,7 @@ class StopSignals:
     def install(self) -> None:
         """Handle both signals. Until `work_begins`, they end the process."""
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            # A shell ignores Ctrl-C for background processes. Blocked, it stays ignored, and trio works.
+            # A shell ignores Ctrl-C for background processes. A blocked signal stays ignored, and trio works.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self.handle)
@@ -71,14 +71,14 @@ class StopSignals:
         atexit.register(_be_deaf)  # functions registered first run last
 
     def work_begins(self) -> None:
-        """From now on, raise `Stopped` when a signal arrives."""
+        """Begin to raise `Stopped` when a signal arrives."""
         self._working = True
 
     def end(self, error: BaseException | None = None) -> int | None:
         """Stop raising `Stopped`, and return the exit status if a signal arrived, else None.
 
-        `error` is the exception that ended the command. After a signal, it counts as the signal's
-        consequence.
+        `error` is the exception that ended the command. A `KeyboardInterrupt` counts as Ctrl-C. After a
+        signal, any other exception counts as a consequence of the signal.
         """
         self._ending = True
         self._working = False
@@ -103,7 +103,7 @@ class StopSignals:
     def leave_to_trio(self) -> bool:
         """Restore Python's own handler of Ctrl-C, because `trio.run` replaces no other handler.
 
-        Returns whether the caller has to call `take_back` afterwards.
+        Return whether the caller has to call `take_back` afterwards.
         """
         ours = signal.getsignal(signal.SIGINT) == self.handle
         if not (self._working and ours and get_ident() == self._thread):

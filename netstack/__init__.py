@@ -211,13 +211,13 @@ from .tasks.operators import OperatorContext as OperatorContext
 from .tasks.operators import OperatorFactory as OperatorFactory
 from .tasks.operators import Sink as Sink
 from .tasks.operators import map_blocks as map_blocks
-from .tasks.source import CollectionReader as CollectionReader
-from .tasks.source import CollectionSource
-from .tasks.source import GeneratedSource as GeneratedSource
-from .tasks.source import leading_bytes as leading_bytes
-from .tasks.source import payload_hash as payload_hash
-from .tasks.source import skip as skip
-from .tasks.source import text_hash as text_hash
+from .tasks.sources import CollectionReader as CollectionReader
+from .tasks.sources import CollectionSource
+from .tasks.sources import GeneratedSource as GeneratedSource
+from .tasks.sources import leading_bytes as leading_bytes
+from .tasks.sources import payload_hash as payload_hash
+from .tasks.sources import skip as skip
+from .tasks.sources import text_hash as text_hash
 from .tasks.transactions import Transaction as Transaction
 from .tasks.transactions import TransactionalSink as TransactionalSink
 from .tasks.transactions import TransactionLog, transactional_sink

@@ -35,7 +35,7 @@ FORBIDDEN = {
 }
 """Top-level modules that a package may not import anywhere, not even inside a function."""
 
-PUBLIC = {"integration.spark", "integration.storage"}
+PUBLIC = {"integration.spark", "integration.storage", "integration.tuning"}
 """Packages inside packages that users import from, and so may others."""
 
 DISTRIBUTIONS = {"py4j": "pyspark", "vl_convert": "vl_convert_python", "yaml": "pyyaml"}

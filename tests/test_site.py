@@ -16,6 +16,7 @@ import pytest
 
 import integration
 import integration.spark
+import integration.tuning
 import netstack
 from integration.cli.app import app
 from netstack import OPTIONS
@@ -162,8 +163,8 @@ def test_the_reference_says_what_docstrings_say(site: Path) -> None:
 
 @pytest.mark.parametrize(
     ("package", "least"),
-    [(netstack, 21), (integration, 12), (integration.spark, 21)],
-    ids=["netstack", "integration", "integration.spark"],
+    [(netstack, 21), (integration, 12), (integration.spark, 6), (integration.tuning, 15)],
+    ids=["netstack", "integration", "integration.spark", "integration.tuning"],
 )
 def test_the_reference_has_every_public_name(site: Path, package: ModuleType, least: int) -> None:
     pages = "".join(page.read_text("utf-8") for page in (site / "reference").glob("*.html"))

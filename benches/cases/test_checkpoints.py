@@ -59,9 +59,7 @@ SMALL, BIG = 1, 1024
 """Bytes of the payload of a record."""
 
 RECORD_OVERHEAD = 12
-"""Bytes of a record in Flink's benchmark besides its payload: a number of 64 bits, and the length of the
-payload.
-"""
+"""Bytes of a record in Flink's benchmark without its payload: a 64-bit number and the payload's length."""
 
 PACE_S = 0.01
 """Minimum pause between checkpoints in seconds, the smallest that Flink allows."""
@@ -261,4 +259,4 @@ def recovery_s(result: Result) -> float:
     for restart in result.restarts:
         if restart.running_at is not None and restart.checkpoint_id is not None:
             return restart.running_at - restart.failed_at
-    raise RuntimeError("the job did not come back from a checkpoint before its end")
+    raise RuntimeError("the job did not restart from a checkpoint before its end")

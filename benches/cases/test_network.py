@@ -5,10 +5,10 @@ at the buffer timeout, and the time includes this wait, as in Flink. With few re
 time. Flink sends 5 million records in each iteration. Here `RECORDS` are sent, since Python is slower.
 
 The parameters are those of Flink: ``1000,1ms,SSL`` stands for 1000 channels, a buffer timeout of 1 ms, and
-TLS. Each case runs in three ways: ``emulated`` is the prediction for a Flink cluster in virtual time,
-``process`` runs in one process on the real clock, ``tcp`` between two processes over TCP. The emulation has
-no cost of encryption, so cases with TLS are not emulated. The yardstick of ``process`` and ``tcp`` is the
-transfer of the same bytes over plain sockets.
+TLS. Each case runs in three ways: ``emulated`` predicts a Flink cluster in virtual time, ``process`` runs in
+one process on the real clock, ``tcp`` between two processes over TCP. The emulation has no cost of
+encryption, so cases with TLS are not emulated. The yardstick of ``process`` and ``tcp`` is the transfer of
+the same bytes over plain sockets.
 
 In the emulation each writer, and the reader of each channel, is a subtask of its own, and no subtask waits
 for a core. In Flink's benchmark one thread reads all channels. So the emulated rate is the rate of a job of
@@ -35,8 +35,7 @@ RECORDS = {100: 200_000, 1000: 100_000}
 """Number of records in an iteration, by the number of channels."""
 
 EMULATED_RECORDS = {100: 200_000, 1000: 40_000}
-"""As `RECORDS`, for an emulated iteration; fewer for 1000 channels, since emulating each buffer takes time.
-"""
+"""Like `RECORDS`, for an emulated iteration; fewer for 1000 channels, because each buffer takes time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +52,9 @@ class Exchange:
     """Multiplier for the number of rounds."""
 
     def operations(self, records: int) -> int:
-        """Return the number of operations in an iteration of `records` records. If the score is a time, the
-        whole iteration is one operation.
+        """Return the number of operations in an iteration of `records` records.
+
+        If the score is a time, the whole iteration is one operation.
         """
         return records if self.unit.is_rate else 1
 
@@ -166,9 +166,7 @@ def measure_exchange(
 
 
 def scaled(records: int, scale: float, writers: int) -> int:
-    """Return the number of records multiplied by `scale`, rounded so that each writer has the same number, at
-    least one.
-    """
+    """Return `records` times `scale`, rounded so that all writers have the same number, at least one."""
     return max(1, round(records * scale / writers)) * writers
 
 
@@ -219,7 +217,7 @@ def seconds_emulated(shape: Shape, records: int, skewed: bool, seed: int) -> flo
 def scenario_of(shape: Shape, records: int, skewed: bool, seed: int, arrivals: Operator) -> Scenario:
     """Return the job that emulates a network case."""
     each = records // shape.writers
-    # One burst that would have to do for twice the run: all records at its start, and none later.
+    # The burst period is twice the run: all records are emitted at the start, and none later.
     period_s = 2 * PATIENCE_S
     source = GeneratorSpec(record_bytes=RECORD_BYTES, rates=(each / period_s,), burst_s=period_s)
     ship, shares = "rebalance", tuple[float, ...]()

@@ -1,11 +1,11 @@
 """Pieces of a shuffle: the time per row to place, cut, encode, decode and merge it, compared with a copy.
 
 A cut turns Spark's batches of 10,000 rows into pieces: it gathers rows, computes the key groups of their
-keys, sorts and encodes them. Expected on one core at 3 GHz for rows of two longs: computing the targets takes
-4 to 5 ns per row, a cut to 4 targets 12 to 15 ns, a cut to 200 targets 16 to 22 ns, and a plain copy 0.4 ns.
-For rows with a string of 100 bytes, which do not fit into the cache, a cut to 4 targets takes 30 to 45 ns, a
-cut to 200 targets 60 to 80 ns, and a copy 3 to 8 ns. Encoding a piece takes the time of a copy plus 2 to 3
-us. Decoding it takes 2 us, because nothing is copied. An operation is a row.
+keys, sorts and encodes them. Expected times on one core at 3 GHz are per row. For rows of two longs,
+computing the targets takes 4 to 5 ns, a cut to 4 targets 12 to 15 ns, a cut to 200 targets 16 to 22 ns, and a
+plain copy 0.4 ns. For rows with a string of 100 bytes, which do not fit into the cache, a cut to 4 targets
+takes 30 to 45 ns, a cut to 200 targets 60 to 80 ns, and a copy 3 to 8 ns. Encoding a piece takes the time of
+a copy plus 2 to 3 us. Decoding it takes 2 us, because nothing is copied. An operation is a row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Limits of debloating, and other mechanisms compared with it: the tables of docs/LIMITS_OF_DEBLOATING.md.
+"""Prints the tables of docs/LIMITS_OF_DEBLOATING.md, which compare debloating with other mechanisms.
 
 Run it with ``python -m benches.studies.debloating_limits``; ``--only SECTION,...`` prints only some of the
 tables. It takes a quarter of an hour on two cores; all runs are in virtual time.
@@ -52,9 +52,11 @@ LEAST = CONFIG.min_segment_bytes
 
 
 def in_use(parallelism: int, exclusive: int = 2, floating: int = 8) -> float:
-    """Return the number of buffers that wait for a consumer when all buffers are full. They are the buffers
-    of its gate and its share of the buffers of all partitions, which is as many as one partition has. In each
-    channel one buffer is still being written, and on average half full when a barrier arrives.
+    """Return the number of buffers that wait for a consumer when all buffers are full.
+
+    These are the buffers of its gate, and its share of the buffers of all partitions: as many as one
+    partition has. The open buffer of each channel counts half, because it is half full on average when a
+    barrier arrives.
     """
     gate = gate_buffers(parallelism, exclusive, floating, CONFIG.max_required_buffers_per_gate)
     received = parallelism * gate.exclusive_per_channel + gate.total_floating
@@ -68,8 +70,9 @@ def in_partition(parallelism: int, exclusive: int = 2, floating: int = 8) -> int
 
 
 def floor_ms(parallelism: int, bytes_per_s: float, size: float = LEAST) -> float:
-    """Return the time in ms in which a consumer reads all waiting buffers of `size` bytes. With the minimum
-    size, this is the shortest time that debloating can reach.
+    """Return the time in ms in which a consumer reads all waiting buffers of `size` bytes.
+
+    With the minimum size, this is the shortest time that debloating can reach.
     """
     return in_use(parallelism) * size / bytes_per_s * 1000
 
@@ -80,18 +83,20 @@ def buffers_of(record_bytes: int) -> int:
 
 
 def bytes_of_buffer(record_bytes: int, wanted: float) -> float:
-    """Return the bytes in a buffer if the announced size is `wanted`. A buffer always has room for the record
-    that begins it, up to a segment. A record that needs several buffers fills its last one only in part.
-    Whole segments are filled by several records.
+    """Return the bytes in a buffer if the announced size is `wanted`.
+
+    A buffer always has room for its first record, up to a segment. A record that needs several buffers fills
+    the last of them only in part. Whole segments are filled by several records.
     """
     record = record_bytes + HEADER_BYTES
     return wanted if record <= wanted or wanted >= SEGMENT else record / buffers_of(record_bytes)
 
 
 def begun(parallelism: int, record_bytes: int) -> float:
-    """Return how much data of incomplete records is outside the pools' buffers on average, in buffers. A
-    producer takes overdraft buffers for the rest of its record. A consumer copies the parts of an incomplete
-    record, for each channel separately, and returns their buffers.
+    """Return the average data of incomplete records that is outside the pools, in buffers.
+
+    A producer takes overdraft buffers for the rest of its record. A consumer copies the parts of an
+    incomplete record, for each channel separately, and returns their buffers.
     """
     missing = (buffers_of(record_bytes) - 1) / 2
     return min(missing, CONFIG.max_overdraft_buffers_per_gate) + parallelism * missing
@@ -133,7 +138,7 @@ _RECORDS = 1000
 
 
 class MixedReader:
-    """Endless reader of records, most of them small. In each thousand records, the same ones are large."""
+    """Endless reader of records, most of them small. Their sizes repeat after a thousand records."""
 
     def __init__(self, subtask: int) -> None:
         large = np.random.default_rng(subtask).random(_RECORDS) < 1 / ONE_IN
@@ -187,11 +192,11 @@ _MINIMUM = job(
 """A job whose checkpoints take five minutes each without debloating."""
 
 LIMIT_CASES = (
-    Case("200 KB/s, a checkpoint every 10 s", _steady("steady-1s-rare").scenario),
-    Case("1 MB/s", _steady("steady-100ms").scenario),
+    Case("two consumers of 200 KB/s, a checkpoint every 10 s", _steady("steady-1s-rare").scenario),
+    Case("two consumers of 1 MB/s", _steady("steady-100ms").scenario),
     Case("8 producers, 8 consumers of 500 KB/s", _steady("8x8-300ms").scenario),
     Case("a stage between source and sink", _steady("depth2-200ms").scenario),
-    Case("records of 100 B, 50 ms each", _MINIMUM),
+    Case("records of 100 B; a consumer takes 50 ms for each", _MINIMUM),
     Case(
         "records of 100 KB, 1 MB/s",
         job("large-records-100ms", 0.1, source(2, record_bytes=100_000), sink(2, 100.0)),
@@ -224,7 +229,7 @@ def example(name: str) -> ModuleType:
 
 
 Mechanism = Callable[[Scenario, int], Result]
-"""Runs a scenario whose debloating is on, with a seed, after changing its settings if necessary."""
+"""Function that runs a scenario with a seed. The scenario debloats, unless the function changes this."""
 
 Settings = dict[str, object]
 """Fields of `NetworkConfig`."""
@@ -295,16 +300,12 @@ def _configured(**values: object) -> Mechanism:
 
 
 def fewer(exclusive: int, floating: int, **values: object) -> Mechanism:
-    """Return a mechanism that sets the numbers of buffers of a channel and of a gate, and so those of a
-    partition.
-    """
+    """Return a mechanism that sets the numbers of buffers, and thereby the size of partitions."""
     return _configured(exclusive_buffers_per_channel=exclusive, floating_buffers_per_gate=floating, **values)
 
 
 def smallest_partitions(scenario: Scenario) -> Scenario:
-    """Return the same job with one buffer for each subpartition and one more, the smallest pools that Flink
-    allows.
-    """
+    """Return the same job with the smallest partitions that Flink allows: subpartitions + 1 buffers."""
     edges = []
     for edge in scenario.edges:
         subpartitions = 1 if edge.ship == "forward" else scenario.vertex(edge.target).parallelism
@@ -407,7 +408,7 @@ SMALL_RECORD = 100
 PARALLELISMS = (2, 4, 8, 16, 32)
 RATES = (2e3, 20e3, 200e3, 1e6)
 MOST_BUFFERS_PER_S = 32_000
-"""Maximum rate that is emulated. It takes a minute of processor time for each cell of a table."""
+"""Maximum emulated rate, in buffers per second. A table cell then takes a minute of processor time."""
 
 RECORDS = (1000, 4000, 16_000, 32_000, 64_000, 128_000, 256_000, 1_000_000)
 TARGETS_S = (1.0, 0.3, 0.1, 0.03)
@@ -422,9 +423,10 @@ def saturated(
     interval_s: float | None = None,
     measured_s: float = 5.0,
 ) -> Scenario:
-    """Return a job of sources that send as fast as possible, and consumers that read `bytes_per_s`. It runs
-    long enough for stable buffer sizes. Without an `interval_s`, the interval is a quarter of the shortest
-    possible time of a checkpoint.
+    """Return a job of sources that send as fast as possible, and consumers that read `bytes_per_s`.
+
+    It runs long enough for stable buffer sizes. Without an `interval_s`, the interval is a quarter of the
+    shortest possible time of a checkpoint.
     """
     service_ms = (record_bytes + HEADER_BYTES) / bytes_per_s * 1000
     starting_s = in_use(parallelism) * max(1024, record_bytes) / bytes_per_s
@@ -447,9 +449,7 @@ def bytes_per_s(figures: Figures, parallelism: int, record_bytes: int) -> float:
 
 
 def floor(pool: Executor) -> str:
-    """Return the table of the shortest possible checkpoint times, by parallelism and throughput of a
-    consumer.
-    """
+    """Return the table of the shortest checkpoint times, by parallelism and throughput of a consumer."""
     idle = saturated(2, 20e3, SMALL_RECORD, 0.001)
     vertices = (source(2, 10.0, record_bytes=SMALL_RECORD), *idle.vertices[1:])
     cells = [
@@ -472,10 +472,10 @@ def floor(pool: Executor) -> str:
             formula = floor_ms(parallelism, bytes_per_s(one, parallelism, SMALL_RECORD))
             row += [f"**{formula:.0f}**", f"{one.delay_ms:.0f}", f"{one.end_to_end_ms:.0f}"]
         rows.append(row)
-    head = ["parallelism", "buffers"]
+    head = ["parallelism", "N, buffers"]
     for rate in RATES:
         name = f"{rate / 1e3:.0f} KB/s" if rate < 1e6 else "1 MB/s"
-        head += [f"{name}: formula", "record delay", "end to end"]
+        head += [f"{name}: formula", f"{name}: record delay", f"{name}: end to end"]
     note = f"A checkpoint of the same job with empty queues takes {empty.end_to_end_ms:.0f} ms.\n"
     return table(head, rows) + "\n" + note
 
@@ -503,8 +503,10 @@ def records(pool: Executor) -> str:
                 f"{without.end_to_end_ms:,.0f}",
             ]
         )
-    head = ("records of", "a buffer holds, B", "formula, ms", "record delay, ms", "end to end, ms")
-    return table([*head, "off: record delay", "off: end to end"], rows)
+    head = ["record size", "formula: a buffer holds, B", "formula: delay, ms"]
+    for name in ("", "debloating off: "):
+        head += [f"{name}record delay, ms", f"{name}end to end, ms"]
+    return table(head, rows)
 
 
 def unaligned(pool: Executor) -> str:
@@ -523,9 +525,10 @@ def unaligned(pool: Executor) -> str:
             measured = bytes_per_s(one, 2, RECORD_BYTES)
             wanted = wanted_bytes(2, measured, target)
             waiting = 2 * waiting_bytes(2, RECORD_BYTES, wanted)
+            setting = "debloating off" if target is None else f"{target * 1000:.0f} ms"
             rows.append(
                 [
-                    f"{rate / 1000:,.0f} KB/s, {'off' if target is None else f'{target * 1000:.0f} ms'}",
+                    f"{rate / 1000:,.0f} KB/s, {setting}",
                     f"**{waiting / KIB:,.0f}**",
                     f"{one.stored_bytes / KIB:,.0f}",
                     f"**{delay_ms(2, RECORD_BYTES, measured, wanted):,.0f}**",
@@ -534,8 +537,8 @@ def unaligned(pool: Executor) -> str:
                     f"{one.worst_ms:.0f}",
                 ]
             )
-    head = ("consumers of, target", "formula: stored, KiB", "stored, KiB", "formula: delay, ms")
-    return table([*head, "record delay, ms", "end to end, ms", "worst, ms"], rows)
+    head = ("rate of a consumer, target", "formula: stored, KiB", "stored, KiB", "formula: delay, ms")
+    return table([*head, "record delay, ms", "end to end, ms", "longest checkpoint, ms"], rows)
 
 
 def delays(pool: Executor) -> str:
@@ -546,7 +549,7 @@ def delays(pool: Executor) -> str:
         often = with_config(scenario, checkpoint_interval_s=0.25)
         names = [f"{mode}{suffix}" for suffix in ("", ", debloating") for mode in MODES]
         asked = [Asked(scenario, name) for name in names]
-        labels = [*names, "unaligned, each 250 ms"]
+        labels = [*names, "unaligned, a checkpoint every 250 ms"]
         for label, one in zip(labels, run_all(pool, [*asked, Asked(often, "unaligned")]), strict=True):
             measured = bytes_per_s(one, 2, RECORD_BYTES)
             on = target if "debloating" in label else None
@@ -560,7 +563,8 @@ def delays(pool: Executor) -> str:
                     f"{one.stored_bytes / KIB:,.0f}",
                 ]
             )
-    return table(("consumers of", "formula, ms", "record delay, ms", "end to end, ms", "stored, KiB"), rows)
+    head = ("rate of a consumer, checkpoint mode", "formula: delay, ms", "record delay, ms")
+    return table([*head, "end to end, ms", "stored, KiB"], rows)
 
 
 # Section 5: other mechanisms.
@@ -570,7 +574,7 @@ LIMITS = (0, 1, 2, 3, 4, 6, 12)
 TIMEOUTS_MS = (3000, 2000, 1000, 500, 100)
 
 COMPARED = {
-    "as it is": "aligned",
+    "debloating off": "aligned",
     "debloating": "aligned, debloating",
     "1/1 buffers": "1/1 buffers",
     "0/1 buffers": "0/1 buffers",
@@ -588,9 +592,7 @@ COMPARED = {
 
 
 def buffer_numbers(pool: Executor) -> str:
-    """Return the table of numbers of buffers, without and with debloating, over fast links and links of 50
-    ms.
-    """
+    """Return the table of numbers of buffers, with and without debloating, over fast and 50 ms links."""
     near = saturated(2, 1e6, RECORD_BYTES, 0.1, interval_s=2.0, measured_s=30.0)
     far = next(case.scenario for case in LIMIT_CASES if case.scenario.name == "far-100ms")
     cells = [(exclusive, floating) for exclusive in EXCLUSIVE for floating in FLOATING]
@@ -615,9 +617,9 @@ def buffer_numbers(pool: Executor) -> str:
                 *_short(far_on, far_best),
             ]
         )
-    head = ["buffers", "in use", "formula, ms", "record delay, ms"]
+    head = ["buffers", "N", "formula, ms", "record delay, ms"]
     for name in ("near", "near, debloating", "far", "far, debloating"):
-        head += [f"{name}: end to end, ms", "throughput"]
+        head += [f"{name}: end to end, ms", f"{name}: throughput"]
     return table(head, rows)
 
 
@@ -626,8 +628,9 @@ def _short(one: Figures, best: float) -> tuple[str, str]:
 
 
 def overtaking(pool: Executor) -> str:
-    """Return the table of the steps from aligned to unaligned checkpoints: the number of buffers that a
-    barrier may overtake, and timeouts.
+    """Return the table of steps from aligned to unaligned checkpoints.
+
+    A step is a number of buffers that a barrier may overtake, or an aligned timeout.
     """
     scenario = saturated(2, 200e3, RECORD_BYTES, 1.0, interval_s=5.0, measured_s=60.0)
     rows = []
@@ -655,7 +658,7 @@ def overtaking(pool: Executor) -> str:
         rows.append([name, "", "", *_cost(off), "", "", ""])
     on = next(iter(run_all(pool, [Asked(scenario, "unaligned, debloating")])))
     rows[-1][-3:] = _cost(on)
-    head = ["", "formula: end to end, ms", "formula: stored, KiB"]
+    head = ["mechanism", "formula: end to end, ms", "formula: stored, KiB"]
     for name in ("", "debloating: "):
         head += [f"{name}end to end, ms", f"{name}stored, KiB", f"{name}record delay, ms"]
     return table(head, rows)
@@ -689,9 +692,10 @@ def compared(pool: Executor) -> str:
 def _by_measure(by_job: dict[str, dict[str, Figures]]) -> Iterator[str]:
     for title, cell in MEASURES.items():
         rows = [
-            [name, *(cell(found[name], found["as it is"]) for found in by_job.values())] for name in COMPARED
+            [name, *(cell(found[name], found["debloating off"]) for found in by_job.values())]
+            for name in COMPARED
         ]
-        yield f"**{title}**\n\n{table(('', *by_job), rows)}"
+        yield f"**{title}**\n\n{table(('mechanism', *by_job), rows)}"
 
 
 MEASURES: dict[str, Callable[[Figures, Figures], str]] = {
@@ -709,20 +713,20 @@ MEASURES: dict[str, Callable[[Figures, Figures], str]] = {
 REFERENCES = ROOT / "tests" / "data" / "flink-reference"
 
 JOBS = {
-    "2x2_2KBs_100B_on1s_minimum": "the floor",
+    "2x2_2KBs_100B_on1s_minimum": "the floor of section 1",
     "2x2_1MBs_100KB_off": "records of 100 KB",
-    "2x2_1MBs_off": "whole segments",
-    "2x2_200KBs_off": "whole segments",
-    "4x4_1MBs_off": "whole segments",
-    "8x8_500KBs_off": "whole segments",
+    "2x2_1MBs_off": "debloating off",
+    "2x2_200KBs_off": "debloating off",
+    "4x4_1MBs_off": "debloating off",
+    "8x8_500KBs_off": "debloating off",
     "2x2_1MBs_bpc0_off": "0/8 buffers",
-    "2x2_200KBs_unaligned": "unaligned",
-    "2x2_200KBs_timeout500ms": "unaligned after 500 ms",
+    "2x2_200KBs_unaligned": "unaligned checkpoints",
+    "2x2_200KBs_timeout500ms": "checkpoints unaligned after 500 ms",
 }
 
 
 def flink(_pool: Executor) -> str:
-    """Return the table of the values of the formula for each job, and of those measured in Flink."""
+    """Return the table of computed values beside those measured in Flink, for each job."""
     rows = []
     for name, about in JOBS.items():
         scenario = load_scenario(REFERENCES / f"{name}.toml")
@@ -749,11 +753,11 @@ def flink(_pool: Executor) -> str:
         )
     head = (
         "job",
-        "what it shows",
-        "formula, ms",
-        "Flink, end to end, ms",
-        "formula, KiB",
-        "Flink stored, KiB",
+        "case",
+        "formula: end to end, ms",
+        "Flink: end to end, ms",
+        "formula: stored, KiB",
+        "Flink: stored, KiB",
     )
     return table(head, rows)
 
@@ -789,7 +793,7 @@ SECTIONS: dict[str, Callable[[Executor], str]] = {
 def main() -> None:
     """Compute the sections, and print them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", default=",".join(SECTIONS), help="sections, with commas between them")
+    parser.add_argument("--only", default=",".join(SECTIONS), help="sections, separated by commas")
     chosen = parser.parse_args().only.split(",")
     if unknown := set(chosen) - set(SECTIONS):
         parser.error(f"--only: no such section: {', '.join(sorted(unknown))}; use {', '.join(SECTIONS)}")

@@ -15,11 +15,11 @@ Run it with ``python -m benches.studies.policy_search``; it takes some hours on 
 
 1. All 288 rules run on those scenarios of `benches.policy_scenarios` that have no operator in Python, with
    one seed.
-2. Of the rules that keep the throughput, ``--chosen`` rules are chosen. Half of them are those with the
-   shortest times that no other rule beats on all counts. The other half are those that are worse than
-   FLIP-183 in the fewest scenarios. They and the known policies run on all scenarios with three seeds.
-3. The chosen rules run on scenarios that had no part in the choice: `tests/flink/scenarios`, and the files in
-   the arguments.
+2. Of the rules that keep the throughput, ``--chosen`` rules are chosen. Half of them have the shortest times
+   among the rules that no other rule beats in all figures. The other half are worse than FLIP-183 in the
+   fewest scenarios. The chosen rules and the known policies run on all scenarios with three seeds.
+3. The chosen rules run on scenarios that were not used for the choice: `tests/flink/scenarios`, and the files
+   in the arguments.
 """
 
 from __future__ import annotations
@@ -60,16 +60,15 @@ LEAST_THROUGHPUT = 0.995
 """Minimum throughput of a rule in every scenario, as a share of the throughput with FLIP-183."""
 
 SHARE, LEAST_MS = 0.02, 3.0
-"""A time counts as worse than that of FLIP-183 only if it is longer by more than this share plus this many
-ms.
-"""
+"""A time is worse than with FLIP-183 if it is longer by more than this share plus this many ms."""
 
 ANNOUNCEMENTS_SHARE, ANNOUNCEMENTS_PER_S = 0.1, 0.05
 
 
-HEAD = """\
-| rule | end to end | longest | record delay | throughput, least | announcements | not worse in |
-|---|---:|---:|---:|---:|---:|---:|"""
+HEAD = (
+    "| rule | end to end | longest checkpoint | record delay | lowest throughput | announcements "
+    "| not worse in scenarios |\n|---|---:|---:|---:|---:|---:|---:|"
+)
 
 
 class Rule(NamedTuple):
@@ -217,8 +216,9 @@ def run(trial: Trial) -> Figures:
 
 
 class Summary(NamedTuple):
-    """Comparison of a rule with FLIP-183 over scenarios: geometric means of ratios, and the minimum
-    throughput.
+    """Comparison of a rule with FLIP-183 over scenarios.
+
+    Figures are geometric means of ratios; the throughput is the minimum of its ratios.
     """
 
     end_to_end: float
@@ -235,7 +235,7 @@ class Summary(NamedTuple):
         return self.end_to_end * self.worst * self.delay
 
     def beats(self, other: Summary) -> bool:
-        """Return whether no time and no count of announcements is worse, and at least one is better."""
+        """Return whether no time and no number of announcements is worse, and at least one is better."""
         return self != other and all(a <= b for a, b in zip(self[:4], other[:4], strict=True))
 
 
@@ -291,8 +291,8 @@ def choose(found: dict[Rule, Summary], number: int) -> list[Rule]:
 def main() -> None:
     """Search, choose rules, and print their comparison with FLIP-183."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("held_back", nargs="*", type=Path, help="more scenario files that are held back")
-    parser.add_argument("--chosen", type=int, default=12, help="rules that are chosen (%(default)s)")
+    parser.add_argument("held_back", nargs="*", type=Path, help="more scenario files for step 3")
+    parser.add_argument("--chosen", type=int, default=12, help="number of rules to choose (%(default)s)")
     options = parser.parse_args()
     everything = [case.scenario for case in CASES]
     searched = [one.name for one in everything if all(vertex.operator is None for vertex in one.vertices)]
@@ -315,6 +315,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from . import policy_search  # by its name, under which scenarios find the policies of rules
+    from . import policy_search  # scenarios find the policies of rules under this name, not in __main__
 
     policy_search.main()

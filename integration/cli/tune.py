@@ -31,7 +31,7 @@ from ..present.console import PAGE, say, to_stderr
 from ..present.documents import Tuning, indented, present, write_files
 from ..present.progress import progress
 from ..present.tuning import print_tuning
-from ..tuning.advise import Question, RunPoints, advise
+from ..tuning.advice import Question, RunPoints, advise
 from ..tuning.axes import POLICY, TARGET, Axis, read_axes
 from ..tuning.choice import Constraints
 from ..tuning.pitfalls import find_pitfalls
@@ -39,7 +39,7 @@ from ..tuning.point_rows import FOLDER, PointRow
 from ..tuning.points import Point
 from ..tuning.settings import DEFAULT_TARGETS_S, Mechanism
 from ..tuning.shown_runs import runs_to_show
-from ..tuning.sweep import LocalProcesses, run_points
+from ..tuning.sweeps import LocalProcesses, run_points
 from .arguments import (
     AllowCode,
     Flag,

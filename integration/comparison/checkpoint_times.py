@@ -1,7 +1,7 @@
 """Phases of a checkpoint, defined once for all commands.
 
-A checkpoint lasts until its last acknowledgement. So the phases of the subtask that acknowledged last add up
-to the duration. The longest phases over all subtasks would not add up to it::
+A checkpoint ends with its last acknowledgement. So its phases are those of the subtask that acknowledged
+last: they add up to the duration of the checkpoint. The longest phases over all subtasks would not::
 
     trigger |-- start delay --|-- alignment --|- sync -|-- async --|- acknowledgement -| complete
 
@@ -10,12 +10,13 @@ subtask includes the start delay, alignment and transfer of its barrier upstream
 because all phases are those of one subtask. Sync and async together are the snapshot.
 
 Figures over several checkpoints are means, because means of phases add up to the mean duration, and medians
-do not. If checkpoints are of different kinds, each kind contributes by its number. `netstack.Steady` has
-medians, to match the measurements of a real Flink.
+do not. Checkpoints of all kinds have equal weight in a mean. `netstack.Steady` has medians, to match the
+measurements of a real Flink.
 
-An unaligned part takes its snapshot at the first barrier (or after its timeout), and stores it while further
-barriers arrive: its sync and async overlap the alignment. In phases, only their time after the alignment
-counts, so that phases follow one another. `SubtaskPart.sync_ms` and `async_ms` are the whole times.
+In an unaligned checkpoint, a subtask takes its snapshot at the first barrier (or after the aligned timeout).
+It stores the snapshot while further barriers arrive. So sync and async overlap the alignment. In `Phases`,
+sync and async count only from the end of the alignment, so that phases do not overlap. `SubtaskPart.sync_ms`
+and `async_ms` are the whole times.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ PHASES = (START_DELAY, ALIGNMENT, SYNC, ASYNC, ACKNOWLEDGEMENT)
 """All phases, in order."""
 
 NOT_TOLD = "not told"
-"""Name of the part of a duration for which no measured phase accounts."""
+"""Name of the part of a duration that lies in no measured phase."""
 
 _SAME_MS = 1.0
-"""Difference below which two durations are equal; Flink's are whole milliseconds."""
+"""Durations that differ by at most this many ms count as equal; Flink reports whole milliseconds."""
 
 Phases = Mapping[str, float]
 """Milliseconds by phase, in order. An unmeasured phase is absent, and its time counts as `NOT_TOLD`."""
@@ -63,7 +64,7 @@ class CheckpointTimes:
     phases: Phases
     """Phases that add up to `end_to_end_ms`; none is negative."""
     vertex: str | None
-    """Vertex that acknowledged last, or did so most often over several checkpoints; None: unknown."""
+    """Vertex that acknowledged last; for a mean, the vertex that most often did; None: unknown."""
 
     @property
     def start_delay_ms(self) -> float | None:
@@ -88,7 +89,7 @@ class CheckpointTimes:
 
 
 class SubtaskPart(NamedTuple):
-    """Part of a subtask in a checkpoint that it acknowledged; ms and bytes, None: not measured."""
+    """Times (ms) and sizes (bytes) of a subtask in an acknowledged checkpoint; None: not measured."""
 
     vertex: str
     subtask: int
@@ -106,7 +107,7 @@ class SubtaskPart(NamedTuple):
 
 
 def window_times(result: Result, window: int = -1) -> CheckpointTimes | None:
-    """Return the mean times of the checkpoints of one of a result's windows; None if none was completed.
+    """Return the mean times of the completed checkpoints triggered in a window; None: there are none.
 
     Raises:
         IndexError: The result has no such window.
@@ -126,12 +127,10 @@ def completed_within(checkpoints: Iterable[CheckpointResult], steady: Steady) ->
 
 
 def mean_times(checkpoints: Iterable[CheckpointResult], vertex: str | None = None) -> CheckpointTimes | None:
-    """Return the mean times of those checkpoints that completed.
+    """Return the mean times of the completed checkpoints.
 
-    None: none completed, or the vertex took no part.
-
-    With `vertex`, times end with the last acknowledgement of that vertex. A phase has a mean only if all of
-    the checkpoints have the phase.
+    Return None if no checkpoint completed, or the vertex took part in none. With `vertex`, times end with the
+    last acknowledgement of that vertex. A phase has a mean only if it was measured in each checkpoint.
     """
     all_times = known(checkpoint_times(checkpoint, vertex) for checkpoint in checkpoints)
     if not all_times:
@@ -168,7 +167,7 @@ def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) ->
 
 
 def _all_known(checkpoint: CheckpointResult) -> bool:
-    """Whether the acknowledgement times of all subtasks are known. Otherwise the last one is uncertain."""
+    """Whether the acknowledgement times of all subtasks are known. If not, the last one is uncertain."""
     ends = [vertex.end_to_end_ms for vertex in checkpoint.vertices]
     return all(times and None not in times for times in ends)
 
@@ -189,7 +188,7 @@ def last_part(checkpoint: CheckpointResult, vertex: str | None = None) -> Subtas
 
 
 def phases_in(results: Iterable[Result]) -> tuple[str, ...]:
-    """Return `PHASES`, followed by `NOT_TOLD` if a checkpoint has time outside of all phases."""
+    """Return `PHASES`, followed by `NOT_TOLD` if a subtask has time that lies in no measured phase."""
     untold = any(
         NOT_TOLD in part.phases
         for result in results
@@ -228,7 +227,7 @@ def _part(checkpoint: CheckpointResult, vertex: VertexCheckpoint, subtask: int) 
 
 
 def _phases(vertex: VertexCheckpoint, subtask: int, whole: float, unaligned: bool | None) -> Phases:
-    """Return the measured phases. Each is at most the part of `whole` that the earlier ones leave."""
+    """Return the measured phases, each cut to the time that the earlier phases leave of `whole`."""
     alignment = _reported(vertex.alignment_ms, subtask)
     sync, asynchronous = _reported(vertex.sync_ms, subtask), _reported(vertex.async_ms, subtask)
     if unaligned is None:
@@ -255,7 +254,7 @@ def _with_rest(phases: Phases, whole: float) -> Phases:
 def _after(
     beside_ms: float | None, sync_ms: float | None, async_ms: float | None
 ) -> tuple[float | None, float | None]:
-    """Return the parts of sync and async after the first `beside_ms`; None: unknown."""
+    """Return the times of sync and async that remain after an alignment of `beside_ms`; None: unknown."""
     if beside_ms is None or sync_ms is None:
         return None, None
     late_async = None if async_ms is None else max(0.0, async_ms - max(0.0, beside_ms - sync_ms))
@@ -271,10 +270,10 @@ def _reported(
 
 
 def barrier_delay_ms(scenario: Scenario, checkpoint: CheckpointResult) -> float | None:
-    """Return the time that barriers take to each vertex, summed over vertices; None: a vertex did not report.
+    """Return the time that barriers take from vertex to vertex, summed; None: a vertex did not report.
 
-    The time to a vertex begins when all vertices before it have sent their barriers. It ends when the last
-    of these barriers arrives.
+    For one vertex, the time begins when all vertices before it have sent their barriers. It ends when the
+    last of these barriers arrives.
     """
     arrivals = {}
     for part in checkpoint.vertices:

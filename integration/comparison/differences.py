@@ -15,7 +15,7 @@ from .window_figures import QUANTITIES, figures_of
 
 
 class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A key of scenarios that differs between two results."""
+    """A key of the scenario whose value differs between two results."""
 
     key: str
     """Dotted path of the key, such as "vertices.map.parallelism"."""
@@ -25,7 +25,7 @@ class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FigureDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure of both results; None: unknown."""
+    """A figure, such as the start delay, in two results; None: unknown."""
 
     quantity: str
     meaning: str
@@ -60,7 +60,7 @@ def differences(first: tuple[str, Result], second: tuple[str, Result]) -> Result
 
 
 def document_of(result: Result) -> dict[str, Any]:
-    """Return the scenario of a result as a document."""
+    """Return the scenario of a result as nested mappings, as in the JSON file."""
     document: dict[str, Any] = json.loads(to_json(msgspec.structs.replace(result, series=[], checkpoints=[])))
     scenario: dict[str, Any] = document["scenario"]
     return scenario
@@ -74,7 +74,7 @@ def _settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[S
 
 
 def _leaves(value: object, key: str) -> Iterator[tuple[str, str]]:
-    """Yield the values in a document with their dotted keys; list entries are named, not numbered."""
+    """Yield each value of a document after its dotted key. Keys contain the names of list entries."""
     inner = value if isinstance(value, Mapping) else _by_name(value)
     if not inner:
         yield key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Main figures of a run: some numbers for each window of its `Result`."""
+"""Main figures of a run for each measured window, such as the start delay and the bytes in flight."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ SENT, RECEIVED = "outputQueueSize", "inputQueueSize"
 """Fields of `Series` with the bytes queued at the two ends of exchanges."""
 
 SENT_BUFFERS, RECEIVED_BUFFERS = "outputQueueLength", "inputQueueLength"
-"""Fields with the queued buffers and events."""
+"""Fields of `Series` with the number of buffers and events queued at the two ends."""
 
 SLOPE_SAMPLES = 2
-"""Number of samples on each side of a moment that determine the throughput at the moment."""
+"""The throughput at a sample is measured from this many samples before it to as many after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowFigures:
-    """One window of a run; None: not measured.
+    """Figures of one window of a run; None: not measured.
 
     Times are means over the checkpoints that were triggered in the window and completed. Phases add up to
-    `end_to_end_ms` (`comparison.checkpoint_times`). Queued bytes and buffer sizes are medians over the
+    `end_to_end_ms` (see `checkpoint_times.py`). Queued bytes and buffer sizes are medians over the
     window's samples.
     """
 
@@ -47,11 +47,11 @@ class WindowFigures:
     sender_bytes: float | None
     receiver_bytes: float | None
     buffer_bytes: float | None
-    """Size of new buffers, at the subtask with the smallest; the segment size if debloating is off."""
+    """Smallest buffer size of all subtasks; the segment size if debloating is off."""
     records_per_s: float | None
-    """Records per second that the last vertices of the job read."""
+    """Records per second that all sinks read together."""
     bytes_per_s: float | None
-    """Bytes per second that the last vertices of the job read, with the length headers of records."""
+    """Bytes per second that all sinks read together, including the length headers of records."""
     processed_bytes: float | None = None
     """Bytes that all subtasks read between their first and their last barrier."""
     persisted_bytes: float | None = None
@@ -59,7 +59,7 @@ class WindowFigures:
     snapshot_ms: float | None = None
     """Time of sync and async after the alignment, at the subtask that acknowledged last."""
     acknowledgement_ms: float | None = None
-    """Time from the end of the snapshot of the subtask that acknowledged last to completion."""
+    """Time from the end of the snapshot to completion, at the subtask that acknowledged last."""
     sender_buffers: float | None = None
     """Buffers and events queued in all senders together."""
     receiver_buffers: float | None = None
@@ -111,7 +111,7 @@ QUANTITIES = (
 
 
 def figures_of(result: Result, window: int = -1) -> WindowFigures:
-    """Return the numbers of one of a result's windows, by default the last.
+    """Return the figures of a window of a result, by default of the last one.
 
     Raises:
         IndexError: The result has no such window.
@@ -143,7 +143,7 @@ def figures_of(result: Result, window: int = -1) -> WindowFigures:
 
 
 def figures_of_runs(results: Mapping[str, Result]) -> dict[str, WindowFigures]:
-    """Return the figures of every window of some runs, by run name, window name, or both."""
+    """Return the figures of each window of each run. A key names the run, the window, or both if needed."""
     return {
         _label(run, steady, len(results), len(result.steady)): figures_of(result, window)
         for run, result in results.items()
@@ -170,16 +170,16 @@ def last_consumers(result: Result, steady: Steady) -> list[VertexSteady]:
 
 
 def is_debloated(series: Series) -> bool:
-    """Whether buffers into this vertex change their size."""
+    """Whether debloating sets the size of the buffers that this vertex reads."""
     sizes = series.debloatedBufferSize
     return sizes is not UNSET and any(size is not None for subtask in sizes for size in subtask)
 
 
 def queued(result: Result, field: str) -> list[int]:
-    """Return the data queued at one end of all exchanges, for each sample; empty if any of it is unknown.
+    """Return the data queued in all senders or all receivers, for each sample; empty if a queue is unknown.
 
-    `field` is `RECEIVED` for the bytes that receivers hold, `SENT` for those of the senders, and
-    `RECEIVED_BUFFERS` or `SENT_BUFFERS` for the number of their buffers and events.
+    `field` is `SENT` or `RECEIVED` for bytes, and `SENT_BUFFERS` or `RECEIVED_BUFFERS` for the number of
+    buffers and events.
     """
     readers, writers = edge_ends(result)
     ends = readers if field in (RECEIVED, RECEIVED_BUFFERS) else writers
@@ -190,13 +190,13 @@ def queued(result: Result, field: str) -> list[int]:
 
 
 def bytes_in_flight(result: Result, steady: Steady) -> list[int]:
-    """Return the bytes queued at both ends together, for each sample of a window; empty if unknown."""
+    """Return the bytes queued in senders and receivers, for each sample of a window; empty if unknown."""
     both = zip(queued(result, SENT), queued(result, RECEIVED), strict=False)
     return _within(result, steady, [sent + received for sent, received in both])
 
 
 def bytes_per_s(result: Result) -> list[float | None]:
-    """Return the bytes that the last vertices read per second, at each sample; None if they read nothing."""
+    """Return the bytes per second that all sinks read, at each sample; None: the sinks read nothing."""
     figures = figures_of(result)
     record_bytes = quotient(figures.bytes_per_s, figures.records_per_s)
     readers, writers = edge_ends(result)

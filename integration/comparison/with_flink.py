@@ -1,16 +1,17 @@
-"""Comparison of emulated numbers with those of a real Flink, each judged by a stated tolerance.
+"""Comparison of emulated numbers with measurements of a real Flink, within stated tolerances.
 
-A run is a document, of an emulation or of a real Flink. Both have ``steady`` and ``checkpoints`` in one
-layout, and the same functions measure them. Documents of a real Flink are checked against that layout; their
-other parts are ignored. Vertices are identified by position, because Flink renames them.
+A run is the document of an emulation or of a real Flink. Both documents have ``steady`` and ``checkpoints``
+in one layout, so the same functions measure them. The layout of a real Flink's document is checked; its other
+parts are ignored. Vertices are identified by position, because Flink renames them.
 
 The emulated number is the median over seeds. Flink's number is the median over its repetitions. The emulated
-number is inside if
+number is inside the tolerance if one of these rules holds:
 
-- the two differ by no more than the tolerance: 3 % for throughput; for times the largest of 10 %, one buffer
-  time and 15 ms; for buffer sizes the larger of 10 % and 64 bytes; for persisted bytes 10 %; or
-- Flink's lies inside the range of our seeds, widened by 10 % (not for throughput or persisted bytes); or
-- ours lies inside the range of Flink's own repetitions.
+- The two numbers differ by no more than 3 % for throughput; for times, the largest of 10 %, 15 ms and the
+  time to read one buffer; for buffer sizes, the larger of 10 % and 64 bytes; for persisted bytes, 10 %.
+- Flink's number lies in the range of the emulated ones over all seeds, widened by 10 %. This rule does not
+  apply to throughput and persisted bytes.
+- The emulated number lies in the range of Flink's repetitions.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ WIDENING = 0.10
 
 
 class Window(NamedTuple):
-    """A phase of a run, in seconds."""
+    """A measured window of a run, in seconds."""
 
     from_s: float
     to_s: float
@@ -72,7 +73,7 @@ class Window(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """Subject of a number: the window, the vertex by position (None: the whole job), and the quantity."""
+    """Key of a measured number: window, position of the vertex (None: the whole job), and quantity."""
 
     window: Window
     vertex: int | None
@@ -80,12 +81,12 @@ class Subject(NamedTuple):
 
 
 def windows(run: Run) -> list[Window]:
-    """Return the phases of a run."""
+    """Return the measured windows of a run."""
     return [Window(block["from_s"], block["to_s"]) for block in run["steady"]]
 
 
 def measure(run: Run, operators: Iterable[int]) -> dict[Subject, float]:
-    """Return the known quantities of a run; `operators` are the vertices with input."""
+    """Return the known quantities of a run; `operators` are the positions of the vertices with inputs."""
     quantities: dict[Subject, float | None] = {}
     places = list(operators)
     for window, block in zip(windows(run), run["steady"], strict=True):
@@ -128,7 +129,7 @@ def buffer_time_ms(block: Block, place: int, segment_bytes: int) -> float:
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A median with its range."""
+    """A median, with the minimum and the maximum."""
 
     median: float
     least: float
@@ -189,7 +190,7 @@ def compare(results: Sequence[Result], reference: dict[str, Any]) -> Comparison:
     """Compare results of one scenario, one for each seed, with a measurement of Flink or another result.
 
     Raises:
-        UsageError: there is no result, or the reference is of another job: other windows or vertices.
+        UsageError: `results` is empty, or the reference has other windows or vertices.
     """
     if not results:
         raise UsageError(["no result was given to compare; give at least one"])
@@ -231,7 +232,7 @@ def tolerance(quantity: str, flink: float, buffer_time: float) -> float:
 
 
 def judge(quantity: str, flink: Spread, ours: Spread, allowed: float) -> str:
-    """Return the rule by which the emulated number is inside, or "outside"."""
+    """Return the rule that the emulated number meets, as `Row.why` names it, or "outside"."""
     if abs(ours.median - flink.median) <= allowed:
         return "tolerance"
     if quantity not in (THROUGHPUT, PERSISTED):
@@ -264,7 +265,7 @@ def _spread(runs: Sequence[dict[Subject, float]], subject: Subject) -> Spread:
 
 
 def _buffer_time(run: Run, subject: Subject, operators: Sequence[int], segment: int) -> float:
-    """Return the time of one buffer at a vertex; for the whole job, at its slowest vertex."""
+    """Return the ms to read one buffer at a vertex; for the whole job, at its slowest vertex."""
     block = run["steady"][windows(run).index(subject.window)]
     places = operators if subject.vertex is None else [subject.vertex]
     return max((buffer_time_ms(block, place, segment) for place in places), default=0.0)
@@ -368,5 +369,5 @@ def _problem(runs: Sequence[_Run], vertices: int) -> str | None:
             sizes = vertex.debloatedBufferSize
             rates = len(vertex.bytes_in_per_s)
             if sizes and len(sizes) != rates:
-                return f"a vertex has {len(sizes)} buffer sizes but {rates} rates; it must have as many"
+                return f"a vertex has {len(sizes)} buffer sizes but {rates} rates; the numbers must be equal"
     return None

@@ -398,9 +398,9 @@ def stands_still(view: Observation) -> Iterator[Finding]:
             rule="standstill",
             severity="problem" if failed else "notice",
             where=joins,
-            says=f"Unaligned checkpoints {can} deadlock the job{when}: {joins} does not read {blocked} until "
-            f"the barriers of {late} arrive. They wait behind data that {blocked} can read only after "
-            f"{joins} reads again.",
+            says=f"Unaligned checkpoints {can} deadlock the job{when}: {joins} reads nothing from {blocked} "
+            f"until the barriers of {late} arrive. But these barriers are queued behind data for {blocked}, "
+            f"and {blocked} cannot take the data until {joins} reads from it again.",
             evidence=[f"barriers do not overtake data on the way into {late}, nor into {joins}"],
             next=[
                 f"Use rebalance() or keyBy() for each input of {joins} that is forward, rescale or "

@@ -74,7 +74,7 @@ def read_user_file(file: Path, largest: int) -> bytes:
     """Return the content of a file or of standard input, at most `largest` bytes.
 
     Raises:
-        FileError: it is missing, unreadable, not a regular file, or larger; one line with its name.
+        FileError: the file is missing, unreadable, not regular, or larger. The message is one line.
     """
     content = _read_stdin() if file == STDIN else _read_regular(file, largest)
     if len(content) > largest:
@@ -128,7 +128,7 @@ def unpacked(content: bytes, largest: int) -> bytes:
     """Return the content, decompressed if it is in gzip format.
 
     Raises:
-        ValueError: it is damaged, or has more than `largest` bytes.
+        ValueError: the content is damaged, or has more than `largest` bytes when decompressed.
     """
     if not content.startswith(b"\x1f\x8b"):
         return content
@@ -158,7 +158,7 @@ def toml_document(file: Path) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        FileError: it cannot be read, is not TOML, or is nested too deeply.
+        FileError: the file cannot be read, is not TOML, or is nested too deeply.
     """
     text = read_user_text(file, LARGEST_CONFIGURATION, "a scenario is a TOML file")
     if _has_long_name(text):
@@ -175,7 +175,7 @@ def json_document(file: Path) -> dict[str, Any]:
     """Read a JSON file that holds an object.
 
     Raises:
-        FileError: it cannot be read, is not JSON, is nested too deeply, or is not an object.
+        FileError: the file cannot be read, is not JSON, is nested too deeply, or is not an object.
     """
     content = read_user_file(file, LARGEST_RESULT)
     try:
@@ -227,7 +227,7 @@ def one_line(text: object) -> str:
 
 
 def _has_long_name(text: str) -> bool:
-    """Whether a dotted name may have more parts than `DEEPEST`; `tomllib` takes quadratic time for them."""
+    """Whether a dotted name may have more than `DEEPEST` parts, for which `tomllib` needs quadratic time."""
     parts = end = 0
     for part in _PART.finditer(text):
         is_joined = parts and text[end : part.start()].strip(" \t") == "."
@@ -259,9 +259,9 @@ def load_scenario(
     """Read a scenario from a TOML file, or from a JSON file with a scenario or a result.
 
     A source's relative path is resolved against the file's folder first, then the working directory. `policy`
-    replaces the file's policy. A file may come from anywhere. So a policy that it names as
-    "package.module:Class" is imported, and thereby run, only with `allow_code`. The list `notices` gets a
-    line for each value that may not mean what its author expects, as in `read_scenario`.
+    replaces the file's policy. If the file names a policy as "package.module:Class", this code is imported,
+    and thereby run, only with `allow_code`, because the file may come from anywhere. The list `notices` gets
+    a line for each value that may not mean what its author expects, as in `read_scenario`.
 
     Raises:
         FileError: with a line for each mistake: file, key, what is wrong, what would be right.
@@ -280,7 +280,7 @@ def load_scenario(
         scenario = read_scenario(document, name=file.stem, notices=notices)
     except ScenarioError as error:
         problems = [f"{file}: {problem}" for problem in error.problems]
-        if policy is not None:  # which the file does not name
+        if policy is not None:  # the policy is from the caller, not from the file
             problems = [problem.replace(f"{file}: policy:", "`policy`:", 1) for problem in problems]
         raise ScenarioError(problems) from None
     vertices = tuple(_with_path_beside(vertex, file.parent) for vertex in scenario.vertices)
@@ -319,7 +319,7 @@ def load_json(path: str | Path) -> dict[str, Any]:
     """Read a JSON file that holds an object.
 
     Raises:
-        FileError: it is missing, not JSON, or not an object.
+        FileError: the file is missing, not JSON, or not an object.
     """
     return json_document(Path(path))
 

@@ -32,7 +32,10 @@ def shipped(name: str) -> Path:
 
 
 def example(name: str) -> str:
-    """Return the path of an example, such as "pitfalls/slow_input.toml", from the working directory."""
+    """Return the path of an example, such as "pitfalls/slow_input.toml".
+
+    It is relative to the working directory if the example lies below.
+    """
     try:
         path = shipped(f"{_DOCS}/examples/{name}")
     except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""Output files: each appears complete, or the file that was there before stays unchanged.
+"""Output files: each appears complete, or the previous file stays unchanged.
 
-A file is written beside its place, under a name that begins with a dot, and moved there when it is complete::
+A file is written in its folder under a temporary name, and renamed when it is complete::
 
     out/.3f9c...partial  -- written, closed -->  out/report.html
 
-A full disk, a limit or Ctrl-C in between leaves neither half a file nor the temporary file.
+If a full disk, a limit or Ctrl-C interrupts this, neither half a file nor the temporary file remains.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def prepare_folder(folder: Path | None, *names: str) -> None:
 
 
 def prepare_file(file: Path | None) -> None:
-    """Create the folder of an output file before long work begins, and check that it can be written.
+    """Create the folder of an output file before long work begins, and check that the file can be written.
 
     Raises:
         OutputError: The file cannot be written.
@@ -109,7 +109,7 @@ def prepare_file(file: Path | None) -> None:
 
 
 def require_place(path: Path) -> None:
-    """Check that files can be created in a folder, or in its nearest existing parent; leave none behind.
+    """Check that files can be created in a folder, or in its nearest existing parent. No file remains.
 
     Raises:
         OutputError: No file can be made there.

@@ -617,8 +617,8 @@ def _edge(
     kinds: Mapping[str, InputKind | None],
     notes: list[str],
 ) -> Edge:
-    """Return an edge with the consumer's input, the share of each subtask, and the exchange's part of the
-    producer's records.
+    """Return an edge: the input of the consumer that it feeds, the fraction of its records that each subtask
+    reads, and the fraction of the producer's records that it carries.
     """
     by_id = {vertex.id: vertex for vertex in job.vertices}
     producer, consumer = by_id[edge.source], by_id[edge.target]

@@ -40,10 +40,10 @@ class LintReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lint(path: Path, flink: str | None = None) -> LintReport:
-    """Check a configuration file for the network layer and checkpoints, by the rules of a version of Flink.
+    """Check the options of a file for the network layer and checkpoints, by the rules of a Flink version.
 
-    A version is written as "2.2", "1.18.1" or "2"; None: the version that the file names, as a
-    FlinkDeployment does, or else the latest one. A file may have several independent parts.
+    `flink` is a version such as "2.2", "1.18.1" or "2". None: the version in the file if it states one, as a
+    FlinkDeployment does, or else the latest. A file may have several independent parts.
 
     Raises:
         ScenarioError: the file cannot be read, or there are no rules for that version.

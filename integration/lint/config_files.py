@@ -1,13 +1,14 @@
-"""Configuration files of Flink: the options by their full names, each with its line.
+"""Reading of Flink configuration files: each option with its full name and its line.
 
 Flink has two formats of its own. ``config.yaml`` is YAML, where dots and nesting are equivalent. Flink 2
 reads only this format. The older ``flink-conf.yaml`` only looks like YAML. Flink reads each line by itself,
-cuts it at ``#``, splits it at the first colon that is followed by a space, and skips lines that it cannot
+cuts it at ``#``, and splits it at the first colon with a space after it. Flink skips lines that it cannot
 split. As in Flink, the file name decides.
 
-Kubernetes manifests contain options too, and each place in them is a part. A ``FlinkDeployment`` of Flink's
-operator has options at ``spec.flinkConfiguration`` and the version at ``spec.flinkVersion``. A ``ConfigMap``
-has whole files as texts at ``data``. A ``List`` holds further manifests.
+Kubernetes manifests contain options too. Each place with options in a manifest is a part of its own. A
+``FlinkDeployment`` of Flink's operator has options at ``spec.flinkConfiguration`` and the version at
+``spec.flinkVersion``. A ``ConfigMap`` has whole files as texts at ``data``. A ``List`` holds further
+manifests.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class ConfigPart(NamedTuple):
     version: str | None = None
     """Flink's version if the file states the version, such as "1.18"."""
     line: int | None = None
-    """First line of the part, in a file with other contents."""
+    """First line of the part if a manifest contains the part."""
 
 
 def read_config_file(path: Path) -> list[ConfigPart]:
@@ -135,7 +136,7 @@ def _parts(node: yaml.Node) -> Iterator[ConfigPart]:
 
 
 def _of_text(place: _Place) -> ConfigPart:
-    """Return the options of a file embedded in another one. Lines are those of the outer file."""
+    """Return the options of a file embedded in another one. Line numbers are those of the outer file."""
     text = place.text or ""
     if place.is_old:
         part = _read_lines(text)
@@ -286,7 +287,7 @@ def _places_in(node: yaml.Node | None, depth: int = 0) -> Iterator[_Place]:
 
 
 class _FromEvents(Composer, Resolver):  # type: ignore[misc]
-    """Composes YAML trees from a list of events, since the C loader's composer has no depth limit."""
+    """Composer of YAML trees from a list of events, because the C loader's composer has no depth limit."""
 
     def __init__(self, events: list[yaml.Event]) -> None:
         Composer.__init__(self)
@@ -309,7 +310,7 @@ class _FromEvents(Composer, Resolver):  # type: ignore[misc]
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
-    """Yield the events, up to a maximum depth, as the scanner's time grows with the square of the depth."""
+    """Yield the YAML events. Their depth is limited, because the scanner takes quadratic time in it."""
     depth = 0
     for number, event in enumerate(yaml.parse(text, Loader=_FAST)):
         if number > _MOST_EVENTS:

@@ -2,7 +2,7 @@
 
 Options of the emulator are in `netstack.OPTIONS`. Flink's other options are listed here, so that they are not
 taken for misspelt names. The first version of a name is from Flink's documentation and tickets. A name
-without a first version exists in all of these versions.
+without a first version exists in Flink 1.12 and all later versions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _HYBRID = "taskmanager.network.hybrid-shuffle"
 _ADAPTIVE = "taskmanager.network.adaptive-partitioner"
 
 _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
-    Version(1, 0): ("state.backend.fs.checkpointdir",),  # already an old name in the first of these versions
+    Version(1, 0): ("state.backend.fs.checkpointdir",),  # already an old name in 1.12
     Version(1, 13): (
         *("state.checkpoint-storage", "state.storage.fs.memory-threshold"),
         *(f"{_BACKOFF}.{end}" for end in ("initial-backoff", "max-backoff", "backoff-multiplier")),
@@ -106,7 +106,7 @@ _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
 }
 
 SINCE: Mapping[str, Version] = {name: version for version, names in _BY_VERSION.items() for name in names}
-"""First version of each name that is newer than the first of these versions."""
+"""First version that reads each name. Names that are missing here are read by all versions."""
 
 FAMILIES = (
     "taskmanager.network.",
@@ -118,7 +118,7 @@ FAMILIES = (
 
 RENAMED: Mapping[str, str] = {
     **{former: option.name for option in OPTIONS.values() for former in option.former},
-    # Names that scenario files do not accept, or that are the names in scenario files.
+    # Names that scenario files do not accept, and old names that scenario files still use.
     "execution.checkpointing.alignment-timeout": "execution.checkpointing.aligned-checkpoint-timeout",
     "execution.checkpointing.checkpoints-after-tasks-finish.enabled": (
         "execution.checkpointing.checkpoints-after-tasks-finish"
@@ -163,7 +163,7 @@ _SHOWN = 40
 _OTHER_KINDS = {
     PARALLELISM: _COUNT,
     SLOTS: _COUNT,
-    # In Flink's files this is in whole milliseconds without a unit.
+    # In Flink's files, these two are whole milliseconds without a unit.
     "taskmanager.network.request-backoff.initial": _WHOLE,
     "taskmanager.network.request-backoff.max": _WHOLE,
     "taskmanager.network.detailed-metrics": _BOOLEAN,
@@ -212,7 +212,7 @@ _NEIGHBOURS = frozenset(
         *(f"taskmanager.memory.framework.{end}" for end in ("heap.size", "off-heap.size")),
     )
 )
-"""Other options of Flink whose names resemble some of these."""
+"""Unchecked options of Flink with similar names. `nearest` does not take them for misspelt names."""
 
 
 class Known(NamedTuple):
@@ -333,9 +333,9 @@ def read_version(text: str, given_by: str) -> Version:
 def nearest(name: str, only_close: bool = False, version: Version = LATEST) -> list[str]:
     """Return the options of a version that a misspelt name may mean, usually one.
 
-    Candidates, in this order: names that end with the misspelt one; a similar name; a name that is a prefix
-    of it or extends it; a name of the same family with a similar end. With `only_close`, only the first two
-    kinds count.
+    Candidates, in this order: names that end with the misspelt name; a similar name; a name that extends the
+    misspelt name or is a prefix of it; a name of the same family with a similar end. With `only_close`, only
+    the first two kinds count.
     """
     if name in _NEIGHBOURS:
         return []

@@ -63,7 +63,7 @@ _FEW = 1000
 """If a value without a unit is smaller, milliseconds or bytes were probably not intended."""
 
 SLOW_S = 30.0
-"""Maximum time, in seconds, for sizes to follow a change of load."""
+"""Longest time, in seconds, in which buffer sizes may follow a change of load without a warning."""
 
 _TUNING = ("debloat_period_s", "debloat_target_s", "debloat_samples", "debloat_threshold_percent")
 
@@ -72,7 +72,7 @@ _BACKOFF = "taskmanager.network.request-backoff"
 
 
 Severity = Literal["error", "warning", "note"]
-"""error: Flink rejects the value, or no job runs. warning: its effect is unexpected. note: information."""
+"""error: Flink rejects the value, or no job runs. warning: the effect is unexpected. note: information."""
 
 
 class Remark(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class Remark(msgspec.Struct, frozen=True):
     """The line in the file; None: the file does not contain the option."""
     severity: Severity
     rule: str
-    """Short name of the rule that found it."""
+    """Short name of the rule that made the finding."""
     option: str
     """The option's name as the file spells it."""
     message: str
@@ -258,7 +258,7 @@ def read_settings(
     others: dict[str, int | float | bool | str] = {}
     places: dict[str, Place] = {}
     findings: list[Remark] = []
-    # Old names first: the version's name of an option wins. Otherwise the last line wins.
+    # Later entries replace earlier ones. Old names come first, so that the version's own name wins.
     listed = [(entry, CATALOGUE[entry.name]) for entry in entries if entry.name in CATALOGUE]
     for entry, known in sorted(listed, key=lambda pair: pair[0].name == pair[1].name_in(version)):
         if known.name_in(version) is None or not is_read(entry.name, version):
@@ -273,7 +273,7 @@ def read_settings(
             message = f"{error.wrong}; it must be {error.right}"
             findings.append(Remark(entry.line, "error", "bad-value", entry.name, message))
             continue
-        # Whole milliseconds in a file, and seconds in the emulator.
+        # These options are whole milliseconds in a file, but seconds in the emulator.
         is_plain_millis = known.name.startswith(f"{_BACKOFF}.")
         if known.field is not None and not is_plain_millis:
             fields[known.field] = value
@@ -286,7 +286,7 @@ def about_ranges(settings: Settings) -> Iterator[Remark]:
     """Yield values outside of their own range, or outside of a range that another option sets."""
     keys: Mapping[str, str] = {f"flink.{option.name}": field for field, option in OPTIONS.items()}
     for key, message in option_problems(settings.config):
-        # A real Flink wants larger segments, as below, and starts without checkpoints during recovery.
+        # Flink has other rules for these two: see below for segments, `_during_recovery` for the other.
         if keys[key] not in ("segment_bytes", "checkpoints_during_recovery"):
             yield settings.remark("error", "out-of-range", keys[key], message)
     page = settings.config.segment_bytes
@@ -381,7 +381,7 @@ def _sizes(settings: Settings) -> Iterator[Remark]:
 def _threshold(settings: Settings) -> Iterator[Remark]:
     """Yield a warning if the threshold is so high that new sizes are hardly ever announced."""
     percent = settings.config.debloat_threshold_percent
-    if percent == 100:  # what is more is remarked wherever it stands
+    if percent == 100:  # `about_usual` warns about larger values
         message = (
             f"is {percent}: sizes hardly ever differ by so much, so a smaller size is announced only "
             "when it reaches the minimum"
@@ -445,7 +445,7 @@ def _parallelism(settings: Settings) -> Iterator[Remark]:
 
 
 def _single_records(settings: Settings) -> Iterator[Remark]:
-    """Yield settings with which a task can block on one record, because it needs many small buffers."""
+    """Yield settings with which a task can block on one record if the record needs many small buffers."""
     if settings.config.max_overdraft_buffers_per_gate == 0:
         message = (
             "is 0, but a debloated buffer may be smaller than a record: the task then blocks within the "

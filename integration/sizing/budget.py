@@ -4,12 +4,12 @@ A *place* is all gates, or all partitions, of an exchange. They share one size, 
 four steps:
 
 1. Emulate the job as it is, and then with a base size for each place.
-2. Change the size of one place at a time, starting with the smallest size. If the smallest is not the best,
-   emulate all steps below the best size. While the best size is the largest so far, emulate the next step
-   above it.
+2. Change the size of one place at a time, starting with its smallest size. If a larger size is better,
+   emulate all sizes of a list below the best one. While the best size is the largest so far, emulate the next
+   larger size of the list.
 3. Fit a convex curve of barrier delay over size to each place, and minimise the sum of the curves.
-4. Emulate the plan. Places depend on each other, so a setting of step 2 may be better; then return that
-   setting.
+4. Emulate the plan. Places depend on each other, so a setting of step 2 may be better than the plan; then
+   return that setting.
 
 The third step is a linear program, because a curve is straight between its corners::
 
@@ -17,9 +17,9 @@ The third step is a linear program, because a curve is straight between its corn
     subject to  sum over places  pools * size  <=  budget     for each task manager
                 least <= size <= enough,  size whole
 
-``scipy.optimize.linprog`` solves it exactly: with whole sizes for the plan, and without that constraint for
-the multipliers. The multiplier of a task manager is the delay that one more buffer in it would save. By the
-Karush-Kuhn-Tucker conditions it is 0 if the budget is not used up.
+``scipy.optimize.linprog`` solves it exactly. The plan needs whole sizes; the multipliers come from a second
+solution without that constraint. The multiplier of a task manager is the delay that one more buffer saves.
+By the Karush-Kuhn-Tucker conditions it is 0 if the budget is not used up.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ from .job_size import size_job
 
 PLAN, NOW, ONE_SETTING = "the plan", "now, memory unlimited", "one setting for all"
 IN_BUDGET, IN_AS_LITTLE = "now, in the budget", "now, in as little as the plan"
-"""Names of trials that, like `NOW`, keep the present options, each with another amount of memory."""
+"""Names of trials that keep the present options, as `NOW` does, but limit the memory."""
 
 _STEPS = 6
-"""Maximum number of emulated sizes of a place, not counting those tried to make all places fit."""
+"""Maximum number of emulated sizes of a place, without further sizes that `Place.next_below` adds."""
 _SAME_DELAY, _SAME_DELAY_MS = 0.01, 1.0
 """Delays count as equal if they differ by less than this share, or by less than this many milliseconds."""
 _TINY = 1e-6
-"""Two numbers of the solver with a smaller relative difference count as equal."""
+"""Allowance for rounding errors of the solver."""
 
 Curve = dict[int, float]
-"""Corners (size, cost) of a convex, falling curve, from the smallest size to the one that is enough."""
+"""Costs by size at the corners of a convex, falling curve. Sizes above the last do not cost less."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +80,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 class PlannedPlace(msgspec.Struct, frozen=True, kw_only=True):
     """All gates, or all partitions, of an exchange.
 
-    Sizes are in buffers, for one gate or partition. `parts` is the number of remote channels of a gate, or of
-    subpartitions of a partition, in the subtask that has the most. With `least` buffers the present
-    throughput is kept. More than `enough` buffers do not shorten the delay.
+    Sizes are in buffers, for one gate or partition. `parts` is the largest number of remote channels of a
+    gate, or of subpartitions of a partition. `least` buffers suffice for the present throughput. More than
+    `enough` buffers do not shorten the delay.
     """
 
     parts: int
@@ -102,7 +102,7 @@ class PlannedExchange(msgspec.Struct, frozen=True):
 
 
 class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Network memory of each task manager in a group with the same places; the sums of its places."""
+    """Network memory of one task manager in a group with the same pools; bytes are sums over its places."""
 
     task_managers: list[str]
     least_bytes: int
@@ -113,7 +113,7 @@ class PlannedMemory(msgspec.Struct, frozen=True, kw_only=True):
     saved_at: list[str]
     """The places that would get the additional memory."""
     left_ms: float
-    """Further reduction of the barrier delay, compared with this plan, with `enough_bytes` of memory."""
+    """Milliseconds by which `enough_bytes` of memory would shorten the barrier delay of this plan."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     memory_bytes: int | None
-    """Network memory of the task manager with the most; None: as much as its pools can use."""
+    """Largest network memory of a task manager; None: as much as its pools can use."""
     figures: Figures | None
     """Measurements; None: the job does not start, or completes no checkpoint."""
 
@@ -139,7 +139,7 @@ class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def convex(points: Mapping[int, float]) -> Curve:
-    """Return the lower convex hull of costs by size, up to the lowest cost. `points` must not be empty."""
+    """Return the lower convex hull of `points`, costs by size, up to the lowest cost; at least one point."""
     corners: list[tuple[int, float]] = []
     for size, cost in sorted(points.items()):
         if not corners or cost < corners[-1][1]:
@@ -155,11 +155,11 @@ def convex(points: Mapping[int, float]) -> Curve:
 def split(
     curves: Sequence[Curve], pools: NDArray[np.int64], budget: int
 ) -> tuple[list[int], list[tuple[float, list[int]]]]:
-    """Return the sizes of lowest cost with which no task manager exceeds the budget.
+    """Return the sizes with the lowest total cost such that no task manager exceeds the budget.
 
     `pools` has a row for each task manager: its number of pools of each place. The smallest sizes must fit.
-    The result also contains, for each task manager, its multiplier and the places that one more buffer would
-    go to.
+    The result also contains, for each task manager, its multiplier and the places that would get one more
+    buffer.
     """
     from scipy.optimize import linprog
 
@@ -174,8 +174,8 @@ def split(
     needs, room = pools[:, place_of], budget - pools @ sizes
     whole = linprog(costs, needs, room, bounds=bounds, integrality=1, options={"mip_rel_gap": 0.0})
     sizes += np.bincount(place_of, np.rint(whole.x), len(curves)).astype(int)
-    # The multiplier is not unique at a corner of a curve. With half a buffer more it has the value for more
-    # memory.
+    # At a corner of a curve, the multiplier is not unique. Half a buffer more selects its value for a larger
+    # budget.
     relaxed = linprog(costs, needs, room + 0.5, bounds=bounds)
     least = _TINY * -min(costs)
     gaining = set(place_of[(relaxed.x < lengths - _TINY) & (relaxed.lower.marginals <= least)].tolist())
@@ -190,8 +190,9 @@ def split(
 class Place:
     """All gates, or all partitions, of an exchange.
 
-    `pools` is their number in each task manager. `base` is their size while other places change. `steps` are
-    the sizes that may be emulated, from the smallest. `points` has the figures of the emulated sizes.
+    `pools` is the number of these gates or partitions in each task manager. `base` is the size while other
+    places change. `steps` are the sizes that may be emulated, in ascending order. `points` has the figures of
+    the emulated sizes.
     """
 
     name: str
@@ -204,7 +205,7 @@ class Place:
     def curve(self, asked_per_s: float) -> Curve:
         """Return the delay by size, for sizes with which the sources emit at least `asked_per_s`.
 
-        Noise is flattened.
+        A delay that exceeds the shortest one only by noise counts as the shortest.
         """
         good = {
             size: each.delay_ms
@@ -216,15 +217,19 @@ class Place:
         return convex({size: best if delay <= same else delay for size, delay in good.items()})
 
     def next_sizes(self, asked_per_s: float) -> list[int]:
-        """Return the steps below the best size; if the best is the largest so far, the next step above it."""
+        """Return the sizes to emulate next.
+
+        These are all new steps below the best size. If there are none and the best size is the largest so
+        far, it is the next step above.
+        """
         best = max(self.curve(asked_per_s))
         new = [step for step in self.steps if step not in self.points]
         return [step for step in new if step < best] or [step for step in new if best == max(self.points)][:1]
 
     def next_below(self, asked_per_s: float) -> list[int]:
-        """Return the size halfway between the smallest that is fast enough and the next smaller emulated one.
+        """Return the size halfway between the smallest fast enough size and the emulated size below it.
 
-        Return nothing if no size lies between.
+        The list is empty if no size lies between these two.
         """
         least = min(self.curve(asked_per_s))
         below = max((size for size in self.points if size < least), default=least)
@@ -237,10 +242,10 @@ def chance_ms(delay_ms: float) -> float:
 
 
 def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
-    """Return the partitions and the gates of each edge, given the rate of the edge's busiest consumer.
+    """Return the partitions and the gates of each edge; `bytes_per_s` has the rate into its busiest consumer.
 
-    The smallest size of a gate is what the link needs: bandwidth times round trip. A gate that only reads
-    within its task manager needs no memory; Flink gives it one floating buffer.
+    The smallest size of a gate is the need of its link: rate times round trip. A gate that only reads within
+    its task manager needs no memory; Flink gives it one floating buffer.
     """
     config, places = scenario.config, list[Place]()
     for edge, rate in zip(scenario.edges, bytes_per_s, strict=True):
@@ -270,16 +275,16 @@ def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
 
 
 def _steps(least: int, most: int, number: int) -> list[int]:
-    """Return at most `number` sizes, growing by about the same factor."""
+    """Return at most `number` sizes from `least` to `most`, each larger by about the same factor."""
     return sorted(set(np.geomspace(least, most, number).round().astype(int).tolist()))
 
 
 def with_sizes(scenario: Scenario, places: Sequence[Place], sizes: Sequence[int]) -> Scenario:
     """Return the job with these sizes of its pools.
 
-    As many buffers of a gate as possible are exclusive, because the sender has credit for these before it has
-    data. It gets floating buffers only for a backlog. A subpartition may hold all buffers of its partition,
-    except one for each other subpartition.
+    As many buffers of a gate as possible are exclusive, because a sender has credit for exclusive buffers
+    before it has data, and gets floating buffers only for a backlog. A subpartition may hold all buffers of
+    its partition, except one for each other subpartition.
     """
     edges, most = [], scenario.config.max_buffers_per_channel
     for number, edge in enumerate(scenario.edges):
@@ -293,11 +298,11 @@ def with_sizes(scenario: Scenario, places: Sequence[Place], sizes: Sequence[int]
 
 
 class Planner:
-    """Emulated settings of a job, and the search for the one with the shortest barrier delay.
+    """Search for the buffer sizes with the shortest barrier delay, by emulations of a job.
 
-    All settings have the same checkpoint interval, and no faults. `job` is the scenario with its present
-    options. `managers` are groups of equal task managers. `pools` has a row for each group, with the number
-    of pools of each place.
+    All emulations have the same checkpoint interval, and no faults. `job` is the scenario with its present
+    options. `managers` are groups of task managers with the same pools. `pools` has a row for each group,
+    with the number of pools of each place.
     """
 
     def __init__(self, job: Scenario, budget_bytes: int, record_bytes: int | None, seeds: int, done: Done):
@@ -316,10 +321,10 @@ class Planner:
         self.pools, self.managers = np.array(list(managers)), list(managers.values())
 
     def curves(self) -> list[Curve]:
-        """Emulate sizes until each place has a size that is enough, and the smallest sufficient sizes fit.
+        """Emulate sizes until the best size of each place is known, and the smallest sizes fit the budget.
 
-        Return the curves. The sources have to emit as much as now or as with the base sizes, whichever is
-        less, up to noise.
+        Return the curve of each place. A size counts only if the sources emit at least `asked_per_s`: the
+        present rate, or the rate with the base sizes if it is lower, less `NOTABLE_CHANGE`.
         """
         wanted = [[place.base, place.steps[0]] for place in self.places]
         while any(wanted):
@@ -396,7 +401,7 @@ class Planner:
 
 
 def figures_of(results: Sequence[Result]) -> Figures | None:
-    """Return mean figures over the runs of a setting; None if a run has no checkpoint or no rate."""
+    """Return mean figures over the runs of a setting; None: a run completed no checkpoint or has no rate."""
     means = []
     for result in results:
         done = completed_within(result.checkpoints, result.steady[-1])
@@ -432,9 +437,9 @@ def plan_budget(
     check: bool = False,
     done: Done = lambda count: None,
 ) -> BudgetPlan:
-    """Return the split of `budget_bytes` of network memory per task manager with the shortest delay.
+    """Split `budget_bytes` of network memory of each task manager for the shortest barrier delay.
 
-    `check` also emulates other settings in that memory. `done` is called with the number of ended runs.
+    With `check`, other settings are emulated for comparison. `done` is called with the number of ended runs.
 
     Raises:
         UsageError: the budget is too small, there is no exchange, or no checkpoint completes.
@@ -498,7 +503,7 @@ def plan_budget(
 
 
 def one_setting(planned: Sequence[EdgeBuffers]) -> EdgeBuffers:
-    """Return the largest numbers of a plan, for all exchanges, as options of Flink 1.x can set them."""
+    """Return one setting for all exchanges, as Flink 1.x options need it: the maximum of each number."""
     names = ("exclusive", "floating", "max_per_channel")
     return EdgeBuffers(**{name: max(getattr(each, name) for each in planned) for name in names})
 

@@ -1,11 +1,11 @@
-"""Emulated figures for comparison with the computed ones, and the durations of these runs.
+"""Emulation of a job to check the computed figures of `job_size.py`, and suitable lengths of such runs.
 
-For the check a job is emulated twice with each seed. The first run is the job as it is, with aligned
-checkpoints so rare that all queues are full again before the next one. The time of a barrier between two
+For the check, a job is emulated twice with each seed. The first run has the options of the job, and aligned
+checkpoints so rare that all queues fill again before the next checkpoint. The time of a barrier between two
 vertices is then the time to drain the queued data. The second run has a debloat target that cannot be met,
-and so shows the minimum drain time. Two more runs test the memory needed to start: once with the computed
-number of buffers, and once with one less. A plan of memory (`budget.py`) has more runs, so `filled` gives
-each run no more time than it needs.
+and so shows the minimum drain time. Two more runs test the memory needed to start: one has the computed
+number of buffers, and the other one buffer less. A plan of memory (`budget.py`) takes many runs, so `filled`
+keeps each of them short.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class ConsumerCheck(msgspec.Struct, frozen=True, kw_only=True):
     queued_buffers: Spread | None
     """Maximum number of buffers and events in one subtask's gates."""
     in_flight_bytes: Spread | None
-    """Bytes in flight to one subtask, at both ends and between.
+    """Bytes in flight to one subtask: in senders, on the wire and in its gates.
 
-    None if subtasks or vertices share them unevenly.
+    None: the senders have other consumers, or the subtasks are not equally fast.
     """
     drain_ms: Spread | None
     debloated_bytes: Spread | None
@@ -129,9 +129,7 @@ def _timed(scenario: Scenario, drains_ms: Sequence[float | None], settles_s: flo
 
 
 def undisturbed(scenario: Scenario, **options: Any) -> Scenario:
-    """Return a job with these options and one window, without faults, and without manual or stored
-    checkpoints.
-    """
+    """Return a job with these options, without phases, faults, manual and stored checkpoints."""
     config = replace(scenario.config, checkpoint_dir=None, checkpoint_storage=None, **options)
     return replace(scenario, config=config, phases=(), manual_checkpoints_s=(), faults=())
 
@@ -145,7 +143,7 @@ def periods_s(scenario: Scenario) -> list[float]:
 
 
 def calm_interval_s(scenario: Scenario, record_bytes: int | None) -> float:
-    """Return a checkpoint interval in which all queues fill again, or the job's own one if shorter."""
+    """Return a checkpoint interval in which all queues fill again, or the job's interval if it is shorter."""
     window_s = scenario.duration_s - scenario.warmup_s
     calm_s = window_s / 16 if _changes(scenario) else 1.2 * _to_drain_s(scenario, record_bytes) + _OFF_BEAT_S
     return round(min(calm_s, scenario.config.checkpoint_interval_s or math.inf), 2)
@@ -197,7 +195,7 @@ def _consumer(
 def _drain_ms(scenario: Scenario, steady: Steady, name: str) -> float | None:
     """Return the time that a barrier takes from the preceding vertex to the slowest subtask.
 
-    None if several vertices precede it: the start delay begins with the barrier of the fastest.
+    None if several vertices precede it, because the start delay then ends with the fastest one's barrier.
     """
     before = [_vertex(steady, edge.source).start_delay_ms for edge in scenario.inputs(scenario.vertex(name))]
     here = _vertex(steady, name).start_delay_ms_max_subtask

@@ -1,6 +1,6 @@
 """A job from a few numbers: a source that writes as fast as it can, and a consumer of a given throughput.
 
-Mistakes raise a `UsageError` with a line for each, which begins with the name of the parameter.
+Invalid parameters raise a `UsageError`. Each of its lines begins with the name of a parameter.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Numbers(NamedTuple):
     throughput: str
     """Rate of all subtasks of the consumer together, such as "10 MB/s" or "5000 records/s"."""
     parallelism: str = "1"
-    """Number of subtasks of both vertices, or of producer and consumer, as in "4:8"."""
+    """Number of subtasks of each vertex, as in "4", or of producer and consumer, as in "4:8"."""
     record_bytes: int = 1000
     ship: str = "rebalance"
     round_trip: str | None = None
@@ -82,7 +82,7 @@ def scenario_of_numbers(numbers: Numbers) -> Scenario:
         preset=numbers.preset,
         config=PRESETS[numbers.preset],
     )
-    # The machine's cost of a record is part of the record's cost.
+    # The time of a record includes the machine's own cost. Only the rest is service time.
     costs = bare.costs
     of_machine = costs.consumer_record_s + wire / bare.config.segment_bytes * costs.consumer_buffer_s
     source_vertex, consumer = bare.vertices

@@ -1,11 +1,12 @@
 """Size a job by arithmetic: throughput, buffers at each place, memory, queued data, and credit for links.
 
-Every record leaves a vertex along every edge, and reaches all consumers of a broadcast. The throughput of a
-vertex is that of its slowest subtask times its parallelism, because exchanges that distribute evenly slow all
-subtasks down to the slowest. With adaptive partition selection each subtask reads at its own speed
-(`capacity_by_load`), and the same number of buffers waits for each. If the rates of sources are too high, one
-factor reduces all of them. Then the rates of sources without a given rate grow together, equally for all
-subtasks, until a vertex is saturated. The sources before that vertex stop growing, and the others continue.
+A vertex sends each record along all its edges; a broadcast sends it to all consumers. Exchanges that
+distribute evenly slow all subtasks down to the slowest. So the throughput of a vertex is its parallelism
+times the throughput of its slowest subtask. With adaptive partition selection, each subtask reads at its own
+speed (`capacity_by_load`), and an equal number of buffers waits for each subtask. If the given rates of
+sources are too high, one factor reduces all of them. Then the rates of the other sources grow together,
+equally for all subtasks, until a vertex is saturated. The rates of sources upstream of that vertex stop
+growing, and the others continue.
 
 Once a consumer is saturated, its gate holds all its buffers except the one being read. Each sender holds all
 buffers of its pool, but the open buffer of each subpartition is only half full on average::
@@ -13,12 +14,12 @@ buffers of its pool, but the open buffer of each subpartition is only half full 
     sender -> consumer   min(quota - 1, (pool - subpartitions) / subpartitions to the slowest) + 1/2
     gate                 channels * exclusive + floating - 1
 
-The quota is max-buffers-per-channel. A buffer whose credit travels to the sender is empty. Times are bytes
-over the rate at which the subtask reads. Debloating makes no buffer smaller than its first record. If buffers
-become smaller than rate * round trip / credit, the sender waits for credit.
+The quota is max-buffers-per-channel. A buffer is empty while its credit is on the way to the sender. Drain
+times are bytes divided by the rate at which the subtask reads. Debloating makes no buffer smaller than its
+first record. If buffers become smaller than rate * round trip / credit, the sender waits for credit.
 
-Figures are in the order of the printed page. Counts are of buffers, times in milliseconds, and rates of one
-subtask in bytes/s. None: unknown.
+Fields are in the order of the printed page. Counts are numbers of buffers, times are in milliseconds, and
+rates are those of one subtask in bytes/s. None: unknown.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class LinkSize(msgspec.Struct, frozen=True, kw_only=True):
     needed_buffers: int
     """Buffers needed: throughput times round trip over the size of a segment, rounded up."""
     credit_buffers: int
-    """Buffers that the consumer can have: exclusive and floating."""
+    """Buffers for which the consumer can give credit: exclusive and floating."""
     most_bytes_per_s: float | None
     """Maximum throughput that the credit allows; None: there is no round trip."""
     least_target_ms: float
@@ -121,7 +122,7 @@ class ConsumerSize(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     parallelism: int
     by_load: bool = False
-    """Whether faster subtasks read more, by adaptive partition selection. Otherwise all read the same."""
+    """Whether adaptive partition selection lets faster subtasks read more. Otherwise all read equally."""
     records_per_s: float
     bytes_per_s: float
     is_held_back: bool
@@ -135,7 +136,7 @@ class ConsumerSize(msgspec.Struct, frozen=True, kw_only=True):
     worst_bytes: int
     worst_drain_ms: float | None
     least_buffer_bytes: int
-    """Minimum useful buffer size for debloating: one record, and enough for the round trip."""
+    """Minimum useful buffer size for debloating: one record, or more if the round trip needs it."""
     least_drain_ms: float | None
     """Minimum drain time that debloating can reach without a loss of throughput."""
     target_ms: float | None
@@ -143,9 +144,9 @@ class ConsumerSize(msgspec.Struct, frozen=True, kw_only=True):
     debloated_bytes: int | None
     """The buffer size that debloating sets; None: debloating is off."""
     debloated_drain_ms: float | None
-    """Drain time with buffers of that size; None: debloating is off."""
+    """Drain time with buffers of `debloated_bytes`; None: debloating is off."""
     link: LinkSize | None
-    """Need of the link; None: all channels are local."""
+    """Buffers that the link needs; None: all channels are local."""
 
 
 class JobSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -342,7 +343,7 @@ def wire_bytes(vertex: Vertex, record_bytes: int | None = None) -> int:
     """Return the bytes that a source's record takes in buffers.
 
     Raises:
-        UsageError: it reads files, and `record_bytes` is None.
+        UsageError: the source reads files, and `record_bytes` is None.
     """
     if isinstance(vertex.source, GeneratorSpec):
         return vertex.source.record_bytes + LENGTH_BYTES
@@ -368,7 +369,7 @@ def share_of_slowest(vertex: Vertex) -> float:
 
 
 def _reach(scenario: Scenario, source: str) -> dict[str, int]:
-    """Return the copies of a source's record that reach each vertex; 1 for the source itself."""
+    """Return, by vertex, how many copies of a record of the source reach it; 1 for the source itself."""
     times: dict[str, int] = {}
     for vertex in scenario.topological_order():
         arriving = sum(
@@ -434,7 +435,7 @@ def _goes_by_load(scenario: Scenario, vertex: Vertex) -> bool:
 
 
 def _rates_of_subtasks(scenario: Scenario, vertex: Vertex, record_bytes: float) -> list[float]:
-    """Return the records/s that each subtask can read, at its maximum cost of a record over time."""
+    """Return the records/s that each subtask can read while its cost of a record is highest."""
     costs = scenario.costs
     added = costs.consumer_record_s + record_bytes / scenario.config.segment_bytes * costs.consumer_buffer_s
     each = (max(cost for _, cost in vertex.service_steps(number)) for number in range(vertex.parallelism))

@@ -9,14 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .advise import Advice, Question, advise
+    from .advice import Advice, Question, advise
     from .axes import Axis, AxisValue, read_axes
     from .choice import Constraints
     from .measures import Measures, measure
     from .point_rows import PointRow
     from .points import Grid, Point, Probe
     from .recommend import Recommendation
-    from .sweep import run_points, sweep
+    from .sweeps import run_points, sweep
 
 __all__ = [
     "Advice",
@@ -38,14 +38,14 @@ __all__ = [
 ]
 
 _MODULES = {
-    ".advise": ("Advice", "Question", "advise"),
+    ".advice": ("Advice", "Question", "advise"),
     ".axes": ("Axis", "AxisValue", "read_axes"),
     ".choice": ("Constraints",),
     ".measures": ("Measures", "measure"),
     ".point_rows": ("PointRow",),
     ".points": ("Grid", "Point", "Probe"),
     ".recommend": ("Recommendation",),
-    ".sweep": ("run_points", "sweep"),
+    ".sweeps": ("run_points", "sweep"),
 }
 
 

@@ -7,7 +7,7 @@ the Pareto front. For this, each figure is scaled to its range over these settin
 
 - Times count by their ratio, down to a tenth of the present time. A shorter time gains nothing more.
 - A loss of throughput counts as a share of the loss that the limits allow.
-- Stored bytes count as a share of the maximum over all settings.
+- Stored bytes count as a share of the maximum over all settings, or of `FEW_BYTES` if that is more.
 
 Settings whose sums differ by less than `TIE` are ties. Among them, the one that changes the job least is
 chosen: the fewest mechanisms, then no stored in-flight data, then the longest debloat target. The present
@@ -38,6 +38,8 @@ WORTH_THROUGHPUT = 0.05
 """Minimum gain of throughput, as a share, that is worth a change."""
 TIE = 0.1
 """Settings whose sums of distances differ by less count as ties."""
+FEW_BYTES = 1 << 20
+"""Stored in-flight data of a checkpoint that costs little, however much other settings store."""
 MOST_EXPIRED = 0.05
 """Maximum share of checkpoints that may expire."""
 
@@ -87,7 +89,7 @@ class Choice(NamedTuple):
     alternatives: tuple[tuple[str, str], ...] = ()
     """At most two settings, each with its advantage over the chosen one."""
     close: frozenset[str] = frozenset()
-    """The chosen setting, and settings whose sum of distances is hardly larger than its own."""
+    """The chosen setting, and settings that are nearly as good by the sum of distances (see the module)."""
 
 
 def broken_limits(outcome: Outcome, limits: Constraints, *, takes_checkpoints: bool) -> list[str]:
@@ -234,7 +236,7 @@ class _Scale:
         shares = known(each.throughput for each in outcomes)
         self._most_throughput = max(shares, default=1.0)
         self._least_throughput = self._most_throughput * min(limits.min_throughput, 1 - SAME_THROUGHPUT)
-        self._most_stored = max(known(each.stored_bytes for each in outcomes), default=0.0)
+        self._most_stored = max(FEW_BYTES, *known(each.stored_bytes for each in outcomes))
 
     def distance(self, outcome: Outcome) -> float:
         """Return the sum of the distances of a setting from the best value of each figure, 0 to 4."""
@@ -244,7 +246,7 @@ class _Scale:
             self._times[0].place(outcome.checkpoint_ms)
             + self._times[1].place(outcome.delay_ms)
             + min(1.0, lost / (self._most_throughput - self._least_throughput))
-            + (stored / self._most_stored if self._most_stored else 0.0)
+            + stored / self._most_stored
         )
 
 

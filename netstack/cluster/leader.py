@@ -23,10 +23,9 @@ from ..errors import StorageError
 from ..jobs.job import shape_after
 from ..results.recorder import Recorder
 from ..state.snapshots import CheckpointMetadata
-from ..tasks.environment import Environment
+from ..tasks.subtask_environment import Environment
 from .assignments import Assignment, CheckpointRecord, checkpoint_records
-from .distributed_scenario import task_managers
-from .messages import (
+from .control_messages import (
     Acknowledge,
     Control,
     Decline,
@@ -39,6 +38,7 @@ from .messages import (
     ToLeader,
     distant_tasks,
 )
+from .distributed_scenario import task_managers
 
 if TYPE_CHECKING:
     from .task_manager import RunClock

@@ -44,13 +44,11 @@ from ..scenarios.faults import AtTime, Fault, KillSubtask, KillTaskManager
 from ..scenarios.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
-from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
+from ..tasks.subtask_environment import Environment
 from ..tcp.pipe import ConnectionLimits, Stream
 from .assignments import COLUMNS, Assignment, Blame, Failure, Report
-from .distributed_scenario import task_managers, with_real_costs
-from .leader import LEADER, Leader
-from .messages import (
+from .control_messages import (
     Aborted,
     Completed,
     Control,
@@ -65,6 +63,8 @@ from .messages import (
     deliver,
     encode_control,
 )
+from .distributed_scenario import task_managers, with_real_costs
+from .leader import LEADER, Leader
 from .tcp_connections import TcpConnections
 
 _log = logging.getLogger("netstack.cluster")

@@ -27,9 +27,9 @@ from ..results.recorder import SubtaskSample
 from ..results.result import Work
 from ..scenarios.changes import ScheduledChange
 from ..scenarios.scenario import Scenario
-from ..tasks.environment import Environment
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.subtask import Subtask
+from ..tasks.subtask_environment import Environment
 from .build import JobBuilder, Site
 from .failover import Region, all_tasks
 from .restarts import NOTHING_RUNS

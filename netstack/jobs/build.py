@@ -36,10 +36,10 @@ from ..scenarios.exchange_patterns import (
 )
 from ..scenarios.scenario import Edge, Scenario, Vertex
 from ..scenarios.user_code import KeyHash
-from ..tasks.environment import Environment, Output, RemoteSubtask
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.source_subtask import SourceSubtask, pace_of
 from ..tasks.subtask import Subtask
+from ..tasks.subtask_environment import Environment, Output, RemoteSubtask
 from .subtask_maker import EnvironmentOf, SubtaskMaker, calls_of, key_hash_of
 
 Find = Callable[[int], PipelinedSubpartition]

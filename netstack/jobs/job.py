@@ -41,8 +41,8 @@ from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario, changed
 from ..state.snapshots import CheckpointMetadata
 from ..state.table_store import TableStores
-from ..tasks.environment import Environment
 from ..tasks.subtask import Subtask
+from ..tasks.subtask_environment import Environment
 from .attempt import Attempt
 from .failover import (
     RegionFailover,

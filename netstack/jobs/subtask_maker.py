@@ -34,17 +34,17 @@ from ..scenarios.user_code import KeyHash, Source, SourceReader
 from ..state.subtask_state import ChangelogTerms, SubtaskState
 from ..state.table_backend import TableSettings, TableStateBackend
 from ..state.table_store import TableOptions, TableStores
-from ..tasks.emission import Emission, EventTimeWindows, HeldBack
-from ..tasks.environment import Environment
 from ..tasks.key_hash import hash_by
 from ..tasks.multiple_input_subtask import GateWork, MultipleInputSubtask
 from ..tasks.operator_subtask import OperatorSubtask
 from ..tasks.operators import BroadcastSide, Forward, KeyedBroadcastOperator, Operator, OperatorContext
 from ..tasks.service_time import Throttle
-from ..tasks.source import GeneratedSource, opener_of
 from ..tasks.source_subtask import ONE_BY_ONE, Calls, SourceSubtask, pace_of
+from ..tasks.sources import GeneratedSource, opener_of
 from ..tasks.state_upkeep import Materializer, TableSchedule
 from ..tasks.subtask import Subtask
+from ..tasks.subtask_environment import Environment
+from ..tasks.synthetic_output import Emission, EventTimeWindows, HeldBack
 from ..tasks.watermarks import SourceWatermarks, WatermarkFlow
 
 Make = Callable[[int, int], Subtask]

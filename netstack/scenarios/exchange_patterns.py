@@ -305,7 +305,10 @@ class Contents(NamedTuple):
 
 
 def contents_of(scenario: Scenario) -> Contents:
-    """Return the vertices and edges whose records need bytes, including all edges with watermarks."""
+    """Return the vertices and edges whose records need contents, not only a size.
+
+    All edges with watermarks are among them.
+    """
     with_watermarks = sources_with_watermarks(scenario) | readers_of_watermarks(scenario)
     vertices: set[str] = set()
     edges: set[int] = set()

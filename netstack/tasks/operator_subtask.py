@@ -21,13 +21,13 @@ from ..exchange.gate import InputGate
 from ..results.recorder import SubtaskSample
 from ..state.snapshots import EVENT_TIME, HELD_BACK, StateKind
 from ..state.subtask_state import SubtaskState
-from .emission import HeldBack
-from .environment import Environment
 from .operators import Operator, OperatorContext
 from .record_service import RecordByRecord, Serving, WholeBuffers
 from .service_time import Throttle
 from .state_upkeep import state_times
 from .subtask import Mail, Subtask, with_inputs
+from .subtask_environment import Environment
+from .synthetic_output import HeldBack
 from .time_account import Lateness, Waiting
 from .watermarks import WatermarkFlow
 

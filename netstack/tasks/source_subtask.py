@@ -21,10 +21,10 @@ from ..scenarios.scenario import CATCH_UP_S, GeneratorSpec, SourceSpec
 from ..scenarios.user_code import SourceReader
 from ..state.snapshots import EVENT_TIME, POSITION, SPLITS
 from ..state.subtask_state import SubtaskState
-from .environment import Environment
 from .operators import NOTHING
-from .source import OpenSplit, Split, SplitReader, skip
+from .sources import OpenSplit, Split, SplitReader, skip
 from .subtask import Subtask
+from .subtask_environment import Environment
 from .time_account import Lateness, Waiting
 from .watermarks import SourceWatermarks
 

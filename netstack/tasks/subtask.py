@@ -25,7 +25,7 @@ from ..exchange.selectors import LEFT_OUT, Fraction, RoundRobin
 from ..results.recorder import SubtaskSample
 from ..results.trace import restored_text
 from ..state.subtask_state import SubtaskState
-from .environment import Environment, Output
+from .subtask_environment import Environment, Output
 from .task_checkpoints import TaskCheckpoints
 from .time_account import Lateness, TimeAccount, Waiting
 

@@ -20,7 +20,7 @@ from flowcontrol import MAX_WATERMARK, NO_WATERMARK, WatermarkValve
 from ..engine.agenda import EventClock
 from ..exchange.channel import InputChannel
 from ..exchange.gate import InputGate
-from .emission import EventTimeWindows
+from .synthetic_output import EventTimeWindows
 
 PassOn = Callable[[int], Coroutine[Any, None, None]]
 """Callback for a watermark that has risen."""

@@ -398,7 +398,7 @@ RECORD_BYTES = 200
 """Bytes of memory that a queued record takes besides its content: its object and its place in the queue."""
 
 _MOST_KEPT = 2
-"""A record is copied if it is part of an object larger than this multiple of the record."""
+"""A record inside an object this many times larger is copied, so that the object can be freed."""
 
 
 class LoopbackRecords:

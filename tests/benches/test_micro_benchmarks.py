@@ -246,7 +246,7 @@ def test_within_a_process_an_iteration_ends_with_the_last_record() -> None:
 def test_more_records_than_were_written_are_an_error() -> None:
     with within_process(plan(TooMany)) as iterate, pytest.raises(RuntimeError) as raised:
         iterate()
-    assert str(raised.value) == "too many: 13 records have arrived of 12"
+    assert str(raised.value) == "too many: 13 records have arrived, but 12 were written"
 
 
 def test_what_a_transport_raises_comes_out() -> None:

@@ -268,7 +268,7 @@ def _write_predictions(table: Table) -> None:
 def tables(predictions: Table, measurements: Table) -> str:
     """Return tables of end-to-end times and of throughput, predicted and measured, and how many were met."""
     rows = list(dict.fromkeys((key.scenario, key.window) for key in predictions))
-    lines = ["End to end in ms, predicted / measured (a single value is predicted):", "", *_head()]
+    lines = ["End to end in ms, predicted / measured, or predicted only:", "", *_head()]
     met = []
     for scenario, window in rows:
         cells = []

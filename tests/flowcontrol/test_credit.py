@@ -79,7 +79,7 @@ def test_unannounced_credit_does_not_cover_an_arrival() -> None:
     announcer.gain(5)
     with pytest.raises(
         CreditExceeded,
-        match=r"^a data buffer arrived for which the sender had no credit: the sender broke the protocol",
+        match=r"^the sender broke the protocol: it sent a data buffer without credit",
     ):
         announcer.receive()
     assert (announcer.outstanding, announcer.unannounced) == (0, 5)

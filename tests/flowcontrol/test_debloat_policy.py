@@ -276,7 +276,7 @@ class Says(DebloatPolicy):
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (None, r"Says.recalculate has returned None; it has to return \(place, size\) pairs"),
+        (None, r"Says.recalculate has returned None; it has to return \(channel index, size\) pairs"),
         ([(0, 1000.5)], "announces 1000.5 bytes to channel 0; both have to be whole numbers"),
         ([(0.0, 1000)], "both have to be whole numbers"),
         ([(0, 255)], "announces 255 bytes; the settings allow 256 to 32768"),

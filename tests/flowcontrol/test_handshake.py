@@ -195,7 +195,7 @@ def test_an_index_that_cannot_dial_is_refused_at_its_first_impossible_byte(
         (8, b"\0\2", "speaks another version of the handshake; this process speaks version 1"),
         (10, b"\0\0\0\5", "belongs to a mesh of another size; this mesh has 4 processes"),
         (14, b"\0\0\0\2", "wants to reach another process; this is process 1"),
-        (18, b"\0\0\0\1", "'s index is wrong: only higher ones"),
+        (18, b"\0\0\0\1", "'s index is wrong: only processes with higher"),
     ],
 )
 def test_the_listener_says_what_is_wrong_with_a_hello(offset: int, value: bytes, problem: str) -> None:

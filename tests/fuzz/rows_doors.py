@@ -19,7 +19,7 @@ from integration.spark.shuffling.blocks import PartitionBlocks
 from integration.spark.shuffling.pieces import Compression, Merger, decode_piece, encode_piece, with_ends
 from netstack import Report, decode_report, encode_report
 from netstack.checkpoints.pending_checkpoint import Acknowledgement
-from netstack.cluster.messages import (
+from netstack.cluster.control_messages import (
     Aborted,
     Acknowledge,
     Completed,

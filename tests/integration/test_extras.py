@@ -161,7 +161,7 @@ def test_all_else_works_without_any_extra(tmp_path: Path) -> None:
 
 def test_every_command_is_imported_without_any_extra(tmp_path: Path) -> None:
     modules = [f"integration.cli.{path.stem}" for path in (ROOT / "integration" / "cli").glob("[!_]*.py")]
-    modules += ["integration.tuning.sweep", "integration.spark.shuffling.api"]
+    modules += ["integration.tuning.sweeps", "integration.spark.shuffling.api"]
     assert len(modules) > 20
     assert run_without(ALL_MODULES, ["--version"], ["pyspark"], tmp_path, modules) == "loaded []"
 

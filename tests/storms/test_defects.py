@@ -25,8 +25,8 @@ from netstack.jobs.fault_injector import FaultInjector
 from netstack.state.copy_on_write import CopyOnWriteMap
 from netstack.state.operator_state import OperatorStateBackend
 from netstack.state.time_to_live import StateClock
-from netstack.tasks.emission import Emission, EventTimeWindows, HeldBack
 from netstack.tasks.multiple_input_subtask import MultipleInputSubtask
+from netstack.tasks.synthetic_output import Emission, EventTimeWindows, HeldBack
 from netstack.tasks.task_checkpoints import RunningCheckpoint, TaskCheckpoints
 from tests.storms.one_storm import run_storm
 

@@ -27,7 +27,7 @@ from netstack import (
 )
 from netstack.engine.randomness import numbers_of
 from netstack.jobs.restarts import Restart
-from netstack.tasks.emission import Emission
+from netstack.tasks.synthetic_output import Emission
 from tests.storms.case import Continuation, StormCase, StormVertex, Work
 from tests.storms.expected import Lives, Run, at_least, by_chance, expected_output, flows_of, in_turns
 from tests.storms.one_storm import run_case

@@ -65,7 +65,7 @@ def test_a_signal_while_the_command_is_imported_is_one_line(number: signal.Signa
 
 @pytest.mark.parametrize(
     ("number", "module"),
-    [(signal.SIGINT, "integration.tuning.sweep"), (signal.SIGTERM, "integration.tuning.settling")],
+    [(signal.SIGINT, "integration.tuning.sweeps"), (signal.SIGTERM, "integration.tuning.settling")],
 )
 def test_a_signal_while_a_command_of_its_own_module_is_imported_is_one_line(
     number: signal.Signals, module: str

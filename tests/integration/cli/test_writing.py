@@ -18,8 +18,8 @@ from integration.files.writing import written_whole
 from integration.present.documents import write_files
 from integration.tuning.axes import read_axes
 from integration.tuning.point_rows import FOLDER, PointStore
+from integration.tuning.point_runs import run_point
 from integration.tuning.points import Grid
-from integration.tuning.running import run_point
 from tests.integration.cli.test_cli import SHORT
 
 LIMIT = 5_000

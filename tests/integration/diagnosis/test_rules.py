@@ -332,9 +332,9 @@ def test_a_shape_that_unaligned_checkpoints_bring_to_a_stand_is_told_of() -> Non
     can, could = only(stands_still, diamond(unaligned_enabled=True)), only(stands_still, diamond())
     assert (can.severity, could.severity, can.where) == ("notice", "notice", "reader")
     assert can.says == (
-        "Unaligned checkpoints can deadlock the job: reader does not read slow until the "
-        "barriers of early arrive. They wait behind data that slow can read only after reader reads "
-        "again."
+        "Unaligned checkpoints can deadlock the job: reader reads nothing from slow until the "
+        "barriers of early arrive. But these barriers are queued behind data for slow, and slow cannot "
+        "take the data until reader reads from it again."
     )
     assert could.says.startswith("Unaligned checkpoints could deadlock the job")
     expired = CheckpointResult(id=1, t=1.0, status="FAILED", failure="CHECKPOINT_EXPIRED")

@@ -31,7 +31,7 @@ from integration.present.tuning_charts import (
     trade_off,
     tuning_charts,
 )
-from integration.tuning.advise import Question
+from integration.tuning.advice import Question
 from integration.tuning.axes import read_axes
 from integration.tuning.measures import Measures
 from integration.tuning.recommend import Recommendation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from integration.tuning.advise import Advice, Question, advise
+from integration.tuning.advice import Advice, Question, advise
 from integration.tuning.axes import Axis
 from integration.tuning.choice import Constraints
 from integration.tuning.measures import Measures

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from integration.tuning.advise import Question, advise
+from integration.tuning.advice import Question, advise
+from integration.tuning.point_runs import run_point
 from integration.tuning.recommend import Recommendation
-from integration.tuning.running import run_point
 from integration.tuning.settings import Mechanism
 from integration.tuning.shown_runs import runs_to_show
 from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex

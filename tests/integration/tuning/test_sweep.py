@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from integration.tuning import sweep as sweep_module
+from integration.tuning import sweeps as sweep_module
 from integration.tuning.axes import read_axes
 from integration.tuning.point_rows import PointRow
+from integration.tuning.point_runs import run_point, sweep_function
 from integration.tuning.points import Grid, Point
-from integration.tuning.running import run_point, sweep_function
-from integration.tuning.sweep import LocalProcesses, run_points, sweep
+from integration.tuning.sweeps import LocalProcesses, run_points, sweep
 from netstack import Edge, GeneratorSpec, NetworkConfig, PathSpec, Scenario, SourceError, Vertex, from_json
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from integration.tuning.point_rows import (
     from_table,
     to_table,
 )
+from integration.tuning.point_runs import run_point
 from integration.tuning.points import Grid, Point, point_of, step_at_s, with_step
-from integration.tuning.running import run_point
 from netstack import (
     Edge,
     GeneratorSpec,

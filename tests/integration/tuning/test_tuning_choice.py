@@ -173,6 +173,12 @@ def test_alternatives_say_what_they_have_that_the_chosen_setting_lacks() -> None
     assert (found.chosen, found.alternatives) == ("unaligned", (("nothing more to store", "slower target"),))
 
 
+def test_few_stored_bytes_count_little_even_if_no_setting_stores_more() -> None:
+    target = outcome("target", 190.0, 0.97, target_s=0.05)
+    assert chosen(NOW, target, outcome("unaligned", 180.0, stored_bytes=4e4)) == "unaligned"
+    assert chosen(NOW, target, outcome("unaligned", 180.0, stored_bytes=4e7)) == "target"
+
+
 def test_settings_are_the_same_within_what_a_user_notices() -> None:
     assert is_same(outcome("a", 100.0), outcome("b", 114.0))
     assert not is_same(outcome("a", 100.0), outcome("b", 116.0))

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from integration.tuning.point_runs import run_point, run_reading
 from integration.tuning.points import point_of
-from integration.tuning.running import run_point, run_reading
 from integration.tuning.settling import (
     LEAST_CHECKPOINTS,
     MOST_WINDOW_S,

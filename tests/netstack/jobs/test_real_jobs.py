@@ -33,7 +33,7 @@ from netstack.engine.randomness import uncertain_factor
 from netstack.exchange.java_hash import hash_longs
 from netstack.exchange.key_groups import assign_to_operators
 from netstack.scenarios.scenario import Keys
-from netstack.tasks.source import key_shares
+from netstack.tasks.sources import key_shares
 from tests.netstack.whole_jobs import EXACT
 
 AT_ONCE = NetworkConfig(buffer_timeout_interval_s=0.0)

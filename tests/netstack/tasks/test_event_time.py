@@ -36,7 +36,7 @@ from netstack import (
 )
 from netstack.engine.agenda import EventClock
 from netstack.scenarios.exchange_patterns import disorder_s
-from netstack.tasks.emission import Emission, EventTimeWindows, HeldBack
+from netstack.tasks.synthetic_output import Emission, EventTimeWindows, HeldBack
 from netstack.tasks.watermarks import SourceWatermarks
 from tests.netstack.diamonds import chain_of_diamonds
 from tests.netstack.whole_jobs import EXACT, EXACTLY_ONCE, MODES

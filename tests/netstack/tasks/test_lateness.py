@@ -33,8 +33,8 @@ from netstack.engine.cores import Cores
 from netstack.engine.randomness import Randomness
 from netstack.jobs.job import Job
 from netstack.scenarios.config import CostModel
-from netstack.tasks.environment import Environment
 from netstack.tasks.service_time import Throttle
+from netstack.tasks.subtask_environment import Environment
 from netstack.tasks.time_account import Lateness, TimeAccount, Waiting
 from tests.netstack.engine.test_agenda_clock import Clocked
 from tests.netstack.local_cluster import launch_locally

@@ -22,8 +22,8 @@ from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.engine.timers import Scope
 from netstack.jobs.build import JobBuilder
-from netstack.tasks.environment import Environment
 from netstack.tasks.subtask import Subtask
+from netstack.tasks.subtask_environment import Environment
 from tests.netstack.tasks.test_task_checkpoints import Told
 
 SCENARIO = Scenario(

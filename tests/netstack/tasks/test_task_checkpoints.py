@@ -40,9 +40,9 @@ from netstack.engine.randomness import Randomness
 from netstack.engine.timers import Scope
 from netstack.jobs.build import JobBuilder
 from netstack.state.table_backend import TableSettings
-from netstack.tasks.environment import Environment
 from netstack.tasks.operator_subtask import OperatorSubtask
 from netstack.tasks.subtask import Mail
+from netstack.tasks.subtask_environment import Environment
 from netstack.tasks.task_checkpoints import ASYNC_FAILED, TaskCheckpoints
 from tests.netstack.table_model import ModelStores
 

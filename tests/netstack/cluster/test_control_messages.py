@@ -29,7 +29,7 @@ from netstack import (
     decode_report,
 )
 from netstack.checkpoints.pending_checkpoint import Acknowledgement
-from netstack.cluster.messages import (
+from netstack.cluster.control_messages import (
     Aborted,
     Acknowledge,
     Completed,

@@ -31,7 +31,7 @@ from flowcontrol import NO_WATERMARK
 
 from ..state.snapshots import OWED
 from .operators import NOTHING, Operator, OperatorContext
-from .source import FILLER
+from .sources import FILLER
 
 _ROUNDING = 1e-9
 """Tolerance for rounding errors in sums of selectivities."""

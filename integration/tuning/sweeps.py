@@ -29,8 +29,8 @@ from ..spark.failure_causes import first_cause, is_from_spark, one_line
 from ..spark.session import spark_session
 from ..spark.workers import driver_accumulator, send_packages
 from .point_rows import PointRow, PointStore, failed_row, spark_schema, to_table
+from .point_runs import reads_files, run_point, run_reading, sweep_function
 from .points import Grid, Point
-from .running import reads_files, run_point, run_reading, sweep_function
 
 if TYPE_CHECKING:
     from pyspark import Accumulator

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buffers import RecordBlock
-from netstack.tasks.emission import Emission
+from netstack.tasks.synthetic_output import Emission
 from netstack.tasks.transactions import Transaction, TransactionLog
 
 SIZES = st.lists(st.integers(1, 5), max_size=6)

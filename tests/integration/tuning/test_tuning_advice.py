@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from integration.tuning.advise import MOST_SEEDS, Question, advise
+from integration.tuning.advice import MOST_SEEDS, Question, advise
 from integration.tuning.axes import read_axes
 from integration.tuning.choice import Constraints
 from integration.tuning.measures import Measures
