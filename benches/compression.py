@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from integration.spark.shuffling.pieces import Cutter, decode_piece
-from integration.spark.shuffling.placement import HashPlacement
+from integration.spark.shuffling.placement import hash_placement
 
 ROWS, BATCHES, ROUNDS, TARGETS = 10_000, 100, 3, 4
 MB = 1_000_000
@@ -89,7 +89,7 @@ def measured(batches: list[pa.RecordBatch], compression: Codec | None) -> tuple[
     size = 0
     for _ in range(ROUNDS):
         schema = batches[0].schema
-        cutter = Cutter(schema, HashPlacement(schema, schema.names[:1], TARGETS), compression=compression)
+        cutter = Cutter(schema, hash_placement(schema, schema.names[:1], TARGETS), compression=compression)
         start = process_time()
         made = [pieces for batch in batches for pieces in cutter.add(batch)] + [cutter.flush()]
         cut = process_time()

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from integration.spark.shuffling.pieces import Cutter, Merger, decode_piece, encode_piece
-from integration.spark.shuffling.placement import HashPlacement
+from integration.spark.shuffling.placement import hash_placement
 
 from ..harness import Measure
 
@@ -45,14 +45,14 @@ KINDS = {"longs": longs, "texts": texts}
 def cut(batches: list[pa.RecordBatch], targets: int) -> list[tuple[int, memoryview]]:
     """Cut all batches to pieces by the key groups of their key."""
     schema = batches[0].schema
-    cutter = Cutter(schema, HashPlacement(schema, ["key"], targets))
+    cutter = Cutter(schema, hash_placement(schema, ["key"], targets))
     made = [pieces for batch in batches for pieces in cutter.add(batch)]
     return [piece for pieces in (*made, cutter.flush()) for piece in pieces]
 
 
 def test_shufflePlace(measure: Measure) -> None:
     batch = longs()[0]
-    place = partial(HashPlacement(batch.schema, ["key"], 4).place, batch)
+    place = partial(hash_placement(batch.schema, ["key"], 4).place, batch)
     measure.steps(place, operations=ROWS, copied_bytes=8 * ROWS)
 
 

@@ -125,28 +125,19 @@ class Access:
     password: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
+        problem = None
         if self.key is not None and self.cert is None:
-            note = Note(
-                "A private key requires its certificate.", Parameter("cert"), advice="Set {} as well."
-            )
-            raise FlinkRestError(note)
-        if self.user is not None and ":" in self.user:
-            raise FlinkRestError(
-                Note(
-                    "The name of a user contains a colon.",
-                    Parameter("user"),
-                    Parameter("password"),
-                    advice="Set {} to the name alone, and {} to the password.",
-                )
-            )
-        if self.user is not None and any(name.lower() == "authorization" for name, _ in self.headers):
-            raise FlinkRestError(
-                Note(
-                    "Both a user and an Authorization header are set.",
-                    *_CREDENTIALS,
-                    advice="Set either {} or {}.",
-                )
-            )
+            text = "A private key requires its certificate."
+            problem = Note(text, Parameter("cert"), advice="Set {} as well.")
+        elif self.user is not None and ":" in self.user:
+            advice = "Set {} to the name alone, and {} to the password."
+            text = "The name of a user contains a colon."
+            problem = Note(text, Parameter("user"), Parameter("password"), advice=advice)
+        elif self.user is not None and any(name.lower() == "authorization" for name, _ in self.headers):
+            text = "Both a user and an Authorization header are set."
+            problem = Note(text, *_CREDENTIALS, advice="Set either {} or {}.")
+        if problem is not None:
+            raise FlinkRestError(problem)
 
     @property
     def identifies(self) -> bool:
@@ -196,21 +187,18 @@ def _tls_context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SS
             f"{key or cert}: the key is encrypted. Name a file with the key decrypted."
         ) from None
     except (ssl.SSLError, ValueError) as error:
+        note = Note(
+            f"{cert}: contains no certificate with its key in PEM.",
+            Parameter("key"),
+            advice="If the key is in a file of its own, set {} to it.",
+        )
         if "MISMATCH" in (getattr(error, "reason", None) or ""):
-            raise FlinkRestError(
-                Note(
-                    f"{key or cert}: is not the key of the certificate {cert}.",
-                    *_CLIENT_CERTIFICATE,
-                    advice=_WITH_CERTIFICATE,
-                )
-            ) from None
-        where = f"{cert} and {key}: contain" if key else f"{cert}: contains"
-        text = f"{where} no certificate with its key in PEM."
-        raise FlinkRestError(
-            Note(text, *_CLIENT_CERTIFICATE, advice=_WITH_CERTIFICATE)
-            if key
-            else Note(text, Parameter("key"), advice="If the key is in a file of its own, set {} to it.")
-        ) from None
+            text = f"{key or cert}: is not the key of the certificate {cert}."
+            note = Note(text, *_CLIENT_CERTIFICATE, advice=_WITH_CERTIFICATE)
+        elif key:
+            text = f"{cert} and {key}: contain no certificate with its key in PEM."
+            note = Note(text, *_CLIENT_CERTIFICATE, advice=_WITH_CERTIFICATE)
+        raise FlinkRestError(note) from None
     return context
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from netstack import LinkConditions, VertexSteady
 
-from ..diagnosis.observation import observation_of
+from ..diagnosis.observation import Observation, observation_of
 from ..diagnosis.rule_table import Diagnosis, diagnose
 from ..errors import Note
 from ..optional_figures import complete
@@ -25,7 +25,7 @@ from .client import Answers, RestClient, number
 from .fit_scenario import fit_scenario
 from .importing import Imported, check_shape, import_scenario, note_on_missing
 from .job import ended_job, read_ended, read_job, unchanged
-from .measured import measured, read_checkpoints
+from .measured import Measured, measured, read_checkpoints
 from .options import EVERYWHERE, Overrides
 from .sampling import SubtaskSamples, totals
 
@@ -77,18 +77,21 @@ def diagnose_job(
             return _diagnose_ended(client, ended, latency_s, wording)
     given = replace(_NOT_JUDGED, latency_s=latency_s or 0.0)
     imported = import_scenario(cluster, job, overrides=given, watch_s=watch_s, watching=watching)
-    shown = imported.measured
     vertices, levels, replaced = _with_pressure(cluster, imported)
-    steady = msgspec.structs.replace(shown.steady, vertices=vertices)
-    view = observation_of(imported.scenario, steady, shown.checkpoints, levels)
-    if latency_s is not None:
-        view = replace(view, link=imported.scenario.link)
-    notes = [wording(_note(note)) for note in imported.notes]
+    steady = msgspec.structs.replace(imported.measured.steady, vertices=vertices)
+    view = observation_of(imported.scenario, steady, imported.measured.checkpoints, levels)
+    about = [_note(note, wording) for note in imported.notes]
     if replaced:
-        notes.append(
+        about.append(
             f"{', '.join(replaced)}: metrics do not report how the time is spent; assuming the shares "
             "that /backpressure reported at one moment."
         )
+    return _diagnosis(imported.measured, view, latency_s, about)
+
+
+def _diagnosis(shown: Measured, view: Observation, latency_s: float | None, notes: list[str]) -> Diagnosis:
+    if latency_s is not None:
+        view = replace(view, link=LinkConditions(latency_s=latency_s))
     return Diagnosis(
         name=shown.job_name,
         of=f"job {shown.job}, Flink {shown.flink}, {shown.url}",
@@ -97,12 +100,12 @@ def diagnose_job(
     )
 
 
-def _note(note: str) -> str:
+def _note(note: str, wording: Callable[[str], str]) -> str:
     """Return the text of an import's note. Its advice to set parameters is left out, since a diagnosis lacks
     these.
     """
     has_others = isinstance(note, Note) and any(each.name != "latency_s" for each in note.parameters)
-    return note.text if isinstance(note, Note) and has_others else note
+    return wording(note.text if isinstance(note, Note) and has_others else note)
 
 
 def _with_pressure(
@@ -168,9 +171,6 @@ def _diagnose_ended(
     scenario = fit_scenario(job, samples, _NOT_JUDGED, notes)
     shown = measured(client.url, job, samples, read_checkpoints(client, job))
     steady = msgspec.structs.replace(shown.steady, from_s=0.0, to_s=round(job.age_s, 2))
-    view = observation_of(scenario, steady, shown.checkpoints)
-    if latency_s is not None:
-        view = replace(view, link=LinkConditions(latency_s=latency_s))
     about = ["The job has ended: its metrics are gone, and only the counters of each subtask are left."]
     if any(any(vertex.busy_ms_per_s) for vertex in shown.steady.vertices):
         about.append("Times and rates are means since each subtask last started, not values of one moment.")
@@ -178,9 +178,5 @@ def _diagnose_ended(
         about.append("The options of the cluster are not reported; assuming Flink's defaults.")
     if not shown.checkpoints:
         about.append("The cluster keeps no completed checkpoint, so delays are unknown.")
-    return Diagnosis(
-        name=job.name,
-        of=f"job {job.id}, Flink {job.version}, {client.url}",
-        notes=[wording(_note(note)) for note in dict.fromkeys([*about, *notes])] + note_on_missing(client),
-        windows=[diagnose(view)],
-    )
+    notes = [_note(note, wording) for note in dict.fromkeys([*about, *notes])] + note_on_missing(client)
+    return _diagnosis(shown, observation_of(scenario, steady, shown.checkpoints), latency_s, notes)

@@ -105,9 +105,6 @@ own operators, on two machines, it rose by 45 to 85 us for each buffer; in the j
 25 us.
 """
 
-_WATCH_LONGER = (Parameter("watch_s"),)
-_LONGER = "Set {} to a longer time."
-
 
 def fit_scenario(
     job: FlinkJob,
@@ -497,7 +494,7 @@ class VertexReader:
             )
 
     def _note_watch_longer(self, text: str) -> None:
-        self._notes.append(Note(text, *_WATCH_LONGER, advice=_LONGER))
+        self._notes.append(Note(text, Parameter("watch_s"), advice="Set {} to a longer time."))
 
     def _too_little(self, name: str, done: str, what: str, example: Parameter) -> None:
         text = (

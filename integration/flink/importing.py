@@ -93,7 +93,9 @@ def import_scenario(
     with client.reading():
         state = read_running(client, job)
     with unchanged(client, state, wait):
-        running = _read_exchanges(client, state, given)
+        running = read_job(client, state)
+        check_shape(client, running)
+        check_names(given, running)
         processors = Processors(client, running, state.managers)
         seconds = watch_time_s(running) if watch_s is None else watch_s
 
@@ -112,11 +114,7 @@ def import_scenario(
         shown = measured(client.url, running, samples, checkpoints)
         general = _general_notes(running, samples, scenario, given, shown)
         general += note_on_missing(client)
-    undecided = {
-        running.names[vertex.id]: len(running.inputs(vertex))
-        for vertex in running.vertices
-        if input_kinds(running, given).get(running.names[vertex.id], "join") is None
-    }
+    undecided = [name for name, kind in input_kinds(running, given).items() if kind is None]
     moving = unsteady(running, samples, checkpoints, scenario)
     if undecided:
         scenario = with_input_kinds(scenario, undecided, shown, notes, emulating)
@@ -140,14 +138,9 @@ def check_readable(cluster: Answers, job: str | None, given: Overrides) -> None:
     """
     client = RestClient(cluster)
     with client.reading():
-        _read_exchanges(client, read_running(client, job), given)
-
-
-def _read_exchanges(client: RestClient, state: JobState, given: Overrides) -> FlinkJob:
-    job = read_job(client, state)
-    check_shape(client, job)
-    check_names(given, job)
-    return job
+        running = read_job(client, read_running(client, job))
+        check_shape(client, running)
+        check_names(given, running)
 
 
 def check_shape(client: RestClient, job: FlinkJob) -> None:

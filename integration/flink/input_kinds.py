@@ -10,7 +10,7 @@ to the measured ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -106,7 +106,7 @@ def kind_note(name: str, exchanges: int, kind: InputKind, why: str) -> Note:
 
 def with_input_kinds(
     scenario: Scenario,
-    undecided: Mapping[str, int],
+    undecided: Sequence[str],
     shown: Measured,
     notes: list[str],
     emulating: Callable[[float, float], None] = lambda done, total: None,
@@ -117,14 +117,21 @@ def with_input_kinds(
 
     Args:
         scenario: Scenario in which the undecided vertices read the inputs of a join.
-        undecided: Number of exchanges of each vertex that may be either, by its name.
+        undecided: Names of the vertices that may be either.
         shown: Figures of the job.
         notes: Gets a line for each undecided vertex.
         emulating: Called with the seconds emulated so far, and all seconds.
     """
-    short = _shortened(scenario, shown)
-    affordable = int(_MOST_RECORDS / max(1.0, _records_per_s(shown) * short.duration_s)) - 1
-    compared = list(undecided)[: max(0, affordable)]
+    # A shorter warm-up, and only a few checkpoints after it.
+    longest_s = (shown.steady.end_to_end_ms_max or 0.0) / 1e3
+    warmup_s = min(scenario.warmup_s, max(_LEAST_S, _DRAINS * longest_s))
+    window_s = max(_LEAST_S, _CHECKPOINTS * (scenario.config.checkpoint_interval_s or 0.0))
+    end_s = min(scenario.duration_s, warmup_s + window_s)
+    short = replace(scenario.ending_at(end_s), warmup_s=warmup_s)
+    rates = (vertex.records_in_per_s + vertex.records_out_per_s for vertex in shown.steady.vertices)
+    records = short.duration_s * sum(total(of_vertex) or 0.0 for of_vertex in rates)
+    affordable = int(_MOST_RECORDS / max(1.0, records)) - 1
+    compared = undecided[: max(0, affordable)]
     done_s, all_s = 0.0, (1 + len(compared)) * short.duration_s
 
     def rows_of(tried: Scenario) -> Sequence[Row] | None:
@@ -134,7 +141,8 @@ def with_input_kinds(
         return rows
 
     present = rows_of(short) if compared else None
-    for name, exchanges in undecided.items():
+    for name in undecided:
+        exchanges = sum(edge.target == name for edge in scenario.edges)
         if name not in compared:
             why = ", since emulating both takes too long"
             notes.append(kind_note(name, exchanges, "join", why))
@@ -159,21 +167,6 @@ def with_input_kinds(
 def _with_union(scenario: Scenario, vertex: str) -> Scenario:
     edges = (replace(edge, input=0) if edge.target == vertex else edge for edge in scenario.edges)
     return replace(scenario, edges=tuple(edges))
-
-
-def _shortened(scenario: Scenario, shown: Measured) -> Scenario:
-    """Return the scenario with a shorter warm-up, and only a few checkpoints after it."""
-    longest_s = (shown.steady.end_to_end_ms_max or 0.0) / 1e3
-    warmup_s = min(scenario.warmup_s, max(_LEAST_S, _DRAINS * longest_s))
-    window_s = max(_LEAST_S, _CHECKPOINTS * (scenario.config.checkpoint_interval_s or 0.0))
-    end_s = min(scenario.duration_s, warmup_s + window_s)
-    return replace(scenario.ending_at(end_s), warmup_s=warmup_s)
-
-
-def _records_per_s(shown: Measured) -> float:
-    """Return the records per second that all vertices read and emit."""
-    rates = (vertex.records_in_per_s + vertex.records_out_per_s for vertex in shown.steady.vertices)
-    return sum(total(of_vertex) or 0.0 for of_vertex in rates)
 
 
 def _rows(scenario: Scenario, shown: Measured, progress: Callable[[float], None]) -> Sequence[Row] | None:

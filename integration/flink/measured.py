@@ -15,20 +15,9 @@ from netstack import CheckpointResult, Steady, VertexCheckpoint, VertexSteady, b
 from ..optional_figures import known, quotient
 from .client import RestClient
 from .job import FlinkJob, FlinkVertex
-from .sampling import Samples, SubtaskSamples, longer_per_s
+from .sampling import METRICS, Samples, SubtaskSamples, longer_per_s
 
-_GAUGES = (
-    "debloatedBufferSize",
-    "estimatedTimeToConsumeBuffersMs",
-    "inputQueueLength",
-    "outputQueueLength",
-    "inputQueueSize",
-    "outputQueueSize",
-    "inPoolUsage",
-    "outPoolUsage",
-    "inputExclusiveBuffersUsage",
-    "inputFloatingBuffersUsage",
-)
+_GAUGES = tuple(field for field in METRICS if field in VertexSteady.__struct_fields__)
 _RATES = ("records_in", "bytes_in", "records_out", "bytes_out", "buffers_out")
 _SHARES = ("busy", "backpressured", "idle")
 _DECIMALS = 2

@@ -142,10 +142,8 @@ class Recorder:
             "flink_options": scenario_document(scenario).get("flink", {}),
             "metrics_every_s": self._every_s,
             "answers": without_the_cluster(self._kept, measured.job),
-            "times_s": {names.in_path(path): times for path, times in self._times_s.items()},
-            "refused": {
-                names.in_path(path): code for path, code in self._refused.items() if names.knows(path)
-            },
+            "times_s": {names.in_path(path) or path: times for path, times in self._times_s.items()},
+            "refused": {new: code for path, code in self._refused.items() if (new := names.in_path(path))},
         }
         return json.dumps(document).encode() + b"\n"
 
@@ -232,16 +230,13 @@ class Names:
             {host: f"host{number}" for number, host in enumerate(hosts)},
         )
 
-    def in_path(self, path: str) -> str:
-        """Return a path of Flink's REST API with its task manager, if any, renamed."""
-        of, slash, rest = path.removeprefix(f"{_MANAGERS}/").partition("/")
-        about_one = path.startswith(f"{_MANAGERS}/") and of in self.managers
-        return f"{_MANAGERS}/{self.managers[of]}{slash}{rest}" if about_one else path
-
-    def knows(self, path: str) -> bool:
-        """Return whether a REST path names no task manager, or one that has a new name here."""
-        manager = path.removeprefix(f"{_MANAGERS}/").partition("/")[0]
-        return not path.startswith(f"{_MANAGERS}/") or manager in self.managers
+    def in_path(self, path: str) -> str | None:
+        """Return a REST path with its task manager, if any, renamed; None if it has no new name."""
+        if not path.startswith(f"{_MANAGERS}/"):
+            return path
+        manager, slash, rest = path.removeprefix(f"{_MANAGERS}/").partition("/")
+        new = self.managers.get(manager)
+        return None if new is None else f"{_MANAGERS}/{new}{slash}{rest}"
 
 
 def _managers_in(answer: Any) -> Iterator[str]:
@@ -257,7 +252,7 @@ def without_the_cluster(answers: Mapping[str, Any], job: str) -> dict[str, Any]:
     """Return the answers, by path, without data of other jobs. Task managers become tm0, tm1, ..."""
     names = Names.of(answers)
     return {
-        names.in_path(path): _cleaned(_of_the_job(path, answer, job), names)
+        names.in_path(path) or path: _cleaned(_of_the_job(path, answer, job), names)
         for path, answer in answers.items()
     }
 

@@ -112,11 +112,7 @@ def is_from_spark(error: BaseException) -> bool:
 
 @contextmanager
 def spark_errors(problem: str) -> Iterator[None]:
-    """Turn Spark's error about a query into a `ShuffleError` that begins with `problem`. Log nothing.
-
-    Raises:
-        ShuffleError: The block has raised an error of Spark's.
-    """
+    """Turn Spark's error about a query into a ShuffleError that begins with `problem`. Log nothing."""
     from pyspark.errors import PySparkException
     from pyspark.logger import PySparkLogger
 
@@ -256,11 +252,7 @@ def _failures_of(stage: int, session: SparkSession) -> list[str]:
 
 def own_files_problem(error: BaseException, session: SparkSession) -> str | None:
     """If Spark could not write or find its own files, return a line that says so and names the place; None
-    for other errors.
-
-    Args:
-        error: The error that an action of the session has raised.
-        session: The session, which is still running.
+    for other errors. The session is still running.
     """
     for kind, message, frames in _THROWN.findall(str(error)):
         sparks = [frame for frame in frames.splitlines() if _SPARKS in frame and not _HELPER.match(frame)]

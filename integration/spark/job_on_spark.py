@@ -289,16 +289,10 @@ class Job:
 class BarrierStage:
     """Runs attempts of a job as barrier stages, one after the other.
 
-    Rows stay on Spark's disks until `close`, because a restart needs them again.
-
-    Args:
-        session: The session.
-        scenario: The job, with its sources opened.
-        frames: The DataFrames that the sources read, by the number of their vertex.
-        checkpoints: The root of the checkpoint storage.
-        initial: The root of the storage with the checkpoint to start from.
-        notes: The first task reports here when the run began, in wall-clock time.
-        meanwhile: Called while tasks run.
+    Rows stay on Spark's disks until `close`, because a restart needs them again. `scenario` has its sources
+    opened, and `frames` has their DataFrames by the number of their vertex. `checkpoints` and `initial` are
+    the roots of the storages of checkpoints and of the checkpoint to start from. The first task notes in
+    `notes` when the run began, in wall-clock time. `meanwhile` is called while tasks run.
 
     Raises:
         SourceError: This version of Spark cannot bring rows to a task.
@@ -430,8 +424,8 @@ async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedSource:
     """A source whose pieces are files in `directory`, which is None if another process has the pieces.
-    `vertex` is the number of the source's vertex in the scenario. `partitions` is the number of Spark's
-    partitions, one for each subtask.
+
+    `vertex` is the number of its vertex. It has a subtask for each of Spark's `partitions`.
     """
 
     vertex: int
@@ -489,18 +483,9 @@ def in_pieces(frame: DataFrame, source: FedSource, task: int, first: int) -> Dat
     `first` is the number that the first partition of `frame` has in the stage, so that subtask = partition -
     first.
     """
-    cutter = _cutter(source.vertex, source.partitions, frame.columns, task, first)
-    return by_place(frame).mapInArrow(cutter, PIECES)
+    vertex, partitions, names = source.vertex, source.partitions, frame.columns
 
-
-def _cutter(
-    vertex: int, partitions: int, names: list[str], task: int, first: int
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that makes the pieces of one partition.
-
-    The function is nested, so it is pickled by value. A worker needs pyarrow for it, but not this package.
-    """
-
+    # Nested, so it is pickled by value: a worker needs pyarrow for it, but not this package.
     def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
@@ -524,7 +509,7 @@ def _cutter(
             yield pa.RecordBatch.from_arrays(columns, ["task", "vertex", "subtask", "number", "data"])
             number += 1
 
-    return cut
+    return by_place(frame).mapInArrow(cut, PIECES)
 
 
 def keep_pieces(batches: Iterable[pa.RecordBatch], task: int, directory: str) -> None:

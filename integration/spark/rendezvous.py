@@ -90,10 +90,7 @@ class _Greeting(msgspec.Struct, frozen=True):
 class Rendezvous:
     """Connects one task of a barrier stage with its peers. Each instance is used once.
 
-    Args:
-        context: Spark's context of the task.
-        secret: Secret of all tasks of the stage.
-        loopback: Whether all tasks run on one machine.
+    All tasks of the stage know `secret`. `loopback`: they all run on one machine.
     """
 
     def __init__(self, context: BarrierTaskContext, secret: Secret, *, loopback: bool) -> None:
@@ -160,7 +157,11 @@ class Rendezvous:
     # Greetings exchanged by Spark.
 
     def _ask_spark(self, message: bytes) -> None:
-        answer_soon = trio.lowlevel.current_trio_token().run_sync_soon
+        run_soon = trio.lowlevel.current_trio_token().run_sync_soon
+
+        def take(answer: list[_Greeting] | BaseException) -> None:
+            self._by_spark = answer
+            self._answered_by_spark.set()
 
         def ask_spark() -> None:
             answer: list[_Greeting] | BaseException
@@ -171,15 +172,11 @@ class Rendezvous:
                 # Its frames refer to a socket of PySpark, which a cycle with this frame would keep open.
                 answer = error.with_traceback(None)
             with suppress(trio.RunFinishedError):  # the other answer arrived first
-                answer_soon(self._take_answer, answer)
+                run_soon(take, answer)
 
         # A call to Spark cannot be interrupted: if the stage fails, this thread ends with the process.
         self._thread = threading.Thread(target=ask_spark, name="netstack-rendezvous", daemon=True)
         self._thread.start()
-
-    def _take_answer(self, answer: list[_Greeting] | BaseException) -> None:
-        self._by_spark = answer
-        self._answered_by_spark.set()
 
     async def _wait_for_spark(self) -> None:
         """Wait for Spark's answer, and use it if the tasks' own exchange has not given one a moment later.

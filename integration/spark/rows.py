@@ -218,10 +218,6 @@ def wire_type(column: str, kind: pa.DataType) -> pa.DataType:
 
     The cast and its inverse lose nothing.
 
-    Args:
-        column: Name of the column, for the error.
-        kind: Its type.
-
     Raises:
         UnsupportedColumnError: No such type exists, so the column cannot be sent.
     """
@@ -354,12 +350,7 @@ def column_index(schema: pa.Schema, name: str, role: str) -> int:
 
 
 def key_hashes(columns: Sequence[pa.Array]) -> java_hash.Hashes:
-    """Return the Java hash code of each row's key.
-
-    Args:
-        columns: The key columns, all of one length and of types for which `can_be_key` holds; the hash codes
-            of several columns are combined.
-    """
+    """Return the Java hash code of each row's key; the hash codes of several columns are combined."""
     hashes = [_column_hashes(column) for column in columns]
     return hashes[0] if len(hashes) == 1 else java_hash.combine(hashes)
 

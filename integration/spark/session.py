@@ -212,10 +212,7 @@ def _reason(error: Exception, log: IO[bytes]) -> str:
 class JavaProcess:
     """The Java process of Spark's driver, which runs from `start` on.
 
-    Args:
-        conf: Spark's settings.
-        log: A file for the standard error of the Java process.
-        variables: Environment variables of the Java process, in addition to those of this process.
+    `log` gets its standard error. `variables` are set in addition to the environment of this process.
     """
 
     def __init__(self, conf: SparkConf, log: IO[bytes], variables: Mapping[str, str]) -> None:

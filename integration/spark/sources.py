@@ -17,11 +17,11 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -214,8 +214,30 @@ class Spool:
         Raises:
             SourceError: The job's tasks write to another file system than this one.
         """
-        writer = _partition_writer(str(self.directory), frame.columns)
-        written = by_place(frame).mapInArrow(writer, "partition long, rows long").collect()
+        directory, names = str(self.directory), frame.columns
+
+        # Nested, so it is pickled by value: a worker needs pyarrow for it, but not this package.
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from pyspark import TaskContext
+
+            context: Any = TaskContext.get()
+            partition = context.partitionId()
+            partial = f"{directory}/{partition}-{context.taskAttemptId()}.partial"
+            writer, rows = None, 0
+            for batch in batches:
+                if batch.num_rows == 0:
+                    continue
+                named = batch.rename_columns(names)
+                if writer is None:
+                    writer = pa.ipc.new_file(partial, named.schema)
+                writer.write_batch(named)
+                rows += batch.num_rows
+            if writer is not None:
+                writer.close()
+                os.replace(partial, f"{directory}/{partition}{SUFFIX}")
+            yield pa.RecordBatch.from_pydict({"partition": [partition], "rows": [rows]})
+
+        written = by_place(frame).mapInArrow(write, "partition long, rows long").collect()
         counts = {row["partition"]: row["rows"] for row in written}
         self.partitions, self.rows = len(counts), sum(counts.values())
         self.files = tuple(
@@ -244,37 +266,6 @@ def by_place(frame: DataFrame) -> DataFrame:
     Spark looks up some columns by name, which fails for names that contain dots or repeat.
     """
     return frame.toDF(*(f"column{place}" for place in range(len(frame.columns))))
-
-
-def _partition_writer(
-    directory: str, names: list[str]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that writes one partition, with these names of columns, in a worker of Spark.
-
-    The function is nested, so it is pickled by value. A worker needs pyarrow, but not this package.
-    """
-
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        partition = context.partitionId()  # type: ignore[union-attr]
-        partial = f"{directory}/{partition}-{context.taskAttemptId()}.partial"  # type: ignore[union-attr]
-        writer, rows = None, 0
-        for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            named = batch.rename_columns(names)
-            if writer is None:
-                writer = pa.ipc.new_file(partial, named.schema)
-            writer.write_batch(named)
-            rows += batch.num_rows
-        if writer is not None:
-            writer.close()
-            os.replace(partial, f"{directory}/{partition}{SUFFIX}")
-        yield pa.RecordBatch.from_pydict({"partition": [partition], "rows": [rows]})
-
-    return write
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from netstack import HandleReader, InitialCheckpoint, keyed_entries
 
 from ..extras import require
 from ..storage.checkpoint_list import find_checkpoint
-from ..storage.state_contents import batches_of, require_state, scratch_stores
+from ..storage.state_contents import SCHEMA, batches_of, require_state, scratch_stores
 from .driver import is_local
 from .workers import send_packages, worker_function
 
@@ -37,19 +37,15 @@ def read_state(spark: SparkSession, path: str, vertex: str, state: str) -> DataF
         StateError: The checkpoint's state cannot be read here.
         UsageError: The checkpoint has no such vertex or state. The message lists the existing ones.
     """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     require("pandas", "read_state")
     checkpoint = find_checkpoint(path)
     require_state(checkpoint, vertex, state)
     subtasks = checkpoint.metadata.parallelism[vertex]
     send_packages(spark)
     work = worker_function(_read, checkpoint, vertex, state, on_one_machine=is_local(spark))
-    return spark.range(0, subtasks, 1, subtasks).mapInArrow(work, _DDL)
-
-
-_DDL = (
-    "vertex string, subtask int, state string, kind string, key_group int, key string, key_in_map string, "
-    "value string, bytes long"
-)
+    return spark.range(0, subtasks, 1, subtasks).mapInArrow(work, from_arrow_schema(SCHEMA))
 
 
 def _read(

@@ -231,10 +231,9 @@ _PARTIAL = ".partial"
 
 
 class TaskNotes:
-    """The driver's side of the numbers that tasks report while they run.
+    """The driver's side of the numbers that tasks report while they run, each in a file of `folder`.
 
-    Args:
-        folder: Folder of the files of tasks; None: tasks cannot report, because some run on other machines.
+    Without a folder tasks cannot report, because some run on other machines.
     """
 
     def __init__(self, folder: Path | None) -> None:

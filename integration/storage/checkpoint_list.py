@@ -89,93 +89,81 @@ def take_inventory(storage: FileLayout, root: str, *, verify: bool) -> Inventory
     Raises:
         StorageError: The storage cannot be read.
     """
-    checks = _Checks(storage)
-    entries = [checks.entry_of(checkpoint_id, verify) for checkpoint_id in storage.present()]
-    entries += [checks.entry_of_savepoint(folder, verify) for folder in storage.savepoints()]
-    if verify:
-        checks.find_left_over_shared_files()
-    return Inventory(root=root, verified=verify, checkpoints=entries, problems=checks.problems)
+    checks = _Checks(verify)
+    entries = [checks.entry_of(storage, checkpoint_id) for checkpoint_id in storage.present()]
+    savepoints = [checks.entry_of(folder, 0) for folder in storage.savepoints()]
+    if verify and not any(entry.status is Status.BROKEN for entry in entries):
+        # A checkpoint with broken metadata might need any of the files.
+        used = {file.path for file in checks.checked if file.shared}
+        unused = sorted(storage.shared_files().keys() - used)
+        checks.add(Wrong.LEFT_OVER, unused, "no complete checkpoint uses this file")
+    return Inventory(root=root, verified=verify, checkpoints=entries + savepoints, problems=checks.problems)
 
 
 class _Checks:
-    """A pass over a storage that collects its problems."""
+    """A pass over a storage and its savepoints that collects their problems."""
 
-    def __init__(self, storage: FileLayout) -> None:
+    def __init__(self, verify: bool) -> None:
         self.problems: list[Problem] = []
-        self._storage = storage
-        self._checked: set[StoredFile] = set()  # files that several checkpoints share are read once
-        self._shared: set[str] = set()
-        self._all_known = True
+        self.checked: set[StoredFile] = set()  # files that several checkpoints share are read once
+        self._verify = verify
 
-    def entry_of(self, checkpoint_id: int, verify: bool) -> CheckpointEntry:
-        contents = self._storage.contents(checkpoint_id)
-        path = metadata_path(checkpoint_id)
+    def add(self, wrong: Wrong, paths: Iterable[str], why: str) -> None:
+        if self._verify:
+            self.problems += [Problem(wrong, path, why) for path in paths]
+
+    def entry_of(self, storage: FileLayout, checkpoint_id: int) -> CheckpointEntry:
+        """Return the entry of a checkpoint of a storage, or of a savepoint, which is a storage by itself."""
+        contents = storage.contents(checkpoint_id)
+        savepoint: str | msgspec.UnsetType = msgspec.UNSET
+        own, whose, prefix = metadata_path(checkpoint_id), f"checkpoint {checkpoint_id}", ""
+        claim = claim_path(checkpoint_id)
+        if isinstance(storage, SavepointFolder):
+            savepoint, prefix = storage.folder, f"{storage.folder}/"
+            own, whose, claim = METADATA_NAME, "the savepoint", CLAIM_NAME
+        unfinished = CheckpointEntry(
+            checkpoint_id=checkpoint_id,
+            status=Status.INCOMPLETE,
+            size=sum(contents.values()),
+            files=len(contents),
+            savepoint=savepoint,
+        )
         try:
-            metadata = self._storage.load(checkpoint_id)
+            metadata = (
+                storage.metadata if isinstance(storage, SavepointFolder) else storage.load(checkpoint_id)
+            )
         except MissingFileError:
-            if verify:
-                self._left_over(contents, f"checkpoint {checkpoint_id} was never completed")
-            return _unfinished(checkpoint_id, Status.INCOMPLETE, contents)
+            self.add(Wrong.LEFT_OVER, (prefix + path for path in contents), f"{whose} was never completed")
+            return unfinished
         except DamagedFileError as error:
-            self._all_known = False
-            if verify:
-                self.problems.append(Problem(Wrong.CORRUPT, path, _why(path, error)))
-            return _unfinished(checkpoint_id, Status.BROKEN, contents)
-        if verify:
-            self._verify(metadata)
-            unknown = contents.keys() - metadata.files.keys() - {path, claim_path(checkpoint_id)}
-            self._left_over(sorted(unknown), f"checkpoint {checkpoint_id} does not use this file")
-        return _complete(metadata)
-
-    def entry_of_savepoint(self, folder: SavepointFolder, verify: bool) -> CheckpointEntry:
-        contents = folder.contents(0)
-        try:
-            metadata = folder.metadata
-        except MissingFileError:
-            if verify:
-                paths = [f"{folder.folder}/{name}" for name in contents]
-                self._left_over(sorted(paths), "the savepoint was never completed")
-            unfinished = _unfinished(0, Status.INCOMPLETE, contents)
-            return msgspec.structs.replace(unfinished, savepoint=folder.folder)
-        except DamagedFileError as error:
-            if verify:
-                path = f"{folder.folder}/{METADATA_NAME}"
-                self.problems.append(Problem(Wrong.CORRUPT, path, _why(METADATA_NAME, error)))
-            broken = _unfinished(0, Status.BROKEN, contents)
-            return msgspec.structs.replace(broken, savepoint=folder.folder)
-        if verify:
-            checks = _Checks(folder)
-            checks._verify(metadata)
-            unknown = contents.keys() - metadata.files.keys() - {METADATA_NAME, CLAIM_NAME}
-            checks._left_over(sorted(unknown), "the savepoint does not use this file")
-            self.problems += [
-                msgspec.structs.replace(each, path=f"{folder.folder}/{each.path}") for each in checks.problems
-            ]
-        return msgspec.structs.replace(_complete(metadata), savepoint=folder.folder)
-
-    def find_left_over_shared_files(self) -> None:
-        # A checkpoint with broken metadata may need any of the files.
-        if self._all_known:
-            unknown = self._storage.shared_files().keys() - self._shared
-            self._left_over(sorted(unknown), "no complete checkpoint uses this file")
-
-    def _verify(self, metadata: CheckpointMetadata) -> None:
-        for file in metadata.files.values():
-            if file.shared:
-                self._shared.add(file.path)
-            if file not in self._checked:
-                self._checked.add(file)
-                try:
-                    self._storage.verify(file)
-                except MissingFileError:
-                    self.problems.append(Problem(Wrong.MISSING, file.path, "the file does not exist"))
-                except DamagedFileError as error:
-                    self.problems.append(Problem(Wrong.CORRUPT, file.path, _why(file.path, error)))
-        path = metadata_path(metadata.checkpoint_id)
-        self.problems += [Problem(Wrong.CORRUPT, path, why) for why in _inconsistencies(metadata)]
-
-    def _left_over(self, paths: Iterable[str], why: str) -> None:
-        self.problems += [Problem(Wrong.LEFT_OVER, path, why) for path in paths]
+            self.add(Wrong.CORRUPT, [prefix + own], _why(own, error))
+            return msgspec.structs.replace(unfinished, status=Status.BROKEN)
+        if self._verify:
+            for file in metadata.files.values():
+                if prefix or file not in self.checked:
+                    try:
+                        storage.verify(file)
+                    except MissingFileError:
+                        self.add(Wrong.MISSING, [prefix + file.path], "the file does not exist")
+                    except DamagedFileError as error:
+                        self.add(Wrong.CORRUPT, [prefix + file.path], _why(file.path, error))
+                if not prefix:
+                    self.checked.add(file)
+            for why in _inconsistencies(metadata):
+                self.add(Wrong.CORRUPT, [prefix + own], why)
+            unknown = sorted(contents.keys() - metadata.files.keys() - {own, claim})
+            self.add(Wrong.LEFT_OVER, (prefix + path for path in unknown), f"{whose} does not use this file")
+        return CheckpointEntry(
+            checkpoint_id=metadata.checkpoint_id,
+            status=Status.COMPLETE,
+            size=metadata.size,
+            files=len(metadata.files) + 1,  # the metadata file itself
+            job=metadata.job,
+            checkpoint_type=metadata.checkpoint_type,
+            triggered_at=metadata.triggered_at,
+            duration_s=metadata.duration_s,
+            savepoint=savepoint,
+        )
 
 
 def _why(path: str, error: DamagedFileError) -> str:
@@ -193,25 +181,6 @@ def _inconsistencies(metadata: CheckpointMetadata) -> Iterator[str]:
                     f"{handle.kind} state {handle.name!r} of {where} has {there} bytes, but should have "
                     f"{handle.size}"
                 )
-
-
-def _unfinished(checkpoint_id: int, status: Status, contents: dict[str, int]) -> CheckpointEntry:
-    return CheckpointEntry(
-        checkpoint_id=checkpoint_id, status=status, size=sum(contents.values()), files=len(contents)
-    )
-
-
-def _complete(metadata: CheckpointMetadata) -> CheckpointEntry:
-    return CheckpointEntry(
-        checkpoint_id=metadata.checkpoint_id,
-        status=Status.COMPLETE,
-        size=metadata.size,
-        files=len(metadata.files) + 1,  # the metadata file itself
-        job=metadata.job,
-        checkpoint_type=metadata.checkpoint_type,
-        triggered_at=metadata.triggered_at,
-        duration_s=metadata.duration_s,
-    )
 
 
 def find_checkpoint(path: str | Path) -> InitialCheckpoint:
@@ -235,18 +204,23 @@ def find_checkpoint(path: str | Path) -> InitialCheckpoint:
     if checkpoint_id is None:
         metadata = _latest(storage, given)
         named = f"{given}/{folder_of(metadata.checkpoint_id)}"
+    elif checkpoint_id not in storage.present():
+        raise StorageError(f"{given}: there is no such checkpoint")
     else:
-        metadata = _load(storage, checkpoint_id, given)
         named = given.removesuffix(f"/{METADATA_NAME}")
+        try:
+            metadata = storage.load(checkpoint_id)
+        except MissingFileError:
+            raise StorageError(f"{given} is not complete: it has no {METADATA_NAME}") from None
+        except DamagedFileError as error:
+            raise StorageError(f"{given} is damaged: {error}") from error
     _read_all(storage, metadata, named)
     return InitialCheckpoint(metadata, storage, named, storage.present()[-1] + 1)
 
 
 def _savepoint_at(given: str) -> InitialCheckpoint | None:
     """Return the savepoint at a path; None if there is none."""
-    full = given if "://" in given else os.path.realpath(given)
-    if full.endswith(f"/{METADATA_NAME}"):
-        full = full.removesuffix(f"/{METADATA_NAME}")
+    full = (given if "://" in given else os.path.realpath(given)).removesuffix(f"/{METADATA_NAME}")
     named = given.removesuffix(f"/{METADATA_NAME}")
     if checkpoint_id_of(full.rpartition("/")[2]) is not None:
         return None
@@ -299,21 +273,7 @@ def _latest(storage: DirectoryStorage, given: str) -> CheckpointMetadata:
         except DamagedFileError as error:
             # Sinks may have committed the records of this checkpoint, so the user has to decide about an
             # older one.
-            older = f"; to continue from an older checkpoint, name it: {_listed(present, number)}"
-            raise StorageError(f"{given}/{folder_of(number)} is damaged: {error}{older}") from error
+            older = ", ".join(map(folder_of, present[: present.index(number)])) or "there is no older one"
+            advice = f"to continue from an older checkpoint, name it: {older}"
+            raise StorageError(f"{given}/{folder_of(number)} is damaged: {error}; {advice}") from error
     raise StorageError(f"{given}: none of the checkpoints there is complete")
-
-
-def _listed(present: list[int], damaged: int) -> str:
-    return ", ".join(folder_of(number) for number in present if number < damaged) or ("there is no older one")
-
-
-def _load(storage: DirectoryStorage, checkpoint_id: int, given: str) -> CheckpointMetadata:
-    if checkpoint_id not in storage.present():
-        raise StorageError(f"{given}: there is no such checkpoint")
-    try:
-        return storage.load(checkpoint_id)
-    except MissingFileError:
-        raise StorageError(f"{given} is not complete: it has no {METADATA_NAME}") from None
-    except DamagedFileError as error:
-        raise StorageError(f"{given} is damaged: {error}") from error

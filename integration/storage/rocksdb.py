@@ -12,8 +12,9 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -88,59 +89,36 @@ class RocksFamily:
 class RocksView:
     """The files of a store at one moment, each kept until `release`."""
 
-    def __init__(self, links: Links, files: Sequence[RocksTable], options: bytes) -> None:
+    def __init__(self, users: Counter[Path], files: Sequence[RocksTable], options: bytes) -> None:
         self.files = files
         self.options = options
-        self._links = links
+        self._users = users
         self._held = True
-        links.hold(files)
+        users.update(file.path for file in files)
 
     def release(self) -> None:
         """Release the files; a second call does nothing."""
         if self._held:
             self._held = False
-            self._links.let_go(self.files)
+            _let_go(self._users, self.files)
 
 
-class Links:
-    """Reference counts of files. The link of a file is removed when the file has no user any more."""
-
-    def __init__(self) -> None:
-        self._holders: dict[Path, int] = {}
-
-    def hold(self, files: Iterable[RocksTable]) -> None:
-        """Add a user of files."""
-        for file in files:
-            self._holders[file.path] = self._holders.get(file.path, 0) + 1
-
-    def let_go(self, files: Iterable[RocksTable]) -> None:
-        """Remove a user of files."""
-        for file in files:
-            self._holders[file.path] -= 1
-            if not self._holders[file.path]:
-                del self._holders[file.path]
-                file.path.unlink(missing_ok=True)
+def _let_go(users: Counter[Path], files: Iterable[RocksTable]) -> None:
+    """Remove a user of files. The link of a file without users is removed."""
+    for file in files:
+        users[file.path] -= 1
+        if not users[file.path]:
+            del users[file.path]
+            file.path.unlink(missing_ok=True)
 
 
-class RocksCompaction:
-    """A finished compaction. Views show its files only after `install`."""
+class RocksCompaction(NamedTuple):
+    """A finished compaction."""
 
-    def __init__(
-        self,
-        store: RocksStore,
-        merged: Mapping[str, RocksTable],
-        written: Mapping[str, RocksTable],
-        moved: Mapping[str, RocksTable],
-    ) -> None:
-        self.bytes_read = sum(file.size for file in merged.values())
-        self.bytes_written = sum(file.size for file in written.values())
-        self._store = store
-        self._merged = merged
-        self._now = {**written, **moved}
-
-    def install(self) -> None:
-        """Show the new files in later views, in place of the files that were merged."""
-        self._store.replace(self._merged, self._now)
+    bytes_read: int
+    bytes_written: int
+    install: Callable[[], None]
+    """Shows the new files in later views, in place of the files that were merged."""
 
 
 class RocksStore:
@@ -153,7 +131,7 @@ class RocksStore:
         self._folder = folder
         self._database = folder / "db"
         self._options = options
-        self._links = Links()
+        self._users: Counter[Path] = Counter()  # of the links of files
         self._tables: dict[str, RocksTable] = {}  # the files that views show, by RocksDB's name
         self._seen: set[str] = set()  # also those of compactions that are not installed
         self._last_number = 0
@@ -224,14 +202,14 @@ class RocksStore:
         os.link(path, link)
         table = RocksTable(self._last_number, level, _size_at(path), link)
         self._seen.add(name)
-        self._links.hold([table])
+        self._users[link] += 1
         return table
 
     def view(self) -> RocksView:
         """Return a view of the current files, without writes that have not been flushed."""
         newest = max(self._database.glob("OPTIONS-*"), key=lambda path: int(path.name[8:]))
         files = sorted(self._tables.values(), key=lambda file: file.number)
-        return RocksView(self._links, files, newest.read_bytes())
+        return RocksView(self._users, files, newest.read_bytes())
 
     def wants_compaction(self) -> bool:
         """Whether a level of a family exceeds its size."""
@@ -257,21 +235,21 @@ class RocksStore:
                 merged[name] = file
             elif levels[name] != file.level:
                 moved[name] = file._replace(level=levels[name])
-        return RocksCompaction(self, merged, self._discover(), moved)
+        written = self._discover()
+
+        def install() -> None:
+            # All files are replaced together: a moved file may overlap a merged one at its new level.
+            if self._rocks is not None:
+                for name in merged:
+                    del self._tables[name]
+                self._tables |= written | moved
+                _let_go(self._users, merged.values())
+
+        read_bytes, written_bytes = (sum(file.size for file in each.values()) for each in (merged, written))
+        return RocksCompaction(read_bytes, written_bytes, install)
 
     def _compacting(self) -> bool:
         return bool(self._opened.property_int_value("rocksdb.num-running-compactions"))
-
-    def replace(self, merged: Mapping[str, RocksTable], now: Mapping[str, RocksTable]) -> None:
-        """Replace the files that a compaction merged by the files that it wrote or moved.
-
-        All files are replaced together, because a moved file may overlap a merged one at its new level.
-        """
-        if self._rocks is not None:
-            for name in merged:
-                del self._tables[name]
-            self._tables |= now
-            self._links.let_go(merged.values())
 
     def restore(self, files: Iterable[bytes], levels: Sequence[int]) -> list[int]:
         """Load files at their levels into the empty store. Return the files' new numbers.
@@ -414,9 +392,5 @@ def table_stores(scenario: Scenario) -> Iterator[RocksStores | None]:
         folder = tempfile.TemporaryDirectory(prefix="netstack-tables-", dir=parent)
     except OSError as error:
         raise FileError([f"{_FOLDER}: {error.strerror}: {error.filename}"]) from error
-    with folder as path:
-        stores = RocksStores(Path(path))
-        try:
-            yield stores
-        finally:
-            stores.close()
+    with folder as path, closing(RocksStores(Path(path))) as stores:
+        yield stores

@@ -26,6 +26,7 @@ import msgspec
 from flowcontrol import PostCheckpointAction, SavepointFormat
 from netstack import SavepointEnd, SavepointRequest, StorageError
 
+from ..files.writing import write_whole
 from .directory import DirectoryStorage
 
 FOLDER = "_savepoint-requests"
@@ -38,7 +39,7 @@ WAITING = "the run has not read the request yet"
 TAKING = "the run is taking the savepoint"
 """Progress messages for the caller."""
 
-_REQUEST, _ANSWER, _PARTIAL = ".json", ".answer.json", ".partial"
+_REQUEST, _ANSWER = ".json", ".answer.json"
 _LONGEST = 1 << 14
 
 
@@ -114,7 +115,7 @@ class RequestFolder:
             location = os.path.join(self._root, location)  # an absolute path stays as it is
         data = msgspec.json.encode(_Answer(location, end.problem))
         with suppress(OSError):  # an answer that fails must not fail the savepoint
-            _put(self._folder / f"{name}{_ANSWER}", data)
+            write_whole({self._folder / f"{name}{_ANSWER}": data})
 
     def ask(self, request: SavepointRequest, tell: Callable[[str], None] = lambda doing: None) -> str:
         """Ask the run for a savepoint, wait, and return its location; Ctrl-C withdraws the request.
@@ -138,7 +139,7 @@ class RequestFolder:
         if directory is not None and "://" not in directory:
             directory = os.path.abspath(directory)
         try:
-            _put(place, msgspec.json.encode(_Request(directory, request.format, request.action)))
+            write_whole({place: msgspec.json.encode(_Request(directory, request.format, request.action))})
             while not answer.exists():
                 tell(WAITING if place.exists() else TAKING)
                 time.sleep(LOOKS_S)
@@ -159,9 +160,3 @@ class RequestFolder:
     def _require_run(self, otherwise: str) -> None:
         if not DirectoryStorage(self._root).is_in_use():
             raise StorageError(f"{self._root}: {otherwise}")
-
-
-def _put(path: Path, data: bytes) -> None:
-    written = path.with_name(path.name + _PARTIAL)
-    written.write_bytes(data)
-    written.rename(path)

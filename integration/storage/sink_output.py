@@ -54,7 +54,7 @@ class TransactionDirectory:
         name = file_name("-".join(map(str, transaction[:3]))) + SUFFIX
         data = msgspec.msgpack.encode(transaction)
         try:
-            known = self._read(name)
+            known = (self.path / name).read_bytes() if (self.path / name).exists() else None
             if known is None:
                 self._write(name, data)
         except OSError as error:
@@ -84,12 +84,6 @@ class TransactionDirectory:
 
     def _files(self) -> Iterable[Path]:
         return self.path.glob(f"*{SUFFIX}")
-
-    def _read(self, name: str) -> bytes | None:
-        try:
-            return (self.path / name).read_bytes()
-        except FileNotFoundError:
-            return None
 
     def _write(self, name: str, data: bytes) -> None:
         partial = self.path / (name + PARTIAL)

@@ -6,7 +6,7 @@ import heapq
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from netstack import (
 
 from ..errors import UsageError
 from ..extras import is_installed
+from ..files.writing import written_whole
 from .rocksdb import RocksStores
 
 STATE_SCHEMA = "netstack.state/1"
@@ -129,12 +130,11 @@ def scratch_stores() -> Iterator[RocksStores | None]:
     if not is_installed("rocksdb"):
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="netstack-tables-") as folder:
-        stores = RocksStores(Path(folder))
-        try:
-            yield stores
-        finally:
-            stores.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="netstack-tables-") as folder,
+        closing(RocksStores(Path(folder))) as stores,
+    ):
+        yield stores
 
 
 def entries_of(
@@ -181,7 +181,7 @@ class _Tally:
         self.entries = 0
         self.groups: Counter[int] = Counter()
         self.subtasks = [0] * parallelism
-        self._sizes: Counter[bytes] = Counter()
+        self.sizes: Counter[bytes] = Counter()
         self._counts: Counter[bytes] = Counter()
         self._group_of: dict[bytes, int] = {}
 
@@ -190,24 +190,16 @@ class _Tally:
         self.entries += 1
         self.groups[entry.key_group] += entry.size
         self.subtasks[entry.subtask] += entry.size
-        self._sizes[key] += entry.size
+        self.sizes[key] += entry.size
         self._counts[key] += len(entry.value) if entry.kind == "list" else 1
         self._group_of[key] = entry.key_group
 
-    @property
-    def keys(self) -> int:
-        return len(self._sizes)
-
     def largest(self, number: int) -> list[LargeKey]:
-        keys = heapq.nsmallest(number, self._sizes, key=lambda key: (-self._sizes[key], key))
+        keys = heapq.nsmallest(number, self.sizes, key=lambda key: (-self.sizes[key], key))
         return [
-            LargeKey(shown(key), self._group_of[key], self._counts[key], self._sizes[key]) for key in keys
+            LargeKey(as_json(decode_value(key)), self._group_of[key], self._counts[key], self.sizes[key])
+            for key in keys
         ]
-
-
-def shown(encoded: bytes) -> str:
-    """Return an encoded key as JSON."""
-    return as_json(decode_value(encoded))
 
 
 def as_json(value: Any) -> str:
@@ -242,18 +234,16 @@ def contents_of(
     metadata = checkpoint.metadata
     tallies: dict[tuple[str, str], _Tally] = {}
     for entry in entries_of(checkpoint, vertex, state):
-        tally = tallies.get((entry.vertex, entry.state))
-        if tally is None:
-            tally = tallies[entry.vertex, entry.state] = _Tally(
-                entry.kind, metadata.parallelism[entry.vertex]
-            )
-        tally.add(entry)
+        of_state = entry.vertex, entry.state
+        if of_state not in tallies:
+            tallies[of_state] = _Tally(entry.kind, metadata.parallelism[entry.vertex])
+        tallies[of_state].add(entry)
     keyed = [
         KeyedContents(
             vertex=name,
-            state=of_state,
+            state=named,
             kind=tally.kind,
-            keys=tally.keys,
+            keys=len(tally.sizes),
             entries=tally.entries,
             size=sum(tally.subtasks),
             by_key_group=dict(sorted(tally.groups.items())),
@@ -261,7 +251,7 @@ def contents_of(
             largest=tally.largest(top),
             key_groups=metadata.max_parallelism_of(name),
         )
-        for (name, of_state), tally in tallies.items()
+        for (name, named), tally in tallies.items()
     ]
     return StateContents(
         path=checkpoint.path,
@@ -295,28 +285,21 @@ def _operator(checkpoint: InitialCheckpoint, vertex: str | None) -> list[Operato
 
 
 def _in_flight(checkpoint: InitialCheckpoint, vertex: str | None) -> list[InFlight]:
-    found = []
-    for name in checkpoint.metadata.parallelism:
-        handles = [
-            handle
-            for snapshot in checkpoint.metadata.subtasks
-            if snapshot.vertex == name and vertex in (None, name)
-            for handle in snapshot.handles
-            if handle.kind in CHANNEL_STATE and handle.size
-        ]
-        sizes: Counter[str] = Counter()
-        for handle in handles:
-            sizes[handle.kind] += handle.size
-        if handles:
-            found.append(
-                InFlight(
-                    vertex=name,
-                    input_bytes=sizes["input channel"],
-                    output_bytes=sizes["output channel"],
-                    channels=len(handles),
-                )
-            )
-    return found
+    sizes: dict[str, list[tuple[str, int]]] = {}
+    for snapshot in checkpoint.metadata.subtasks:
+        if vertex in (None, snapshot.vertex):
+            handles = (each for each in snapshot.handles if each.kind in CHANNEL_STATE and each.size)
+            sizes.setdefault(snapshot.vertex, []).extend((each.kind, each.size) for each in handles)
+    return [
+        InFlight(
+            vertex=name,
+            input_bytes=sum(size for kind, size in sizes[name] if kind == "input channel"),
+            output_bytes=sum(size for kind, size in sizes[name] if kind == "output channel"),
+            channels=len(sizes[name]),
+        )
+        for name in checkpoint.metadata.parallelism
+        if sizes.get(name)
+    ]
 
 
 def batches_of(entries: Iterator[StateEntry]) -> Iterator[pa.RecordBatch]:
@@ -333,8 +316,7 @@ def batches_of(entries: Iterator[StateEntry]) -> Iterator[pa.RecordBatch]:
             [as_json(row.value) for row in rows],
             [row.size for row in rows],
         ]
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+        yield pa.record_batch(columns, schema=SCHEMA)
 
 
 def write_entries(checkpoint: InitialCheckpoint, vertex: str | None, state: str | None, file: Path) -> int:
@@ -345,13 +327,13 @@ def write_entries(checkpoint: InitialCheckpoint, vertex: str | None, state: str 
     Raises what `entries_of` raises, and:
         OSError: The file cannot be written.
     """
-    partial, rows = file.with_name(f"{file.name}.partial"), 0
-    try:
-        with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
-            for batch in batches_of(entries_of(checkpoint, vertex, state)):
-                writer.write_batch(batch)
-                rows += batch.num_rows
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
+    rows = 0
+    with (
+        written_whole(file) as partial,
+        pa.OSFile(str(partial), "wb") as sink,
+        pa.ipc.new_file(sink, SCHEMA) as writer,
+    ):
+        for batch in batches_of(entries_of(checkpoint, vertex, state)):
+            writer.write_batch(batch)
+            rows += batch.num_rows
     return rows

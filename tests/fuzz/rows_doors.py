@@ -16,7 +16,7 @@ from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, Checkpoi
 from integration import RowCodec
 from integration.errors import PieceError
 from integration.spark.shuffling.blocks import PartitionBlocks
-from integration.spark.shuffling.pieces import Merger, PieceEncoder, decode_piece, with_ends
+from integration.spark.shuffling.pieces import Compression, Merger, decode_piece, encode_piece, with_ends
 from netstack import Report, decode_report, encode_report
 from netstack.checkpoints.pending_checkpoint import Acknowledgement
 from netstack.cluster.control_messages import (
@@ -75,8 +75,8 @@ def batches() -> Sequence[pa.RecordBatch]:
 @cache
 def right_pieces() -> Sequence[bytes]:
     """Pieces of these rows, plain and compressed."""
-    encoders = [PieceEncoder(SCHEMA, compression) for compression in (None, "lz4", "zstd")]
-    return [bytes(encoder.encode(batch)) for encoder in encoders for batch in batches()]
+    kinds: tuple[Compression | None, ...] = (None, "lz4", "zstd")
+    return [bytes(encode_piece(batch, compression)) for compression in kinds for batch in batches()]
 
 
 def shuffled(random: Random) -> Iterator[Arguments]:
@@ -108,7 +108,7 @@ def check_piece(data: bytes, with_ends: bool) -> bool:
         return refused(error)
     assert sum(batch.num_rows for batch in merged) == merger.rows
     for batch in merged:
-        again = decode_piece(bytes(PieceEncoder(SCHEMA).encode(batch)), SCHEMA)
+        again = decode_piece(bytes(encode_piece(batch)), SCHEMA)
         assert again.num_rows == batch.num_rows
     return True
 

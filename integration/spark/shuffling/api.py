@@ -54,7 +54,7 @@ from .partitions import StageInput, inspect_input
 from .pieces import Compression, Cutter, Layout
 from .placement import (
     Bound,
-    Columns,
+    Placed,
     PlacementSpec,
     by_key_groups,
     by_range,
@@ -197,8 +197,13 @@ def shuffle(
     rows = df if df.columns else with_a_column(df)
     schema = rows.schema
     source = inspect_input(rows)
-    count = _count_of(bounds, num_partitions) or _default_count(df, source)
-    tasks = require_slots(df.sparkSession, count)
+    count = _count_of(bounds, num_partitions)
+    if count is None:
+        slots = max(1, count_slots(session))
+        count = min(slots, int(session.conf.get("spark.sql.shuffle.partitions") or slots))
+        if source.partitions and source.partitions <= slots:
+            count = source.partitions
+    tasks = require_slots(session, count)
     if tasks < count and source.partitions:
         tasks = min(tasks, source.partitions)
     layout = Layout(count, tasks)
@@ -213,13 +218,13 @@ def shuffle(
     fits = source.partitions == layout.tasks
     if not fits:
         rows = rows.repartition(layout.tasks)
-    columns = _placed(rows, keys, ship, partitioner, bounds, layout.partitions)
-    frame = _named_apart(columns.frame)
+    placed, placement = _placed(rows, keys, ship, partitioner, bounds, layout.partitions)
+    frame = _named_apart(placed)
     spec = StageSpec(
         name=f"{NAME}{next(_serials)}",
         layout=layout,
-        schema=_arrow_schema(frame, columns.frame.columns, columns.placement, layout.partitions),
-        placement=columns.placement,
+        schema=_arrow_schema(frame, placed.columns, placement, layout.partitions),
+        placement=placement,
         config=settings,
         secret=fresh_secret(),
         early_bytes=early_bytes(settings),
@@ -315,13 +320,6 @@ def _count_of(bounds: Sequence[object] | None, num_partitions: int | None) -> in
     return count
 
 
-def _default_count(df: DataFrame, source: StageInput) -> int:
-    slots = max(1, count_slots(df.sparkSession))
-    if source.partitions and source.partitions <= slots:
-        return source.partitions
-    return min(slots, int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or slots))
-
-
 def _placed(
     df: DataFrame,
     keys: Sequence[str | Column],
@@ -329,10 +327,10 @@ def _placed(
     partitioner: Partitioner,
     bounds: Sequence[Bound] | None,
     count: int,
-) -> Columns:
+) -> Placed:
     columns = key_columns(df, keys)
     if ship == "rebalance" or ship == "broadcast":
-        return Columns(df, PlacementSpec(ship))
+        return df, PlacementSpec(ship)
     if bounds is not None:
         return by_range(df, columns, bounds)
     return by_spark_hash(df, columns, count) if partitioner == "spark" else by_key_groups(df, columns)
@@ -379,27 +377,25 @@ def _warn_of_repartition(source: StageInput, count: int) -> None:
 
 
 def _with_stage(frame: DataFrame, spec: StageSpec, schema: StructType) -> DataFrame:
+    """Add the stage, and with several partitions a task the exchange and the decoding of its blocks."""
+    from pyspark.sql import functions as sf
+
     task = stage_function(spec, reports_of(frame.sparkSession.sparkContext))
     with spark_errors("the rows cannot be sent"):
         if not spec.layout.several:
             return frame.mapInArrow(task, schema, barrier=True)
-        return _in_partitions(frame.mapInArrow(task, BLOCK_COLUMNS, barrier=True), schema, spec)
-
-
-def _in_partitions(blocks: DataFrame, schema: StructType, spec: StageSpec) -> DataFrame:
-    """Bring blocks to their partitions, and decode them to rows there."""
-    from pyspark.sql import functions as sf
-
-    if not hasattr(blocks, "repartitionById"):
-        raise ShuffleError(
-            f"{spec.layout.partitions} partitions in {counted(spec.layout.tasks, 'slot')} require "
-            "PySpark 4.1 or newer, which can send blocks to a partition by its number"
-        )
-    dropped = spec.placement.dropped
-    sent = plain_schema(spec.schema if dropped is None else spec.schema.remove(dropped))
-    read = worker_function(read_blocks, sent, on_one_machine=spec.loopback)
-    read.__name__ = "netstack_read_blocks"
-    return blocks.repartitionById(spec.layout.partitions, sf.col("partition")).mapInArrow(read, schema)
+        blocks = frame.mapInArrow(task, BLOCK_COLUMNS, barrier=True)
+        if not hasattr(blocks, "repartitionById"):
+            raise ShuffleError(
+                f"{spec.layout.partitions} partitions in {counted(spec.layout.tasks, 'slot')} require "
+                "PySpark 4.1 or newer, which can send blocks to a partition by its number"
+            )
+        dropped = spec.placement.dropped
+        sent = plain_schema(spec.schema if dropped is None else spec.schema.remove(dropped))
+        read = worker_function(read_blocks, sent, on_one_machine=spec.loopback)
+        read.__name__ = "netstack_read_blocks"
+        blocks = blocks.repartitionById(spec.layout.partitions, sf.col("partition"))
+        return blocks.mapInArrow(read, schema)
 
 
 # Settings of the network layer.

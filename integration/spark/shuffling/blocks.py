@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...errors import PieceError
-from .pieces import Compression, Gathered, Merger, PieceEncoder, decode_piece, without_ends
+from .pieces import Compression, Gathered, Merger, decode_piece, encode_piece, without_ends
 
 BLOCK_SCHEMA = pa.schema([pa.field("partition", pa.int32()), pa.field("block", pa.binary())])
 """The output of the tasks. A row without a block prevents Spark's exchange from dropping an empty partition.
@@ -71,7 +71,7 @@ class PartitionBlocks:
         self._sections = [list(partitions)] if to_all else [[partition] for partition in partitions]
         self._to_all = to_all
         self._max_bytes = max_bytes
-        self._encoder = PieceEncoder(schema, compression)
+        self._compression = compression
         self._held: list[tuple[pa.RecordBatch, list[int]]] = []
         self._bytes = 0
         self._is_empty = True
@@ -99,7 +99,8 @@ class PartitionBlocks:
         yield from self._yield_held()
         if self._is_empty:
             self._is_empty = False
-            yield empty_block(self._sections[0][0])
+            columns = [pa.array(self._sections[0][:1], pa.int32()), pa.nulls(1, pa.binary())]
+            yield pa.RecordBatch.from_arrays(columns, schema=BLOCK_SCHEMA)
 
     def _decode(self, piece: memoryview) -> tuple[pa.RecordBatch, list[int]]:
         if self._to_all:
@@ -116,16 +117,19 @@ class PartitionBlocks:
 
     def _yield_held(self) -> Iterator[pa.RecordBatch]:
         held, self._held, self._bytes = self._held, [], 0
-        batch = _BlockBatch()
+        blocks: list[tuple[int, memoryview]] = []
+        size = 0
         for place, partitions in enumerate(self._sections):
             for rows in _joined(held, place):
-                block = self._encoder.encode(rows)
+                block = encode_piece(rows, self._compression)
                 for partition in partitions:
-                    if not batch.fits(len(block)):
-                        yield batch.take()
-                    batch.add(partition, block)
-        if batch.count:
-            yield batch.take()
+                    if blocks and size + len(block) > BLOCK_BYTES:
+                        yield _batch_of(blocks)
+                        blocks, size = [], 0
+                    blocks.append((partition, block))
+                    size += len(block)
+        if blocks:
+            yield _batch_of(blocks)
             self._is_empty = False
 
 
@@ -145,52 +149,17 @@ def _joined(held: Iterable[tuple[pa.RecordBatch, list[int]]], place: int) -> Ite
         yield rest
 
 
-class _BlockBatch:
-    """Collects rows of `BLOCK_SCHEMA` into a batch of useful size."""
-
-    def __init__(self) -> None:
-        self._partitions: list[int] = []
-        self._blocks: list[memoryview] = []
-        self._bytes = 0
-
-    @property
-    def count(self) -> int:
-        return len(self._blocks)
-
-    def fits(self, size: int) -> bool:
-        return not self._blocks or self._bytes + size <= BLOCK_BYTES
-
-    def add(self, partition: int, block: memoryview) -> None:
-        self._partitions.append(partition)
-        self._blocks.append(block)
-        self._bytes += len(block)
-
-    def take(self) -> pa.RecordBatch:
-        columns = [pa.array(self._partitions, pa.int32()), _binary(self._blocks)]
-        self._partitions, self._blocks, self._bytes = [], [], 0
-        return pa.RecordBatch.from_arrays(columns, schema=BLOCK_SCHEMA)
-
-
-def _binary(values: Sequence[memoryview]) -> pa.Array:
-    """Return values as a column; `pa.array` never frees the memory of a memoryview."""
+def _batch_of(blocks: Sequence[tuple[int, memoryview]]) -> pa.RecordBatch:
+    partitions, values = zip(*blocks, strict=True)
+    # `pa.array` would never free the memory of a memoryview.
     ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
-    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
-
-
-def empty_block(partition: int) -> pa.RecordBatch:
-    """Return a row without a block, because Spark drops partitions of an exchange that have no rows."""
-    return pa.RecordBatch.from_arrays(
-        [pa.array([partition], pa.int32()), pa.nulls(1, pa.binary())], schema=BLOCK_SCHEMA
-    )
+    columns = [pa.array(partitions, pa.int32()), pa.Array.from_buffers(pa.binary(), len(values), buffers)]
+    return pa.RecordBatch.from_arrays(columns, schema=BLOCK_SCHEMA)
 
 
 def read_blocks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the blocks of one partition that Spark passes to its task.
-
-    Args:
-        batches: Rows of `BLOCK_SCHEMA`.
-        schema: The columns of the rows.
+    """Yield the rows of the blocks of one partition; `batches` are of `BLOCK_SCHEMA`, the rows of `schema`.
 
     Raises:
         PieceError: On iteration, if a block does not have rows of this schema.

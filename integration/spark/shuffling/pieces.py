@@ -42,7 +42,7 @@ from netstack import SourceError
 
 from ...errors import PieceError
 from ..rows import plain_schema
-from .placement import Placement, Targets
+from .placement import Placement
 
 Pieces = list[tuple[int, memoryview]]
 """Pieces with their targets, in the order in which they must be sent."""
@@ -65,7 +65,6 @@ Compression = Literal["lz4", "zstd"]
 _END_OF_STREAM_BYTES = 8
 
 _END = np.dtype("<u4")
-_SMALL, _LARGE = np.dtype("<i4"), np.dtype("<i8")
 
 
 class Layout(NamedTuple):
@@ -119,8 +118,9 @@ class Cutter:
     Args:
         schema: The columns of the batches.
         placement: Targets of rows.
-        gather_bytes: Maximum bytes of gathered rows, unless a single row is larger. Cutting takes up to four
-            times as much, because rows are held, joined, sorted and encoded.
+        gather_bytes: Maximum bytes of gathered rows, unless a single row is larger; by default 32 KiB for
+            each target, but at least 4 and at most 16 MiB. Cutting takes up to four times as much, because
+            rows are held, joined, sorted and encoded.
         piece_bytes: Maximum bytes of a piece with more than one row, without its header and before
             compression.
         tasks: Number of tasks that receive the targets, by default one for each target. If there are fewer
@@ -147,14 +147,15 @@ class Cutter:
     ) -> None:
         self._input = plain_schema(schema)
         self._placement = placement
-        self._max_bytes = gather_bytes or gathered_bytes(placement.count)
-        self._max_rows = gathered_rows(placement.count)
+        targets = placement.count
+        self._max_bytes = gather_bytes or min(max(targets * _BYTES_PER_TARGET, _LEAST_BYTES), _MOST_BYTES)
+        self._max_rows = min(max(targets * _ROWS_PER_TARGET, _LEAST_ROWS), _MOST_ROWS)
         self._gathered = Gathered(self._max_rows, self._max_bytes)
         self._piece_bytes = piece_bytes
         dropped = placement.dropped
         self.schema = self._input if dropped is None else self._input.remove(dropped)
         """The schema of the pieces."""
-        self._encoder = PieceEncoder(self.schema, compression)
+        self._compression = compression
         layout = Layout(placement.count, tasks or placement.count)
         self._bounds = layout.bounds() if layout.several else None
         # glibc returns the memory of each large array to the system, and using new pages takes longer than
@@ -191,13 +192,17 @@ class Cutter:
         if self._placement.dropped is not None:
             batch = batch.remove_column(self._placement.dropped)
         if isinstance(targets, int):
-            return self._of_one_run(targets, batch, batch.nbytes / batch.num_rows)
-        batch, ends = _sorted(batch, targets, self._placement.count)
+            return [(targets, piece) for _, piece in self._encoded(batch, batch.nbytes / batch.num_rows)]
+        # A stable sort by target, and the end of the rows of each target.
+        order = np.argsort(targets, kind="stable")
+        numbers = np.arange(self._placement.count, dtype=targets.dtype)
+        ends = np.searchsorted(targets, numbers, side="right", sorter=order)
+        batch = compute.take(batch, pa.array(order), boundscheck=False)
         pieces: Pieces = []
         row_bytes = batch.nbytes / batch.num_rows
         if self._bounds is None:
             for target, run, _ in _runs(batch, ends):
-                pieces += self._of_one_run(target, run, row_bytes)
+                pieces += [(target, piece) for _, piece in self._encoded(run, row_bytes)]
             return pieces
         for task, run, start in _runs(batch, ends[self._bounds[1:] - 1]):
             of_task = ends[self._bounds[task] : self._bounds[task + 1]]
@@ -206,25 +211,15 @@ class Cutter:
                 start += part.num_rows
         return pieces
 
-    def _of_one_run(self, target: int, run: pa.RecordBatch, row_bytes: float) -> Pieces:
-        return [(target, piece) for _, piece in self._encoded(run, row_bytes)]
-
     def _encoded(self, run: pa.RecordBatch, row_bytes: float) -> Iterator[tuple[pa.RecordBatch, memoryview]]:
         """Encode the rows of one target; split them if the result is too large. Measuring first is slower."""
         if run.num_rows * row_bytes <= self._piece_bytes:
-            piece = self._encoder.encode(run)
+            piece = encode_piece(run, self._compression)
             if len(piece) <= self._piece_bytes:
                 yield run, piece
                 return
         for part in split(run, self._piece_bytes):
-            yield part, self._encoder.encode(part)
-
-
-def _sorted(batch: pa.RecordBatch, targets: Targets, count: int) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
-    """Sort rows by their targets, stably, and return the end of the rows of each target."""
-    order = np.argsort(targets, kind="stable")
-    ends = np.searchsorted(targets, np.arange(count, dtype=targets.dtype), side="right", sorter=order)
-    return compute.take(batch, pa.array(order), boundscheck=False), ends
+            yield part, encode_piece(part, self._compression)
 
 
 def _runs(batch: pa.RecordBatch, ends: NDArray[np.int64]) -> Iterator[tuple[int, pa.RecordBatch, int]]:
@@ -354,50 +349,21 @@ class Gathered:
         return joined(batches) if batches else None
 
 
-def gathered_bytes(targets: int) -> int:
-    """Return the default of `gather_bytes`: 32 KiB for each target, but at least 4 and at most 16 MiB."""
-    return min(max(targets * _BYTES_PER_TARGET, _LEAST_BYTES), _MOST_BYTES)
-
-
-def gathered_rows(targets: int) -> int:
-    """Return the maximum of gathered rows: 1024 for each target, but at least 2^17 and at most 2^18."""
-    return min(max(targets * _ROWS_PER_TARGET, _LEAST_ROWS), _MOST_ROWS)
-
-
 # Pieces as bytes.
 
 
-def encode_piece(batch: pa.RecordBatch) -> memoryview:
-    """Return the rows of a batch, which may be a slice of another, as bytes.
+def encode_piece(batch: pa.RecordBatch, compression: Compression | None = None) -> memoryview:
+    """Return the rows of a batch, which may be a slice of another, as bytes for `decode_piece`.
 
     The batch must have a plain schema: see `plain_schema`.
     """
-    return memoryview(batch.serialize())
-
-
-class PieceEncoder:
-    """Encodes the rows of batches of one plain schema, compressed or not.
-
-    Args:
-        schema: Columns of the batches: see `plain_schema`.
-        compression: Compression of the columns; None: no compression.
-    """
-
-    def __init__(self, schema: pa.Schema, compression: Compression | None = None) -> None:
-        self._options = None
-        if compression is not None:
-            self._options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
-        self._schema = schema
-        self._schema_bytes = schema.serialize().size
-
-    def encode(self, batch: pa.RecordBatch) -> memoryview:
-        """Return the rows of a batch, which may be a slice of another, as a piece for `decode_piece`."""
-        if self._options is None:
-            return encode_piece(batch)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self._schema, options=self._options) as stream:
-            stream.write_batch(batch)
-        return memoryview(sink.getvalue())[self._schema_bytes : -_END_OF_STREAM_BYTES]
+    if compression is None:
+        return memoryview(batch.serialize())
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as stream:
+        stream.write_batch(batch)
+    return memoryview(sink.getvalue())[batch.schema.serialize().size : -_END_OF_STREAM_BYTES]
 
 
 def decode_piece(data: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
@@ -442,8 +408,11 @@ def require_rising_offsets(column: pa.Array) -> None:
     if types.is_fixed_size_list(kind):
         require_rising_offsets(column.values)
         return
-    width = _width_of_offsets(kind)
-    if width is None:
+    if types.is_string(kind) or types.is_binary(kind) or types.is_list(kind) or types.is_map(kind):
+        width: np.dtype[np.signedinteger] = np.dtype("<i4")
+    elif types.is_large_string(kind) or types.is_large_binary(kind) or types.is_large_list(kind):
+        width = np.dtype("<i8")
+    else:  # a column without offsets
         return
     raw = column.buffers()[1]
     offsets = np.frombuffer(raw, width, len(column) + 1, column.offset * width.itemsize)
@@ -454,11 +423,3 @@ def require_rising_offsets(column: pa.Array) -> None:
         require_rising_offsets(column.items)
     elif types.is_list(kind) or types.is_large_list(kind):
         require_rising_offsets(column.values)
-
-
-def _width_of_offsets(kind: pa.DataType) -> np.dtype[np.signedinteger] | None:
-    """Return the type of a column's offsets; None if the column has no offsets."""
-    if types.is_string(kind) or types.is_binary(kind) or types.is_list(kind) or types.is_map(kind):
-        return _SMALL
-    large = types.is_large_string(kind) or types.is_large_binary(kind) or types.is_large_list(kind)
-    return _LARGE if large else None

@@ -30,10 +30,11 @@ no sort.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -83,164 +84,111 @@ _Row = tuple[Any, ...]
 # In the tasks: the target of each row of a batch.
 
 
-class Placement(Protocol):
-    """Chooses the target of each row, in the order of arrival."""
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Choice of the target of each row, in the order of arrival."""
 
-    @property
-    def dropped(self) -> int | None:
-        """Index of a column that is not sent; None: all columns are sent."""
-
-    @property
-    def count(self) -> int:
-        """Number of targets, at least 1."""
-
-    def place(self, batch: pa.RecordBatch) -> Targets | int:
-        """Return the target of each row of a batch, or one int for all its rows."""
+    count: int
+    """Number of targets, at least 1."""
+    place: Callable[[pa.RecordBatch], Targets | int]
+    """Returns the target of each row of a batch, or one int for all its rows."""
+    dropped: int | None = None
+    """Index of a column that is not sent; None: all columns are sent."""
 
 
-class HashPlacement:
-    """Sends rows of equal keys to one target, by Flink's key groups (KeyGroupStreamPartitioner).
+def hash_placement(schema: pa.Schema, keys: Sequence[str], count: int) -> Placement:
+    """Send rows of equal keys to one target, by Flink's key groups (KeyGroupStreamPartitioner).
 
-    Args:
-        schema: The columns of the batches.
-        keys: Names of the key columns, in the order in which their hash codes are combined.
-        count: Number of targets.
-        max_parallelism: Number of key groups; by default the number that Flink derives from the number of
-            targets.
+    The hash codes of several key columns are combined in the order of `keys`.
 
     Raises:
         SourceError: There is no such key column, or more than one, or no key.
         UnsupportedColumnError: A column cannot be a key.
-        ValueError: `count` and `max_parallelism` do not fit together.
+        ValueError: Flink has no key groups for so many targets.
     """
+    if not keys:
+        raise SourceError("a shuffle by hash requires a key column")
+    plain = plain_schema(schema)
+    indices = [key_index(plain, name) for name in keys]
+    groups = default_max_parallelism(count)
+    assign_to_operators(np.zeros(0, dtype=np.int32), groups, count)  # checks the counts
 
-    dropped = None
-
-    def __init__(
-        self, schema: pa.Schema, keys: Sequence[str], count: int, max_parallelism: int | None = None
-    ) -> None:
-        if not keys:
-            raise SourceError("a shuffle by hash requires a key column")
-        plain = plain_schema(schema)
-        self.count = count
-        self._indices = [key_index(plain, name) for name in keys]
-        self._max_parallelism = max_parallelism or default_max_parallelism(count)
-        assign_to_operators(np.zeros(0, dtype=np.int32), self._max_parallelism, count)
-
-    def place(self, batch: pa.RecordBatch) -> Targets | int:
-        """Return the target of each row."""
-        if self.count == 1:
+    def place(batch: pa.RecordBatch) -> Targets | int:
+        if count == 1:
             return 0
-        columns = [batch.column(index) for index in self._indices]
-        targets = np.empty(batch.num_rows, dtype=_dtype(self.count))
+        columns = [batch.column(index) for index in indices]
+        targets = np.empty(batch.num_rows, dtype=_dtype(count))
         for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
-            part = [column.slice(start, _ROWS_AT_ONCE) for column in columns]
-            targets[start : start + _ROWS_AT_ONCE] = assign_to_operators(
-                key_hashes(part), self._max_parallelism, self.count
-            )
+            hashes = key_hashes([column.slice(start, _ROWS_AT_ONCE) for column in columns])
+            targets[start : start + _ROWS_AT_ONCE] = assign_to_operators(hashes, groups, count)
         return targets
 
+    return Placement(count, place)
 
-class RebalancePlacement:
-    """Sends rows to the targets in turns (RebalancePartitioner).
 
-    Args:
-        count: Number of targets.
-        first: Target of the first row, so that several writers can begin with different ones.
+def computed_key_placement(schema: pa.Schema, struct: int, count: int) -> Placement:
+    """Send rows to the target of their key group. The key is the fields of a struct, which is dropped.
+
+    Raises:
+        UnsupportedColumnError: A field cannot be a key.
     """
+    kind = schema.field(struct).type
+    keys = pa.schema([kind.field(index) for index in range(kind.num_fields)])
+    by_key = hash_placement(keys, keys.names, count)
 
-    dropped = None
+    def place(batch: pa.RecordBatch) -> Targets | int:
+        fields = batch.column(struct).flatten()
+        return by_key.place(pa.RecordBatch.from_arrays(fields, schema=keys))
 
-    def __init__(self, count: int, first: int = 0) -> None:
-        self.count = count
-        self._next = first % count
+    return Placement(count, place, dropped=struct)
 
-    def place(self, batch: pa.RecordBatch) -> Targets | int:
-        """Return the target of each row."""
-        first, end = self._next, self._next + batch.num_rows
-        self._next = end % self.count
-        if self.count == 1:
+
+def rebalance_placement(count: int, first: int = 0) -> Placement:
+    """Send rows to the targets in turns, beginning with target `first` (RebalancePartitioner)."""
+    next_target = first % count
+
+    def place(batch: pa.RecordBatch) -> Targets | int:
+        nonlocal next_target
+        begin, end = next_target, next_target + batch.num_rows
+        next_target = end % count
+        if count == 1:
             return 0
-        turns = np.arange(first, end, dtype=np.uint32) % np.uint32(self.count)
-        return turns.astype(_dtype(self.count))
+        return (np.arange(begin, end, dtype=np.uint32) % np.uint32(count)).astype(_dtype(count))
+
+    return Placement(count, place)
 
 
-class BroadcastPlacement:
-    """Sends every row to every target (BroadcastPartitioner)."""
-
-    dropped = None
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def place(self, batch: pa.RecordBatch) -> Targets | int:
-        """Return `ALL`."""
-        return ALL
+def broadcast_placement(count: int) -> Placement:
+    """Send every row to every target (BroadcastPartitioner)."""
+    return Placement(count, lambda batch: ALL)
 
 
-class ColumnPlacement:
-    """Sends each row to the target in one of its columns. That column is dropped.
+def column_placement(schema: pa.Schema, name: str, count: int) -> Placement:
+    """Send each row to the target in an int32 column, which is dropped.
 
-    Args:
-        schema: The columns of the batches, including that of the targets.
-        name: The column of targets, int32.
-        count: Number of targets.
+    `place` raises a TargetError if a row has a null target, or one outside 0 .. count - 1.
 
     Raises:
         SourceError: There is no such column, or more than one.
         UnsupportedColumnError: Its type is not int32.
     """
+    index = column_index(schema, name, "column of targets")
+    kind = schema.field(index).type
+    if not types.is_int32(kind):
+        raise UnsupportedColumnError(name, kind, "cannot hold target partitions, which must be int32")
 
-    def __init__(self, schema: pa.Schema, name: str, count: int) -> None:
-        self.count = count
-        self.dropped: int | None = column_index(schema, name, "column of targets")
-        kind = schema.field(self.dropped).type
-        if not types.is_int32(kind):
-            raise UnsupportedColumnError(name, kind, "cannot hold target partitions, which must be int32")
-        self._name = name
-
-    def place(self, batch: pa.RecordBatch) -> Targets | int:
-        """Return the target of each row.
-
-        Raises:
-            TargetError: A row has a null target, or one outside 0 .. count - 1.
-        """
-        column = batch.column(self.dropped)
+    def place(batch: pa.RecordBatch) -> Targets | int:
+        column = batch.column(index)
         if column.null_count:
-            raise TargetError(f"column {self._name!r}: a row has null as its target partition")
+            raise TargetError(f"column {name!r}: a row has null as its target partition")
         values = column.to_numpy()
-        wrong = values.view(np.uint32) >= self.count  # a negative number is at least 2^31 here
+        wrong = values.view(np.uint32) >= count  # a negative number is at least 2^31 here
         if wrong.any():
             value = values[wrong.argmax()]
-            raise TargetError(
-                f"column {self._name!r}: the target partition {value} must be from 0 to {self.count - 1}"
-            )
-        return 0 if self.count == 1 else values.astype(_dtype(self.count))
+            raise TargetError(f"column {name!r}: the target partition {value} must be from 0 to {count - 1}")
+        return 0 if count == 1 else values.astype(_dtype(count))
 
-
-class ComputedKeyPlacement:
-    """Sends rows to the target of their key group. The key is the fields of a struct, which is dropped.
-
-    Args:
-        schema: The columns of the batches.
-        place: Index of the struct.
-        count: Number of targets.
-
-    Raises:
-        UnsupportedColumnError: A field cannot be a key.
-    """
-
-    def __init__(self, schema: pa.Schema, place: int, count: int) -> None:
-        self.count = count
-        self.dropped: int | None = place
-        kind = schema.field(place).type
-        self._keys = pa.schema([kind.field(index) for index in range(kind.num_fields)])
-        self._placement = HashPlacement(self._keys, self._keys.names, count)
-
-    def place(self, batch: pa.RecordBatch) -> Targets | int:
-        """Return the target of each row."""
-        fields = batch.column(self.dropped).flatten()
-        return self._placement.place(pa.RecordBatch.from_arrays(fields, schema=self._keys))
+    return Placement(count, place, dropped=index)
 
 
 class PlacementSpec(NamedTuple):
@@ -263,14 +211,14 @@ class PlacementSpec(NamedTuple):
         """
         names = [schema.field(place).name for place in self.places]
         if self.kind == "hash":
-            return HashPlacement(schema, names, count)
+            return hash_placement(schema, names, count)
         if self.kind == "computed keys":
-            return ComputedKeyPlacement(schema, self.places[0], count)
+            return computed_key_placement(schema, self.places[0], count)
         if self.kind == "computed target":
-            return ColumnPlacement(schema, names[0], count)
+            return column_placement(schema, names[0], count)
         if self.kind == "rebalance":
-            return RebalancePlacement(count, index)
-        return BroadcastPlacement(count)
+            return rebalance_placement(count, index)
+        return broadcast_placement(count)
 
 
 def _dtype(count: int) -> np.dtype[np.unsignedinteger[Any]]:
@@ -280,12 +228,8 @@ def _dtype(count: int) -> np.dtype[np.unsignedinteger[Any]]:
 # In the driver: the columns that decide.
 
 
-class Columns(NamedTuple):
-    """Input of the tasks of a shuffle, and its placement."""
-
-    frame: DataFrame
-    """The DataFrame, with an additional column if one is computed."""
-    placement: PlacementSpec
+Placed = tuple["DataFrame", PlacementSpec]
+"""Input of the tasks of a shuffle, with a computed column if there is one, and its placement."""
 
 
 def with_a_column(frame: DataFrame) -> DataFrame:
@@ -313,7 +257,7 @@ def key_columns(frame: DataFrame, keys: Sequence[str | Column]) -> list[Column]:
     return columns
 
 
-def by_key_groups(frame: DataFrame, keys: list[Column]) -> Columns:
+def by_key_groups(frame: DataFrame, keys: list[Column]) -> Placed:
     """Place rows by Flink's key groups.
 
     Raises:
@@ -325,12 +269,12 @@ def by_key_groups(frame: DataFrame, keys: list[Column]) -> Columns:
     indices = {identity: index for index, identity in enumerate(_identities(frame))}
     places = [indices.get(identity) for identity in _identities(frame.select(*keys))]
     if None not in places:
-        return Columns(frame, PlacementSpec("hash", tuple(place for place in places if place is not None)))
+        return frame, PlacementSpec("hash", tuple(place for place in places if place is not None))
     named = [key.alias(f"key {place}") for place, key in enumerate(keys)]
     return _with_helper(frame, sf.struct(*named), "computed keys")
 
 
-def by_spark_hash(frame: DataFrame, keys: list[Column], count: int) -> Columns:
+def by_spark_hash(frame: DataFrame, keys: list[Column], count: int) -> Placed:
     """Place rows as Spark's own ``repartition(count, *keys)`` does (HashPartitioning: Murmur3, seed 42).
 
     Raises:
@@ -342,7 +286,7 @@ def by_spark_hash(frame: DataFrame, keys: list[Column], count: int) -> Columns:
     return _with_helper(frame, sf.pmod(sf.hash(*keys), sf.lit(count)), "computed target")
 
 
-def by_range(frame: DataFrame, keys: list[Column], bounds: Sequence[Bound]) -> Columns:
+def by_range(frame: DataFrame, keys: list[Column], bounds: Sequence[Bound]) -> Placed:
     """Place rows by the ranges between bounds.
 
     Raises:
@@ -355,10 +299,10 @@ def by_range(frame: DataFrame, keys: list[Column], bounds: Sequence[Bound]) -> C
     return _with_helper(frame, _tree(_as_one_column(keys), limits, 0, len(limits)), "computed target")
 
 
-def _with_helper(frame: DataFrame, helper: Column, kind: Kind) -> Columns:
+def _with_helper(frame: DataFrame, helper: Column, kind: Kind) -> Placed:
     with spark_errors("this key cannot be used"):
         extended = frame.select("*", helper.alias(HELPER))
-    return Columns(extended, PlacementSpec(kind, (len(frame.columns),)))
+    return extended, PlacementSpec(kind, (len(frame.columns),))
 
 
 def _identities(frame: DataFrame) -> list[int]:

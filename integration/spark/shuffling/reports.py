@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from netstack import TransportStatistics
 
 from ...errors import ShuffleError
@@ -22,7 +24,6 @@ from .partitions import class_name
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 NAME = "netstack_shuffle_"
 """Prefix of the names of shuffles."""
@@ -95,7 +96,7 @@ def shuffle_statistics(df: DataFrame) -> DataFrame:
         ledger = _ledgers.get(session.sparkContext)
         reports = [] if ledger is None else [report for report in ledger.value if report.shuffle in names]
     rows = sorted(_rows(reports), key=lambda row: (names.index(row[0]), *row[1:3]))
-    return session.createDataFrame(rows, _schema())
+    return session.createDataFrame(rows, _DDL)
 
 
 def _shuffles(plan: Any) -> Iterator[str]:
@@ -109,43 +110,31 @@ def _shuffles(plan: Any) -> Iterator[str]:
         yield from _shuffles(children.apply(place))
 
 
+_COUNTED = [name for name in TransportStatistics.__struct_fields__ if name != "index"]
+_COLUMNS = {
+    "shuffle": "string",
+    "run": "long",
+    "partition": "long",
+    "stage": "long",
+    "host": "string",
+    "rows_read": "long",
+    "rows": "long",
+    "seconds": "double",
+    **{name: "double" if name.endswith("_s") else "long" for name in _COUNTED},
+    "worker_memory_bytes": "long",
+    "peak_held_bytes": "long",
+}
+_DDL = ", ".join(f"{name} {kind} not null" for name, kind in _COLUMNS.items())
+
+
 def _rows(reports: Iterable[TaskReport]) -> Iterator[tuple[Any, ...]]:
     runs: dict[str, dict[str, int]] = {}
     for report in reports:
         of_shuffle = runs.setdefault(report.shuffle, {})
-        run = of_shuffle.setdefault(report.attempt, len(of_shuffle))
-        counted = report.transport
-        numbers = [
-            getattr(counted, name) for name in TransportStatistics.__struct_fields__ if name != "index"
-        ]
-        measured = (report.rows_read, report.rows, report.seconds, *numbers)
-        memory = (report.worker_memory_bytes, report.peak_held_bytes)
-        yield (report.shuffle, run, counted.index, report.stage, report.host, *measured, *memory)
-
-
-def _schema() -> StructType:
-    from pyspark.sql.types import DataType, DoubleType, LongType, StringType, StructField, StructType
-
-    def field(name: str, kind: DataType) -> StructField:
-        return StructField(name, kind, nullable=False)
-
-    counted = [
-        field(name, DoubleType() if name.endswith("_s") else LongType())
-        for name in TransportStatistics.__struct_fields__
-        if name != "index"
-    ]
-    return StructType(
-        [
-            field("shuffle", StringType()),
-            field("run", LongType()),
-            field("partition", LongType()),
-            field("stage", LongType()),
-            field("host", StringType()),
-            field("rows_read", LongType()),
-            field("rows", LongType()),
-            field("seconds", DoubleType()),
-            *counted,
-            field("worker_memory_bytes", LongType()),
-            field("peak_held_bytes", LongType()),
-        ]
-    )
+        values = {
+            **report._asdict(),
+            **msgspec.structs.asdict(report.transport),
+            "run": of_shuffle.setdefault(report.attempt, len(of_shuffle)),
+            "partition": report.transport.index,
+        }
+        yield tuple(values[name] for name in _COLUMNS)

@@ -5,7 +5,7 @@ pieces. The second runs the network. The third, Spark's own, reads arriving rows
 first second of a stage, a fourth thread waits for Spark to report the addresses of the peers::
 
     input  -> SourceThread: Cutter -> Transport.write  ==> peers
-    output <- ShuffleTask:  Merger <- Transport.read   <== peers
+    output <- run_task:     Merger <- Transport.read   <== peers
 
 The first failure fails all tasks. A task that fails reports the cause to its peers before it reports to
 Spark.
@@ -30,7 +30,7 @@ from netstack import ConnectionLostError, PeerFailedError, Transport, TransportC
 
 from ...errors import ShuffleTaskError
 from ..failure_causes import BEGUN_AGAIN
-from ..rendezvous import Meeting, Rendezvous
+from ..rendezvous import Rendezvous
 from ..workers import MapFunction, Noting, worker_function
 from .blocks import PartitionBlocks
 from .pieces import Compression, Cutter, Layout, Merger, Pieces
@@ -38,7 +38,7 @@ from .placement import PlacementSpec
 from .reports import TaskReport
 
 if TYPE_CHECKING:
-    from pyspark import Accumulator, BarrierTaskContext
+    from pyspark import Accumulator
 
 ECHO_PAUSE_S = 1.0
 """Seconds before a task reports a peer's failure to Spark.
@@ -86,104 +86,76 @@ def stage_function(spec: StageSpec, reports: Accumulator[Any]) -> MapFunction:
 
 
 def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report) -> Iterator[pa.RecordBatch]:
-    """Return the rows of this partition after the shuffle, or the blocks of several partitions.
+    """Yield the rows of this partition after the shuffle, or the blocks of several partitions.
 
-    Args:
-        batches: The rows of this partition before the shuffle.
-        spec: The stage.
-        report: Called at the end with the statistics of the task.
+    `batches` are the rows before the shuffle. `report` gets the statistics of the task at the end.
 
     Raises:
-        ShuffleTaskError: The stage has more or fewer tasks than planned; or, when iterated, a peer has
-            failed or cannot be reached. The message is the first cause.
+        ShuffleTaskError: The stage has more or fewer tasks than planned, or a peer has failed or cannot be
+            reached. The message is the first cause.
     """
     from pyspark import BarrierTaskContext
 
-    context = BarrierTaskContext.get()
-    tasks = len(context.getTaskInfos())
-    if tasks != spec.layout.tasks:
+    started = time.monotonic()
+    context, layout = BarrierTaskContext.get(), spec.layout
+    index, tasks = context.partitionId(), len(context.getTaskInfos())
+    if tasks != layout.tasks:
         # Also without rows: Spark keeps the output of tasks that end while it aborts their stage, and only
         # runs the other tasks again, which would then miss rows.
         raise ShuffleTaskError(
-            f"the stage has {tasks} task{'s' * (tasks > 1)}, but {spec.layout.tasks} were planned when "
+            f"the stage has {tasks} task{'s' * (tasks > 1)}, but {layout.tasks} were planned when "
             "shuffle() was called: either the input or the session's settings have changed since, so "
             f"call shuffle() again; or {BEGUN_AGAIN}, because of an earlier failure"
         )
-    return ShuffleTask(spec, context, batches, report).run()
-
-
-class ShuffleTask:
-    """Task of a shuffle. Each instance runs once."""
-
-    def __init__(
-        self, spec: StageSpec, context: BarrierTaskContext, batches: Iterator[pa.RecordBatch], report: Report
-    ) -> None:
-        self._spec = spec
-        self._context = context
-        self._report = report
-        self._noting = Noting(context)
-        self._index = context.partitionId()
-        self._rendezvous = Rendezvous(context, spec.secret, loopback=spec.loopback)
-        self._started = time.monotonic()
-        layout = spec.layout
-        placement = spec.placement.build(spec.schema, layout.partitions, self._index)
-        cutter = Cutter(spec.schema, placement, tasks=layout.tasks, compression=spec.compression)
-        self._merger: Merger | PartitionBlocks
-        if layout.several:
-            self._merger = PartitionBlocks(
-                cutter.schema,
-                layout.partitions_of(self._index),
-                spec.max_memory_bytes,
-                to_all=spec.placement.kind == "broadcast",
-                compression=spec.compression,
-            )
-        else:
-            self._merger = Merger(cutter.schema)
-        self._transport = Transport(self._index, layout.tasks, spec.config, host=self._rendezvous.host)
-        self._source = SourceThread(batches, cutter, self._transport, spec.early_bytes)
-
-    def run(self) -> Iterator[pa.RecordBatch]:
-        """Run the shuffle and yield the rows of this partition.
-
-        Raises:
-            ShuffleTaskError: A peer has failed, or cannot be reached.
-        """
-        try:
-            _, port = self._transport.listen()
-            self._source.start()
-            meeting = trio.run(self._rendezvous.meet, port)
-            self._transport.connect(meeting.addresses, meeting.secret)
-            self._source.connected()
-            while (pieces := self._transport.read()) is not None:
-                for piece in pieces:
-                    yield from self._merger.add(piece)
-                self._noting.note(self._merger.rows)
-            yield from self._merger.flush()
-            self._noting.note(self._merger.rows, last=True)
-            self._source.join()
-            self._transport.close()
-            self._rendezvous.finish()
-        except BaseException as error:
-            cause = self._source.error or error
-            self._transport.close(_cause_for_peers(cause, self._index))
-            self._source.stop()
-            raise _cause_for_spark(cause) from None
-        self._report([self._task_report(meeting)])
-
-    def _task_report(self, meeting: Meeting) -> TaskReport:
-        peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return TaskReport(
-            self._spec.name,
-            meeting.attempt,
-            self._context.stageId(),
-            self._rendezvous.host,
-            self._source.rows,
-            self._merger.rows,
-            time.monotonic() - self._started,
-            peak_memory if sys.platform == "darwin" else peak_memory << 10,
-            self._merger.peak_bytes if isinstance(self._merger, PartitionBlocks) else 0,
-            self._transport.statistics(),
+    rendezvous = Rendezvous(context, spec.secret, loopback=spec.loopback)
+    placement = spec.placement.build(spec.schema, layout.partitions, index)
+    cutter = Cutter(spec.schema, placement, tasks=layout.tasks, compression=spec.compression)
+    merger: Merger | PartitionBlocks = Merger(cutter.schema)
+    if layout.several:
+        merger = PartitionBlocks(
+            cutter.schema,
+            layout.partitions_of(index),
+            spec.max_memory_bytes,
+            to_all=spec.placement.kind == "broadcast",
+            compression=spec.compression,
         )
+    transport = Transport(index, layout.tasks, spec.config, host=rendezvous.host)
+    source = SourceThread(batches, cutter, transport, spec.early_bytes)
+    noting = Noting(context)
+    try:
+        _, port = transport.listen()
+        source.start()
+        meeting = trio.run(rendezvous.meet, port)
+        transport.connect(meeting.addresses, meeting.secret)
+        source.connected()
+        while (pieces := transport.read()) is not None:
+            for piece in pieces:
+                yield from merger.add(piece)
+            noting.note(merger.rows)
+        yield from merger.flush()
+        noting.note(merger.rows, last=True)
+        source.join()
+        transport.close()
+        rendezvous.finish()
+    except BaseException as error:
+        cause = source.error or error
+        transport.close(_cause_for_peers(cause, index))
+        source.stop()
+        raise _cause_for_spark(cause) from None
+    peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    of_task = TaskReport(
+        shuffle=spec.name,
+        attempt=meeting.attempt,
+        stage=context.stageId(),
+        host=rendezvous.host,
+        rows_read=source.rows,
+        rows=merger.rows,
+        seconds=time.monotonic() - started,
+        worker_memory_bytes=peak_memory if sys.platform == "darwin" else peak_memory << 10,
+        peak_held_bytes=merger.peak_bytes if isinstance(merger, PartitionBlocks) else 0,
+        transport=transport.statistics(),
+    )
+    report([of_task])
 
 
 def _cause_for_peers(cause: BaseException, index: int) -> BaseException:
@@ -205,15 +177,8 @@ def _cause_for_spark(cause: BaseException) -> BaseException:
 class SourceThread:
     """Sends the rows of batches over a transport; to be started once.
 
-    The thread begins before the peers are connected, which may take a second. Until then it holds the pieces,
-    up to a number of bytes.
-
-    Args:
-        batches: The input, which has no other reader.
-        cutter: Cuts the input into pieces.
-        transport: The transport; it listens, and `connected` says when it is connected.
-        early_bytes: Maximum bytes held until the transport is connected, unless a single list of pieces has
-            more.
+    The thread begins before the peers of the transport are connected, which may take a second. Until the call
+    of `connected` it holds the pieces, up to `early_bytes`, unless a single list of pieces has more.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from pyarrow import csv, parquet
 from integration.cli import exit_status
 from integration.cli.app import main
 from integration.spark.failure_causes import one_line
-from integration.spark.shuffling.placement import HashPlacement
+from integration.spark.shuffling.placement import hash_placement
 from tests.integration.clusters import ROOT, environment
 from tests.signals import ended_by
 
@@ -120,7 +120,7 @@ def parts(folder: Path) -> list[Path]:
 
 def test_rows_are_where_flinks_key_groups_put_them(calls, folder):
     assert calls["by key"].status == 0
-    placement = HashPlacement(pa.schema({"name": pa.string()}), ["name"], 2)
+    placement = hash_placement(pa.schema({"name": pa.string()}), ["name"], 2)
     found = [parquet.read_table(part) for part in parts(folder / "by-key.parquet")]
     assert sorted(pa.concat_tables(found)["number"].to_pylist()) == list(range(ROWS))
     for place, table in enumerate(found):

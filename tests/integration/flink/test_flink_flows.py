@@ -43,6 +43,12 @@ def vertices_of(
     return {vertex.name: vertex for vertex in reader.vertices()}
 
 
+def generator(vertices: dict[str, Vertex]) -> GeneratorSpec:
+    source = vertices["source"].source
+    assert isinstance(source, GeneratorSpec)
+    return source
+
+
 def job(*edges: FlinkEdge, parallelism: int = 1) -> FlinkJob:
     names = dict.fromkeys(end for edge in edges for end in (edge.source, edge.target))
     return FlinkJob(
@@ -68,6 +74,10 @@ def grown(field: str, per_s: float, since: float | None = None, looks: int = 12)
     return [{field: start + per_s * n} for n in range(looks)]
 
 
+def both(read: list[dict[str, float]], emitted: list[dict[str, float]]) -> list[dict[str, float]]:
+    return [of_input | of_output for of_input, of_output in zip(read, emitted, strict=True)]
+
+
 @pytest.mark.parametrize(
     ("description", "seconds"),
     [
@@ -91,19 +101,13 @@ def test_of_two_inputs_one_may_account_for_all_that_is_emitted():
     seen = {
         "orders": [samples(*grown("records_out", 400))],
         "payments": [samples(*grown("records_out", 100))],
-        "join": [
-            samples(
-                *[a | b for a, b in zip(grown("records_in", 500), grown("records_out", 396), strict=True)]
-            )
-        ],
+        "join": [samples(*both(grown("records_in", 500), grown("records_out", 396)))],
         "sink": [samples(*grown("records_in", 396))],
     }
     shape = job(orders, payments, out)
     join = next(vertex for vertex in shape.vertices if vertex.id == "join")
     assert JobFlows(shape, seen).selectivities(join) == [1.0, 0.0]
-    seen["join"] = [
-        samples(*[a | b for a, b in zip(grown("records_in", 500), grown("records_out", 250), strict=True)])
-    ]
+    seen["join"] = [samples(*both(grown("records_in", 500), grown("records_out", 250)))]
     assert JobFlows(shape, seen).selectivities(join) == pytest.approx([0.5, 0.5])
 
 
@@ -232,8 +236,7 @@ def test_a_window_in_the_chain_of_a_source_makes_bursts_of_it():
     }
     shape = job(edge, parallelism=2)
     assert JobFlows(shape, seen).firings(shape.vertices[0]) == Firings(5.0, 620.0)
-    source = vertices_of(shape, seen)["source"].source
-    assert isinstance(source, GeneratorSpec)
+    source = generator(vertices_of(shape, seen))
     assert (source.burst_s, source.batch, source.rates) == (5.0, 310, (62.0,))
 
 
@@ -258,17 +261,15 @@ def test_bursts_are_rounded_by_no_more_than_the_count_may_be_off(at_once, per_s,
     seen = {"source": [samples(*looks)], "sink": [samples(*grown("records_in", per_s))]}
     shape = job(edge)
     assert JobFlows(shape, seen).burst_s(shape.vertices[0], per_s) == pytest.approx(seconds, rel=1e-3)
-    source = vertices_of(shape, seen)["source"].source
-    assert isinstance(source, GeneratorSpec)
+    source = generator(vertices_of(shape, seen))
     assert source.rates[0] == pytest.approx(per_s, rel=0.02)
 
 
 def test_tasks_that_keep_no_account_are_timed_by_the_clock():
     edge = edge_to("source", "filter", "HASH"), edge_to("filter", "sink", "REBALANCE")
-    both = [a | b for a, b in zip(grown("records_in", 400), grown("records_out", 100), strict=True)]
     seen = {
         "source": [timed_by_others(*grown("records_out", 400))],
-        "filter": [timed_by_others(*both)],
+        "filter": [timed_by_others(*both(grown("records_in", 400), grown("records_out", 100)))],
         "sink": [timed_by_others(*grown("records_in", 100))],
     }
     shape = job(*edge)
@@ -303,14 +304,12 @@ def test_only_the_busiest_consumer_of_a_held_producer_is_taken_for_the_limit():
 def test_a_paced_source_is_held_back_only_where_something_works_all_the_time(busy, rate, catch_up_s):
     """Else it waits for a moment, and catches up; one that idles though it is held back does not."""
     edges = edge_to("source", "map", "REBALANCE"), edge_to("map", "store", "REBALANCE")
-    both = [a | b for a, b in zip(grown("records_in", 601), grown("records_out", 601), strict=True)]
     seen = {
         "source": [samples(*grown("records_out", 600, 30_001), busy=0.02, held=0.2)],
-        "map": [samples(*both, busy=0.1, held=0.5)],
+        "map": [samples(*both(grown("records_in", 601), grown("records_out", 601)), busy=0.1, held=0.5)],
         "store": [samples(*grown("records_in", 601), busy=busy)],
     }
-    source = vertices_of(job(*edges), seen)["source"].source
-    assert isinstance(source, GeneratorSpec)
+    source = generator(vertices_of(job(*edges), seen))
     assert source.rates == (rate,)
     assert source.catch_up_s == catch_up_s
 
@@ -346,10 +345,10 @@ def test_a_union_is_told_from_a_join_where_a_name_tells(operator, inputs):
 
 def test_the_time_to_read_a_buffer_is_no_part_of_the_cost_of_a_record():
     shape = job(edge_to("source", "work", "REBALANCE"))
-    counts = zip(grown("records_in", 100), grown("buffers_in_remote", 300), strict=True)
+    counts = both(grown("records_in", 100), grown("buffers_in_remote", 300))
     seen = {
         "source": [samples(*grown("records_out", 100), held=1.0)],
-        "work": [samples(*[records | buffers for records, buffers in counts], busy=1.0)],
+        "work": [samples(*counts, busy=1.0)],
     }
     overhead = 3 * COSTS.consumer_buffer_s + COSTS.consumer_record_s + COSTS.after_sleep_s
     cost = vertices_of(shape, seen)["work"].service[0][1]
@@ -411,22 +410,20 @@ class TestFewRecordsWhileWatched:
     JOB = job(edge_to("source", "map", "REBALANCE"), edge_to("map", "sink", "REBALANCE"))
 
     def read(
-        self, source: list[dict[str, float]], both: list[dict[str, float]], shape: FlinkJob = JOB
+        self, source: list[dict[str, float]], map_: list[dict[str, float]], shape: FlinkJob = JOB
     ) -> dict[str, Vertex]:
         self.notes = list[str]()
         seen = {
             "source": [samples(*source)],
-            "map": [samples(*both, busy=0.1)],
-            "sink": [samples(*[{"records_in": look["records_out"]} for look in both], busy=0.1)],
+            "map": [samples(*map_, busy=0.1)],
+            "sink": [samples(*[{"records_in": look["records_out"]} for look in map_], busy=0.1)],
         }
         return vertices_of(shape, seen, notes=self.notes)
 
     def test_rates_costs_and_ratios_are_those_of_now(self):
-        read = grown("records_in", 8, since=100_000)
-        both = [a | b for a, b in zip(read, grown("records_out", 4, since=5_000), strict=True)]
-        vertices = self.read(grown("records_out", 8, since=100_000), both)
-        source = vertices["source"].source
-        assert isinstance(source, GeneratorSpec)
+        counts = both(grown("records_in", 8, since=100_000), grown("records_out", 4, since=5_000))
+        vertices = self.read(grown("records_out", 8, since=100_000), counts)
+        source = generator(vertices)
         assert source.rates == (8.0,)
         assert vertices["map"].service[0][1] == pytest.approx(0.1 / 8, rel=0.01)
         assert vertices["map"].selectivity == pytest.approx(0.5)
@@ -438,8 +435,7 @@ class TestFewRecordsWhileWatched:
     def test_where_none_are_seen_that_is_said(self):
         still = [{"records_in": 100_000.0, "records_out": 50_000.0}] * 12
         vertices = self.read([{"records_out": 100_000.0}] * 12, still)
-        source = vertices["source"].source
-        assert isinstance(source, GeneratorSpec)
+        source = generator(vertices)
         assert source.rates == (0.05,)
         assert vertices["map"].service[0][1] == pytest.approx(6.1 / 100_000, rel=0.2)
         assert vertices["map"].selectivity == pytest.approx(0.5)
@@ -454,8 +450,8 @@ class TestFewRecordsWhileWatched:
         ]
 
     def test_what_reads_and_does_not_emit_emits_nothing(self):
-        both = [look | {"records_out": 25_000.0} for look in grown("records_in", 1000)]
-        vertices = self.read(grown("records_out", 1000), both)
+        counts = [look | {"records_out": 25_000.0} for look in grown("records_in", 1000)]
+        vertices = self.read(grown("records_out", 1000), counts)
         assert vertices["map"].selectivity == 0
         assert (
             "map: no records were seen leaving it; assuming that it emits none. Set watch_s to a longer time."
@@ -467,11 +463,10 @@ class TestFewRecordsWhileWatched:
             dataclasses.replace(vertex, description="" if vertex.id == "sink" else windows)
             for vertex in self.JOB.vertices
         ]
-        both = [look | {"records_out": 6_100.0} for look in grown("records_in", 1000, since=50_000)]
+        counts = [look | {"records_out": 6_100.0} for look in grown("records_in", 1000, since=50_000)]
         shape = dataclasses.replace(self.JOB, vertices=tuple(described))
-        vertices = self.read([{"records_out": 61_000.0}] * 12, both, shape)
-        source = vertices["source"].source
-        assert isinstance(source, GeneratorSpec)
+        vertices = self.read([{"records_out": 61_000.0}] * 12, counts, shape)
+        source = generator(vertices)
         assert (source.burst_s, source.rates) == (60.0, (1000.0,))
         assert vertices["map"].emit_every_s == 60.0
         assert vertices["map"].selectivity == pytest.approx(0.1)
@@ -491,8 +486,7 @@ class TestFewRecordsWhileWatched:
         }
         assert stands_still(seen)
         vertices = vertices_of(job(edge_to("source", "sink", "REBALANCE")), seen)
-        source = vertices["source"].source
-        assert isinstance(source, GeneratorSpec)
+        source = generator(vertices)
         assert source.rates == (50.0,)
         assert vertices["sink"].service[0][1] == pytest.approx(0.01, rel=0.01)
 
@@ -581,9 +575,7 @@ class TestSourcesOfTheOldKind:
     """They tell no busy time, and others of the job do."""
 
     def read(self, seen: dict[str, list[SubtaskSamples]]) -> GeneratorSpec:
-        source = vertices_of(job(edge_to("source", "sink", "REBALANCE")), seen)["source"].source
-        assert isinstance(source, GeneratorSpec)
-        return source
+        return generator(vertices_of(job(edge_to("source", "sink", "REBALANCE")), seen))
 
     def without_busy(self, held: float) -> SubtaskSamples:
         told = samples(*grown("records_out", 300), held=held)
@@ -608,8 +600,7 @@ class TestSourcesOfTheOldKind:
             "sink": [timed_by_others(*grown("records_in", 300))],
         }
         given = dataclasses.replace(RECORDS, service_s={EVERYWHERE: 0.001})
-        source = vertices_of(shape, seen, given)["source"].source
-        assert isinstance(source, GeneratorSpec)
+        source = generator(vertices_of(shape, seen, given))
         assert not source.legacy
 
 

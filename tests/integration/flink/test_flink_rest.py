@@ -568,12 +568,6 @@ class TestWhatCannotBeRead:
                 read(cluster)
             assert read(cluster, job=cluster.job).measured.job == cluster.job
 
-    def test_a_vertex_that_is_not_running_yet(self):
-        with replayed(ON1S) as cluster:
-            cluster.answers[f"/jobs/{cluster.job}"]["vertices"][1]["status"] = "INITIALIZING"
-            with pytest.raises(FlinkRestError, match=r"'stage1' is INITIALIZING\. Wait"):
-                read(cluster)
-
     def test_too_little_data(self):
         with replayed(ON1S) as cluster:
             for vertex, subtask in (("source", 0), ("source", 1), ("stage1", 0), ("stage1", 1)):
@@ -588,29 +582,20 @@ class TestWhatCannotBeRead:
             given = Overrides(record_bytes={"": 1000}, rate={"": 0.0}, service_s={"": 0.005})
             assert read(cluster, overrides=given).scenario.vertices[1].service == ((0.0, 0.005),)
 
-    def test_a_job_without_an_exchange(self):
-        with replayed(ON1S) as cluster:
-            job = cluster.answers[f"/jobs/{cluster.job}"]
-            job["vertices"] = job["vertices"][:1]
-            cluster.answers[f"/jobs/{cluster.job}/plan"]["plan"]["nodes"].pop(0)
-            with pytest.raises(FlinkRestError, match="has no exchange"):
-                read(cluster)
-
-    @pytest.mark.parametrize("state", ["FINISHED", "RESTARTING", None])
-    def test_a_job_that_does_not_run_to_the_end_of_the_watch(self, state):
-        with replayed(ON1S) as cluster:
-            _later(cluster, None if state is None else {"state": state})
-            with pytest.raises(
-                FlinkRestError,
-                match=rf"became {state} while it was watched" if state else "stopped reporting it",
-            ):
-                read(cluster)
-
-    def test_a_job_that_starts_again_while_it_is_watched(self):
-        with replayed(ON1S) as cluster:
-            _later(cluster, {"timestamps": {"RUNNING": 1}})
-            with pytest.raises(FlinkRestError, match=" restarted while it was watched"):
-                read(cluster)
+    @pytest.mark.parametrize(
+        ("change", "problem"),
+        [
+            ({"state": "FINISHED"}, "became FINISHED while it was watched"),
+            ({"state": "RESTARTING"}, "became RESTARTING while it was watched"),
+            ({"timestamps": {"RUNNING": 1}}, " restarted while it was watched"),
+            (None, "stopped reporting it"),
+        ],
+    )
+    def test_a_job_that_does_not_run_to_the_end_of_the_watch(self, change, problem):
+        cluster = Cluster(recording(ON1S))
+        _later(cluster, change)
+        with pytest.raises(FlinkRestError, match=problem):
+            cluster_import(cluster)
 
     def test_a_task_that_counts_anew_while_it_is_watched(self):
         def anew(metric: str, value: float, number: int) -> float | None:
@@ -621,19 +606,31 @@ class TestWhatCannotBeRead:
             with pytest.raises(FlinkRestError, match=" restarted while it was watched"):
                 read(cluster)
 
-    @pytest.mark.parametrize("parallelism", [0, "2", 10**9])
-    def test_a_parallelism_that_no_job_has(self, parallelism):
-        with replayed(ON1S) as cluster:
-            cluster.answers[f"/jobs/{cluster.job}"]["vertices"][0]["parallelism"] = parallelism
-            with pytest.raises(FlinkRestError, match="Flink's are from 1 to 32768"):
-                read(cluster)
+    @pytest.mark.parametrize(
+        ("change", "problem"),
+        [
+            (
+                lambda job: job["vertices"][1].update(status="INITIALIZING"),
+                "'stage1' is INITIALIZING",
+            ),
+            (lambda job: job["vertices"][0].update(parallelism=0), "Flink's are from 1 to 32768"),
+            (lambda job: job["vertices"][0].update(parallelism="2"), "Flink's are from 1 to 32768"),
+            (lambda job: job["vertices"][0].update(parallelism=10**9), "Flink's are from 1 to 32768"),
+            (lambda job: job["vertices"].append(job["vertices"][0]), "has 2 vertices with the id"),
+        ],
+    )
+    def test_a_job_that_cannot_be(self, change, problem):
+        cluster = Cluster(recording(ON1S))
+        change(cluster.answers[f"/jobs/{cluster.job}"])
+        with pytest.raises(FlinkRestError, match=problem):
+            cluster_import(cluster)
 
-    def test_a_vertex_that_is_there_twice(self):
-        with replayed(ON1S) as cluster:
-            vertices = cluster.answers[f"/jobs/{cluster.job}"]["vertices"]
-            vertices.append(vertices[0])
-            with pytest.raises(FlinkRestError, match="has 2 vertices with the id"):
-                read(cluster)
+    def test_a_job_without_an_exchange(self):
+        cluster = Cluster(recording(ON1S))
+        cluster.answers[f"/jobs/{cluster.job}"]["vertices"].pop()
+        cluster.answers[f"/jobs/{cluster.job}/plan"]["plan"]["nodes"].pop(0)
+        with pytest.raises(FlinkRestError, match="has no exchange"):
+            cluster_import(cluster)
 
     def test_a_want_of_counts_is_told_with_the_paths_that_would_have_had_them(self):
         with replayed(ON1S) as cluster:

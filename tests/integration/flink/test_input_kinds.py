@@ -80,7 +80,7 @@ def test_names_that_flink_gives_tell_a_union_from_a_join(name, kind):
 def test_the_kind_whose_emulation_is_nearer_is_taken(truth, kind):
     notes: list[str] = []
     calls: list[tuple[float, float]] = []
-    found = with_input_kinds(JOIN, {"parse": 2}, shown(truth), notes, lambda *call: calls.append(call))
+    found = with_input_kinds(JOIN, ["parse"], shown(truth), notes, lambda *call: calls.append(call))
     assert inputs(found) == inputs(truth)
     assert found.duration_s == JOIN.duration_s
     other = {"union": "join", "join": "union"}[kind]
@@ -96,7 +96,7 @@ def test_the_kind_whose_emulation_is_nearer_is_taken(truth, kind):
 
 def test_the_note_has_the_figure_that_decides():
     notes: list[str] = []
-    with_input_kinds(JOIN, {"parse": 2}, shown(UNION), notes)
+    with_input_kinds(JOIN, ["parse"], shown(UNION), notes)
     assert "mean start delay of parse" in notes[0]
     assert "; emulated as a union " in notes[0]
 
@@ -105,7 +105,7 @@ def test_without_a_difference_it_is_a_join():
     idle = replace(JOIN.vertices[0], source=GeneratorSpec(record_bytes=2000, rates=(50.0,)))
     quiet = replace(JOIN, vertices=(idle, *JOIN.vertices[1:]))
     notes: list[str] = []
-    found = with_input_kinds(quiet, {"parse": 2}, shown(quiet), notes)
+    found = with_input_kinds(quiet, ["parse"], shown(quiet), notes)
     assert inputs(found) == [0, 1]
     assert notes == [
         "parse reads 2 exchanges; assuming a join, since a union has about the same effect. "
@@ -129,7 +129,7 @@ def test_a_difference_counts_by_tolerances_and_by_the_distance_of_both(
         return [row, row]
 
     monkeypatch.setattr("integration.flink.input_kinds._rows", rows)
-    decided = with_input_kinds(JOIN, {"parse": 2}, shown(UNION), [])
+    decided = with_input_kinds(JOIN, ["parse"], shown(UNION), [])
     assert inputs(decided) == ([0, 0] if kind == "union" else [0, 1])
 
 
@@ -138,7 +138,7 @@ def test_a_job_that_takes_too_long_to_emulate_is_not_emulated(monkeypatch):
     notes: list[str] = []
     figures = shown(UNION)
     monkeypatch.setattr("integration.flink.input_kinds.emulate", None)
-    found = with_input_kinds(JOIN, {"parse": 2}, figures, notes)
+    found = with_input_kinds(JOIN, ["parse"], figures, notes)
     assert inputs(found) == [0, 1]
     assert "assuming a join, since emulating both takes too long." in notes[0]
 
@@ -147,7 +147,7 @@ def test_a_job_that_cannot_be_emulated_is_read_as_a_join():
     figures = shown(UNION)
     small = replace(JOIN, config=replace(JOIN.config, network_memory_max_bytes=1 << 15))
     notes: list[str] = []
-    assert inputs(with_input_kinds(small, {"parse": 2}, figures, notes)) == [0, 1]
+    assert inputs(with_input_kinds(small, ["parse"], figures, notes)) == [0, 1]
     assert "assuming a join, since emulations of both cannot be compared." in notes[0]
 
 

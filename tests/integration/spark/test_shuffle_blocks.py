@@ -16,18 +16,18 @@ from integration.spark.shuffling.pieces import (
     Compression,
     Cutter,
     Layout,
-    PieceEncoder,
     decode_piece,
+    encode_piece,
     with_ends,
     without_ends,
 )
 from integration.spark.shuffling.placement import (
     ALL,
-    BroadcastPlacement,
-    ColumnPlacement,
-    HashPlacement,
     Placement,
-    RebalancePlacement,
+    broadcast_placement,
+    column_placement,
+    hash_placement,
+    rebalance_placement,
 )
 from tests.integration.spark.arrow_batches import batches, rows_of, schema_of
 
@@ -44,6 +44,7 @@ def in_partitions(
     *,
     max_bytes: int = 1 << 20,
     compression: Compression | None = None,
+    to_all: bool = False,
     sizes: tuple[int, int] = (1 << 20, 1 << 19),
 ) -> Arrived:
     """The rows of each partition after the whole way that one task's rows take."""
@@ -56,7 +57,6 @@ def in_partitions(
         tasks=layout.tasks,
         compression=compression,
     )
-    to_all = isinstance(placement, BroadcastPlacement)
     takers = [
         PartitionBlocks(
             cutter.schema,
@@ -118,7 +118,7 @@ def test_every_row_comes_to_the_partition_of_its_key_once_and_in_order(
     schema = schema_of(given)
     if not schema.names:
         return
-    placement = HashPlacement(schema, schema.names[:1], layout.partitions)
+    placement = hash_placement(schema, schema.names[:1], layout.partitions)
     gather, piece, held = sizes
     arrived = in_partitions(
         given, placement, layout, max_bytes=held, compression=compression, sizes=(gather, piece)
@@ -151,7 +151,7 @@ def test_every_row_comes_to_the_partition_that_was_drawn_for_it(
         marked.append(pa.RecordBatch.from_arrays([*batch.columns, pa.array(to, pa.int32())], schema=schema))
         for partition, row in zip(to, batch.to_pylist(), strict=True):
             expected[partition].append(row)
-    placement = ColumnPlacement(schema, "to", layout.partitions)
+    placement = column_placement(schema, "to", layout.partitions)
     arrived = in_partitions(marked, placement, layout, sizes=(1 << 20, piece_bytes))
     assert {partition: rows_of(parts) for partition, parts in arrived.items() if parts} == expected
 
@@ -162,7 +162,7 @@ def test_rows_of_a_task_that_fill_several_pieces_keep_their_partitions() -> None
     batch = pa.record_batch(
         {"x": np.arange(rows), "text": [f"{number:0150}" for number in range(rows)], "to": to}
     )
-    placement = ColumnPlacement(batch.schema, "to", partitions)
+    placement = column_placement(batch.schema, "to", partitions)
     arrived = in_partitions([batch], placement, Layout(partitions, 2), sizes=(8 << 20, PIECE_BYTES))
     for partition in range(partitions):
         got = [x for part in arrived[partition] for x in part.column(0).to_pylist()]
@@ -174,17 +174,17 @@ NUMBERS = [pa.record_batch({"x": range(first, first + 50)}) for first in range(0
 
 def test_rows_dealt_out_in_turns_and_by_a_column_and_to_all() -> None:
     layout = Layout(7, 3)
-    turns = in_partitions(NUMBERS, RebalancePlacement(7), layout)
+    turns = in_partitions(NUMBERS, rebalance_placement(7), layout)
     expected = {partition: [{"x": x} for x in range(partition, 200, 7)] for partition in range(7)}
     assert {partition: rows_of(parts) for partition, parts in turns.items()} == expected
     with_targets = [
         batch.append_column("to", pa.array([x % 7 for x in batch.column(0).to_pylist()], pa.int32()))
         for batch in NUMBERS
     ]
-    column = ColumnPlacement(with_targets[0].schema, "to", 7)
+    column = column_placement(with_targets[0].schema, "to", 7)
     by_column = in_partitions(with_targets, column, layout)
     assert {partition: rows_of(parts) for partition, parts in by_column.items()} == expected
-    everywhere = in_partitions(NUMBERS, BroadcastPlacement(7), layout)
+    everywhere = in_partitions(NUMBERS, broadcast_placement(7), layout, to_all=True)
     assert {partition: rows_of(parts) for partition, parts in everywhere.items()} == dict.fromkeys(
         range(7), rows_of(NUMBERS)
     )
@@ -198,7 +198,7 @@ def test_a_task_says_that_it_is_there_if_no_row_comes() -> None:
 
 def test_no_more_is_held_than_the_limit_and_a_piece() -> None:
     limit, schema = 40_000, NUMBERS[0].schema
-    cutter = Cutter(schema, RebalancePlacement(20), tasks=1, piece_bytes=3000)
+    cutter = Cutter(schema, rebalance_placement(20), tasks=1, piece_bytes=3000)
     blocks = PartitionBlocks(schema, range(20), limit)
     rows = []
     for first in range(0, 60_000, 1000):
@@ -214,7 +214,7 @@ def test_no_more_is_held_than_the_limit_and_a_piece() -> None:
 
 def test_blocks_and_their_batches_have_a_decent_size() -> None:
     text = pa.record_batch({"text": ["x" * 1000] * 1000})
-    cutter = Cutter(text.schema, RebalancePlacement(3), tasks=1)
+    cutter = Cutter(text.schema, rebalance_placement(3), tasks=1)
     blocks = PartitionBlocks(text.schema, range(3), 1 << 30)
     for _ in range(20):
         assert [list(blocks.add(piece)) for _, piece in [*cutter.add(text), cutter.flush()][-1]]
@@ -227,7 +227,7 @@ def test_blocks_and_their_batches_have_a_decent_size() -> None:
 
 def test_what_was_given_away_is_held_no_more() -> None:
     schema = NUMBERS[0].schema
-    cutter = Cutter(schema, RebalancePlacement(5), tasks=1)
+    cutter = Cutter(schema, rebalance_placement(5), tasks=1)
     blocks = PartitionBlocks(schema, range(5), 1 << 20)
     before = pa.total_allocated_bytes()
     for first in range(0, 1_000_000, 100_000):
@@ -250,7 +250,7 @@ def test_what_was_given_away_is_held_no_more() -> None:
     ],
 )
 def test_what_is_no_piece_for_these_partitions_is_an_error(damage) -> None:
-    cutter = Cutter(NUMBERS[0].schema, RebalancePlacement(6), tasks=2)
+    cutter = Cutter(NUMBERS[0].schema, rebalance_placement(6), tasks=2)
     (pieces,) = [*cutter.add(pa.record_batch({"x": range(134)})), cutter.flush()]
     piece = pieces[0][1]
     list(PartitionBlocks(NUMBERS[0].schema, range(3), 1 << 20).add(piece))
@@ -261,7 +261,7 @@ def test_what_is_no_piece_for_these_partitions_is_an_error(damage) -> None:
 @given(batches(), COMPRESSIONS)
 def test_a_compressed_piece_comes_back(given: list[pa.RecordBatch], compression: Compression | None) -> None:
     for batch in given:
-        piece = PieceEncoder(batch.schema, compression).encode(batch)
+        piece = encode_piece(batch, compression)
         back = decode_piece(piece, batch.schema)
         assert rows_of([back]) == rows_of([batch])
         assert back.schema.equals(batch.schema, check_metadata=True)
@@ -269,5 +269,5 @@ def test_a_compressed_piece_comes_back(given: list[pa.RecordBatch], compression:
 
 def test_compression_makes_rows_that_repeat_smaller() -> None:
     batch = pa.record_batch({"x": [7] * 10_000})
-    plain, lz4, zstd = (len(PieceEncoder(batch.schema, kind).encode(batch)) for kind in (None, "lz4", "zstd"))
+    plain, lz4, zstd = (len(encode_piece(batch, kind)) for kind in (None, "lz4", "zstd"))
     assert max(lz4, zstd) < plain / 10

@@ -245,7 +245,7 @@ def left_over(batches: Batches) -> Batches:
     assert sum(batch.num_rows for batch in batches) >= 0
     gc.collect()
     files = [os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if os.path.lexists(entry.path)]
-    ours = {"Transport", "Endpoint", "NetworkBufferPool", "SourceThread", "ShuffleTask"}
+    ours = {"Transport", "Endpoint", "NetworkBufferPool", "SourceThread", "Cutter"}
     names = [type(instance).__name__ for instance in gc.get_objects()]
     yield pa.RecordBatch.from_pylist(
         [

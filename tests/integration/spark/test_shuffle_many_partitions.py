@@ -9,7 +9,7 @@ import pytest
 
 from integration.spark import ShuffleWarning, shuffle, shuffle_statistics
 from integration.spark.failure_causes import one_line
-from integration.spark.shuffling.placement import HashPlacement
+from integration.spark.shuffling.placement import hash_placement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +59,7 @@ def test_there_are_as_many_partitions_as_were_asked_for_and_any_action_works(fra
     assert len({row.id for row in some}) == 5
     assert some[0].text == "x" * 150
     table = frame.select("id").toArrow().combine_chunks().to_batches()[0]
-    targets = HashPlacement(table.schema, ["id"], COUNT).place(table)
+    targets = hash_placement(table.schema, ["id"], COUNT).place(table)
     expected: list[list[Any]] = [[] for _ in range(COUNT)]
     for number, target in zip(table.column(0).to_pylist(), targets, strict=True):  # type: ignore[arg-type]
         expected[target].append(number)

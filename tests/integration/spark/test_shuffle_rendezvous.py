@@ -18,7 +18,7 @@ from flowcontrol import Secret
 from integration.errors import MeetingError
 from integration.spark.rendezvous import Meeting, Rendezvous
 from integration.spark.shuffling.pieces import Cutter, Merger
-from integration.spark.shuffling.placement import ColumnPlacement, RebalancePlacement
+from integration.spark.shuffling.placement import column_placement, rebalance_placement
 from integration.spark.shuffling.task import SourceThread
 from netstack import PeerFailedError, Transport, fresh_secret
 from tests.netstack.transport.test_transport import opened
@@ -304,7 +304,7 @@ def test_before_the_peers_are_there_a_task_holds_so_much_of_its_input_and_no_mor
     schema, size = pa.schema([("id", pa.int64())]), ROWS_OF_BATCH * 8
     batches = Input(early_batches)  # each is cut when the next one comes
     with Transport(0, 1) as transport:
-        cutter = Cutter(schema, RebalancePlacement(1), gather_bytes=size)
+        cutter = Cutter(schema, rebalance_placement(1), gather_bytes=size)
         source = SourceThread(iter(batches), cutter, transport, early_batches * size - 1)
         address = transport.listen()
         source.start()
@@ -326,7 +326,7 @@ def test_before_the_peers_are_there_a_task_holds_so_much_of_its_input_and_no_mor
 def test_a_source_that_is_stopped_before_its_peers_are_there_ends() -> None:
     with Transport(0, 1) as transport:
         size = ROWS_OF_BATCH * 8
-        cutter = Cutter(pa.schema([("id", pa.int64())]), RebalancePlacement(1), gather_bytes=size)
+        cutter = Cutter(pa.schema([("id", pa.int64())]), rebalance_placement(1), gather_bytes=size)
         batches = Input(1)
         source = SourceThread(iter(batches), cutter, transport, 1)
         transport.listen()
@@ -343,7 +343,7 @@ def test_an_error_of_the_input_ends_the_exchange() -> None:
         yield
 
     with Transport(0, 1) as transport:
-        cutter = Cutter(pa.schema([("id", pa.int64())]), RebalancePlacement(1))
+        cutter = Cutter(pa.schema([("id", pa.int64())]), rebalance_placement(1))
         source = SourceThread(failing(), cutter, transport, 1)
         transport.connect([transport.listen()], fresh_secret())
         source.start()
@@ -353,10 +353,23 @@ def test_an_error_of_the_input_ends_the_exchange() -> None:
         assert repr(source.error) == "ValueError('no input')"
 
 
+def test_rows_that_end_in_the_middle_of_a_batch_are_said_to_come_from_spark() -> None:
+    def cut_off() -> Iterator[pa.RecordBatch]:
+        yield from ()
+        raise OSError("Expected to be able to read 10 bytes for message body, got 2")
+
+    with Transport(0, 1) as transport:
+        cutter = Cutter(pa.schema([("id", pa.int64())]), rebalance_placement(1))
+        source = SourceThread(cut_off(), cutter, transport, 1)
+        source.start()
+        source.join()
+        assert str(source.error).startswith("the connection over which Spark sends its rows ended: Expected")
+
+
 def test_an_error_of_a_task_is_told_to_its_peers() -> None:
     schema = pa.schema([("target", pa.int32())])
     failing, peer = opened(2)
-    cutter = Cutter(schema, ColumnPlacement(schema, "target", 2))
+    cutter = Cutter(schema, column_placement(schema, "target", 2))
     source = SourceThread(iter([pa.record_batch([[9]], schema)]), cutter, failing, 1)
     source.start()
     source.connected()

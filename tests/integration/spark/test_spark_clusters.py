@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from integration.spark.shuffling.pieces import Layout
-from integration.spark.shuffling.placement import HashPlacement
+from integration.spark.shuffling.placement import hash_placement
 from integration.spark.workers import write_package
 from tests.integration.clusters import (
     FOR_ARROW,
@@ -80,7 +80,7 @@ def check_rows(rows: list[tuple[int, str, str, int]], partitions: int) -> None:
     assert Counter(number for *_, number in rows) == Counter(range(ROWS))
     assert all(key == f"key {number % 97}" for _, _, key, number in rows)
     keys = pa.record_batch([pa.array([key for _, _, key, _ in rows])], ["key"])
-    expected = HashPlacement(keys.schema, ["key"], partitions).place(keys)
+    expected = hash_placement(keys.schema, ["key"], partitions).place(keys)
     assert [place for place, *_ in rows] == list(expected)
 
 
