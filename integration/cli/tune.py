@@ -23,7 +23,6 @@ from netstack import (
     scenario_document,
 )
 
-from ..errors import UsageError
 from ..extras import require
 from ..files.kinds import FileKind, kind_of
 from ..files.writing import prepare_folder
@@ -49,6 +48,7 @@ from .arguments import (
     Whole,
     command_line,
     read_quantity,
+    usage_error,
     warn_of_bare_numbers,
     with_options,
 )
@@ -122,9 +122,10 @@ class TriedOptions:
         """
         debloats = Mechanism.DEBLOATING in (self.only or tuple(Mechanism))
         if not debloats and (self.policy is not None or self.target is not None):
-            both = "--target and --policy are for debloating, but --only excludes it"
-            raise UsageError(
-                [f"netstack tune: {both}; add --only debloating, or remove --target and --policy"]
+            raise usage_error(
+                "tune",
+                "--target and --policy are for debloating, but --only excludes it; add --only debloating, or "
+                "remove --target and --policy",
             )
         axes = read_axes(
             target=(self.target or _DEFAULT_TARGETS) if debloats else None,
@@ -148,7 +149,7 @@ class TriedOptions:
             return None
         if not re.fullmatch(r"[12]\.\d+(\.\d+)*", self.flink):
             wrong = f"--flink: {self.flink!r} is not a version of Flink"
-            raise UsageError([f"netstack tune: {wrong}; it must be a version such as 2.3"])
+            raise usage_error("tune", f"{wrong}; it must be a version such as 2.3")
         return preset_for(self.flink)
 
     @property
@@ -179,7 +180,7 @@ class ConstraintOptions:
         """
         if not 0 <= self.min_throughput <= 1:
             share = f"--min-throughput is {self.min_throughput:g}"
-            raise UsageError([f"netstack tune: {share}; it must be a share from 0 to 1"])
+            raise usage_error("tune", f"{share}; it must be a share from 0 to 1")
         stored = self.max_stored
         read_size = partial(parse_flink_size, needs_unit=True)
         return Constraints(
@@ -226,14 +227,14 @@ def tune(
     """
     require("statistics", "netstack tune")
     if seeds is not None and seeds < 1:
-        raise UsageError([f"netstack tune: --seeds: is {seeds}; at least 1 is needed"])
+        raise usage_error("tune", f"--seeds: is {seeds}; at least 1 is needed")
     if out is not None:
         require("report", "netstack tune --out")
     scenario, notes, unsteady = _scenario(file, running, access, allow_code)
     constraints, axes = limits.constraints(), tried.axes()
     warn_of_bare_numbers("netstack tune: --set", tried.settings)
     if limits.max_checkpoint is not None and not scenario.takes_checkpoints and not tried.sets_interval:
-        raise UsageError([f"netstack tune: --max-checkpoint: {scenario.name} takes no checkpoints"])
+        raise usage_error("tune", f"--max-checkpoint: {scenario.name} takes no checkpoints")
     prepare_folder(out, PAGE, DOCUMENT)
     prepare_folder(None if out is None else out / FOLDER)
     targets, policies = (axes.pop(name, None) for name in (TARGET, POLICY))
@@ -254,8 +255,9 @@ def tune(
         scenario=scenario_document(scenario),
         notes=notes,
         recommendations=[
-            msgspec.structs.replace(each, words=_with_remarks(each.words, unsteady))
+            msgspec.structs.replace(each, words=[words[0], *unsteady, *words[1:]])
             for each in advice.recommendations
+            for words in [list(map(with_options, each.words))]
         ],
         pitfalls=find_pitfalls(advice.rows),
         points=[msgspec.structs.replace(row, result=None) for row in advice.rows],
@@ -273,12 +275,6 @@ def tune(
     present(tuning, show, json=json)
     say_assumptions(notes)
     return FAILED if any(each.verdict == "none" for each in tuning.recommendations) else 0
-
-
-def _with_remarks(words: Sequence[str], remarks: Sequence[str]) -> list[str]:
-    """Return the sentences of a recommendation, with remarks behind the verdict."""
-    verdict, *others = map(with_options, words)
-    return [verdict, *remarks, *others]
 
 
 def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
@@ -312,11 +308,11 @@ def _scenario(
         notes = [note for note in imported.notes if note not in imported.unsteady]
         return imported.scenario, notes, imported.unsteady
     if file is None or running.from_flink is not None:
-        raise UsageError(["netstack tune: give either a scenario, or a Flink cluster with --from-flink"])
+        raise usage_error("tune", "give either a scenario, or a Flink cluster with --from-flink")
     if running != OF_A_FILE:
         only = "--job, --record-bytes, --service-mode, --inputs, --cores, --rate and --watch"
         advice = "give --from-flink instead of a file, or remove these"
-        raise UsageError([f"netstack tune: {only} require --from-flink; {advice}"])
+        raise usage_error("tune", f"{only} require --from-flink; {advice}")
     access.refuse_without_address(f"{file} is a scenario")
     return load_runnable(file, allow_code=allow_code), [], []
 
@@ -327,7 +323,7 @@ def _milliseconds(option: str, text: str | None) -> float | None:
     read = partial(parse_flink_duration, needs_unit=True)
     time_ms = 1e3 * read_quantity("tune", option, text, read)
     if not time_ms:
-        raise UsageError([f"netstack tune: {option} is {text}; it must be more than 0"])
+        raise usage_error("tune", f"{option} is {text}; it must be more than 0")
     return time_ms
 
 
