@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from operator import attrgetter, itemgetter, ne
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from buffers import PipelinedSubpartition
 from flowcontrol import (
@@ -19,6 +19,8 @@ from flowcontrol import (
 from netstack import Edge, Job, RemoteInputChannel, Scenario
 
 from .messages import MOST_CHANNELS, EdgeFrame, EdgeShape
+
+E = TypeVar("E", int, None)
 
 _QUEUE_LENGTH, _BUFFER_SIZE = attrgetter("queue_length"), attrgetter("buffer_size")
 _QUEUED_BYTES = attrgetter("queued_bytes")
@@ -111,7 +113,7 @@ class EdgeView:
         # Speed matters: up to thousands of channels, twenty times per second. `map` and `zip` are fast.
         queued = list(map(len, self._queues))
         received = list(map(_QUEUE_LENGTH, self._ends))
-        sender, receiver = self._queue_places.added(queued), self._end_places.added(received)
+        sender, receiver = self._queue_places.added(queued, 0), self._end_places.added(received, 0)
         size = self._queue_places.least(map(_BUFFER_SIZE, self._queues), self._segment_bytes)
         states = zip(self._remote, map(_STATE, self._ends), strict=True)
         blocked = [place for (place, _), state in states if state is ReceiverState.BLOCKED]
@@ -142,7 +144,7 @@ class EdgeView:
             self._asked.sort(key=itemgetter(0))
             self._senders = [sender for _, sender in self._asked]
             self._sender_places = _Places(self._shown, [place for place, _ in self._asked])
-        return self._sender_places.added_or_none(map(_CREDIT, self._senders))
+        return self._sender_places.added(map(_CREDIT, self._senders), None)
 
     def _barriers(self, queued: Sequence[int], received: Sequence[int]) -> list[tuple[int, str, int]]:
         """Return the barriers in the channels, given the numbers of buffers and events at both ends."""
@@ -181,20 +183,11 @@ class _Places:
         self._places = places
         self._one_each = list(places) == list(range(shown))
 
-    def added(self, values: list[int]) -> list[int]:
-        """Return the sum of the values at each position."""
-        if self._one_each:
-            return values
-        sums = [0] * self._shown
-        for place, value in zip(self._places, values, strict=True):
-            sums[place] += value
-        return sums
-
-    def added_or_none(self, values: Iterable[int]) -> list[int | None]:
-        """Return the sum of the values at each position; None for a position without values."""
+    def added(self, values: Iterable[int], empty: E) -> list[int | E]:
+        """Return the sum of the values at each position; `empty` for a position without values."""
         if self._one_each:
             return list(values)
-        sums: list[int | None] = [None] * self._shown
+        sums: list[int | E] = [empty] * self._shown
         for place, value in zip(self._places, values, strict=True):
             sums[place] = value + (sums[place] or 0)
         return sums

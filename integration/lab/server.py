@@ -179,7 +179,8 @@ class LabServer:
         pace = FramePace()
         while True:
             if not self.pages:
-                await self._wait_for_pages()
+                self._wanted = trio.Event()
+                await self._wanted.wait()
             lab = self.lab
             if lab is None or self._reads:
                 self._tell_all([])
@@ -200,10 +201,6 @@ class LabServer:
         """Let the other tasks run for some rounds of the scheduler."""
         for _ in range(rounds):
             await trio.lowlevel.checkpoint()
-
-    async def _wait_for_pages(self) -> None:
-        self._wanted = trio.Event()
-        await self._wanted.wait()
 
     @property
     def _reads(self) -> bool:
