@@ -10,7 +10,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from importlib import resources
@@ -29,7 +29,7 @@ from ..comparison.window_figures import figures_of_runs
 from ..files.caches import cached_text
 from ..files.writing import prepare_folder, write_outputs
 from ..number_text import NOTHING, milliseconds, per_second
-from ..tuning.recommend import Recommendation, SettingSummary
+from ..tuning.recommend import Recommendation
 from ..tuning.settings import NOW
 from ..tuning.shown_runs import settings_to_show
 from .chart_style import MOST_COLUMNS, VEGA_LITE, Chart, to_png
@@ -58,6 +58,7 @@ from .tuning import (
     interval_text,
     mark,
     settings_of,
+    throughput_text,
 )
 from .tuning_charts import tuning_charts
 
@@ -124,7 +125,7 @@ def render_runs(
         title=title or ", ".join(names),
         findings=[*([finding] if finding else _described(results)), *went_wrong],
         facts=job_facts(runs[0]) if facts is None else facts,
-        table=asdict(summary_table(results) if few else modes_table(results)),
+        table=summary_table(results) if few else modes_table(results),
         table_legend="" if few else MODES_LEGEND,
         incidents={run: incidents(result) for run, result in results.items()},
         checkpoint_charts=[chart for chart in pictures if chart.beside_phases],
@@ -299,7 +300,7 @@ def _part(recommendation: Recommendation) -> dict[str, Any]:
             "said": mark(recommendation, setting) if not setting.broken else "; ".join(setting.broken),
             "chosen": setting.name == recommendation.chosen,
             "cells": [
-                _throughput_cell(setting),
+                (throughput_text(setting), per_second(setting.mean("throughput_per_s"))),
                 *(
                     (text(setting.mean(name)), interval_text(setting, name, text))
                     for _, name, text in DETAILS
@@ -315,15 +316,6 @@ def _part(recommendation: Recommendation) -> dict[str, Any]:
         "failures": failures_of(recommendation),
         "rows": rows,
     }
-
-
-def _throughput_cell(setting: SettingSummary) -> tuple[str, str]:
-    """Return the throughput as a share of the present one, with records per second on a second line."""
-    share = setting.throughput_share
-    return (
-        NOTHING if share is None else f"{100 * share.mean:.1f} %",
-        per_second(setting.mean("throughput_per_s")),
-    )
 
 
 def _pitfall(pitfall: Pitfall) -> dict[str, Any]:
