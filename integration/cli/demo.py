@@ -29,7 +29,7 @@ from ..errors import UsageError
 from ..extras import require
 from ..files.writing import prepare_folder
 from ..present.console import PAGE, say, to_stderr
-from ..present.demo import MODES_TITLE, TITLE, compare_modes, demo_facts, modes_facts, print_demo
+from ..present.demo import MODES_TITLE, TITLE, compare_modes, demo_facts, print_demo
 from ..present.documents import DemoModes, DemoRuns, present
 from ..present.progress import progress, stage
 from ..present.sentences import compare
@@ -75,9 +75,7 @@ def demo(
     settings = _settings(input, key, target, duration, seed)
     prepare_folder(out, PAGE)
     data, results = _run(settings, mode_scenarios if modes else demo_scenarios)
-    facts = (
-        modes_facts(settings, data, results[ALIGNED]) if modes else demo_facts(settings, data, results[OFF])
-    )
+    facts = demo_facts(settings, data, results[ALIGNED if modes else OFF], modes=modes)
     written = {run: msgspec.Raw(to_json(result)) for run, result in results.items()}
     document: DemoRuns | DemoModes
     if modes:

@@ -6,7 +6,7 @@ import dataclasses
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -168,24 +168,20 @@ def _own_directory(scenario: Scenario, file: Path, stack: ExitStack) -> Director
     return storage
 
 
-@contextmanager
-def requests_to(storage: FileLayout | None) -> Iterator[SavepointRequests | None]:
+def requests_to(storage: FileLayout | None) -> AbstractContextManager[SavepointRequests | None]:
     """Accept savepoint requests of other processes during the block, if checkpoints are on this machine.
 
     Raises:
         ScenarioError: the request folder cannot be created.
     """
     if storage is None:
-        yield None
-        return
+        return nullcontext()
     from ..storage.directory import DirectoryStorage
     from ..storage.savepoint_requests import RequestFolder
 
     if not (isinstance(storage, DirectoryStorage) and storage.is_local):
-        yield None
-        return
-    with RequestFolder(storage.root).opened() as requests:
-        yield requests
+        return nullcontext()
+    return RequestFolder(storage.root).opened()
 
 
 def _initial(begin: Begin) -> InitialCheckpoint | None:

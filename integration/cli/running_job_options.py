@@ -1,6 +1,8 @@
-"""Options and steps shared by the commands that read a running Flink job."""
+"""Options and steps shared by the commands that read a running Flink job.
 
-from __future__ import annotations
+Annotations are not postponed here, because cyclopts would look for those of inherited options in the module of
+the inheriting class.
+"""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,13 +38,11 @@ T = TypeVar("T")
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingOptions:
-    """Overrides of what is read from a running job, and how long to watch it."""
+class LoadOptions:
+    """Overrides of the load that is read from a running job, and how long to watch it."""
 
     record_bytes: Several = ()
     """Bytes of a record, instead of the measured ones: VERTEX:BYTES, or BYTES for all sources."""
-    service: Several = ()
-    """Cost of a record, instead of the measured one: VERTEX:TIME, or TIME for all."""
     service_mode: Several = ()
     """Kind of work: VERTEX:MODE, or MODE for all. "burn": it is CPU-bound; "throttle": it waits."""
     inputs: Several = ()
@@ -51,12 +51,21 @@ class ReadingOptions:
     """Cores of each machine, instead of the reported number. CPU-bound work shares them."""
     rate: Several = ()
     """Records per second of a source's subtask: VERTEX:RATE, or RATE for all; 0: as fast as possible."""
+    watch: str | None = None
+    """Time to watch the metrics; by default until they have changed three times, at least 20 s."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingOptions(LoadOptions):
+    """Overrides of what is read from a running job, and how long to watch it."""
+
+    service: Several = ()
+    """Cost of a record, instead of the measured one: VERTEX:TIME, or TIME for all."""
     settings: Settings = ()
     """An option of Flink, as OPTION=VALUE, instead of the cluster's value."""
     latency: str | None = None
     """Latency of the network between task managers."""
-    watch: str | None = None
-    """Time to watch the metrics; by default until they have changed three times, at least 20 s."""
     recording: Path | None = None
     """File for the answers of the cluster, to give later in place of its address; NAME.gz: compressed."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -43,7 +43,6 @@ from .arguments import (
     AllowCode,
     Flag,
     Settings,
-    Several,
     Verbose,
     Whole,
     command_line,
@@ -55,7 +54,7 @@ from .arguments import (
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
 from .preparation import load_runnable
-from .running_job_options import ReadingOptions, read_flink, say_assumptions
+from .running_job_options import LoadOptions, ReadingOptions, read_flink, say_assumptions
 
 _INTERVAL = {OPTIONS["checkpoint_interval_s"].name, *OPTIONS["checkpoint_interval_s"].former}
 
@@ -66,25 +65,13 @@ _USUAL_ADDRESS = "http://localhost:8081"
 
 @Parameter(name="*", group=Group("Job in Flink", sort_key=3))
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
+class JobOptions(LoadOptions):
     """The job to tune, if it is not read from a file."""
 
     from_flink: str | None = None
     """Address of a Flink cluster's REST API, or a recording of it, to read the job from instead of a file."""
     job: str | None = None
     """Id of the job in Flink; required if several jobs run."""
-    record_bytes: Several = ()
-    """Bytes of a source's records, or VERTEX:BYTES; overrides the value read from Flink."""
-    service_mode: Several = ()
-    """Kind of work: burn (CPU-bound) or throttle (it waits), or VERTEX:burn; overrides Flink's value."""
-    inputs: Several = ()
-    """Kind of the inputs of a vertex that reads several exchanges: VERTEX:union or VERTEX:join."""
-    cores: float | None = None
-    """Cores of each machine; overrides the value read from Flink."""
-    rate: Several = ()
-    """Records per second of a source's subtask, or VERTEX:RATE; 0: unlimited. Overrides Flink's value."""
-    watch: str | None = None
-    """Time to watch the metrics of the job, such as 30s; by default until they have changed."""
 
 
 _DEFAULT_TARGETS = ",".join(map(format_duration, DEFAULT_TARGETS_S)).replace(" ", "")
@@ -293,14 +280,7 @@ def _scenario(
     The two lists are notes on values that could not be read from a running job, and lines about its changes
     during the reading. They are empty for a scenario file.
     """
-    options = ReadingOptions(
-        record_bytes=running.record_bytes,
-        rate=running.rate,
-        service_mode=running.service_mode,
-        inputs=running.inputs,
-        cores=running.cores,
-        watch=running.watch,
-    )
+    options = ReadingOptions(**{field.name: getattr(running, field.name) for field in fields(LoadOptions)})
     if running.from_flink is None and file is not None and kind_of(file) is FileKind.RECORDING:
         running, file = replace(running, from_flink=str(file)), None
     if running.from_flink is not None and file is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
-from operator import attrgetter, itemgetter, ne
+from operator import attrgetter, ne
 from typing import NamedTuple, TypeVar
 
 from buffers import PipelinedSubpartition
@@ -86,9 +86,7 @@ class EdgeView:
         self._queue_places = _Places(self._shown, [channel.place for channel in self._channels])
         self._end_places = _Places(self._shown, [place for place, _ in self._remote])
         self._places = {end.channel_id: place for place, end in self._remote}
-        self._unasked = list(self._remote)  # the sender is not yet known
-        self._asked: list[tuple[int, ChannelSender]] = []
-        self._senders: list[ChannelSender] = []
+        self._senders: list[ChannelSender] = []  # of the channels whose partition has been requested
         self._sender_places = _Places(self._shown, [])
         ends = set(job.scenario.channel_ends(edge))
         self._links = [link for pair, link in job.attempt.links.items() if pair in ends]
@@ -132,19 +130,17 @@ class EdgeView:
 
     def _credit(self) -> list[int | None]:
         """Return the credit of senders by position; None for local channels, and before the first request."""
-        unasked, self._unasked = self._unasked, []
-        for place, end in unasked:
-            senders = (producer.queue.sender(end.channel_id) for producer in self._producers)
-            sender = next((sender for sender in senders if sender is not None), None)
-            if sender is None:
-                self._unasked.append((place, end))
-            else:
-                self._asked.append((place, sender))
-        if len(self._asked) != len(self._senders):
-            self._asked.sort(key=itemgetter(0))
-            self._senders = [sender for _, sender in self._asked]
-            self._sender_places = _Places(self._shown, [place for place, _ in self._asked])
+        if len(self._senders) < len(self._remote):
+            found = [(place, sender) for place, end in self._remote for sender in self._senders_of(end)]
+            if len(found) != len(self._senders):
+                self._senders = [sender for _, sender in found]
+                self._sender_places = _Places(self._shown, [place for place, _ in found])
         return self._sender_places.added(map(_CREDIT, self._senders), None)
+
+    def _senders_of(self, end: RemoteInputChannel) -> list[ChannelSender]:
+        """Return the sender of a channel; none before the first request."""
+        senders = (producer.queue.sender(end.channel_id) for producer in self._producers)
+        return [sender for sender in senders if sender is not None]
 
     def _barriers(self, queued: Sequence[int], received: Sequence[int]) -> list[tuple[int, str, int]]:
         """Return the barriers in the channels, given the numbers of buffers and events at both ends."""

@@ -70,8 +70,11 @@ def print_modes(results: Mapping[str, Result], console: Console) -> None:
     console.print(Text(MODES_LEGEND, style="dim"))
 
 
-def demo_facts(settings: DemoSettings, data: Data, result: Result) -> list[Fact]:
-    """Return the facts about the demo's job: the data, its skew, and facts about one of its runs."""
+def demo_facts(settings: DemoSettings, data: Data, result: Result, *, modes: bool) -> list[Fact]:
+    """Return the facts about the demo's job: the data, its skew, and facts about one of its runs.
+
+    With `modes`, all checkpoint modes are named instead of that run's mode.
+    """
     spread = f"{data.rows:,} rows of {data.record_bytes:.0f} bytes in {data.partitions} Spark partitions"
     skew = (
         f"{settings.key} has {data.keys:,} values; {percent(data.top_share)} of the rows have {data.top_key}"
@@ -79,18 +82,15 @@ def demo_facts(settings: DemoSettings, data: Data, result: Result) -> list[Fact]
     rates = [rate or 0.0 for rate in result.steady[-1].vertices[-1].records_in_per_s]
     if any(rates):
         skew += f"; the busiest consumer gets {percent(max(rates) / sum(rates))} of the records"
-    return [("Data", f"{settings.name}, {spread}"), ("Key", skew), *job_facts(result, origins=False)]
-
-
-def modes_facts(settings: DemoSettings, data: Data, result: Result) -> list[Fact]:
-    """Return the facts about the demo's job, with all checkpoint modes instead of one run's mode."""
-    modes = (
+    facts = [("Data", f"{settings.name}, {spread}"), ("Key", skew), *job_facts(result, origins=False)]
+    if not modes:
+        return facts
+    checkpoints = (
         f"every {format_duration(CHECKPOINT_INTERVAL_S)}; the debloat target is "
         f"{format_duration(settings.target_s)}; with a timeout, checkpoints become unaligned after "
         f"{format_duration(TIMEOUT_S)}"
     )
-    facts = demo_facts(settings, data, result)
-    return [(name, modes if name == "Checkpoints" else text) for name, text in facts]
+    return [(name, checkpoints if name == "Checkpoints" else text) for name, text in facts]
 
 
 def compare_modes(results: Mapping[str, Result]) -> str:

@@ -16,6 +16,7 @@ from hashlib import sha256
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import vl_convert
@@ -65,7 +66,6 @@ from .tuning_charts import tuning_charts
 if TYPE_CHECKING:
     from ..flink.importing import Imported
     from ..flink.job_watch import Validation
-    from ..tuning.pitfalls import Pitfall
     from .documents import Tuning
 
 FLINK, OURS = "Flink", "ours"
@@ -98,21 +98,6 @@ def write_report(
         OutputError: A file cannot be written.
     """
     pictures = charts(results)
-    page = render_runs(results, pictures, title, finding, facts, command)
-    names = {run: re.sub(r"[^\w.-]+", "-", run).strip("-.") or "result" for run in results}
-    documents = {f"{names[run]}.json": to_json(result) + b"\n" for run, result in results.items()}
-    return _write(directory, page, pictures, documents)
-
-
-def render_runs(
-    results: Mapping[str, Result],
-    pictures: Sequence[Chart],
-    title: str | None = None,
-    finding: str | None = None,
-    facts: Sequence[Fact] | None = None,
-    command: str = "",
-) -> str:
-    """Return the page of runs as HTML; arguments as for `write_report`."""
     runs, few = list(results.values()), len(results) <= MOST_COLUMNS
     names = dict.fromkeys(result.scenario.name for result in runs)
     went_wrong = [
@@ -120,7 +105,7 @@ def render_runs(
         for run, result in results.items()
         for sentence in [*fell_behind(result), *what_went_wrong(result)]
     ]
-    return render_page(
+    page = render_page(
         "report.html.jinja",
         title=title or ", ".join(names),
         findings=[*([finding] if finding else _described(results)), *went_wrong],
@@ -144,6 +129,9 @@ def render_runs(
             "runs": checkpoint_details(results),
         },
     )
+    files = {run: re.sub(r"[^\w.-]+", "-", run).strip("-.") or "result" for run in results}
+    documents = {f"{files[run]}.json": to_json(result) + b"\n" for run, result in results.items()}
+    return _write(directory, page, pictures, documents)
 
 
 def _described(results: Mapping[str, Result]) -> list[str]:
@@ -258,7 +246,20 @@ def write_tuning(
         charts=of_sweep,
         graph=job_graph(scenario, column_names(first, steady)) if steady else None,
         graph_note=f"{' beside '.join(results)}; of the first seed. {NOTE}" if results else "",
-        pitfalls=[_pitfall(pitfall) for pitfall in tuning.pitfalls],
+        pitfalls=[
+            {
+                "name": pitfall.name,
+                "vertex": pitfall.vertex,
+                "what": pitfall.what,
+                "facts": [
+                    ("Shows at", settings_of(pitfall)),
+                    ("Evidence", f"{pitfall.evidence} ({pitfall.point or 'as it is'}, seed {pitfall.seed})"),
+                    ("What to do", pitfall.remedy),
+                    ("Shown by", pitfall.shown_by),
+                ],
+            }
+            for pitfall in tuning.pitfalls
+        ],
         runs=list(results),
         run_charts=over_time,
         obtained=[(name, text) for name, text in obtained if text],
@@ -318,24 +319,13 @@ def _part(recommendation: Recommendation) -> dict[str, Any]:
     }
 
 
-def _pitfall(pitfall: Pitfall) -> dict[str, Any]:
-    facts = [
-        ("Shows at", settings_of(pitfall)),
-        ("Evidence", f"{pitfall.evidence} ({pitfall.point or 'as it is'}, seed {pitfall.seed})"),
-        ("What to do", pitfall.remedy),
-        ("Shown by", pitfall.shown_by),
-    ]
-    return {"name": pitfall.name, "vertex": pitfall.vertex, "what": pitfall.what, "facts": facts}
-
-
 def _write(
-    directory: Path, page: str, pictures: Sequence[Chart], others: Mapping[str, bytes] | None = None
+    directory: Path, page: str, pictures: Sequence[Chart], others: Mapping[str, bytes] = MappingProxyType({})
 ) -> list[Path]:
-    files = {PAGE: page.encode()} | {f"{chart.name}.png": to_png(chart) for chart in pictures}
+    drawn = {f"{chart.name}.png": to_png(chart) for chart in pictures}
     prepare_folder(directory)
-    return write_outputs(
-        {directory / name: content for name, content in (files | dict(others or {})).items()}
-    )
+    files = {PAGE: page.encode(), **drawn, **others}
+    return write_outputs({directory / name: content for name, content in files.items()})
 
 
 def render_page(template: str, **values: Any) -> str:

@@ -35,44 +35,45 @@ def describe(run: WindowFigures) -> str:
     """Return the figures of a window in one sentence."""
     if run.end_to_end_ms is None:
         return f"No checkpoint completed in {_length(run)}; throughput was {_rate(run)}."
-    parts = [f"A checkpoint took {milliseconds(run.end_to_end_ms)}"]
-    if run.start_delay_ms is not None and run.alignment_ms is not None:
-        parts[0] += f": {_LAST} came after {milliseconds(run.start_delay_ms)}"
-        later = f"{milliseconds(run.alignment_ms)} later" if run.alignment_ms >= 0.5 else "at the same time"
-        parts.append(f"the last one {later}")
-        parts += _after_barriers(run)
-    if run.sender_share is not None:
-        parts.append(f"with {size(run.in_flight_bytes)} in flight, {_place(run.sender_share)}")
-    return f"{', '.join(parts)}; throughput was {_rate(run)}."
+    took = f"A checkpoint took {milliseconds(run.end_to_end_ms)}"
+    return f"{_with_parts(took, run)}; throughput was {_rate(run)}."
 
 
 def compare(off: WindowFigures, on: WindowFigures) -> str:
     """Return the effect of debloating between two runs of one job in one sentence."""
     if off.end_to_end_ms is None or on.end_to_end_ms is None:
         return f"{_without_checkpoints(off, on)}; {_throughput_change(off, on)}."
-    parts = [_checkpoint_change(off.end_to_end_ms, on.end_to_end_ms)]
-    if None not in (off.start_delay_ms, on.start_delay_ms, off.alignment_ms, on.alignment_ms):
-        delay = _change(off, on, lambda figures: milliseconds(figures.start_delay_ms))
-        alignment = _change(off, on, lambda figures: milliseconds(figures.alignment_ms))
-        parts[0] += f": {_LAST} came after {delay}"
-        parts.append(f"the last one {alignment} later")
-        parts += _after_barriers(off, on)
-    if off.sender_share is not None and on.sender_share is not None:
-        in_flight = _change(off, on, lambda figures: size(figures.in_flight_bytes))
-        parts.append(f"with {in_flight} in flight, {_place(on.sender_share)}")
-    return f"{', '.join(parts)}; {_throughput_change(off, on)}."
+    change = _checkpoint_change(off.end_to_end_ms, on.end_to_end_ms)
+    return f"{_with_parts(change, off, on)}; {_throughput_change(off, on)}."
 
 
-def _after_barriers(*runs: WindowFigures) -> list[str]:
-    """Return the time after the barriers, if it is at least the share `SEEN` of the whole."""
-    rests = [run.after_barriers_ms for run in runs]
-    shares = [quotient(rest, run.end_to_end_ms) for rest, run in zip(rests, runs, strict=True)]
-    if None in rests or all((share or 0.0) < SEEN for share in shares):
-        return []
-    took = milliseconds(rests[0])
-    if len(runs) == 2:
-        took = _change(*runs, lambda run: milliseconds(run.after_barriers_ms))
-    return [f"its snapshot and acknowledgement took {took}"]
+def _with_parts(took: str, *runs: WindowFigures) -> str:
+    """Append the parts of a checkpoint's duration and the data in flight to the beginning of a sentence.
+
+    Of two runs, the figures are "A instead of B", or "A as before" if both texts are equal.
+    """
+
+    def text(of: Callable[[WindowFigures], str]) -> str:
+        *before, now = map(of, runs)
+        return " ".join([now, *("as before" if each == now else f"instead of {each}" for each in before)])
+
+    parts = [took]
+    if all(run.start_delay_ms is not None and run.alignment_ms is not None for run in runs):
+        parts[0] += f": {_LAST} came after {text(lambda run: milliseconds(run.start_delay_ms))}"
+        later = f"{text(lambda run: milliseconds(run.alignment_ms))} later"
+        if len(runs) == 1 and (runs[0].alignment_ms or 0.0) < 0.5:
+            later = "at the same time"
+        parts.append(f"the last one {later}")
+        shares = [quotient(run.after_barriers_ms, run.end_to_end_ms) or 0.0 for run in runs]
+        if all(run.after_barriers_ms is not None for run in runs) and max(shares) >= SEEN:
+            rest = text(lambda run: milliseconds(run.after_barriers_ms))
+            parts.append(f"its snapshot and acknowledgement took {rest}")
+    share = runs[-1].sender_share
+    if share is not None and runs[0].sender_share is not None:
+        most, end = (share, "senders") if share >= 0.5 else (1 - share, "receivers")
+        in_flight = text(lambda run: size(run.in_flight_bytes))
+        parts.append(f"with {in_flight} in flight, {percent(most)} of it waiting at the {end}")
+    return ", ".join(parts)
 
 
 def _checkpoint_change(off_ms: float, on_ms: float) -> str:
@@ -106,17 +107,6 @@ def _throughput_change(off: WindowFigures, on: WindowFigures) -> str:
         return f"throughput stayed at {_rate(on)}"
     verb = "fell" if change < 1 else "rose"
     return f"throughput {verb} by {100 * abs(change - 1):.1f} % to {_rate(on)}"
-
-
-def _change(off: WindowFigures, on: WindowFigures, text: Callable[[WindowFigures], str]) -> str:
-    """Return "A instead of B", or "A as before" if both texts are equal."""
-    return f"{text(on)} as before" if text(on) == text(off) else f"{text(on)} instead of {text(off)}"
-
-
-def _place(sender_share: float) -> str:
-    if sender_share >= 0.5:
-        return f"{percent(sender_share)} of it waiting at the senders"
-    return f"{percent(1 - sender_share)} of it waiting at the receivers"
 
 
 def _rate(run: WindowFigures) -> str:
