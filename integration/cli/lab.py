@@ -65,7 +65,13 @@ def lab(
     require("lab", "netstack lab")
     if not 0 <= port < 1 << 16:
         raise usage_error("lab", f"--port: {port} is not a port; it must be from 0 to 65535")
-    _check_policies(policy)
+    problems = [
+        f"netstack lab: --policy: {text}"
+        for name in dict.fromkeys(policy)
+        for _, text in policy_problems(NetworkConfig(debloat_enabled=True, debloat_policy=name))
+    ]
+    if problems:
+        raise UsageError(problems)
     browser = not no_browser
     if from_flink is not None:
         if file is not None or seed is not None or allow_code:
@@ -94,17 +100,6 @@ def lab(
         stack.callback(running.close)
         _serve(LabServer(running), port, browser=browser)
     return 0
-
-
-def _check_policies(policies: Sequence[str]) -> None:
-    """Check that all policies can be created. Policies given as MODULE:CLASS are imported."""
-    problems = [
-        f"netstack lab: --policy: {text}"
-        for name in dict.fromkeys(policies)
-        for _, text in policy_problems(NetworkConfig(debloat_enabled=True, debloat_policy=name))
-    ]
-    if problems:
-        raise UsageError(problems)
 
 
 def _longer(scenario: Scenario) -> Scenario:

@@ -1,7 +1,7 @@
 """Options and steps shared by the commands that read a running Flink job.
 
-Annotations are not postponed here, because cyclopts would look for those of inherited options in the module of
-the inheriting class.
+Annotations are not postponed here, because cyclopts would look for those of inherited options in the module
+of the inheriting class.
 """
 
 import dataclasses

@@ -112,7 +112,12 @@ def size(
         require("statistics", "netstack size --budget")
     warn_of_bare_numbers("netstack size: --set", options.settings)
     scenario = _of_numbers(options) if file is None else _of_file(file, options, allow_code)
-    given = None if budget is None else _budget(budget, scenario)
+    given = None
+    if budget is not None:
+        given = read_quantity("size", "--budget", budget, partial(parse_flink_size, needs_unit=True))
+        if given < (segment := scenario.config.segment_bytes):
+            least = f"it must be at least {format_size(segment)}"
+            raise usage_error("size", f"--budget: {budget!r} is smaller than one buffer; {least}")
     prepare_folder(out, DOCUMENT, *([] if given is None else [PLAN_FILE]))
     with _options_named():
         job = size_job(scenario, options.record_bytes)
@@ -213,15 +218,6 @@ def _warn_if_unreached(throughput: str, record_bytes: int, job: JobSize) -> None
             f"{consumer.parallelism} x {consumer.records_per_s:,.0f} records/s, so the figures are for "
             "that rate; give a higher --parallelism, or a larger --record-bytes"
         )
-
-
-def _budget(text: str, scenario: Scenario) -> int:
-    size = read_quantity("size", "--budget", text, partial(parse_flink_size, needs_unit=True))
-    segment = scenario.config.segment_bytes
-    if size < segment:
-        least = f"it must be at least {format_size(segment)}"
-        raise usage_error("size", f"--budget: {text!r} is smaller than one buffer; {least}")
-    return size
 
 
 def _show(report: SizeReport, json: bool, out: Path | None, files: Mapping[str, bytes]) -> None:

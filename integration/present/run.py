@@ -362,15 +362,7 @@ def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: f
     if times is None:
         return Text.assemble(window, ": no checkpoint completed")
     took = known(checkpoint.duration_ms for checkpoint in completed)
-    return Text.assemble(
-        window,
-        f": {counted(len(completed), 'checkpoint')}, end to end {figure(times.end_to_end_ms)} ms "
-        f"({figure(min(took))}-{figure(max(took))}):\n  {_phases_text(times)}",
-    )
-
-
-def _phases_text(times: CheckpointTimes) -> str:
-    """Return the phases, which add up to the duration, with sync and async combined as snapshot."""
+    # The phases add up to the duration; sync and async are combined as snapshot.
     parts = (
         (START_DELAY, times.start_delay_ms),
         (ALIGNMENT, times.alignment_ms),
@@ -381,7 +373,11 @@ def _phases_text(times: CheckpointTimes) -> str:
     rest = times.end_to_end_ms - sum(time for _, time in parts if time is not None)
     if len(texts) < len(parts):
         texts.append(f"{NOT_TOLD} {figure(rest)}")
-    return " + ".join(texts)
+    return Text.assemble(
+        window,
+        f": {counted(len(completed), 'checkpoint')}, end to end {figure(times.end_to_end_ms)} ms "
+        f"({figure(min(took))}-{figure(max(took))}):\n  {' + '.join(texts)}",
+    )
 
 
 def _window_table(steady: Steady, completed: Sequence[CheckpointResult], columns: Sequence[int]) -> Table:
