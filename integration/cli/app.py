@@ -64,14 +64,12 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def _report(error: BaseException, arguments: Sequence[str] | None) -> int:
     """Print an error and return the exit status. Raise the error again if it is a defect of netstack."""
-    match error:
-        case CycloptsError():
-            _say(usage_problem(error, set_arguments(arguments)))
-        case _:
-            from .run_errors import report  # imported here: the modules of these errors take long to import
+    if isinstance(error, CycloptsError):
+        _say(usage_problem(error, set_arguments(arguments)))
+        return MISTAKE
+    from .run_errors import report  # imported here: the modules of these errors take long to import
 
-            return report(error)
-    return MISTAKE
+    return report(error)
 
 
 def _say(line: str) -> None:
@@ -83,25 +81,16 @@ def _say(line: str) -> None:
 def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version  # here: it is slow to import
 
+    from netstack import core_is_compiled, stale_modules
+
     try:
         number = version("netstack")
     except PackageNotFoundError:
         number = "of an unknown version"
-    return f"netstack {number}, {_core()}"
-
-
-def _core() -> str:
-    from netstack import core_is_compiled, stale_modules
-
-    if not core_is_compiled():
-        return "plain Python"
-    stale = stale_modules()
-    if not stale:
-        return "with a compiled core"
-    return (
-        f"with a compiled core that is older than its source file {stale[0]}; run 'make fast' to "
-        "compile it again"
-    )
+    core = "with a compiled core" if core_is_compiled() else "plain Python"
+    for module in stale_modules()[:1] if core_is_compiled() else ():
+        core += f" that is older than its source file {module}; run 'make fast' to compile it again"
+    return f"netstack {number}, {core}"
 
 
 app = App(

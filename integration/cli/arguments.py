@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from netstack import InputError
 
     from ..errors import Parameter as ImportParameter
+    from ..errors import UsageError
 
 T = TypeVar("T")
 
@@ -65,36 +66,28 @@ _PARAMETER = re.compile(
 
 _NEGATIVE = re.compile(r"-[0-9.]")
 
-_given: list[str] | None = None
+_given: list[str] = []
 
 
 def set_arguments(arguments: Sequence[str] | None) -> list[str]:
     """Store the arguments of this call, by default those of the process, and return them."""
     global _given
-    _given = None if arguments is None else list(arguments)
-    return _arguments()
+    _given = list(sys.argv[1:] if arguments is None else arguments)
+    return _given
 
 
 def command_line() -> str:
     """Return the command with its arguments, quoted for a shell; secrets are replaced by dots."""
-    arguments = _arguments()
-    return shlex.join(["netstack", *map(_without_secret, ["", *arguments], arguments)])
+    return shlex.join(["netstack", *map(_without_secret, ["", *_given], _given)])
 
 
 def _without_secret(option: str, argument: str) -> str:
     """Return an argument without secrets; `option` is the argument before it."""
     name, equals, value = argument.partition("=")
-    if name == HEADER and equals:
-        return f"{HEADER}={_without_value(value)}"
-    return _without_value(argument) if option == HEADER else _QUERY.sub(r"\1?...", argument)
-
-
-def _without_value(header: str) -> str:
-    return header if header.startswith("@") else f"{header.partition(':')[0]}: ..."
-
-
-def _arguments() -> list[str]:
-    return list(sys.argv[1:]) if _given is None else _given
+    lead, header = (f"{HEADER}=", value) if name == HEADER and equals else ("", argument)
+    if not lead and option != HEADER:
+        return _QUERY.sub(r"\1?...", argument)
+    return lead + (header if header.startswith("@") else f"{header.partition(':')[0]}: ...")
 
 
 def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:
@@ -126,7 +119,7 @@ def option_of(parameter: ImportParameter) -> str:
     """Return the option for a parameter of an import, with an example value if there is one."""
     from netstack import format_duration
 
-    name, option = parameter.name, _option(parameter.name)
+    name, option = parameter.name, option_for(parameter.name)
     value = parameter.example
     if value is None:
         return option
@@ -136,7 +129,8 @@ def option_of(parameter: ImportParameter) -> str:
     return f"{option} {shlex.quote(text)}"
 
 
-def _option(name: str) -> str:
+def option_for(name: str) -> str:
+    """Return the option that sets a parameter of a library function."""
     return _OPTIONS.get(name, f"--{name.removesuffix('_s').replace('_', '-')}")
 
 
@@ -160,7 +154,7 @@ def problems_of(error: InputError) -> tuple[str, ...]:
 
 def with_options(message: str) -> str:
     """Return a message of a library function with option names in place of parameters in back-ticks."""
-    return _PARAMETER.sub(lambda match: _option(match[1]), message)
+    return _PARAMETER.sub(lambda match: option_for(match[1]), message)
 
 
 def warn_of_bare_numbers(beginning: str, settings: Sequence[str]) -> None:
@@ -181,16 +175,21 @@ def warn_of_bare_numbers(beginning: str, settings: Sequence[str]) -> None:
                 say(f"{beginning} {notice}")
 
 
+def usage_error(command: str, problem: str) -> UsageError:
+    """Return the error for a mistake in the arguments of a command."""
+    from ..errors import UsageError
+
+    return UsageError([f"netstack {command}: {problem}"])
+
+
 def require_some(command: str, option: str, number: int) -> None:
     """Reject a number below 1.
 
     Raises:
         UsageError: the number is below 1; the message names the command and the option.
     """
-    from ..errors import UsageError
-
     if number < 1:
-        raise UsageError([f"netstack {command}: {option} is {number}; it must be at least 1"])
+        raise usage_error(command, f"{option} is {number}; it must be at least 1")
 
 
 def read_quantity(command: str, option: str, text: str, read: Callable[[str], T]) -> T:
@@ -201,9 +200,7 @@ def read_quantity(command: str, option: str, text: str, read: Callable[[str], T]
     """
     from netstack import QuantityError
 
-    from ..errors import UsageError
-
     try:
         return read(text)
     except QuantityError as error:
-        raise UsageError([f"netstack {command}: {option}: {error.wrong}; it must be {error.right}"]) from None
+        raise usage_error(command, f"{option}: {error.wrong}; it must be {error.right}") from None

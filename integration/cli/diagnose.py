@@ -21,7 +21,7 @@ from ..present.console import say, to_stderr
 from ..present.documents import present
 from ..present.findings import print_diagnosis
 from ..present.progress import progress
-from .arguments import AllowCode, Flag, Verbose, command_line, naming_options, read_quantity
+from .arguments import AllowCode, Flag, Verbose, command_line, naming_options, read_quantity, usage_error
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import failure_text
 from .preparation import load_runnable, opened
@@ -53,15 +53,15 @@ def diagnose(
         json: Print the findings as one JSON document.
     """
     if file is not None and file.parts[:1] in (("http:",), ("https:",)):
-        raise UsageError(
-            [
-                "netstack diagnose: the address of a cluster must be given with --from-flink; write that "
-                "before the address"
-            ]
+        raise usage_error(
+            "diagnose",
+            "the address of a cluster must be given with --from-flink; write that before the address",
         )
     if (file is None) == (from_flink is None):
-        right = "give either a file (a result, a scenario or a recording), or a cluster with --from-flink"
-        raise UsageError([f"netstack diagnose: {right}"])
+        raise usage_error(
+            "diagnose",
+            "give either a file (a result, a scenario or a recording), or a cluster with --from-flink",
+        )
     kind = None
     if file is not None:
         kind = require_kind(file, FileKind.RESULT, FileKind.SCENARIO, FileKind.RECORDING)
@@ -69,11 +69,9 @@ def diagnose(
         from_flink = str(file)
     for option, value in (("--job", job), ("--latency", latency)):
         if value is not None and from_flink is None:
-            raise UsageError(
-                [
-                    f"netstack diagnose: {option} can be used only with --from-flink; add --from-flink, or "
-                    f"remove {option}"
-                ]
+            raise usage_error(
+                "diagnose",
+                f"{option} can be used only with --from-flink; add --from-flink, or remove {option}",
             )
     if from_flink is not None:
         diagnosis = _of_flink(from_flink, job, latency, access)
@@ -84,13 +82,14 @@ def diagnose(
         views = observations(result)
         if not views:
             raise UsageError([f"{file}: has no measured window, since the run was shorter than its warm-up"])
-        seen = [replace(view, tried=tried) for view, tried in zip(views, trials(result), strict=True)]
-        windows = [diagnosed(view) for view in seen]
         version = result.versions.get("netstack", "unknown version")
         diagnosis = Diagnosis(
             name=views[0].name,
             of=f"{result.preset}, seed {result.seed}, {result.clock} clock, netstack {version}",
-            windows=windows,
+            windows=[
+                diagnosed(replace(view, tried=tried))
+                for view, tried in zip(views, trials(result), strict=True)
+            ],
         )
     can_tune = from_flink is not None or kind is FileKind.SCENARIO
     following = _following(diagnosis, can_tune=can_tune, verbose=verbose)

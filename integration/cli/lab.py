@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from ..files.writing import prepare_file
 from ..flink import Answers, Imported, Recorder, Recording, import_scenario
 from ..present.console import print_line, say
 from ..storage.rocksdb import table_stores
-from .arguments import AllowCode, Flag, Several, Whole, problems_of
+from .arguments import AllowCode, Flag, Several, Whole, problems_of, usage_error
 from .cluster_access import ANYBODY, AccessOptions
 from .preparation import load_runnable, opened
 from .running_job_options import AS_READ, ReadingOptions, with_option_names, write_recording
@@ -64,81 +64,55 @@ def lab(
     """
     require("lab", "netstack lab")
     if not 0 <= port < 1 << 16:
-        raise UsageError([f"netstack lab: --port: {port} is not a port; it must be from 0 to 65535"])
-    _check_policies(policy)
-    browser = not no_browser
-    if from_flink is not None:
-        if file is not None or seed is not None or allow_code:
-            raise UsageError(
-                [
-                    "netstack lab: --from-flink reads the job from Flink, so it does not go with a file, "
-                    "--seed or --allow-code; remove these"
-                ]
-            )
-        serve_beside(access.cluster(from_flink), job, options, port, policies=policy, browser=browser)
-        return 0
-    if job is not None or options != AS_READ:
-        text = "--job and the options that replace figures of Flink require --from-flink"
-        raise UsageError([f"netstack lab: {text}; add --from-flink, or remove the other options"])
-    access.refuse_without_address("--from-flink is not given")
-    with _ready(file, seed, allow_code) as scenario:
-        serve(scenario, port, policies=policy, browser=browser)
-    return 0
-
-
-def _check_policies(policies: Sequence[str]) -> None:
-    """Check that all policies can be created. Policies given as MODULE:CLASS are imported."""
-    configs = {
-        name: dataclasses.replace(NetworkConfig(), debloat_enabled=True, debloat_policy=name)
-        for name in policies
-    }
+        raise usage_error("lab", f"--port: {port} is not a port; it must be from 0 to 65535")
     problems = [
         f"netstack lab: --policy: {text}"
-        for config in configs.values()
-        for _, text in policy_problems(config)
+        for name in dict.fromkeys(policy)
+        for _, text in policy_problems(NetworkConfig(debloat_enabled=True, debloat_policy=name))
     ]
     if problems:
         raise UsageError(problems)
-
-
-@contextmanager
-def _ready(file: Path | None, seed: int | None, allow_code: bool) -> Iterator[Scenario]:
-    from ..lab.lab import example
+    browser = not no_browser
+    if from_flink is not None:
+        if file is not None or seed is not None or allow_code:
+            raise usage_error(
+                "lab",
+                "--from-flink reads the job from Flink, so it does not go with a file, "
+                "--seed or --allow-code; remove these",
+            )
+        _serve_beside(access.cluster(from_flink), job, options, port, policies=policy, browser=browser)
+        return 0
+    if job is not None or options != AS_READ:
+        raise usage_error(
+            "lab",
+            "--job and the options that replace figures of Flink require --from-flink; add --from-flink, or "
+            "remove the other options",
+        )
+    access.refuse_without_address("--from-flink is not given")
+    from ..lab.lab import Lab, example
+    from ..lab.server import LabServer
 
     scenario = example() if file is None else load_runnable(file, seed, allow_code=allow_code)
     if file is None and seed is not None:
         scenario = dataclasses.replace(scenario, seed=seed)
-    with opened(scenario, Path("netstack lab") if file is None else file) as ready:
-        yield ready
+    with opened(scenario, file or Path("netstack lab")) as ready, ExitStack() as stack:
+        running = Lab(_longer(ready), stack.enter_context(table_stores(ready)), policies=policy)
+        stack.callback(running.close)
+        _serve(LabServer(running), port, browser=browser)
+    return 0
 
 
 def _longer(scenario: Scenario) -> Scenario:
     return dataclasses.replace(scenario, duration_s=max(scenario.duration_s, LEAST_DURATION_S))
 
 
-def serve(scenario: Scenario, port: int, *, policies: Sequence[str] = (), browser: bool) -> None:
-    """Serve the page of a job until Ctrl-C.
-
-    Raises:
-        UsageError: the port cannot be used.
-    """
-    from ..lab.lab import Lab
-    from ..lab.server import LabServer
-
-    with ExitStack() as stack:
-        tables = stack.enter_context(table_stores(scenario))
-        lab = Lab(_longer(scenario), tables, policies=policies)
-        stack.callback(lab.close)
-        _serve(LabServer(lab), port, browser=browser)
-
-
-def serve_beside(
+def _serve_beside(
     cluster: Answers,
     job: str | None,
     options: ReadingOptions,
     port: int,
     *,
-    policies: Sequence[str] = (),
+    policies: Sequence[str],
     browser: bool,
 ) -> None:
     """Serve the page of a running Flink job until Ctrl-C.
@@ -204,15 +178,13 @@ def _reader(
 
 
 def _serve(server: LabServer, port: int, *, browser: bool) -> None:
-    ready = partial(_ready_at, browser=browser)
+    def ready(address: str) -> None:
+        print_line(address)
+        say("netstack lab: open this address in a browser; Ctrl-C ends the lab")
+        if browser:
+            webbrowser.open(address)
+
     try:
         ctrl_c_to_trio(trio.run)(partial(server.serve, port, ready))
     except OSError as error:
-        raise UsageError([f"netstack lab: --port: {port}: {error.strerror}"]) from None
-
-
-def _ready_at(address: str, *, browser: bool) -> None:
-    print_line(address)
-    say("netstack lab: open this address in a browser; Ctrl-C ends the lab")
-    if browser:
-        webbrowser.open(address)
+        raise usage_error("lab", f"--port: {port}: {error.strerror}") from None

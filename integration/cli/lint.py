@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..errors import UsageError
 from ..files.kinds import FileKind
 from ..files.writing import prepare_folder
 from ..lint.check import lint as lint_file
 from ..lint.flink_options import read_version
 from ..present.documents import LintReports, indented, present, write_files
 from ..present.findings import print_lint
-from .arguments import Flag
+from .arguments import Flag, usage_error
 from .exit_status import FAILED
 from .wrong_file_kind import require_kind
 
@@ -32,7 +31,7 @@ def lint(*configs: Path, flink: str | None = None, json: Flag = False, out: Path
         out: Folder for lint.json.
     """
     if not configs:
-        raise UsageError(["netstack lint: give a configuration file, such as config.yaml"])
+        raise usage_error("lint", "give a configuration file, such as config.yaml")
     if flink is not None:
         read_version(flink, "netstack lint: --flink")
     for config in configs:

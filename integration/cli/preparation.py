@@ -6,7 +6,7 @@ import dataclasses
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,13 +29,12 @@ from netstack import (
     scenario_problems,
 )
 
-from ..errors import UsageError
 from ..files.kinds import FileKind
 from ..files.reading import load_scenario, one_line
 from ..present.console import say, to_stderr
 from ..present.progress import activity
 from ..seed_runs import open_sources, reads_paths
-from .arguments import Flag
+from .arguments import Flag, usage_error
 from .wrong_file_kind import require_kind
 
 if TYPE_CHECKING:
@@ -121,8 +120,9 @@ def checkpoints_of(
     with ExitStack() as stack:
         storage = _own_directory(scenario, file, stack) if _writes_files(scenario) else None
         initial = _initial(begin)
-        if initial is not None and storage is not None:
-            initial = initial._replace(in_place=_is_one_of(initial, storage))
+        if storage is not None and initial is not None:
+            in_place = isinstance(initial.storage, type(storage)) and initial.storage.is_same_place(storage)
+            initial = initial._replace(in_place=in_place)
         there = [] if storage is None else storage.present()
         if storage is not None and there and not (initial is not None and _lies_in(initial, storage)):
             problem = (
@@ -168,30 +168,26 @@ def _own_directory(scenario: Scenario, file: Path, stack: ExitStack) -> Director
     return storage
 
 
-@contextmanager
-def requests_to(storage: FileLayout | None) -> Iterator[SavepointRequests | None]:
+def requests_to(storage: FileLayout | None) -> AbstractContextManager[SavepointRequests | None]:
     """Accept savepoint requests of other processes during the block, if checkpoints are on this machine.
 
     Raises:
         ScenarioError: the request folder cannot be created.
     """
     if storage is None:
-        yield None
-        return
+        return nullcontext()
     from ..storage.directory import DirectoryStorage
     from ..storage.savepoint_requests import RequestFolder
 
     if not (isinstance(storage, DirectoryStorage) and storage.is_local):
-        yield None
-        return
-    with RequestFolder(storage.root).opened() as requests:
-        yield requests
+        return nullcontext()
+    return RequestFolder(storage.root).opened()
 
 
 def _initial(begin: Begin) -> InitialCheckpoint | None:
     """Return the checkpoint that the command line names as the start of the run."""
     if begin.from_checkpoint is not None and begin.from_savepoint is not None:
-        raise UsageError(["netstack run: give --from-checkpoint or --from-savepoint, not both"])
+        raise usage_error("run", "give --from-checkpoint or --from-savepoint, not both")
     path = begin.from_checkpoint if begin.from_savepoint is None else begin.from_savepoint
     option = "--from-checkpoint" if begin.from_savepoint is None else "--from-savepoint"
     if path is None:
@@ -200,11 +196,10 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
             ("--allow-non-restored-state", begin.allow_non_restored_state),
         ):
             if given:
-                raise UsageError(
-                    [
-                        f"netstack run: {option} can be used only with --from-savepoint; add "
-                        f"--from-savepoint, or remove {option}"
-                    ]
+                raise usage_error(
+                    "run",
+                    f"{option} can be used only with --from-savepoint; add "
+                    f"--from-savepoint, or remove {option}",
                 )
         return None
     # Imported here, because few runs need it and it takes a while.
@@ -213,22 +208,15 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
     try:
         initial = find_checkpoint(path)
     except StorageError as error:
-        raise UsageError([f"netstack run: {option}: {one_line(error)}"]) from None
+        raise usage_error("run", f"{option}: {one_line(error)}") from None
     return initial._replace(claim_mode=begin.claim_mode, leaves_state_out=begin.allow_non_restored_state)
-
-
-def _is_one_of(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:
-    """Whether the initial checkpoint is one of a directory's checkpoints."""
-    from ..storage.directory import DirectoryStorage
-
-    return isinstance(initial.storage, DirectoryStorage) and initial.storage.is_same_place(storage)
 
 
 def _lies_in(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:
     """Whether the initial checkpoint or savepoint lies in a directory."""
     from ..storage.directory import DirectoryStorage
 
-    if _is_one_of(initial, storage):
+    if initial.in_place:
         return True
     folder = os.path.dirname(initial.path if "://" in initial.path else os.path.realpath(initial.path))
     return storage.is_same_place(DirectoryStorage(folder))
@@ -247,8 +235,12 @@ def opened(scenario: Scenario, file: Path) -> Iterator[Scenario]:
             does not suffice.
     """
     try:
-        with _read_by_spark(scenario) as ready:
-            yield ready
+        with ExitStack() as stack:
+            if reads_paths(scenario):
+                with activity(f"{scenario.name}: Spark is reading the sources", to_stderr()):
+                    scenario = stack.enter_context(open_sources(scenario))
+                say(f"{scenario.name}: the sources have been read")
+            yield scenario
     except (InsufficientBuffers, SourceError) as error:
         raise ScenarioError([f"{file}: {one_line(error)}"]) from None
     except OSError as error:
@@ -259,15 +251,3 @@ def opened(scenario: Scenario, file: Path) -> Iterator[Scenario]:
             f"is {size}; this machine does not have enough memory for the job's buffers; make them smaller"
         )
         raise ScenarioError([f"{file}: flink.{OPTIONS['segment_bytes'].name}: {message}"]) from None
-
-
-@contextmanager
-def _read_by_spark(scenario: Scenario) -> Iterator[Scenario]:
-    if not reads_paths(scenario):
-        yield scenario
-        return
-    with ExitStack() as stack:
-        with activity(f"{scenario.name}: Spark is reading the sources", to_stderr()):
-            ready = stack.enter_context(open_sources(scenario))
-        say(f"{scenario.name}: the sources have been read")
-        yield ready

@@ -23,7 +23,6 @@ from netstack import (
 )
 
 from ..emulating import emulate
-from ..errors import UsageError
 from ..extras import require
 from ..files.reading import one_line
 from ..files.writing import prepare_folder
@@ -32,7 +31,7 @@ from ..present.console import PAGE, say, to_stderr
 from ..present.documents import present
 from ..present.progress import Report, progress
 from ..present.run import TracePrinter, print_result
-from .arguments import AllowCode, Flag, Whole, command_line
+from .arguments import AllowCode, Flag, Whole, command_line, usage_error
 from .exit_status import FAILED, failure_text
 from .preparation import FROM_NOTHING, Begin, checkpoints_of, load_runnable, opened, requests_to
 
@@ -83,8 +82,8 @@ def run(
             share/doc/netstack/POLICIES.md compares them.
     """
     if place.master is not None and not place.on_spark:
-        raise UsageError(
-            ["netstack run: --master can be used only with --on-spark; add --on-spark, or remove --master"]
+        raise usage_error(
+            "run", "--master can be used only with --on-spark; add --on-spark, or remove --master"
         )
     scenario = load_runnable(file, seed, stores=True, policy=policy, allow_code=allow_code)
     if out is not None:

@@ -1,9 +1,11 @@
-"""Options and steps shared by the commands that read a running Flink job."""
+"""Options and steps shared by the commands that read a running Flink job.
 
-from __future__ import annotations
+Annotations are not postponed here, because cyclopts would look for those of inherited options in the module
+of the inheriting class.
+"""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +21,7 @@ from netstack import SERVICE_MODES, QuantityError, parse_duration, split_assignm
 from ..errors import UsageError
 from ..files.writing import prepare_file, write_outputs
 from ..flink import Answers, Imported, Overrides, Recorder, Recording, import_scenario
-from ..flink.input_kinds import INPUT_KINDS, InputKind
+from ..flink.input_kinds import INPUT_KINDS
 from ..flink.options import EVERYWHERE
 from ..flink.recording import packed
 from ..present.console import print_assumptions, say, to_stderr
@@ -36,13 +38,11 @@ T = TypeVar("T")
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingOptions:
-    """Overrides of what is read from a running job, and how long to watch it."""
+class LoadOptions:
+    """Overrides of the load that is read from a running job, and how long to watch it."""
 
     record_bytes: Several = ()
     """Bytes of a record, instead of the measured ones: VERTEX:BYTES, or BYTES for all sources."""
-    service: Several = ()
-    """Cost of a record, instead of the measured one: VERTEX:TIME, or TIME for all."""
     service_mode: Several = ()
     """Kind of work: VERTEX:MODE, or MODE for all. "burn": it is CPU-bound; "throttle": it waits."""
     inputs: Several = ()
@@ -51,12 +51,21 @@ class ReadingOptions:
     """Cores of each machine, instead of the reported number. CPU-bound work shares them."""
     rate: Several = ()
     """Records per second of a source's subtask: VERTEX:RATE, or RATE for all; 0: as fast as possible."""
+    watch: str | None = None
+    """Time to watch the metrics; by default until they have changed three times, at least 20 s."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingOptions(LoadOptions):
+    """Overrides of what is read from a running job, and how long to watch it."""
+
+    service: Several = ()
+    """Cost of a record, instead of the measured one: VERTEX:TIME, or TIME for all."""
     settings: Settings = ()
     """An option of Flink, as OPTION=VALUE, instead of the cluster's value."""
     latency: str | None = None
     """Latency of the network between task managers."""
-    watch: str | None = None
-    """Time to watch the metrics; by default until they have changed three times, at least 20 s."""
     recording: Path | None = None
     """File for the answers of the cluster, to give later in place of its address; NAME.gz: compressed."""
 
@@ -76,18 +85,15 @@ class ReadingOptions:
                 options[assigned[0]] = assigned[1]
         if self.cores is not None and not 0 < self.cores < inf:
             problems.append(f"--cores {self.cores:g}: must be a number above 0")
-        latency_s = None
-        if self.latency is not None:
-            latency_s = _read("--latency", self.latency, parse_duration, problems)
         given = Overrides(
             record_bytes=_by_vertex("--record-bytes", self.record_bytes, _whole, problems),
             service_s=_by_vertex("--service", self.service, parse_duration, problems),
-            service_mode=_by_vertex("--service-mode", self.service_mode, _mode, problems),
-            inputs=_by_vertex("--inputs", self.inputs, _input_kind, problems),
+            service_mode=_by_vertex("--service-mode", self.service_mode, _one_of(SERVICE_MODES), problems),
+            inputs=_by_vertex("--inputs", self.inputs, _one_of(INPUT_KINDS), problems),
             cores=self.cores,
             rate=_by_vertex("--rate", self.rate, _rate, problems),
             options=options,
-            latency_s=latency_s or 0.0,
+            latency_s=_read("--latency", self.latency, parse_duration, problems) or 0.0,
         )
         if problems:
             raise UsageError(problems)
@@ -100,7 +106,7 @@ class ReadingOptions:
             UsageError: the option is not a time.
         """
         problems: list[str] = []
-        watch_s = None if self.watch is None else _read("--watch", self.watch, parse_duration, problems)
+        watch_s = _read("--watch", self.watch, parse_duration, problems)
         if problems:
             raise UsageError(problems)
         return watch_s
@@ -199,9 +205,10 @@ def _by_vertex(
     return values
 
 
-def _read(option: str, text: str, read: Callable[[str], T], problems: list[str]) -> T | None:
+def _read(option: str, text: str | None, read: Callable[[str], T], problems: list[str]) -> T | None:
+    """Parse the text of an option, if given. Append a line to `problems` if the text is invalid."""
     try:
-        return read(text)
+        return None if text is None else read(text)
     except QuantityError as error:
         problems.append(f"{option} {text}: {error.wrong}; it must be {error.right}")
         return None
@@ -213,17 +220,16 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _mode(text: str) -> str:
-    if text not in SERVICE_MODES:
-        raise QuantityError(f"{text!r} is unknown", f"one of {', '.join(SERVICE_MODES)}")
-    return text
+def _one_of(choices: Iterable[T]) -> Callable[[str], T]:
+    """Return a function that reads one of these words."""
+    by_name = {str(choice): choice for choice in choices}
 
+    def read(text: str) -> T:
+        if text not in by_name:
+            raise QuantityError(f"{text!r} is unknown", f"one of {', '.join(by_name)}")
+        return by_name[text]
 
-def _input_kind(text: str) -> InputKind:
-    for kind in INPUT_KINDS:
-        if text == kind:
-            return kind
-    raise QuantityError(f"{text!r} is unknown", f"one of {', '.join(INPUT_KINDS)}")
+    return read
 
 
 def _rate(text: str) -> float:

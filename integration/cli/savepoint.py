@@ -7,11 +7,10 @@ from typing import Literal
 from flowcontrol import PostCheckpointAction, SavepointFormat
 from netstack import SavepointRequest, StorageError
 
-from ..errors import UsageError
 from ..files.reading import one_line
 from ..present.console import print_line, shown, to_stderr
 from ..present.progress import activity
-from .arguments import Flag
+from .arguments import Flag, usage_error
 
 
 def savepoint(
@@ -40,9 +39,7 @@ def savepoint(
     from ..storage.savepoint_requests import RequestFolder
 
     if stop and drain:
-        raise UsageError(
-            ["netstack savepoint: --drain already stops the job; give only one of --stop and --drain"]
-        )
+        raise usage_error("savepoint", "--drain already stops the job; give only one of --stop and --drain")
     action = PostCheckpointAction.NONE
     if stop or drain:
         action = PostCheckpointAction.TERMINATE if drain else PostCheckpointAction.SUSPEND
@@ -51,6 +48,6 @@ def savepoint(
         with activity("savepoint", to_stderr()) as tell:
             location = RequestFolder(directory).ask(request, tell)
     except StorageError as error:
-        raise UsageError([f"netstack savepoint: {one_line(error)}"]) from None
+        raise usage_error("savepoint", one_line(error)) from None
     print_line(shown(location))
     return 0

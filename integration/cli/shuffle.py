@@ -49,7 +49,7 @@ from ..spark.shuffling.partitions import read_in_partitions
 from ..spark.shuffling.pieces import Compression
 from ..spark.shuffling.reports import shuffle_statistics
 from ..spark.workers import send_packages, task_notes, write_package
-from .arguments import Flag, Settings, Several, Whole, require_some, warn_of_bare_numbers
+from .arguments import Flag, Settings, Several, Whole, require_some, usage_error, warn_of_bare_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,14 +66,12 @@ SLOTS_PER_CORE = 4
 """Maximum number of slots per core of a local Spark. Up to this limit, each partition has its own task."""
 
 _OPTIONS = {
+    "config: ": "--set ",
     "num_partitions": "--partitions",
     "max_memory": "--max-memory",
     "compression": "--compression",
 }
-"""Options of this command, by the argument names in messages of `shuffle_frame`."""
-
-_CONFIG = "config: "
-"""Prefix of messages on Flink's options."""
+"""Options of this command, by the argument names with which messages of `shuffle_frame` begin."""
 
 
 class Options(NamedTuple):
@@ -273,24 +271,19 @@ def _said_in_a_line(output: str) -> Iterator[None]:
             lines = str(error).splitlines()
             raise UsageError([_as_typed(line) for line in lines]) from error
         if is_from_spark(error):
-            raise UsageError([f"netstack shuffle: {one_line(error)}"]) from error
+            raise usage_error("shuffle", one_line(error)) from error
         if isinstance(error, SourceError):
             line = " ".join(str(error).split()).replace("with format", "with --format")
-            raise UsageError([f"netstack shuffle: {line}"]) from error
+            raise usage_error("shuffle", line) from error
         raise
 
 
 def _as_typed(line: str) -> str:
     """Return a message with arguments of `shuffle_frame` renamed as on the command line."""
-    line = f"--set {line.removeprefix(_CONFIG)}" if line.startswith(_CONFIG) else line
-    return f"netstack shuffle: {_typed_names(line)}"
-
-
-def _typed_names(line: str) -> str:
     for name, option in _OPTIONS.items():
         if line.startswith(name):
-            return option + line.removeprefix(name)
-    return line
+            line = option + line.removeprefix(name)
+    return f"netstack shuffle: {line}"
 
 
 def package(file: Path, /, *, libraries: Flag = False) -> int:

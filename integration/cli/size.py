@@ -30,26 +30,28 @@ from ..present.documents import indented, present, write_files
 from ..present.progress import progress
 from ..present.sizing import SizeReport, print_sizing
 from ..sizing.budget import most_runs, plan_budget, planned_scenario
-from ..sizing.emulated_check import RUNS, JobCheck, check_job
+from ..sizing.emulated_check import RUNS, check_job
 from ..sizing.job_from_numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
 from ..sizing.job_size import LENGTH_BYTES, JobSize, size_job
-from .arguments import AllowCode, Flag, Settings, Whole, read_quantity, require_some, warn_of_bare_numbers
+from .arguments import (
+    AllowCode,
+    Flag,
+    Settings,
+    Whole,
+    option_for,
+    read_quantity,
+    require_some,
+    usage_error,
+    warn_of_bare_numbers,
+)
 from .preparation import load_runnable
 
 SEEDS_OF_CHECK, SEEDS_OF_PLAN = 3, 1
 RECORD_BYTES = 1000
 DOCUMENT = "size.json"
 PLAN_FILE = "plan.toml"
-_PARAMETERS = {
-    "budget": "--budget",
-    "options": "--set",
-    "parallelism": "--parallelism",
-    "record_bytes": "--record-bytes",
-    "round_trip": "--round-trip",
-    "ship": "--ship",
-    "throughput": "--throughput",
-}
-"""Options of this command, by the parameter names with which messages begin."""
+_PARAMETERS = {"budget", "options", "parallelism", "record_bytes", "round_trip", "ship", "throughput"}
+"""Names of parameters with which messages begin, each set by an option of this command."""
 _REACHED = 0.99
 """A required throughput counts as reached if the consumer can read this share of it."""
 
@@ -110,7 +112,12 @@ def size(
         require("statistics", "netstack size --budget")
     warn_of_bare_numbers("netstack size: --set", options.settings)
     scenario = _of_numbers(options) if file is None else _of_file(file, options, allow_code)
-    given = None if budget is None else _budget(budget, scenario)
+    given = None
+    if budget is not None:
+        given = read_quantity("size", "--budget", budget, partial(parse_flink_size, needs_unit=True))
+        if given < (segment := scenario.config.segment_bytes):
+            least = f"it must be at least {format_size(segment)}"
+            raise usage_error("size", f"--budget: {budget!r} is smaller than one buffer; {least}")
     prepare_folder(out, DOCUMENT, *([] if given is None else [PLAN_FILE]))
     with _options_named():
         job = size_job(scenario, options.record_bytes)
@@ -135,7 +142,14 @@ def size(
         planned = scenario_toml(planned_scenario(scenario, plan), [comment]).encode()
         _show(SizeReport(size=job, check=None, plan=plan), json, out, {PLAN_FILE: planned})
         return 0
-    emulated = _check(scenario, job, seeds or SEEDS_OF_CHECK) if check else None
+    emulated = None
+    if check:
+        seeds = seeds or SEEDS_OF_CHECK
+        with progress(f"{scenario.name}: emulating", RUNS * seeds, "runs", to_stderr()) as report:
+            try:
+                emulated = check_job(scenario, job, seeds, report)
+            except InsufficientBuffers as error:
+                raise usage_error("size", one_line(error)) from None
     _show(SizeReport(size=job, check=emulated), json, out, {})
     return 0
 
@@ -150,7 +164,7 @@ def _options_named() -> Iterator[None]:
         for line in error.problems:
             name, mark, rest = line.partition(":")
             if name in _PARAMETERS:
-                line = f"{_PARAMETERS[name]}{mark}{rest}"
+                line = f"{option_for(name)}{mark}{rest}"
             lines.append("netstack size: " + re.sub(r"^options\.", "--set ", line))
         raise UsageError(lines) from None
 
@@ -204,23 +218,6 @@ def _warn_if_unreached(throughput: str, record_bytes: int, job: JobSize) -> None
             f"{consumer.parallelism} x {consumer.records_per_s:,.0f} records/s, so the figures are for "
             "that rate; give a higher --parallelism, or a larger --record-bytes"
         )
-
-
-def _check(scenario: Scenario, job: JobSize, seeds: int) -> JobCheck:
-    with progress(f"{scenario.name}: emulating", RUNS * seeds, "runs", to_stderr()) as report:
-        try:
-            return check_job(scenario, job, seeds, report)
-        except InsufficientBuffers as error:
-            raise UsageError([f"netstack size: {one_line(error)}"]) from None
-
-
-def _budget(text: str, scenario: Scenario) -> int:
-    size = read_quantity("size", "--budget", text, partial(parse_flink_size, needs_unit=True))
-    segment = scenario.config.segment_bytes
-    if size < segment:
-        line = f"--budget: {text!r} is smaller than one buffer; it must be at least {format_size(segment)}"
-        raise UsageError([f"netstack size: {line}"])
-    return size
 
 
 def _show(report: SizeReport, json: bool, out: Path | None, files: Mapping[str, bytes]) -> None:

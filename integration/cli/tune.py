@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,6 @@ from netstack import (
     scenario_document,
 )
 
-from ..errors import UsageError
 from ..extras import require
 from ..files.kinds import FileKind, kind_of
 from ..files.writing import prepare_folder
@@ -44,18 +43,18 @@ from .arguments import (
     AllowCode,
     Flag,
     Settings,
-    Several,
     Verbose,
     Whole,
     command_line,
     read_quantity,
+    usage_error,
     warn_of_bare_numbers,
     with_options,
 )
 from .cluster_access import ANYBODY, AccessOptions
 from .exit_status import FAILED
 from .preparation import load_runnable
-from .running_job_options import ReadingOptions, read_flink, say_assumptions
+from .running_job_options import LoadOptions, ReadingOptions, read_flink, say_assumptions
 
 _INTERVAL = {OPTIONS["checkpoint_interval_s"].name, *OPTIONS["checkpoint_interval_s"].former}
 
@@ -66,25 +65,13 @@ _USUAL_ADDRESS = "http://localhost:8081"
 
 @Parameter(name="*", group=Group("Job in Flink", sort_key=3))
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
+class JobOptions(LoadOptions):
     """The job to tune, if it is not read from a file."""
 
     from_flink: str | None = None
     """Address of a Flink cluster's REST API, or a recording of it, to read the job from instead of a file."""
     job: str | None = None
     """Id of the job in Flink; required if several jobs run."""
-    record_bytes: Several = ()
-    """Bytes of a source's records, or VERTEX:BYTES; overrides the value read from Flink."""
-    service_mode: Several = ()
-    """Kind of work: burn (CPU-bound) or throttle (it waits), or VERTEX:burn; overrides Flink's value."""
-    inputs: Several = ()
-    """Kind of the inputs of a vertex that reads several exchanges: VERTEX:union or VERTEX:join."""
-    cores: float | None = None
-    """Cores of each machine; overrides the value read from Flink."""
-    rate: Several = ()
-    """Records per second of a source's subtask, or VERTEX:RATE; 0: unlimited. Overrides Flink's value."""
-    watch: str | None = None
-    """Time to watch the metrics of the job, such as 30s; by default until they have changed."""
 
 
 _DEFAULT_TARGETS = ",".join(map(format_duration, DEFAULT_TARGETS_S)).replace(" ", "")
@@ -122,9 +109,10 @@ class TriedOptions:
         """
         debloats = Mechanism.DEBLOATING in (self.only or tuple(Mechanism))
         if not debloats and (self.policy is not None or self.target is not None):
-            both = "--target and --policy are for debloating, but --only excludes it"
-            raise UsageError(
-                [f"netstack tune: {both}; add --only debloating, or remove --target and --policy"]
+            raise usage_error(
+                "tune",
+                "--target and --policy are for debloating, but --only excludes it; add --only debloating, or "
+                "remove --target and --policy",
             )
         axes = read_axes(
             target=(self.target or _DEFAULT_TARGETS) if debloats else None,
@@ -148,7 +136,7 @@ class TriedOptions:
             return None
         if not re.fullmatch(r"[12]\.\d+(\.\d+)*", self.flink):
             wrong = f"--flink: {self.flink!r} is not a version of Flink"
-            raise UsageError([f"netstack tune: {wrong}; it must be a version such as 2.3"])
+            raise usage_error("tune", f"{wrong}; it must be a version such as 2.3")
         return preset_for(self.flink)
 
     @property
@@ -179,7 +167,7 @@ class ConstraintOptions:
         """
         if not 0 <= self.min_throughput <= 1:
             share = f"--min-throughput is {self.min_throughput:g}"
-            raise UsageError([f"netstack tune: {share}; it must be a share from 0 to 1"])
+            raise usage_error("tune", f"{share}; it must be a share from 0 to 1")
         stored = self.max_stored
         read_size = partial(parse_flink_size, needs_unit=True)
         return Constraints(
@@ -226,14 +214,14 @@ def tune(
     """
     require("statistics", "netstack tune")
     if seeds is not None and seeds < 1:
-        raise UsageError([f"netstack tune: --seeds: is {seeds}; at least 1 is needed"])
+        raise usage_error("tune", f"--seeds: is {seeds}; at least 1 is needed")
     if out is not None:
         require("report", "netstack tune --out")
     scenario, notes, unsteady = _scenario(file, running, access, allow_code)
     constraints, axes = limits.constraints(), tried.axes()
     warn_of_bare_numbers("netstack tune: --set", tried.settings)
     if limits.max_checkpoint is not None and not scenario.takes_checkpoints and not tried.sets_interval:
-        raise UsageError([f"netstack tune: --max-checkpoint: {scenario.name} takes no checkpoints"])
+        raise usage_error("tune", f"--max-checkpoint: {scenario.name} takes no checkpoints")
     prepare_folder(out, PAGE, DOCUMENT)
     prepare_folder(None if out is None else out / FOLDER)
     targets, policies = (axes.pop(name, None) for name in (TARGET, POLICY))
@@ -254,8 +242,9 @@ def tune(
         scenario=scenario_document(scenario),
         notes=notes,
         recommendations=[
-            msgspec.structs.replace(each, words=_with_remarks(each.words, unsteady))
+            msgspec.structs.replace(each, words=[words[0], *unsteady, *words[1:]])
             for each in advice.recommendations
+            for words in [list(map(with_options, each.words))]
         ],
         pitfalls=find_pitfalls(advice.rows),
         points=[msgspec.structs.replace(row, result=None) for row in advice.rows],
@@ -275,12 +264,6 @@ def tune(
     return FAILED if any(each.verdict == "none" for each in tuning.recommendations) else 0
 
 
-def _with_remarks(words: Sequence[str], remarks: Sequence[str]) -> list[str]:
-    """Return the sentences of a recommendation, with remarks behind the verdict."""
-    verdict, *others = map(with_options, words)
-    return [verdict, *remarks, *others]
-
-
 def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
     """Return the next command: a diagnosis of the changed job, or this command with `--verbose`."""
     if not any(each.configuration for each in tuning.recommendations) and not verbose:
@@ -297,14 +280,7 @@ def _scenario(
     The two lists are notes on values that could not be read from a running job, and lines about its changes
     during the reading. They are empty for a scenario file.
     """
-    options = ReadingOptions(
-        record_bytes=running.record_bytes,
-        rate=running.rate,
-        service_mode=running.service_mode,
-        inputs=running.inputs,
-        cores=running.cores,
-        watch=running.watch,
-    )
+    options = ReadingOptions(**{field.name: getattr(running, field.name) for field in fields(LoadOptions)})
     if running.from_flink is None and file is not None and kind_of(file) is FileKind.RECORDING:
         running, file = replace(running, from_flink=str(file)), None
     if running.from_flink is not None and file is None:
@@ -312,11 +288,11 @@ def _scenario(
         notes = [note for note in imported.notes if note not in imported.unsteady]
         return imported.scenario, notes, imported.unsteady
     if file is None or running.from_flink is not None:
-        raise UsageError(["netstack tune: give either a scenario, or a Flink cluster with --from-flink"])
+        raise usage_error("tune", "give either a scenario, or a Flink cluster with --from-flink")
     if running != OF_A_FILE:
         only = "--job, --record-bytes, --service-mode, --inputs, --cores, --rate and --watch"
         advice = "give --from-flink instead of a file, or remove these"
-        raise UsageError([f"netstack tune: {only} require --from-flink; {advice}"])
+        raise usage_error("tune", f"{only} require --from-flink; {advice}")
     access.refuse_without_address(f"{file} is a scenario")
     return load_runnable(file, allow_code=allow_code), [], []
 
@@ -327,7 +303,7 @@ def _milliseconds(option: str, text: str | None) -> float | None:
     read = partial(parse_flink_duration, needs_unit=True)
     time_ms = 1e3 * read_quantity("tune", option, text, read)
     if not time_ms:
-        raise UsageError([f"netstack tune: {option} is {text}; it must be more than 0"])
+        raise usage_error("tune", f"{option} is {text}; it must be more than 0")
     return time_ms
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
-from operator import attrgetter, itemgetter, ne
-from typing import NamedTuple
+from operator import attrgetter, ne
+from typing import NamedTuple, TypeVar
 
 from buffers import PipelinedSubpartition
 from flowcontrol import (
@@ -19,6 +19,8 @@ from flowcontrol import (
 from netstack import Edge, Job, RemoteInputChannel, Scenario
 
 from .messages import MOST_CHANNELS, EdgeFrame, EdgeShape
+
+E = TypeVar("E", int, None)
 
 _QUEUE_LENGTH, _BUFFER_SIZE = attrgetter("queue_length"), attrgetter("buffer_size")
 _QUEUED_BYTES = attrgetter("queued_bytes")
@@ -84,9 +86,7 @@ class EdgeView:
         self._queue_places = _Places(self._shown, [channel.place for channel in self._channels])
         self._end_places = _Places(self._shown, [place for place, _ in self._remote])
         self._places = {end.channel_id: place for place, end in self._remote}
-        self._unasked = list(self._remote)  # the sender is not yet known
-        self._asked: list[tuple[int, ChannelSender]] = []
-        self._senders: list[ChannelSender] = []
+        self._senders: list[ChannelSender] = []  # of the channels whose partition has been requested
         self._sender_places = _Places(self._shown, [])
         ends = set(job.scenario.channel_ends(edge))
         self._links = [link for pair, link in job.attempt.links.items() if pair in ends]
@@ -111,7 +111,7 @@ class EdgeView:
         # Speed matters: up to thousands of channels, twenty times per second. `map` and `zip` are fast.
         queued = list(map(len, self._queues))
         received = list(map(_QUEUE_LENGTH, self._ends))
-        sender, receiver = self._queue_places.added(queued), self._end_places.added(received)
+        sender, receiver = self._queue_places.added(queued, 0), self._end_places.added(received, 0)
         size = self._queue_places.least(map(_BUFFER_SIZE, self._queues), self._segment_bytes)
         states = zip(self._remote, map(_STATE, self._ends), strict=True)
         blocked = [place for (place, _), state in states if state is ReceiverState.BLOCKED]
@@ -130,19 +130,17 @@ class EdgeView:
 
     def _credit(self) -> list[int | None]:
         """Return the credit of senders by position; None for local channels, and before the first request."""
-        unasked, self._unasked = self._unasked, []
-        for place, end in unasked:
-            senders = (producer.queue.sender(end.channel_id) for producer in self._producers)
-            sender = next((sender for sender in senders if sender is not None), None)
-            if sender is None:
-                self._unasked.append((place, end))
-            else:
-                self._asked.append((place, sender))
-        if len(self._asked) != len(self._senders):
-            self._asked.sort(key=itemgetter(0))
-            self._senders = [sender for _, sender in self._asked]
-            self._sender_places = _Places(self._shown, [place for place, _ in self._asked])
-        return self._sender_places.added_or_none(map(_CREDIT, self._senders))
+        if len(self._senders) < len(self._remote):
+            found = [(place, sender) for place, end in self._remote for sender in self._senders_of(end)]
+            if len(found) != len(self._senders):
+                self._senders = [sender for _, sender in found]
+                self._sender_places = _Places(self._shown, [place for place, _ in found])
+        return self._sender_places.added(map(_CREDIT, self._senders), None)
+
+    def _senders_of(self, end: RemoteInputChannel) -> list[ChannelSender]:
+        """Return the sender of a channel; none before the first request."""
+        senders = (producer.queue.sender(end.channel_id) for producer in self._producers)
+        return [sender for sender in senders if sender is not None]
 
     def _barriers(self, queued: Sequence[int], received: Sequence[int]) -> list[tuple[int, str, int]]:
         """Return the barriers in the channels, given the numbers of buffers and events at both ends."""
@@ -181,20 +179,11 @@ class _Places:
         self._places = places
         self._one_each = list(places) == list(range(shown))
 
-    def added(self, values: list[int]) -> list[int]:
-        """Return the sum of the values at each position."""
-        if self._one_each:
-            return values
-        sums = [0] * self._shown
-        for place, value in zip(self._places, values, strict=True):
-            sums[place] += value
-        return sums
-
-    def added_or_none(self, values: Iterable[int]) -> list[int | None]:
-        """Return the sum of the values at each position; None for a position without values."""
+    def added(self, values: Iterable[int], empty: E) -> list[int | E]:
+        """Return the sum of the values at each position; `empty` for a position without values."""
         if self._one_each:
             return list(values)
-        sums: list[int | None] = [None] * self._shown
+        sums: list[int | E] = [empty] * self._shown
         for place, value in zip(self._places, values, strict=True):
             sums[place] = value + (sums[place] or 0)
         return sums

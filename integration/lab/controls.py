@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from typing import Any
 
 from flowcontrol import POLICIES
 from netstack import (
@@ -64,7 +63,7 @@ _PLACE = re.compile(r"(?:changes|faults)\.\d+\.(?:flink\.)?(.+?): (.*)")
 
 _CONSTANT = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b")
 
-_LEAST_SERVICE_S, _MOST_SERVICE_S = 0.0, 0.1
+_MOST_SERVICE_S = 0.1
 _MOST_RATE = 100_000.0
 
 _RATES = "records per second, or 0 (as fast as possible); with commas between subtasks, such as 3000, 2000"
@@ -119,13 +118,7 @@ def _of_vertex(vertex: Vertex) -> Iterator[Control]:
     elif vertex.source is None:
         cost = format_duration(vertex.service[-1][1] if vertex.service else 0.0)
         yield Control(
-            SERVICE,
-            _LABELS[SERVICE],
-            "duration",
-            cost,
-            vertex=name,
-            least=_LEAST_SERVICE_S,
-            most=_MOST_SERVICE_S,
+            SERVICE, _LABELS[SERVICE], "duration", cost, vertex=name, least=0.0, most=_MOST_SERVICE_S
         )
         skew = _text_of(vertex.service_skew, ":")
         yield Control(SKEW, _LABELS[SKEW], "factors", skew, vertex=name)
@@ -137,7 +130,14 @@ def _text_of(values: tuple[float, ...], separator: str) -> str:
 
 def words_of(change: ScheduledChange) -> str:
     """Return a change in the page's words, for the list of events."""
-    parts = [_setting_words(field, value) for field, value in change.settings]
+    parts = []
+    for field, value in change.settings:
+        key, text = POLICY, value
+        if field in OPTIONS:
+            key, text = OPTIONS[field].name, OPTIONS[field].kind.render(value)
+        if isinstance(value, bool):
+            text = "on" if value else "off"
+        parts.append(f"{_of(key, None)} to {text}")
     of_vertex = {
         SERVICE: None if change.service_s is None else format_duration(change.service_s),
         SKEW: _text_of(change.service_skew, ":"),
@@ -145,14 +145,6 @@ def words_of(change: ScheduledChange) -> str:
     }
     parts += [f"{_of(key, change.vertex)} to {text}" for key, text in of_vertex.items() if text]
     return "Set " + ", ".join(parts)
-
-
-def _setting_words(field: str, value: Any) -> str:
-    key = OPTIONS[field].name if field in OPTIONS else POLICY
-    if isinstance(value, bool):
-        return f"{_of(key, None)} to {'on' if value else 'off'}"
-    rendered = OPTIONS[field].kind.render(value) if field in OPTIONS else value
-    return f"{_of(key, None)} to {rendered}"
 
 
 def _of(key: str, vertex: str | None) -> str:
@@ -182,44 +174,28 @@ def change_of(wanted: Change, policies: Sequence[str]) -> ScheduledChange:
     Raises:
         UsageError: there is no such control, or the value is invalid.
     """
+    now, vertex, value = 0.0, wanted.vertex, wanted.value
+    fields = {option.name: field for field, option in OPTIONS.items()}
     try:
         if wanted.key == POLICY:
-            if wanted.value not in policies:
-                raise QuantityError(f"{wanted.value!r} is not in the list", " or ".join(policies))
-            return ScheduledChange(at_s=0.0, settings=(("debloat_policy", wanted.value),))
-        return _OF_KEY.get(wanted.key, _option)(wanted)
+            if value not in policies:
+                raise QuantityError(f"{value!r} is not in the list", " or ".join(policies))
+            return ScheduledChange(at_s=now, settings=(("debloat_policy", value),))
+        if wanted.key == SERVICE:
+            return ScheduledChange(at_s=now, vertex=vertex, service_s=parse_duration(value))
+        if wanted.key == SKEW:
+            return ScheduledChange(at_s=now, vertex=vertex, service_skew=_numbers(value, ":", _FACTORS))
+        if wanted.key == RATE:
+            return ScheduledChange(at_s=now, vertex=vertex, rates=_numbers(value, ",", _RATES))
+        if wanted.key not in fields:
+            raise UsageError([f"{wanted.key} is not among the fields of this page. Load the page again."])
+        field = fields[wanted.key]
+        # A user may write decimals, which Flink does not accept in durations.
+        parse = parse_duration if field in _DURATIONS else OPTIONS[field].kind.parse
+        return ScheduledChange(at_s=now, settings=((field, parse(value)),))
     except QuantityError as error:
-        field = _of(wanted.key, wanted.vertex)
-        raise UsageError([f"{field}: {error.wrong}; it must be {error.right}"]) from None
-
-
-def _option(wanted: Change) -> ScheduledChange:
-    fields = {option.name: field for field, option in OPTIONS.items()}
-    if wanted.key not in fields:
-        raise UsageError([f"{wanted.key} is not among the fields of this page. Load the page again."])
-    field = fields[wanted.key]
-    # A user may write decimals, which Flink does not accept in durations.
-    parse = parse_duration if field in _DURATIONS else OPTIONS[field].kind.parse
-    return ScheduledChange(at_s=0.0, settings=((field, parse(wanted.value)),))
-
-
-def _service(wanted: Change) -> ScheduledChange:
-    return ScheduledChange(at_s=0.0, vertex=wanted.vertex, service_s=parse_duration(wanted.value))
-
-
-def _skew(wanted: Change) -> ScheduledChange:
-    return ScheduledChange(at_s=0.0, vertex=wanted.vertex, service_skew=_numbers(wanted.value, ":", _FACTORS))
-
-
-def _rate(wanted: Change) -> ScheduledChange:
-    return ScheduledChange(at_s=0.0, vertex=wanted.vertex, rates=_numbers(wanted.value, ",", _RATES))
-
-
-_OF_KEY: dict[str, Callable[[Change], ScheduledChange]] = {
-    SERVICE: _service,
-    SKEW: _skew,
-    RATE: _rate,
-}
+        label = _of(wanted.key, vertex)
+        raise UsageError([f"{label}: {error.wrong}; it must be {error.right}"]) from None
 
 
 def _numbers(text: str, separator: str, right: str) -> tuple[float, ...]:

@@ -177,15 +177,13 @@ class Lab:
 
     def frames(self) -> list[Frame]:
         """Return the current frame of each side."""
+        state = "paused" if self.paused else "running"
         return [
-            side.frame(self._state(side), self.speed, self._now if self._replays(side) else None)
+            side.frame("behind", self.speed, self._now)
+            if self._replays(side)
+            else side.frame(state, self.speed, None)
             for side in self._sides
         ]
-
-    def _state(self, side: LiveJob) -> str:
-        if self._replays(side):
-            return "behind"
-        return "paused" if self.paused else "running"
 
     def _replays(self, side: LiveJob) -> bool:
         """Whether a side is still replaying up to the current moment."""

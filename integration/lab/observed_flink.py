@@ -145,12 +145,11 @@ class ObservedFlink:
     async def _look(self, watch: JobWatch) -> None:
         try:
             shown = await trio.to_thread.run_sync(watch.look, abandon_on_cancel=True)
-        except JobWentError as error:
-            self._state, self._text = "gone", "; ".join(self._problems_of(error))
-        except NotRunningError as error:
-            self._state, self._text = "waiting", "; ".join(self._problems_of(error))
         except FlinkRestError as error:
-            self._state, self._text = "away", "; ".join(self._problems_of(error))
+            self._state = "waiting" if isinstance(error, NotRunningError) else "away"
+            if isinstance(error, JobWentError):
+                self._state = "gone"
+            self._text = "; ".join(self._problems_of(error))
         else:
             self._shown, self._shown_at, self._state, self._text = shown, monotonic(), "running", ""
 
@@ -214,9 +213,9 @@ def _vertex(scenario: Scenario, shown: VertexSteady) -> VertexFigures:
         for values in (shown.busy_ms_per_s, shown.backpressured_ms_per_s, shown.idle_ms_per_s)
     )
     return VertexFigures(
-        busy=_share(busy),
-        backpressured=_share(backpressured),
-        idle=_share(idle),
+        busy=_seconds(busy),
+        backpressured=_seconds(backpressured),
+        idle=_seconds(idle),
         records_per_s=_of_all(sum, records),
         in_pool=_of_all(fmean, shown.inPoolUsage) if reads else None,
         out_pool=_of_all(fmean, shown.outPoolUsage) if writes else None,
@@ -252,9 +251,6 @@ def _longest(of_vertices: Iterable[_Values]) -> float | None:
     return _seconds(highest(time for times in of_vertices for time in times))
 
 
-def _seconds(time_ms: float | None) -> float | None:
-    return None if time_ms is None else time_ms / 1e3
-
-
-def _share(ms_per_s: float | None) -> float | None:
-    return None if ms_per_s is None else ms_per_s / 1e3
+def _seconds(ms: float | None) -> float | None:
+    """Return a time in ms as seconds, or a time in ms per second as a share."""
+    return None if ms is None else ms / 1e3

@@ -15,6 +15,7 @@ import math
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from time import monotonic, perf_counter, process_time
 
@@ -165,21 +166,19 @@ class LabServer:
         config.graceful_timeout = 0.2
         config.include_server_header = False
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._serve, config)
+            await nursery.start(partial(serve, self.app, config))  # type: ignore[arg-type]
             if self.flink is not None:
                 nursery.start_soon(self.flink.run)
             ready(f"http://127.0.0.1:{port}/?token={self.token}")
             await self._run()
-
-    async def _serve(self, config: Config, *, task_status: trio.TaskStatus[list[str]]) -> None:
-        await serve(self.app, config, task_status=task_status)  # type: ignore[arg-type]
 
     async def _run(self) -> None:
         """Run the emulation piece by piece, and let the pages run in between."""
         pace = FramePace()
         while True:
             if not self.pages:
-                await self._wait_for_pages()
+                self._wanted = trio.Event()
+                await self._wanted.wait()
             lab = self.lab
             if lab is None or self._reads:
                 self._tell_all([])
@@ -189,21 +188,14 @@ class LabServer:
             if pace.is_due(busy=busy):
                 began = process_time()
                 self._make_frames(lab)
-                await self._let_others(_ROUNDS_OF_FRAMES)
+                for _ in range(_ROUNDS_OF_FRAMES):
+                    await trio.lowlevel.checkpoint()
                 pace.took(process_time() - began)
-            if busy:
-                await self._let_others(_ROUNDS)
-            else:
+            if not busy:
                 await trio.sleep(pace.waits_s)
-
-    async def _let_others(self, rounds: int) -> None:
-        """Let the other tasks run for some rounds of the scheduler."""
-        for _ in range(rounds):
-            await trio.lowlevel.checkpoint()
-
-    async def _wait_for_pages(self) -> None:
-        self._wanted = trio.Event()
-        await self._wanted.wait()
+                continue
+            for _ in range(_ROUNDS):
+                await trio.lowlevel.checkpoint()
 
     @property
     def _reads(self) -> bool:

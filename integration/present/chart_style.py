@@ -121,18 +121,11 @@ def panels(
             {"run": run, row: value} for value in values for run in runs if (run, value) not in there
         ]
     events = event_rows({run: results[run] for run in runs}, row, values)
-    shades = (
-        alt.Chart()
-        .mark_rect(color=ALARM, opacity=SHADE)
-        .encode(
-            x=seconds(time), x2="until:Q", tooltip=["what:N", tip("t", "from (s)"), tip("until", "to (s)")]
-        )
-    )
-    faults = (
-        alt.Chart()
-        .mark_rule(color=ALARM, strokeWidth=1.5)
-        .encode(x=seconds(time), tooltip=["what:N", tip("t", "time (s)")])
-    )
+    shades = alt.Chart().mark_rect(color=ALARM, opacity=SHADE)
+    down_tips = ["what:N", tip("t", "from (s)"), tip("until", "to (s)")]
+    shades = shades.encode(x=seconds(time), x2="until:Q", tooltip=down_tips)
+    faults = alt.Chart().mark_rule(color=ALARM, strokeWidth=1.5)
+    faults = faults.encode(x=seconds(time), tooltip=["what:N", tip("t", "time (s)")])
     # An invisible layer extends the time axis to the end of the longest run.
     end = max(result.emulated_seconds for result in results.values())
     scale = alt.Scale(domain=[0, end], nice=False)
@@ -147,23 +140,17 @@ def panels(
         alt.Chart().mark_rule(opacity=0).encode(x=alt.XDatum(end, scale=scale)),
     ]
     width = PANEL_WIDTH if side_by_side and len(runs) > 1 else 2 * PANEL_WIDTH
-    facets = _side_by_side(runs, row, values) if side_by_side else {"row": _row("run", runs)}
+    facets: dict[str, Any] = {}
+    if side_by_side:
+        heading = alt.Header(labelAnchor="start") if len(runs) > 1 else None
+        facets["column"] = alt.Column("run:N", sort=runs, title=None, header=heading)
+    below = (row, values) if side_by_side else ("run", runs)
+    if not side_by_side or len(values) > 1:
+        header = alt.Header(labelOrient="top", labelAnchor="start", labelFontWeight="normal", labelPadding=2)
+        facets["row"] = alt.Row(f"{below[0]}:N", sort=below[1], title=None, header=header)
     layered = alt.layer(*layers).properties(width=width, height=height)
     spec: Spec = layered.facet(**facets, data={"values": rows + events}, spacing=PANEL_GAP).to_dict()
     return spec
-
-
-def _side_by_side(runs: list[str], row: str | None, values: list[str]) -> dict[str, Any]:
-    heading = alt.Header(labelAnchor="start") if len(runs) > 1 else None
-    facets: dict[str, Any] = {"column": alt.Column("run:N", sort=runs, title=None, header=heading)}
-    if row and len(values) > 1:
-        facets["row"] = _row(row, values)
-    return facets
-
-
-def _row(field: str, values: list[str]) -> alt.Row:
-    header = alt.Header(labelOrient="top", labelAnchor="start", labelFontWeight="normal", labelPadding=2)
-    return alt.Row(f"{field}:N", sort=values, title=None, header=header)
 
 
 def _event_layer(event: str, events: list[Row], mark: Any) -> list[Any]:
@@ -204,10 +191,9 @@ def colours(field: str, names: Sequence[str], palette: Sequence[str], symbol: st
 
 
 def _legend_above(symbol: str) -> alt.Legend:
-    legend = alt.Legend(title=None, orient="top", symbolType=symbol)
-    if symbol == "stroke":
-        legend.symbolOpacity = 1  # symbols of lines, whatever other marks the chart has
-    return legend
+    # Symbols of lines are opaque, whatever other marks the chart has.
+    opaque: dict[str, Any] = {"symbolOpacity": 1} if symbol == "stroke" else {}
+    return alt.Legend(title=None, orient="top", symbolType=symbol, **opaque)
 
 
 def subtask_colours(names: Sequence[str]) -> alt.Color:

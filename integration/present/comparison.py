@@ -14,7 +14,7 @@ from rich.text import Text
 from ..comparison.differences import FigureDifference, ResultDifferences
 from ..comparison.window_figures import QUANTITIES
 from ..comparison.with_flink import Comparison, Row, Spread
-from ..number_text import NOTHING, figure, ratio, size, size_in, size_unit
+from ..number_text import NOTHING, counted, figure, ratio, size, size_in, size_unit
 from .console import WIDTH
 from .table_style import BEFORE, BOTH, TIGHT, figures
 
@@ -94,7 +94,7 @@ def comparison_table(comparison: Comparison) -> Group:
         for row in rows:
             table.add_row(
                 f" {row.quantity}",
-                *_cells_with_units(row, comparison.other_side),
+                *cells_of(row, comparison.other_side, units=True),
                 style="" if row.ok else "bold red",
             )
     seeds = ", ".join(map(str, comparison.seeds))
@@ -126,44 +126,33 @@ def verdict(comparisons: Sequence[Comparison]) -> str:
     """Return the number of values outside their tolerance, as a sentence."""
     rows = [row for comparison in comparisons for row in comparison.rows]
     outside = sum(not row.ok for row in rows)
-    scenarios = "1 scenario" if len(comparisons) == 1 else f"{len(comparisons)} scenarios"
+    scenarios = counted(len(comparisons), "scenario")
     if not outside:
         return f"All {len(rows)} numbers of {scenarios} are inside the tolerance."
     return f"{outside} of {len(rows)} numbers of {scenarios} are outside the tolerance."
 
 
-def cells_of(row: Row, other: str = FLINK_SIDE) -> Iterator[str]:
-    """Yield the texts of a row after its name: the other side's value, ours, ratio, tolerance, verdict."""
-    yield _spread(row.flink)
-    yield "none" if row.ours is None else _spread(row.ours)
+def cells_of(row: Row, other: str = FLINK_SIDE, *, units: bool = False) -> Iterator[str]:
+    """Yield the texts of a row after its name: the other side's value, ours, ratio, tolerance, verdict.
+
+    With `units`, sizes have units. Other units are in the legend.
+    """
+    in_units = units and row.unit == "bytes"
+    yield _spread(row.flink, in_units)
+    yield "none" if row.ours is None else _spread(row.ours, in_units)
     yield "" if row.ratio is None else f"{row.ratio:.2f}"
-    yield figure(row.tolerance)
+    yield size(row.tolerance) if in_units else figure(row.tolerance)
     yield _VERDICTS.get(row.why, other.lower())
 
 
-def _cells_with_units(row: Row, other: str) -> Iterator[str]:
-    """Yield the texts of `cells_of`, with units if they are sizes. Other units are in the legend."""
-    flink, ours, by, tolerance, why = cells_of(row, other)
-    if row.unit != "bytes":
-        yield from (flink, ours, by, tolerance, why)
-        return
-    yield _size_spread(row.flink)
-    yield ours if row.ours is None else _size_spread(row.ours)
-    yield from (by, size(row.tolerance), why)
-
-
-def _spread(spread: Spread) -> str:
+def _spread(spread: Spread, in_units: bool) -> str:
+    """Return a median and its range; sizes in the unit of the median."""
+    text = size(spread.median) if in_units else figure(spread.median)
     if spread.least == spread.most:
-        return figure(spread.median)
-    return f"{figure(spread.median)} ({figure(spread.least)}-{figure(spread.most)})"
-
-
-def _size_spread(spread: Spread) -> str:
-    """Return a median of bytes, and its range in the same unit."""
-    if spread.least == spread.most:
-        return size(spread.median)
+        return text
     unit = size_unit(spread.median)
-    return f"{size(spread.median)} ({size_in(unit, spread.least)}-{size_in(unit, spread.most)})"
+    least, most = (size_in(unit, end) if in_units else figure(end) for end in (spread.least, spread.most))
+    return f"{text} ({least}-{most})"
 
 
 def print_differences(differences: ResultDifferences, console: Console) -> None:

@@ -70,8 +70,11 @@ def print_modes(results: Mapping[str, Result], console: Console) -> None:
     console.print(Text(MODES_LEGEND, style="dim"))
 
 
-def demo_facts(settings: DemoSettings, data: Data, result: Result) -> list[Fact]:
-    """Return the facts about the demo's job: the data, its skew, and facts about one of its runs."""
+def demo_facts(settings: DemoSettings, data: Data, result: Result, *, modes: bool) -> list[Fact]:
+    """Return the facts about the demo's job: the data, its skew, and facts about one of its runs.
+
+    With `modes`, all checkpoint modes are named instead of that run's mode.
+    """
     spread = f"{data.rows:,} rows of {data.record_bytes:.0f} bytes in {data.partitions} Spark partitions"
     skew = (
         f"{settings.key} has {data.keys:,} values; {percent(data.top_share)} of the rows have {data.top_key}"
@@ -79,18 +82,15 @@ def demo_facts(settings: DemoSettings, data: Data, result: Result) -> list[Fact]
     rates = [rate or 0.0 for rate in result.steady[-1].vertices[-1].records_in_per_s]
     if any(rates):
         skew += f"; the busiest consumer gets {percent(max(rates) / sum(rates))} of the records"
-    return [("Data", f"{settings.name}, {spread}"), ("Key", skew), *job_facts(result, origins=False)]
-
-
-def modes_facts(settings: DemoSettings, data: Data, result: Result) -> list[Fact]:
-    """Return the facts about the demo's job, with all checkpoint modes instead of one run's mode."""
-    modes = (
+    facts = [("Data", f"{settings.name}, {spread}"), ("Key", skew), *job_facts(result, origins=False)]
+    if not modes:
+        return facts
+    checkpoints = (
         f"every {format_duration(CHECKPOINT_INTERVAL_S)}; the debloat target is "
         f"{format_duration(settings.target_s)}; with a timeout, checkpoints become unaligned after "
         f"{format_duration(TIMEOUT_S)}"
     )
-    facts = demo_facts(settings, data, result)
-    return [(name, modes if name == "Checkpoints" else text) for name, text in facts]
+    return [(name, checkpoints if name == "Checkpoints" else text) for name, text in facts]
 
 
 def compare_modes(results: Mapping[str, Result]) -> str:
@@ -99,16 +99,31 @@ def compare_modes(results: Mapping[str, Result]) -> str:
         mode: ms for mode, result in results.items() if (ms := figures_of(result).end_to_end_ms) is not None
     }
     exact = {mode: ms for mode, ms in took.items() if mode != AT_LEAST_ONCE}
-    free = {mode: ms for mode, ms in exact.items() if not figures_of(results[mode]).persisted_bytes}
-    parts = [_fastest(exact, results), _without_storing(exact, free), _at_least_once(took, results)]
-    return " ".join(part for part in [*parts, _throughput(results)] if part)
+    sentences = [_fastest(exact, results)]
+    free = [mode for mode in exact if not figures_of(results[mode]).persisted_bytes]
+    if free and (best := min(free, key=exact.__getitem__)) != min(exact, key=exact.__getitem__):
+        sentences.append(
+            f"Of the modes that store no data in flight, {best} was the fastest: a checkpoint took "
+            f"{milliseconds(exact[best])}."
+        )
+    read = figures_of(results[AT_LEAST_ONCE]).processed_bytes
+    if AT_LEAST_ONCE in took and read:
+        sentences.append(
+            f"An at-least-once checkpoint took {milliseconds(took[AT_LEAST_ONCE])}. Between its first and "
+            f"its last barrier, tasks read {size(read)}; after a failure, part of this would be processed "
+            "again."
+        )
+    rates = [rate for result in results.values() if (rate := figures_of(result).records_per_s)]
+    if rates and max(rates) - min(rates) >= NOTABLE_CHANGE * max(rates):
+        sentences.append(f"Throughput was between {per_second(min(rates))} and {per_second(max(rates))}.")
+    return " ".join(sentences)
 
 
 def _fastest(exact: Mapping[str, float], results: Mapping[str, Result]) -> str:
     """Compare the fastest exactly-once mode with aligned checkpoints, and state its cost."""
     if not exact:
         return "No checkpoint was completed in any exactly-once mode."
-    best = _quickest(exact)
+    best = min(exact, key=exact.__getitem__)
     if best == ALIGNED:
         return (
             "None of the exactly-once modes was faster than aligned: a checkpoint took "
@@ -119,47 +134,11 @@ def _fastest(exact: Mapping[str, float], results: Mapping[str, Result]) -> str:
         factor = ratio(exact[ALIGNED] / max(exact[best], 0.01))
         text += f" instead of {milliseconds(exact[ALIGNED])}, {factor} times as fast as aligned"
     stored = figures_of(results[best]).persisted_bytes
-    return f"{text}{_price(results[best], stored)}." if stored else f"{text}."
-
-
-def _price(result: Result, stored: float) -> str:
-    ms, measured = restore_ms(result)
+    if not stored:
+        return f"{text}."
+    ms, measured = restore_ms(results[best])
     restoring = f"to read it back and to process it took up to {milliseconds(ms)}"
     if not measured:
         restoring = f"to read it back would take an estimated {milliseconds(ms)}; to process it takes longer"
-    return (
-        f". Its cost: each checkpoint stores {size(stored)} of data in flight. After a failure, {restoring}"
-    )
-
-
-def _without_storing(exact: Mapping[str, float], free: Mapping[str, float]) -> str:
-    """Return the fastest exactly-once mode that stores no in-flight data, if it is a different mode."""
-    if not free or _quickest(free) == _quickest(exact):
-        return ""
-    best = _quickest(free)
-    return (
-        f"Of the modes that store no data in flight, {best} was the fastest: a checkpoint took "
-        f"{milliseconds(free[best])}."
-    )
-
-
-def _at_least_once(took: Mapping[str, float], results: Mapping[str, Result]) -> str:
-    read = figures_of(results[AT_LEAST_ONCE]).processed_bytes
-    if AT_LEAST_ONCE not in took or not read:
-        return ""
-    return (
-        f"An at-least-once checkpoint took {milliseconds(took[AT_LEAST_ONCE])}. Between its first and its "
-        f"last barrier, tasks read {size(read)}; after a failure, part of this would be processed again."
-    )
-
-
-def _throughput(results: Mapping[str, Result]) -> str:
-    """Return the range of throughputs as a sentence, if they differ."""
-    rates = [rate for result in results.values() if (rate := figures_of(result).records_per_s)]
-    if not rates or max(rates) - min(rates) < NOTABLE_CHANGE * max(rates):
-        return ""
-    return f"Throughput was between {per_second(min(rates))} and {per_second(max(rates))}."
-
-
-def _quickest(took: Mapping[str, float]) -> str:
-    return min(took, key=lambda mode: took[mode])
+    cost = f"each checkpoint stores {size(stored)} of data in flight. After a failure, {restoring}"
+    return f"{text}. Its cost: {cost}."

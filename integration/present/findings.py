@@ -15,7 +15,6 @@ from ..number_text import counted
 from .console import print_assumptions, print_next
 
 if TYPE_CHECKING:
-    from ..diagnosis.observation import Finding
     from ..diagnosis.rule_table import Diagnosis
     from ..lint.check import LintReport
 
@@ -28,7 +27,8 @@ _LINT_STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 def print_diagnosis(diagnosis: Diagnosis, console: Console, *, following: str, verbose: bool = False) -> None:
     """Print for each window the verdict and the problems, and then the next command and the assumptions.
 
-    With `verbose`, all findings and figures are printed, and the origin of the diagnosis.
+    With `verbose`, all findings and figures are printed, and the origin of the diagnosis. Otherwise each
+    problem has its first evidence and its first action.
     """
     several = len(diagnosis.windows) > 1
     for window in diagnosis.windows:
@@ -39,9 +39,18 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console, *, following: str, v
             console.print(Text(sentence, style="bold"))
         console.print()
         for finding in window.findings:
-            if verbose or finding.severity == "problem":
-                _print_finding(finding, console, said, verbose=verbose)
-                console.print()
+            if not verbose and finding.severity != "problem":
+                continue
+            severity = (finding.severity, _FINDING_STYLES[finding.severity])
+            rule = (f"  [{finding.rule}]" if verbose else "", "dim")
+            console.print(Text.assemble(severity, f"  {finding.where}", rule))
+            if verbose or finding.says not in said:
+                _print_item("", finding.says, console)
+            most = None if verbose else 1
+            for mark, lines in (("evidence", finding.evidence), ("action", finding.next)):
+                for line in lines[:most]:
+                    _print_item(mark, line, console)
+            console.print()
         if verbose:
             for line in window.not_known:
                 _print_item("not reported", line, console)
@@ -51,20 +60,6 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console, *, following: str, v
         console.print(Text(f"Source: {diagnosis.name}, {diagnosis.of}"), soft_wrap=True)
     print_next(following, console)
     print_assumptions(diagnosis.notes, console)
-
-
-def _print_finding(finding: Finding, console: Console, said: Sequence[str], *, verbose: bool) -> None:
-    """Print a finding with its first evidence and action; with `verbose`, with all of them and its rule."""
-    severity = (finding.severity, _FINDING_STYLES[finding.severity])
-    rule = (f"  [{finding.rule}]" if verbose else "", "dim")
-    console.print(Text.assemble(severity, f"  {finding.where}", rule))
-    if verbose or finding.says not in said:
-        _print_item("", finding.says, console)
-    most = None if verbose else 1
-    for line in finding.evidence[:most]:
-        _print_item("evidence", line, console)
-    for line in finding.next[:most]:
-        _print_item("action", line, console)
 
 
 def _print_item(mark: str, line: str, console: Console) -> None:

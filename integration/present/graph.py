@@ -67,8 +67,7 @@ class Box(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """The line of an edge, from the lower side of one vertex to the upper side of another."""
 
     points: tuple[Point, ...]
@@ -76,8 +75,7 @@ class Route:
     """Box of the edge's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """A drawn graph: its size, the boxes of vertices by name, and the routes of edges in order."""
 
     width: float
@@ -86,7 +84,7 @@ class Layout:
     routes: Sequence[Route]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Place:
     """A place in a layer, for a vertex or for an edge that crosses the layer."""
 
@@ -113,158 +111,97 @@ def laid_out(width: float, heights: Mapping[str, float], edges: Sequence[Arc]) -
     layers: list[list[_Place]] = [[] for _ in range(1 + max(depth.values(), default=0))]
     for name, place in vertices.items():
         layers[depth[name]].append(place)
-    lanes = [_lanes(edge, depth, vertices, layers) for edge in edges]
-    _put_in_order(layers)
-    most = _put_beside(layers)
-    ports = _ports(edges, lanes, vertices)
-    gaps = [
-        _labels([number for number, edge in enumerate(edges) if depth[edge[0]] == level], edges, ports)
-        for level in range(len(layers))
-    ]
-    tops = _tops(layers, [rows for rows, _ in gaps])
-    boxes = {}
-    for name, place in vertices.items():
-        top = tops[depth[name]]
-        boxes[name] = Box(place.left, top, place.left + place.width, top + place.height)
-    row_of = {number: (row, rows) for rows, by_edge in gaps for number, row in by_edge.items()}
-    floors = [top + max(place.height for place in layer) for top, layer in zip(tops, layers, strict=True)]
-    routes = [
-        _route(edge, number, ports[number], (tops, floors, depth), boxes, row_of[number])
-        for number, edge in enumerate(edges)
-    ]
-    right = max([most + MARGIN, *(route.label.right for route in routes)])
-    return Layout(right + MARGIN, floors[-1] + MARGIN, boxes, routes)
+    stops: list[list[_Place]] = []  # of each edge: its source, its lanes and its target
+    for source, target, _ in edges:
+        stop = [vertices[source]]
+        for layer in layers[depth[source] + 1 : depth[target]]:
+            stop.append(_Place(LANE, above=[stop[-1]]))
+            layer.append(stop[-1])
+        vertices[target].above.append(stop[-1])
+        stops.append([*stop, vertices[target]])
 
-
-def _lanes(
-    edge: Arc, depth: Mapping[str, int], vertices: Mapping[str, _Place], layers: list[list[_Place]]
-) -> list[_Place]:
-    """Add lanes for an edge to the layers that it crosses, and return them."""
-    above, lanes = vertices[edge[0]], []
-    for level in range(depth[edge[0]] + 1, depth[edge[1]]):
-        lane = _Place(LANE, above=[above])
-        layers[level].append(lane)
-        lanes.append(lane)
-        above = lane
-    vertices[edge[1]].above.append(above)
-    return lanes
-
-
-def _put_in_order(layers: list[list[_Place]]) -> None:
-    """Order each layer by the mean position of the connections above; places without connections stay."""
     for layer in layers:
         for number, place in enumerate(layer):
             place.order = fmean(other.order for other in place.above) if place.above else number
         layer.sort(key=lambda place: place.order)
         for number, place in enumerate(layer):
             place.order = (number + 0.5) / len(layer)
-
-
-def _put_beside(layers: list[list[_Place]]) -> float:
-    """Centre the layers, and return the width of the widest one."""
     widths = [sum(place.width for place in layer) + GAP * (len(layer) - 1) for layer in layers]
-    most = max(widths)
-    for layer, width in zip(layers, widths, strict=True):
-        left = MARGIN + (most - width) / 2
+    for layer, layer_width in zip(layers, widths, strict=True):
+        left = MARGIN + (max(widths) - layer_width) / 2
         for place in layer:
             place.left = left
             left += place.width + GAP
-    return most
 
-
-def _ports(
-    edges: Sequence[Arc], lanes: Sequence[Sequence[_Place]], vertices: Mapping[str, _Place]
-) -> list[list[float]]:
-    """Return the x of each edge from top to bottom: at its source, its lanes and its target.
-
-    Edges at one side of a vertex are spread over it, ordered by their other ends.
-    """
-    stops = [[vertices[edge[0]], *lane, vertices[edge[1]]] for edge, lane in zip(edges, lanes, strict=True)]
+    # The x of each edge at its stops. Edges at a side of a vertex are spread over it, ordered by other ends.
     ports = [[place.middle for place in stop] for stop in stops]
-    for end, next_to_it in ((0, 1), (-1, -2)):
-        for name, vertex in vertices.items():
-            ending = [number for number, edge in enumerate(edges) if edge[1 if end else 0] == name]
-            ending.sort(key=lambda number: stops[number][next_to_it].middle)
-            for place, number in enumerate(ending):
-                ports[number][end] = vertex.left + vertex.width * (place + 1) / (len(ending) + 1)
-    return ports
+    for end, beside in ((0, 1), (-1, -2)):
+        for vertex in vertices.values():
+            ending = [number for number, stop in enumerate(stops) if stop[end] is vertex]
+            ending.sort(key=lambda number: stops[number][beside].middle)
+            for rank, number in enumerate(ending, 1):
+                ports[number][end] = vertex.left + vertex.width * rank / (len(ending) + 1)
+
+    tops, floors = [], []
+    shares: dict[int, float] = {}
+    y = MARGIN
+    for level, layer in enumerate(layers):
+        tops.append(y)
+        floors.append(y + max(place.height for place in layer))
+        leaving = [number for number, (source, _, _) in enumerate(edges) if depth[source] == level]
+        gap, places = _label_places(
+            [(edges[number][2], ports[number][0], ports[number][1]) for number in leaving]
+        )
+        shares |= dict(zip(leaving, places, strict=True))
+        y = floors[-1] + gap
+    boxes = {
+        name: Box(place.left, top := tops[depth[name]], place.left + place.width, top + place.height)
+        for name, place in vertices.items()
+    }
+    routes = []
+    for number, (source, target, ship) in enumerate(edges):
+        port, first = ports[number], depth[source]
+        points = [(port[0], boxes[source].bottom), (port[0], floors[first])]
+        for level, x in enumerate(port[1:-1], first + 1):
+            points += [(x, tops[level]), (x, floors[level])]
+        points.append((port[-1], boxes[target].top))
+        line = [points[0], *(point for before, point in pairwise(points) if point != before)]
+        x = port[0] + shares[number] * (port[1] - port[0])
+        y = floors[first] + shares[number] * (tops[first + 1] - floors[first])
+        half, high = label_width(ship) / 2, LABEL_HEIGHT / 2
+        routes.append(Route(tuple(line), Box(x - half, y - high, x + half, y + high)))
+    right = max([max(widths) + MARGIN, *(route.label.right for route in routes)])
+    return Layout(right + MARGIN, floors[-1] + MARGIN, boxes, routes)
 
 
-def _labels(
-    leaving: Sequence[int], edges: Sequence[Arc], ports: Sequence[Sequence[float]]
-) -> tuple[int, dict[int, int]]:
-    """Return the number of rows for the names of edges that leave a layer, and each edge's row."""
-    if not leaving:
-        return 0, {}
-    for rows in count(1):
-        if (placed := _in_rows(rows, leaving, edges, ports)) is not None:
-            return rows, placed
+def _label_places(labels: Sequence[tuple[str, float, float]]) -> tuple[float, list[float]]:
+    """Return the height of the gap below a layer, and for each name its distance from the top of the gap, as
+    a share of the gap.
+
+    Each name comes with the x of its edge at the top and at the bottom of the gap. The names stand in as few
+    rows as they can without overlap.
+    """
+    for rows in count():
+        gap = _ABOVE_AND_BELOW + _ROW * rows
+        taken: list[list[tuple[float, float]]] = [[] for _ in range(rows)]
+        shares = []
+        for label, start, end in labels:
+            half = label_width(label) / 2 + 2
+            for row in sorted(range(rows), key=lambda row: abs(2 * row + 1 - rows)):
+                share = (_ABOVE_AND_BELOW / 2 + _ROW * (row + 0.5)) / gap
+                x = start + share * (end - start)
+                if all(right < x - half or x + half < left for left, right in taken[row]):
+                    taken[row].append((x - half, x + half))
+                    shares.append(share)
+                    break
+        if len(shares) == len(labels):
+            return gap, shares
     raise AssertionError("as many rows as names are enough")
-
-
-def _in_rows(
-    rows: int, leaving: Sequence[int], edges: Sequence[Arc], ports: Sequence[Sequence[float]]
-) -> dict[int, int] | None:
-    taken: list[list[tuple[float, float]]] = [[] for _ in range(rows)]
-    placed = {}
-    for number in leaving:
-        half = label_width(edges[number][2]) / 2 + 2
-        for row in sorted(range(rows), key=lambda row: abs(2 * row + 1 - rows)):
-            x = _along(ports[number][0], ports[number][1], _share(row, rows))
-            if all(right < x - half or x + half < left for left, right in taken[row]):
-                taken[row].append((x - half, x + half))
-                placed[number] = row
-                break
-        else:
-            return None
-    return placed
 
 
 def label_width(label: str) -> float:
     """Return the width of the name of an edge with its background, in pixels."""
     return _LABEL_CHARACTER * len(label) + _LABEL_PADDING
-
-
-def _share(row: int, rows: int) -> float:
-    """Return the distance of a row of names from the top of its gap, as a share of the gap."""
-    return (_ABOVE_AND_BELOW / 2 + _ROW * (row + 0.5)) / _gap_height(rows)
-
-
-def _gap_height(rows: int) -> float:
-    return _ABOVE_AND_BELOW + _ROW * rows
-
-
-def _along(start: float, end: float, share: float) -> float:
-    return start + share * (end - start)
-
-
-def _tops(layers: Sequence[Sequence[_Place]], rows: Sequence[int]) -> list[float]:
-    """Return the y of the top of each layer."""
-    tops = [MARGIN]
-    for layer, names in zip(layers[:-1], rows, strict=False):
-        tops.append(tops[-1] + max(place.height for place in layer) + _gap_height(names))
-    return tops
-
-
-def _route(
-    edge: Arc,
-    number: int,
-    ports: Sequence[float],
-    levels: tuple[Sequence[float], Sequence[float], Mapping[str, int]],
-    boxes: Mapping[str, Box],
-    place: tuple[int, int],
-) -> Route:
-    tops, floors, depth = levels
-    first, (row, rows) = depth[edge[0]], place
-    points: list[Point] = [(ports[0], boxes[edge[0]].bottom), (ports[0], floors[first])]
-    for level, x in enumerate(ports[1:-1], first + 1):
-        points += [(x, tops[level]), (x, floors[level])]
-    points.append((ports[-1], boxes[edge[1]].top))
-    x = _along(ports[0], ports[1], _share(row, rows))
-    y = _along(floors[first], tops[first + 1], _share(row, rows))
-    half, high = label_width(edge[2]) / 2, LABEL_HEIGHT / 2
-    line = [points[0], *(point for before, point in pairwise(points) if point != before)]
-    return Route(tuple(line), Box(x - half, y - high, x + half, y + high))
 
 
 NAMES = 120.0
@@ -297,81 +234,63 @@ Runs = Mapping[str, Sequence[Steady]]
 """Measured windows by column name. If a column has several, one per seed, their median is drawn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """A text as drawn, possibly shortened, and the full text."""
 
     drawn: str
     whole: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """A figure; a bar is drawn if `share`, from 0 to 1, is set."""
 
     text: str
-    right: float
-    share: float | None = None
+    share: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class FigureRow:
+class FigureRow(NamedTuple):
     """A figure of a vertex in each run."""
 
     name: str
     kind: str
     middle: float
     """Middle of the text, in pixels from the top of the vertex."""
-    cells: tuple[Cell, ...]
+    cells: Sequence[Cell]
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnVertex:
+class DrawnVertex(NamedTuple):
     """A vertex in the graph."""
 
     name: Text
     subtasks: str
     placement: Text
     box: Box
-    rows: tuple[FigureRow, ...]
+    rows: Sequence[FigureRow]
     spoken: str
     """Description of the vertex for screen readers."""
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnEdge:
+class DrawnEdge(NamedTuple):
     """An edge in the graph."""
 
     ship: str
     route: Route
     spoken: str
 
-    @property
-    def line(self) -> str:
-        """The points of the edge's line in the syntax of SVG."""
-        return " ".join(f"{x:.1f},{y:.1f}" for x, y in self.route.points)
 
-    @property
-    def end(self) -> tuple[float, float]:
-        """The tip of the edge's arrow."""
-        return self.route.points[-1]
-
-
-@dataclass(frozen=True, slots=True)
-class JobGraph:
+class JobGraph(NamedTuple):
     """The drawn graph of a job."""
 
     title: str
     width: float
     height: float
-    columns: tuple[tuple[Text, float], ...]
+    columns: Sequence[tuple[Text, float]]
     """The names of the runs, each with the right edge of its column."""
-    vertices: tuple[DrawnVertex, ...]
-    edges: tuple[DrawnEdge, ...]
+    vertices: Sequence[DrawnVertex]
+    edges: Sequence[DrawnEdge]
 
 
-@dataclass(frozen=True, slots=True)
-class _Figure:
+class _Figure(NamedTuple):
     """A quantity of a vertex: its value and its format."""
 
     name: str
@@ -408,19 +327,22 @@ def job_graph(scenario: Scenario, runs: Runs) -> JobGraph:
     edges = [edge for edge in scenario.edges if edge.source in figures and edge.target in figures]
     width = NAMES + COLUMN * len(columns)
     layout = laid_out(width, heights, [(edge.source, edge.target, edge.ship) for edge in edges])
-    ends = {name: width - PADDING - COLUMN * place for place, name in enumerate(reversed(columns))}
     return JobGraph(
         title=f"{shown(scenario.name)} as a graph",
         width=layout.width,
         height=layout.height,
-        columns=tuple((_text(name, _COLUMN_CELLS), ends[name]) for name in columns),
-        vertices=tuple(
-            _vertex(scenario.vertex(name), rows, columns, ends, layout) for name, rows in figures.items()
-        ),
-        edges=tuple(
+        columns=[
+            (_text(name, _COLUMN_CELLS), width - PADDING - COLUMN * place)
+            for place, name in zip(reversed(range(len(columns))), columns, strict=True)
+        ],
+        vertices=[
+            _vertex(scenario.vertex(name), rows, columns, layout.boxes[name])
+            for name, rows in figures.items()
+        ],
+        edges=[
             DrawnEdge(edge.ship, route, f"from {shown(edge.source)} to {shown(edge.target)}: {edge.ship}")
             for edge, route in zip(edges, layout.routes, strict=True)
-        ),
+        ],
     )
 
 
@@ -433,39 +355,31 @@ def placement_text(vertex: Vertex) -> str:
     return f"on {', '.join(map(shown, names))}"
 
 
-def _vertex(
-    vertex: Vertex, figures: Sequence[_Figure], runs: Runs, ends: Mapping[str, float], layout: Layout
-) -> DrawnVertex:
-    rows = tuple(
-        FigureRow(
-            figure.name,
-            figure.kind,
-            FIRST_ROW + ROW * (place + 0.5) - 4,
-            tuple(_cell(figure, vertex.name, steady, ends[run]) for run, steady in runs.items()),
-        )
-        for place, figure in enumerate(figures)
-    )
-    placement, box = placement_text(vertex), layout.boxes[vertex.name]
-    told = [
+def _vertex(vertex: Vertex, figures: Sequence[_Figure], runs: Runs, box: Box) -> DrawnVertex:
+    rows = []
+    for place, figure in enumerate(figures):
+        cells = []
+        for steady in runs.values():
+            value = middle(
+                figure.of(seen) for window in steady for seen in window.vertices if seen.name == vertex.name
+            )
+            share = min(1.0, max(0.0, value)) if figure.text is percent and value is not None else None
+            cells.append(Cell(figure.text(value), share))
+        rows.append(FigureRow(figure.name, figure.kind, FIRST_ROW + ROW * (place + 0.5) - 4, cells))
+    placement, width = placement_text(vertex), box.right - box.left
+    spoken = [f"{shown(vertex.name)}, {counted(vertex.parallelism, 'subtask')} {placement}"]
+    spoken += [
         f"{shown(run)}: " + ", ".join(f"{row.name} {row.cells[place].text}" for row in rows)
         for place, run in enumerate(runs)
     ]
     return DrawnVertex(
-        name=_text(vertex.name, int((box.right - box.left - SUBTASKS - PADDING) / _NAME_PIXELS)),
+        name=_text(vertex.name, int((width - SUBTASKS - PADDING) / _NAME_PIXELS)),
         subtasks=f"\N{MULTIPLICATION SIGN}{vertex.parallelism}",
-        placement=_text(placement, int((box.right - box.left - 2 * PADDING) / _PLACEMENT_PIXELS)),
+        placement=_text(placement, int((width - 2 * PADDING) / _PLACEMENT_PIXELS)),
         box=box,
         rows=rows,
-        spoken="; ".join(
-            [f"{shown(vertex.name)}, {counted(vertex.parallelism, 'subtask')} {placement}", *told]
-        ),
+        spoken="; ".join(spoken),
     )
-
-
-def _cell(figure: _Figure, vertex: str, runs: Sequence[Steady], end: float) -> Cell:
-    value = middle(figure.of(seen) for steady in runs for seen in steady.vertices if seen.name == vertex)
-    share = min(1.0, max(0.0, value)) if figure.text is percent and value is not None else None
-    return Cell(figure.text(value), end, share)
 
 
 def _text(text: str, cells: int) -> Text:

@@ -9,6 +9,7 @@ and a table of texts, the same rows as on a terminal. The HTML takes the colours
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -16,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from netstack import FaultResult, RestartResult, Result, Steady, VertexSteady
+from netstack import FaultResult, RestartResult, Result, Steady
 
 from ..comparison.window_figures import figures_of_runs
 from ..comparison.with_flink import Comparison, Row
 from ..extras import is_installed, missing_line, require
 from ..number_text import NOTHING, milliseconds, per_second, percent, size
 from ..optional_figures import highest
-from ..tuning.recommend import COUNTS, FIGURES, Recommendation, SettingSummary
+from ..tuning.recommend import COUNTS, FIGURES, Recommendation
 from ..tuning.settings import NOW
 from . import arrow_tables
 from .arrow_tables import struct_table, sum_of_all, table_of
@@ -52,22 +53,25 @@ class Grid(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class View(Generic[T]):
+class View(ABC, Generic[T]):
     """The view of a class; satisfies `netstack.results.view_plugins.View`."""
 
     kind: str
     """Name of the class."""
     tables: Mapping[str, Callable[[T], pa.Table]]
     """Tables by name; the first one is the default."""
-    pictures: Callable[[T], Sequence[Chart]]
-    """Function that returns the charts that have data.
 
-    It is called only if the chart library is installed.
-    """
-    sentences: Callable[[T], Sequence[str]]
-    """Function that returns the sentences above the chart."""
-    grid: Callable[[T], Grid]
-    """Function that returns the table below the chart."""
+    @abstractmethod
+    def pictures(self, shown: T) -> Sequence[Chart]:
+        """Return the charts that have data. Called only if the chart library is installed."""
+
+    @abstractmethod
+    def sentences(self, shown: T) -> Sequence[str]:
+        """Return the sentences above the chart."""
+
+    @abstractmethod
+    def grid(self, shown: T) -> Grid:
+        """Return the table below the chart."""
 
     def table(self, shown: T, name: str | None) -> pa.Table:
         """Return a table as Arrow.
@@ -141,27 +145,26 @@ def _row_html(element: str, texts: Sequence[str]) -> str:
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _result_charts(result: Result) -> Sequence[Chart]:
-    from .run_charts import charts
+class _ResultView(View[Result]):
+    def pictures(self, shown: Result) -> Sequence[Chart]:
+        from .run_charts import charts
 
-    return charts({result.scenario.name: result}) if result.steady else []
+        return charts({shown.scenario.name: shown}) if shown.steady else []
+
+    def sentences(self, shown: Result) -> Sequence[str]:
+        windows = figures_of_runs({shown.scenario.name: shown})
+        several = len(windows) > 1
+        said = [f"{name}: {describe(each)}" if several else describe(each) for name, each in windows.items()]
+        return [repr(shown)[1:-1], *said, *fell_behind(shown), *what_went_wrong(shown)]
+
+    def grid(self, shown: Result) -> Grid:
+        table = summary_table({shown.scenario.name: shown})
+        return Grid(("", *table.columns), [(row.name, *row.texts) for row in table.rows])
 
 
-def _result_sentences(result: Result) -> list[str]:
-    windows = figures_of_runs({result.scenario.name: result})
-    several = len(windows) > 1
-    said = [f"{name}: {describe(each)}" if several else describe(each) for name, each in windows.items()]
-    return [repr(result)[1:-1], *said, *fell_behind(result), *what_went_wrong(result)]
-
-
-def _result_grid(result: Result) -> Grid:
-    table = summary_table({result.scenario.name: result})
-    return Grid(("", *table.columns), [(row.name, *row.texts) for row in table.rows])
-
-
-RESULT: View[Result] = View(
-    kind="Result",
-    tables={
+RESULT = _ResultView(
+    "Result",
+    {
         "vertices": lambda result: arrow_tables.vertices(result.steady),
         "subtasks": lambda result: arrow_tables.subtasks(result.steady),
         "windows": lambda result: struct_table(result.steady, Steady),
@@ -171,9 +174,6 @@ RESULT: View[Result] = View(
         "restarts": lambda result: struct_table(result.restarts, RestartResult),
         "faults": lambda result: struct_table(result.faults, FaultResult),
     },
-    pictures=_result_charts,
-    sentences=_result_sentences,
-    grid=_result_grid,
 )
 
 
@@ -195,57 +195,59 @@ def _number(row: Row) -> dict[str, Any]:
     return values
 
 
-def _comparison_charts(comparison: Comparison) -> Sequence[Chart]:
-    from .notebook_charts import ratios
+class _ComparisonView(View[Comparison]):
+    def pictures(self, shown: Comparison) -> Sequence[Chart]:
+        from .notebook_charts import ratios
 
-    return [chart for chart in [ratios(comparison)] if chart is not None]
+        return [chart for chart in [ratios(shown)] if chart is not None]
+
+    def sentences(self, shown: Comparison) -> Sequence[str]:
+        return [repr(shown)[1:-1], verdict([shown])]
+
+    def grid(self, shown: Comparison) -> Grid:
+        head = ("quantity", "vertex", "window", shown.other_side, "ours", "ratio", "allowed", "")
+        rows = [
+            (f"{row.quantity}, {row.unit}", row.vertex, row.window, *cells_of(row, shown.other_side))
+            for row in shown.rows
+        ]
+        return Grid(head, rows)
 
 
-def _comparison_grid(comparison: Comparison) -> Grid:
-    head = ("quantity", "vertex", "window", comparison.other_side, "ours", "ratio", "allowed", "")
-    rows = [
-        (f"{row.quantity}, {row.unit}", row.vertex, row.window, *cells_of(row, comparison.other_side))
-        for row in comparison.rows
-    ]
-    return Grid(head, rows)
-
-
-COMPARISON: View[Comparison] = View(
-    kind="Comparison",
-    tables={"numbers": lambda comparison: table_of(map(_number, comparison.rows), _NUMBERS)},
-    pictures=_comparison_charts,
-    sentences=lambda comparison: [repr(comparison)[1:-1], verdict([comparison])],
-    grid=_comparison_grid,
+COMPARISON = _ComparisonView(
+    "Comparison", {"numbers": lambda comparison: table_of(map(_number, comparison.rows), _NUMBERS)}
 )
 
 
-def _imported_charts(imported: Imported) -> Sequence[Chart]:
-    from .notebook_charts import task_time
+class _ImportedView(View["Imported"]):
+    def pictures(self, shown: Imported) -> Sequence[Chart]:
+        from .notebook_charts import task_time
 
-    return [chart for chart in [task_time(imported.measured.steady.vertices)] if chart is not None]
+        return [chart for chart in [task_time(shown.measured.steady.vertices)] if chart is not None]
+
+    def sentences(self, shown: Imported) -> Sequence[str]:
+        return [repr(shown)[1:-1], *shown.notes]
+
+    def grid(self, shown: Imported) -> Grid:
+        head = ("vertex", "subtasks", "records in", "records out", "busy", "start delay", "alignment")
+        rows = []
+        for vertex in shown.measured.steady.vertices:
+            busy = highest(vertex.busy_ms_per_s)
+            texts = (
+                vertex.name,
+                str(vertex.parallelism),
+                per_second(sum_of_all(vertex.records_in_per_s)),
+                per_second(sum_of_all(vertex.records_out_per_s)),
+                NOTHING if busy is None else percent(busy / 1000),
+                milliseconds(vertex.start_delay_ms),
+                milliseconds(vertex.alignment_ms),
+            )
+            rows.append(texts)
+        return Grid(head, rows)
 
 
-def _imported_grid(imported: Imported) -> Grid:
-    head = ("vertex", "subtasks", "records in", "records out", "busy", "start delay", "alignment")
-    return Grid(head, [_vertex_texts(vertex) for vertex in imported.measured.steady.vertices])
-
-
-def _vertex_texts(vertex: VertexSteady) -> tuple[str, ...]:
-    busy = highest(vertex.busy_ms_per_s)
-    return (
-        vertex.name,
-        str(vertex.parallelism),
-        per_second(sum_of_all(vertex.records_in_per_s)),
-        per_second(sum_of_all(vertex.records_out_per_s)),
-        NOTHING if busy is None else percent(busy / 1000),
-        milliseconds(vertex.start_delay_ms),
-        milliseconds(vertex.alignment_ms),
-    )
-
-
-IMPORTED: View[Imported] = View(
-    kind="Imported",
-    tables={
+IMPORTED = _ImportedView(
+    "Imported",
+    {
         "vertices": lambda imported: arrow_tables.vertices([imported.measured.steady]),
         "subtasks": lambda imported: arrow_tables.subtasks([imported.measured.steady]),
         "checkpoints": lambda imported: arrow_tables.checkpoints(imported.measured.checkpoints),
@@ -256,9 +258,6 @@ IMPORTED: View[Imported] = View(
             ({"note": str(note)} for note in imported.notes), {"note": pa.string()}
         ),
     },
-    pictures=_imported_charts,
-    sentences=lambda imported: [repr(imported)[1:-1], *imported.notes],
-    grid=_imported_grid,
 )
 
 
@@ -288,35 +287,32 @@ def _settings(recommendation: Recommendation) -> pa.Table:
     return table_of(rows, columns)
 
 
-def _recommendation_charts(recommendation: Recommendation) -> Sequence[Chart]:
-    from .tuning_charts import tuning_charts
+class _RecommendationView(View[Recommendation]):
+    def pictures(self, shown: Recommendation) -> Sequence[Chart]:
+        from .tuning_charts import tuning_charts
 
-    return tuning_charts([recommendation])
+        return tuning_charts([shown])
+
+    def sentences(self, shown: Recommendation) -> Sequence[str]:
+        return [*shown.words, *shown.configuration]
+
+    def grid(self, shown: Recommendation) -> Grid:
+        head = ("setting", "throughput", "end to end", "95 %", "in flight", "record delay", "")
+        marks = {shown.chosen: "set"} | {NOW: shown.present}
+        rows = []
+        for setting in shown.settings:
+            share = setting.throughput_share
+            texts = (
+                setting.name,
+                NOTHING if share is None else percent(share.mean),
+                milliseconds(setting.mean("end_to_end_ms")),
+                milliseconds(setting.mean("end_to_end_p95_ms")),
+                size(setting.mean("in_flight_bytes")),
+                milliseconds(setting.mean("record_delay_ms")),
+                marks.get(setting.name, ""),
+            )
+            rows.append(texts)
+        return Grid(head, rows)
 
 
-def _recommendation_grid(recommendation: Recommendation) -> Grid:
-    head = ("setting", "throughput", "end to end", "95 %", "in flight", "record delay", "")
-    return Grid(head, [_setting_texts(each, recommendation) for each in recommendation.settings])
-
-
-def _setting_texts(setting: SettingSummary, recommendation: Recommendation) -> tuple[str, ...]:
-    marks = ((NOW, recommendation.present), (recommendation.chosen, "set"))
-    share = setting.throughput_share
-    return (
-        setting.name,
-        NOTHING if share is None else percent(share.mean),
-        milliseconds(setting.mean("end_to_end_ms")),
-        milliseconds(setting.mean("end_to_end_p95_ms")),
-        size(setting.mean("in_flight_bytes")),
-        milliseconds(setting.mean("record_delay_ms")),
-        next((mark for name, mark in marks if setting.name == name), ""),
-    )
-
-
-RECOMMENDATION: View[Recommendation] = View(
-    kind="Recommendation",
-    tables={"settings": _settings},
-    pictures=_recommendation_charts,
-    sentences=lambda recommendation: [*recommendation.words, *recommendation.configuration],
-    grid=_recommendation_grid,
-)
+RECOMMENDATION = _RecommendationView("Recommendation", {"settings": _settings})

@@ -10,12 +10,13 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import vl_convert
@@ -29,7 +30,7 @@ from ..comparison.window_figures import figures_of_runs
 from ..files.caches import cached_text
 from ..files.writing import prepare_folder, write_outputs
 from ..number_text import NOTHING, milliseconds, per_second
-from ..tuning.recommend import Recommendation, SettingSummary
+from ..tuning.recommend import Recommendation
 from ..tuning.settings import NOW
 from ..tuning.shown_runs import settings_to_show
 from .chart_style import MOST_COLUMNS, VEGA_LITE, Chart, to_png
@@ -58,13 +59,13 @@ from .tuning import (
     interval_text,
     mark,
     settings_of,
+    throughput_text,
 )
 from .tuning_charts import tuning_charts
 
 if TYPE_CHECKING:
     from ..flink.importing import Imported
     from ..flink.job_watch import Validation
-    from ..tuning.pitfalls import Pitfall
     from .documents import Tuning
 
 FLINK, OURS = "Flink", "ours"
@@ -97,21 +98,6 @@ def write_report(
         OutputError: A file cannot be written.
     """
     pictures = charts(results)
-    page = render_runs(results, pictures, title, finding, facts, command)
-    names = {run: re.sub(r"[^\w.-]+", "-", run).strip("-.") or "result" for run in results}
-    documents = {f"{names[run]}.json": to_json(result) + b"\n" for run, result in results.items()}
-    return _write(directory, page, pictures, documents)
-
-
-def render_runs(
-    results: Mapping[str, Result],
-    pictures: Sequence[Chart],
-    title: str | None = None,
-    finding: str | None = None,
-    facts: Sequence[Fact] | None = None,
-    command: str = "",
-) -> str:
-    """Return the page of runs as HTML; arguments as for `write_report`."""
     runs, few = list(results.values()), len(results) <= MOST_COLUMNS
     names = dict.fromkeys(result.scenario.name for result in runs)
     went_wrong = [
@@ -119,12 +105,12 @@ def render_runs(
         for run, result in results.items()
         for sentence in [*fell_behind(result), *what_went_wrong(result)]
     ]
-    return render_page(
+    page = render_page(
         "report.html.jinja",
         title=title or ", ".join(names),
         findings=[*([finding] if finding else _described(results)), *went_wrong],
         facts=job_facts(runs[0]) if facts is None else facts,
-        table=asdict(summary_table(results) if few else modes_table(results)),
+        table=summary_table(results) if few else modes_table(results),
         table_legend="" if few else MODES_LEGEND,
         incidents={run: incidents(result) for run, result in results.items()},
         checkpoint_charts=[chart for chart in pictures if chart.beside_phases],
@@ -143,6 +129,9 @@ def render_runs(
             "runs": checkpoint_details(results),
         },
     )
+    files = {run: re.sub(r"[^\w.-]+", "-", run).strip("-.") or "result" for run in results}
+    documents = {f"{files[run]}.json": to_json(result) + b"\n" for run, result in results.items()}
+    return _write(directory, page, pictures, documents)
 
 
 def _described(results: Mapping[str, Result]) -> list[str]:
@@ -257,7 +246,20 @@ def write_tuning(
         charts=of_sweep,
         graph=job_graph(scenario, column_names(first, steady)) if steady else None,
         graph_note=f"{' beside '.join(results)}; of the first seed. {NOTE}" if results else "",
-        pitfalls=[_pitfall(pitfall) for pitfall in tuning.pitfalls],
+        pitfalls=[
+            {
+                "name": pitfall.name,
+                "vertex": pitfall.vertex,
+                "what": pitfall.what,
+                "facts": [
+                    ("Shows at", settings_of(pitfall)),
+                    ("Evidence", f"{pitfall.evidence} ({pitfall.point or 'as it is'}, seed {pitfall.seed})"),
+                    ("What to do", pitfall.remedy),
+                    ("Shown by", pitfall.shown_by),
+                ],
+            }
+            for pitfall in tuning.pitfalls
+        ],
         runs=list(results),
         run_charts=over_time,
         obtained=[(name, text) for name, text in obtained if text],
@@ -299,7 +301,7 @@ def _part(recommendation: Recommendation) -> dict[str, Any]:
             "said": mark(recommendation, setting) if not setting.broken else "; ".join(setting.broken),
             "chosen": setting.name == recommendation.chosen,
             "cells": [
-                _throughput_cell(setting),
+                (throughput_text(setting), per_second(setting.mean("throughput_per_s"))),
                 *(
                     (text(setting.mean(name)), interval_text(setting, name, text))
                     for _, name, text in DETAILS
@@ -317,33 +319,13 @@ def _part(recommendation: Recommendation) -> dict[str, Any]:
     }
 
 
-def _throughput_cell(setting: SettingSummary) -> tuple[str, str]:
-    """Return the throughput as a share of the present one, with records per second on a second line."""
-    share = setting.throughput_share
-    return (
-        NOTHING if share is None else f"{100 * share.mean:.1f} %",
-        per_second(setting.mean("throughput_per_s")),
-    )
-
-
-def _pitfall(pitfall: Pitfall) -> dict[str, Any]:
-    facts = [
-        ("Shows at", settings_of(pitfall)),
-        ("Evidence", f"{pitfall.evidence} ({pitfall.point or 'as it is'}, seed {pitfall.seed})"),
-        ("What to do", pitfall.remedy),
-        ("Shown by", pitfall.shown_by),
-    ]
-    return {"name": pitfall.name, "vertex": pitfall.vertex, "what": pitfall.what, "facts": facts}
-
-
 def _write(
-    directory: Path, page: str, pictures: Sequence[Chart], others: Mapping[str, bytes] | None = None
+    directory: Path, page: str, pictures: Sequence[Chart], others: Mapping[str, bytes] = MappingProxyType({})
 ) -> list[Path]:
-    files = {PAGE: page.encode()} | {f"{chart.name}.png": to_png(chart) for chart in pictures}
+    drawn = {f"{chart.name}.png": to_png(chart) for chart in pictures}
     prepare_folder(directory)
-    return write_outputs(
-        {directory / name: content for name, content in (files | dict(others or {})).items()}
-    )
+    files = {PAGE: page.encode(), **drawn, **others}
+    return write_outputs({directory / name: content for name, content in files.items()})
 
 
 def render_page(template: str, **values: Any) -> str:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -140,9 +140,9 @@ def _service(vertex: Vertex) -> str:
         text = ", ".join(f"{cost} a record from {at} on" for at, cost in costs)
     if vertex.service_spread:
         text += f" (known within {100 * vertex.service_spread:.2g} %)"
-    skew = vertex.service_skew
-    skewed = f"{text}, times {':'.join(f'{factor:g}' for factor in skew)} by subtask"
-    return text if skew == (1.0,) else skewed
+    if vertex.service_skew == (1.0,):
+        return text
+    return f"{text}, times {':'.join(f'{factor:g}' for factor in vertex.service_skew)} by subtask"
 
 
 def _checkpoints(config: NetworkConfig) -> str:
@@ -197,8 +197,7 @@ MODES_LEGEND = (
 """Meaning of the columns of `modes_table`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A quantity and its value in every column."""
 
     name: str
@@ -206,12 +205,11 @@ class Row:
     texts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RunTable:
+class RunTable(NamedTuple):
     """Quantities by run, or by window of a run."""
 
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
 
 
 def summary_table(results: Mapping[str, Result]) -> RunTable:
@@ -222,13 +220,12 @@ def summary_table(results: Mapping[str, Result]) -> RunTable:
     rows = []
     for quantity in QUANTITIES:
         values = [quantity.value(window) for window in windows]
-        if quantity.optional and not any(values):
-            continue
-        ratios = [ratio(quotient(values[1], values[0]))] if two else []
-        rows.append(Row(quantity.name, quantity.meaning, (*map(quantity.text, values), *ratios)))
-    completed = [f"{window.checkpoints}" for window in windows] + ([NOTHING] if two else [])
-    rows.append(Row("Checkpoints", "completed", tuple(completed)))
-    return RunTable((*columns, *(("ratio",) if two else ())), tuple(rows))
+        if not quantity.optional or any(values):
+            ratios = [ratio(quotient(values[1], values[0]))] if two else []
+            rows.append(Row(quantity.name, quantity.meaning, (*map(quantity.text, values), *ratios)))
+    completed = (*(f"{window.checkpoints}" for window in windows), *([NOTHING] if two else []))
+    rows.append(Row("Checkpoints", "completed", completed))
+    return RunTable((*columns, *(["ratio"] if two else [])), rows)
 
 
 def modes_table(results: Mapping[str, Result]) -> RunTable:
@@ -248,30 +245,28 @@ def modes_table(results: Mapping[str, Result]) -> RunTable:
             "yes" if exactly_once else "no",
         )
         rows.append(Row(run, "", texts))
-    return RunTable(MODE_COLUMNS, tuple(rows))
+    return RunTable(MODE_COLUMNS, rows)
 
 
 def subtask_rows(result: Result) -> list[tuple[str, ...]]:
     """Return a row of texts for each subtask, over the last window."""
     readers, writers = edge_ends(result)
-    return [
-        _subtask(vertex, index, vertex.name in readers, vertex.name in writers)
-        for vertex in result.steady[-1].vertices
-        for index in range(min(vertex.parallelism, MAX_ROWS))
-    ]
-
-
-def _subtask(vertex: VertexSteady, index: int, reads: bool, writes: bool) -> tuple[str, ...]:
-    return (
-        f"{vertex.name} {index}",
-        per_second(value_at(vertex.records_in_per_s, index)) if reads else "",
-        per_second(value_at(vertex.records_out_per_s, index)) if writes else "",
-        _time_share(value_at(vertex.busy_ms_per_s, index)),
-        _time_share(value_at(vertex.backpressured_ms_per_s, index)),
-        size(value_at(vertex.debloatedBufferSize, index)) if reads else "",
-        _queue(value_at(vertex.inputQueueLength, index)) if reads else "",
-        _queue(value_at(vertex.outputQueueLength, index)) if writes else "",
-    )
+    rows: list[tuple[str, ...]] = []
+    for vertex in result.steady[-1].vertices:
+        reads, writes = vertex.name in readers, vertex.name in writers
+        for index in range(min(vertex.parallelism, MAX_ROWS)):
+            texts = (
+                f"{vertex.name} {index}",
+                per_second(value_at(vertex.records_in_per_s, index)) if reads else "",
+                per_second(value_at(vertex.records_out_per_s, index)) if writes else "",
+                _time_share(value_at(vertex.busy_ms_per_s, index)),
+                _time_share(value_at(vertex.backpressured_ms_per_s, index)),
+                size(value_at(vertex.debloatedBufferSize, index)) if reads else "",
+                _queue(value_at(vertex.inputQueueLength, index)) if reads else "",
+                _queue(value_at(vertex.outputQueueLength, index)) if writes else "",
+            )
+            rows.append(texts)
+    return rows
 
 
 def _time_share(ms_per_s: float | None) -> str:
@@ -367,15 +362,7 @@ def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: f
     if times is None:
         return Text.assemble(window, ": no checkpoint completed")
     took = known(checkpoint.duration_ms for checkpoint in completed)
-    return Text.assemble(
-        window,
-        f": {counted(len(completed), 'checkpoint')}, end to end {figure(times.end_to_end_ms)} ms "
-        f"({figure(min(took))}-{figure(max(took))}):\n  {_phases_text(times)}",
-    )
-
-
-def _phases_text(times: CheckpointTimes) -> str:
-    """Return the phases, which add up to the duration, with sync and async combined as snapshot."""
+    # The phases add up to the duration; sync and async are combined as snapshot.
     parts = (
         (START_DELAY, times.start_delay_ms),
         (ALIGNMENT, times.alignment_ms),
@@ -386,7 +373,11 @@ def _phases_text(times: CheckpointTimes) -> str:
     rest = times.end_to_end_ms - sum(time for _, time in parts if time is not None)
     if len(texts) < len(parts):
         texts.append(f"{NOT_TOLD} {figure(rest)}")
-    return " + ".join(texts)
+    return Text.assemble(
+        window,
+        f": {counted(len(completed), 'checkpoint')}, end to end {figure(times.end_to_end_ms)} ms "
+        f"({figure(min(took))}-{figure(max(took))}):\n  {' + '.join(texts)}",
+    )
 
 
 def _window_table(steady: Steady, completed: Sequence[CheckpointResult], columns: Sequence[int]) -> Table:

@@ -150,7 +150,7 @@ def in_flight_time(results: Results) -> Chart | None:
     )
     return Chart(
         "in-flight-time",
-        f"Time to consume the records in flight: {per_window(results, _in_flight)}",
+        f"Time to consume the records in flight: {per_window(results, _in_flight_time)}",
         f"Queued bytes divided by throughput: the mean time that a record waits.{ruler_note(results)}",
         panels([areas], rows, results, height=200 if len(results) <= MOST_COLUMNS else 110),
         in_tuning=True,
@@ -171,7 +171,7 @@ def in_flight_rows(results: Results) -> list[Row]:
     ]
 
 
-def _in_flight(window: WindowFigures) -> str:
+def _in_flight_time(window: WindowFigures) -> str:
     return milliseconds(None if window.in_flight_s is None else 1000 * window.in_flight_s)
 
 
@@ -324,11 +324,7 @@ def history_rows(results: Results) -> list[Row]:
     rows: list[Row] = []
     for run, result in results.items():
         for checkpoint, until in _with_ends(result, result.checkpoints[-MAX_CHECKPOINTS:]):
-            head = {
-                "run": run,
-                "id": checkpoint.id,
-                "t": checkpoint.t,
-                "until": until,
+            head = _head(run, checkpoint, until) | {
                 "status": checkpoint.status,
                 "type": checkpoint.checkpoint_type,
             }
@@ -370,15 +366,11 @@ def _without_bar() -> list[Any]:
         y=alt.Y("to_s:Q", title="time (s)"),
         tooltip=[tip("id", "checkpoint"), "type:N", alt.Tooltip("failure:N", title="outcome")],
     )
-    cross = base.mark_point(
-        shape="cross", cursor="pointer", angle=45, size=70, filled=True, color=ALARM, opacity=1, yOffset=-6
-    )
-    ring = base.mark_point(shape="circle", cursor="pointer", size=45, color=NEUTRAL, opacity=1, yOffset=-6)
+    look: dict[str, Any] = {"cursor": "pointer", "opacity": 1, "yOffset": -6}
+    cross = base.mark_point(shape="cross", angle=45, size=70, filled=True, color=ALARM, **look)
+    ring = base.mark_point(shape="circle", size=45, color=NEUTRAL, **look)
     other = f"isValid(datum.status) && datum.status != '{COMPLETED}' && datum.status != '{FAILED}'"
-    return [
-        cross.transform_filter(f"datum.status == '{FAILED}'"),
-        ring.transform_filter(other),
-    ]
+    return [cross.transform_filter(f"datum.status == '{FAILED}'"), ring.transform_filter(other)]
 
 
 def checkpoint_bytes(results: Results) -> Chart | None:
@@ -407,30 +399,19 @@ def stored_rows(results: Results) -> list[Row]:
 
     A run has no rows if all of its checkpoints store less than `LEAST_BYTES`.
     """
-    return [
-        {
-            "run": run,
-            "id": checkpoint.id,
-            "t": checkpoint.t,
-            "until": until,
-            "type": checkpoint.checkpoint_type,
-            "part": part,
-            "size": size(count),
-            "from_mib": round(below / _MIB, 4),
-            "to_mib": round((below + count) / _MIB, 4),
-        }
-        for run, result in results.items()
-        if any(checkpoint.state_bytes >= LEAST_BYTES for checkpoint in completed_checkpoints(result))
-        for checkpoint, until in _with_ends(result, completed_checkpoints(result)[-MAX_CHECKPOINTS:])
-        for part, count, below in (
-            (IN_FLIGHT, checkpoint.persisted_bytes, 0),
-            (
-                OTHER_STATE,
-                max(0, checkpoint.state_bytes - checkpoint.persisted_bytes),
-                checkpoint.persisted_bytes,
-            ),
-        )
-    ]
+    rows = []
+    for run, result in results.items():
+        completed = completed_checkpoints(result)
+        if all(checkpoint.state_bytes < LEAST_BYTES for checkpoint in completed):
+            continue
+        for checkpoint, until in _with_ends(result, completed[-MAX_CHECKPOINTS:]):
+            persisted = checkpoint.persisted_bytes
+            ends = (0, persisted, max(persisted, checkpoint.state_bytes))
+            for part, (low, high) in zip((IN_FLIGHT, OTHER_STATE), pairwise(ends), strict=True):
+                what = {"type": checkpoint.checkpoint_type, "part": part, "size": size(high - low)}
+                ends_mib = {"from_mib": round(low / _MIB, 4), "to_mib": round(high / _MIB, 4)}
+                rows.append(_head(run, checkpoint, until) | what | ends_mib)
+    return rows
 
 
 def checkpoint_time(results: Results) -> Chart | None:
@@ -444,9 +425,12 @@ def checkpoint_time(results: Results) -> Chart | None:
         color=colours("part", [START_DELAY, ALIGNMENT], _PHASES),
         tooltip=["subtask:N", tip("id", "checkpoint"), "part:N", tip("s", "seconds")],
     )
+    waits = per_window(
+        results, lambda window: f"{milliseconds(window.start_delay_ms)} + {milliseconds(window.alignment_ms)}"
+    )
     return Chart(
         "checkpoint-time",
-        f"Start delay and alignment: {per_window(results, _waits)}",
+        f"Start delay and alignment: {waits}",
         f"Means of the subtask that acknowledged last. Each bar is a checkpoint.{ruler_note(results)}",
         panels([bars], rows, results, row="subtask", height=72, time=_TRIGGER),
     )
@@ -457,36 +441,23 @@ def part_rows(results: Results) -> list[Row]:
 
     The subtasks are those of the vertex that most often acknowledges last.
     """
-    return [
-        {"run": run, "subtask": f"{vertex} {part.subtask}", "id": checkpoint.id, "t": checkpoint.t}
-        | {"until": until}
-        | bar
-        for run, result in results.items()
-        for vertex in (slowest_vertex(result),)
-        for checkpoint, until in _with_ends(result, completed_checkpoints(result)[-MAX_CHECKPOINTS:])
-        for part in subtask_parts(checkpoint)
-        if part.vertex == vertex and part.subtask < MAX_SUBTASKS
-        for bar in _wait_bars(part)
-    ]
-
-
-def slowest_vertex(result: Result) -> str:
-    """Return the vertex that most often acknowledges last; without checkpoints the last vertex."""
-    times = window_times(result)
-    last = result.steady[-1].vertices[-1].name
-    return last if times is None or times.vertex is None else times.vertex
-
-
-def _wait_bars(part: SubtaskPart) -> Iterator[Row]:
-    if START_DELAY not in part.phases or ALIGNMENT not in part.phases:
-        return
-    delay, alignment = (round(part.phases[name] / 1000, 3) for name in (START_DELAY, ALIGNMENT))
-    yield {"part": START_DELAY, "s": delay, "from_s": 0.0, "to_s": delay}
-    yield {"part": ALIGNMENT, "s": alignment, "from_s": delay, "to_s": round(delay + alignment, 3)}
-
-
-def _waits(window: WindowFigures) -> str:
-    return f"{milliseconds(window.start_delay_ms)} + {milliseconds(window.alignment_ms)}"
+    rows = []
+    for run, result in results.items():
+        times = window_times(result)
+        last = result.steady[-1].vertices[-1].name  # without checkpoints
+        vertex = last if times is None or times.vertex is None else times.vertex
+        for checkpoint, until in _with_ends(result, completed_checkpoints(result)[-MAX_CHECKPOINTS:]):
+            for part in subtask_parts(checkpoint):
+                if part.vertex != vertex or part.subtask >= MAX_SUBTASKS:
+                    continue
+                if START_DELAY not in part.phases or ALIGNMENT not in part.phases:
+                    continue
+                head = _head(run, checkpoint, until) | {"subtask": f"{vertex} {part.subtask}"}
+                delay, alignment = (round(part.phases[name] / 1000, 3) for name in (START_DELAY, ALIGNMENT))
+                end = round(delay + alignment, 3)
+                rows.append(head | {"part": START_DELAY, "s": delay, "from_s": 0.0, "to_s": delay})
+                rows.append(head | {"part": ALIGNMENT, "s": alignment, "from_s": delay, "to_s": end})
+    return rows
 
 
 def checkpoint_phases(results: Results) -> Chart | None:
@@ -537,7 +508,10 @@ def checkpoint_details(results: Results) -> list[dict[str, Any]]:
 
 def _detail(checkpoint: CheckpointResult, phases: Sequence[str]) -> dict[str, Any]:
     parts = list(subtask_parts(checkpoint))
-    shown = _slowest_of_each_vertex(parts)
+    slowest: dict[str, list[SubtaskPart]] = {}
+    for part in sorted(parts, key=lambda part: -part.end_to_end_ms):
+        slowest.setdefault(part.vertex, []).append(part)
+    shown = [part for part in parts if part in slowest[part.vertex][:MAX_DETAILED]]
     subtasks = sum(len(vertex.end_to_end_ms) for vertex in checkpoint.vertices)
     text = f"{checkpoint.checkpoint_type}, triggered at {checkpoint.t:.1f} s, {outcome(checkpoint)}; "
     all_of = "all" if len(parts) == subtasks else f"{len(parts)} of"
@@ -569,15 +543,6 @@ def _figures(part: SubtaskPart) -> str:
     if part.processed_bytes:
         text += f"; {size(part.processed_bytes)} processed during alignment"
     return text + (f"; {size(part.persisted_bytes)} persisted" if part.persisted_bytes else "")
-
-
-def _slowest_of_each_vertex(parts: list[SubtaskPart]) -> list[SubtaskPart]:
-    shown: set[tuple[str, int]] = set()
-    for vertex in dict.fromkeys(part.vertex for part in parts):
-        of_vertex = [part for part in parts if part.vertex == vertex]
-        of_vertex.sort(key=lambda part: part.end_to_end_ms, reverse=True)
-        shown |= {(vertex, part.subtask) for part in of_vertex[:MAX_DETAILED]}
-    return [part for part in parts if (part.vertex, part.subtask) in shown]
 
 
 def _horizontal(
@@ -625,6 +590,11 @@ def outcome(checkpoint: CheckpointResult) -> str:
     if checkpoint.failed:
         return f"failed: {checkpoint.failure or 'for no known reason'}"
     return "was still in progress at the end"
+
+
+def _head(run: str, checkpoint: CheckpointResult, until: float) -> Row:
+    """Return the fields that all rows of a checkpoint have."""
+    return {"run": run, "id": checkpoint.id, "t": checkpoint.t, "until": until}
 
 
 def _with_ends(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from msgspec import UNSET
 
@@ -35,48 +35,45 @@ def describe(run: WindowFigures) -> str:
     """Return the figures of a window in one sentence."""
     if run.end_to_end_ms is None:
         return f"No checkpoint completed in {_length(run)}; throughput was {_rate(run)}."
-    parts = [f"A checkpoint took {milliseconds(run.end_to_end_ms)}"]
-    if run.start_delay_ms is not None and run.alignment_ms is not None:
-        parts[0] += f": {_LAST} came after {milliseconds(run.start_delay_ms)}"
-        late = run.alignment_ms >= 0.5
-        parts.append(
-            f"the last one {milliseconds(run.alignment_ms)} later"
-            if late
-            else "the last one at the same time"
-        )
-        parts += _after_barriers(run)
-    if run.sender_share is not None:
-        parts.append(f"with {size(run.in_flight_bytes)} in flight, {_place(run.sender_share)}")
-    return f"{', '.join(parts)}; throughput was {_rate(run)}."
+    took = f"A checkpoint took {milliseconds(run.end_to_end_ms)}"
+    return f"{_with_parts(took, run)}; throughput was {_rate(run)}."
 
 
 def compare(off: WindowFigures, on: WindowFigures) -> str:
     """Return the effect of debloating between two runs of one job in one sentence."""
     if off.end_to_end_ms is None or on.end_to_end_ms is None:
         return f"{_without_checkpoints(off, on)}; {_throughput_change(off, on)}."
-    parts = [_checkpoint_change(off.end_to_end_ms, on.end_to_end_ms)]
-    if None not in (off.start_delay_ms, on.start_delay_ms, off.alignment_ms, on.alignment_ms):
-        delay = _change(off, on, lambda figures: milliseconds(figures.start_delay_ms))
-        alignment = _change(off, on, lambda figures: milliseconds(figures.alignment_ms))
-        parts[0] += f": {_LAST} came after {delay}"
-        parts.append(f"the last one {alignment} later")
-        parts += _after_barriers(off, on)
-    if off.sender_share is not None and on.sender_share is not None:
-        in_flight = _change(off, on, lambda figures: size(figures.in_flight_bytes))
-        parts.append(f"with {in_flight} in flight, {_place(on.sender_share)}")
-    return f"{', '.join(parts)}; {_throughput_change(off, on)}."
+    change = _checkpoint_change(off.end_to_end_ms, on.end_to_end_ms)
+    return f"{_with_parts(change, off, on)}; {_throughput_change(off, on)}."
 
 
-def _after_barriers(*runs: WindowFigures) -> list[str]:
-    """Return the time after the barriers, if it is at least the share `SEEN` of the whole."""
-    rests = [run.after_barriers_ms for run in runs]
-    shares = [quotient(rest, run.end_to_end_ms) for rest, run in zip(rests, runs, strict=True)]
-    if None in rests or all((share or 0.0) < SEEN for share in shares):
-        return []
-    took = milliseconds(rests[0])
-    if len(runs) == 2:
-        took = _change(*runs, lambda run: milliseconds(run.after_barriers_ms))
-    return [f"its snapshot and acknowledgement took {took}"]
+def _with_parts(took: str, *runs: WindowFigures) -> str:
+    """Append the parts of a checkpoint's duration and the data in flight to the beginning of a sentence.
+
+    Of two runs, the figures are "A instead of B", or "A as before" if both texts are equal.
+    """
+
+    def text(of: Callable[[WindowFigures], str]) -> str:
+        *before, now = map(of, runs)
+        return " ".join([now, *("as before" if each == now else f"instead of {each}" for each in before)])
+
+    parts = [took]
+    if all(run.start_delay_ms is not None and run.alignment_ms is not None for run in runs):
+        parts[0] += f": {_LAST} came after {text(lambda run: milliseconds(run.start_delay_ms))}"
+        later = f"{text(lambda run: milliseconds(run.alignment_ms))} later"
+        if len(runs) == 1 and (runs[0].alignment_ms or 0.0) < 0.5:
+            later = "at the same time"
+        parts.append(f"the last one {later}")
+        shares = [quotient(run.after_barriers_ms, run.end_to_end_ms) or 0.0 for run in runs]
+        if all(run.after_barriers_ms is not None for run in runs) and max(shares) >= SEEN:
+            rest = text(lambda run: milliseconds(run.after_barriers_ms))
+            parts.append(f"its snapshot and acknowledgement took {rest}")
+    share = runs[-1].sender_share
+    if share is not None and runs[0].sender_share is not None:
+        most, end = (share, "senders") if share >= 0.5 else (1 - share, "receivers")
+        in_flight = text(lambda run: size(run.in_flight_bytes))
+        parts.append(f"with {in_flight} in flight, {percent(most)} of it waiting at the {end}")
+    return ", ".join(parts)
 
 
 def _checkpoint_change(off_ms: float, on_ms: float) -> str:
@@ -94,16 +91,11 @@ def _checkpoint_change(off_ms: float, on_ms: float) -> str:
 def _without_checkpoints(off: WindowFigures, on: WindowFigures) -> str:
     if off.end_to_end_ms is None and on.end_to_end_ms is None:
         return f"No checkpoint completed in {_length(off)}, with or without debloating"
-    if off.end_to_end_ms is None:
-        done = milliseconds(on.end_to_end_ms)
-        return (
-            f"Without debloating no checkpoint completed in {_length(off)}; with debloating a "
-            f"checkpoint took {done}"
-        )
-    done = milliseconds(off.end_to_end_ms)
+    lacking, other, run = ("Without", "with", off) if off.end_to_end_ms is None else ("With", "without", on)
+    took = milliseconds((on if run is off else off).end_to_end_ms)
     return (
-        f"With debloating no checkpoint completed in {_length(on)}; without debloating a checkpoint "
-        f"took {done}"
+        f"{lacking} debloating no checkpoint completed in {_length(run)}; {other} debloating a checkpoint "
+        f"took {took}"
     )
 
 
@@ -115,17 +107,6 @@ def _throughput_change(off: WindowFigures, on: WindowFigures) -> str:
         return f"throughput stayed at {_rate(on)}"
     verb = "fell" if change < 1 else "rose"
     return f"throughput {verb} by {100 * abs(change - 1):.1f} % to {_rate(on)}"
-
-
-def _change(off: WindowFigures, on: WindowFigures, text: Callable[[WindowFigures], str]) -> str:
-    """Return "A instead of B", or "A as before" if both texts are equal."""
-    return f"{text(on)} as before" if text(on) == text(off) else f"{text(on)} instead of {text(off)}"
-
-
-def _place(sender_share: float) -> str:
-    if sender_share >= 0.5:
-        return f"{percent(sender_share)} of it waiting at the senders"
-    return f"{percent(1 - sender_share)} of it waiting at the receivers"
 
 
 def _rate(run: WindowFigures) -> str:
@@ -179,8 +160,7 @@ UNKNOWN = "unknown reason"
 _REPEATED = "; sinks commit again what they have committed since that checkpoint"
 
 
-@dataclass(frozen=True, slots=True)
-class Incident:
+class Incident(NamedTuple):
     """An event of a job at `t` seconds: its kind and its description."""
 
     t: float
@@ -216,15 +196,11 @@ def incidents(result: Result) -> list[Incident]:
 
 def _savepoint(savepoint: CheckpointResult, location: str, beside: str | None) -> str:
     if savepoint.duration_ms is None:
-        return (
-            "not complete at the end of the run"
-            if savepoint.failure is None
-            else f"failed: {savepoint.failure}"
-        )
+        failure = savepoint.failure
+        return "not complete at the end of the run" if failure is None else f"failed: {failure}"
+    stopped = savepoint.checkpoint_type == CheckpointType.SYNC_SAVEPOINT
     took = f"{size(savepoint.state_bytes)} in {milliseconds(savepoint.duration_ms)}"
-    end = (
-        ", and the job stopped with it" if savepoint.checkpoint_type == CheckpointType.SYNC_SAVEPOINT else ""
-    )
+    end = ", and the job stopped with it" if stopped else ""
     return f"{took}: {os.path.join(beside or '', location)}{end}"
 
 
@@ -239,15 +215,6 @@ def down_times(result: Result) -> list[tuple[float, float]]:
             until = next(again, result.emulated_seconds)
         times.append((restart.failed_at, until))
     return times
-
-
-def _time_in(intervals: Sequence[tuple[float, float]]) -> float:
-    """Return the length of the union of intervals, which are sorted by start."""
-    total, counted_until = 0.0, 0.0
-    for since, until in intervals:
-        total += max(0.0, until - max(since, counted_until))
-        counted_until = max(counted_until, until)
-    return total
 
 
 def never_fired(result: Result) -> str | None:
@@ -269,14 +236,14 @@ def are_plain(result: Result) -> bool:
 
 def checkpoints_by_end(result: Result) -> str:
     """Return the number of checkpoints by outcome, with types and reasons for failures."""
-    completed = [checkpoint for checkpoint in result.checkpoints if checkpoint.completed]
-    failed = [checkpoint for checkpoint in result.checkpoints if checkpoint.failed]
-    in_progress = len(result.checkpoints) - len(completed) - len(failed)
-    types = Counter(checkpoint.checkpoint_type for checkpoint in completed)
-    parts = [
-        _counted(len(completed), "complete", types if set(types) - {CheckpointType.CHECKPOINT} else Counter())
-    ]
-    parts += [_counted(len(failed), "failed", _reasons(failed))] if failed else []
+    types = Counter(checkpoint.checkpoint_type for checkpoint in result.checkpoints if checkpoint.completed)
+    failures = _failures(result)
+    parts = [f"{types.total()} complete"]
+    if types.keys() - {CheckpointType.CHECKPOINT}:
+        parts[0] += f" ({_list(types)})"
+    if failures:
+        parts.append(f"{failures.total()} failed ({_list(failures)})")
+    in_progress = len(result.checkpoints) - types.total() - failures.total()
     parts += [f"{in_progress} had not ended"] if in_progress else []
     return ", ".join(parts)
 
@@ -285,18 +252,20 @@ def what_went_wrong(result: Result) -> Iterator[str]:
     """Yield sentences about failures of the job and of its checkpoints."""
     end_s = result.emulated_seconds
     if result.restarts:
-        total = _time_in(down_times(result))
+        total, counted_until = 0.0, 0.0
+        for since, until in down_times(result):  # these may overlap
+            total += max(0.0, until - max(since, counted_until))
+            counted_until = max(counted_until, until)
         share = percent(total / max(end_s, total))
         whole = all(restart.tasks is UNSET for restart in result.restarts)
         what = "The job failed {} and was" if whole else "Tasks failed {}, and the job or a part of it was"
         count = len(result.restarts)
-        failures = what.format({1: "once", 2: "twice"}.get(count, f"{count} times"))
-        yield f"{failures} down for {milliseconds(1000 * total)}, {share} of the time."
+        failed = what.format({1: "once", 2: "twice"}.get(count, f"{count} times"))
+        yield f"{failed} down for {milliseconds(1000 * total)}, {share} of the time."
     if result.failure is not None:
         yield f"After {end_s:.1f} s it failed for good: {result.failure}."
-    failed = [checkpoint for checkpoint in result.checkpoints if checkpoint.failed]
-    if failed:
-        yield f"{len(failed)} of {len(result.checkpoints)} checkpoints failed: {_list(_reasons(failed))}."
+    if failures := _failures(result):
+        yield f"{failures.total()} of {len(result.checkpoints)} checkpoints failed: {_list(failures)}."
     unfired = never_fired(result)
     if unfired is not None:
         yield f"{unfired}."
@@ -386,12 +355,9 @@ def _recovery(restart: RestartResult) -> str:
     return f"{alone}{text}, down for {milliseconds(1000 * (restart.running_at - restart.failed_at))}"
 
 
-def _reasons(failed: list[CheckpointResult]) -> Counter[str]:
-    return Counter(checkpoint.failure or UNKNOWN for checkpoint in failed)
-
-
-def _counted(count: int, what: str, kinds: Counter[str]) -> str:
-    return f"{count} {what} ({_list(kinds)})" if kinds else f"{count} {what}"
+def _failures(result: Result) -> Counter[str]:
+    """Return the number of failed checkpoints by reason."""
+    return Counter(each.failure or UNKNOWN for each in result.checkpoints if each.failed)
 
 
 def _list(kinds: Counter[str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import msgspec
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
 from netstack import OPTIONS
@@ -17,7 +17,7 @@ from ..number_text import NOTABLE_CHANGE, NOTHING, bytes_per_second, counted, di
 from ..number_text import size as bytes_text
 from ..sizing.budget import BudgetPlan, PlannedMemory, chance_ms, one_setting
 from ..sizing.emulated_check import ConsumerCheck, JobCheck
-from ..sizing.job_size import ConsumerSize, ExchangeSize, JobSize, LinkSize
+from ..sizing.job_size import ConsumerSize, ExchangeSize, JobSize
 from .table_style import figures
 
 
@@ -55,13 +55,10 @@ def print_sizing(report: SizeReport, console: Console) -> None:
 
     Without a budget, print the computed figures with the emulated ones beside them.
     """
+    job, check = report.size, report.check
     if report.plan is not None:
-        print_plan(report.size, report.plan, console)
-    else:
-        _print_size(report.size, report.check, console)
-
-
-def _print_size(job: JobSize, check: JobCheck | None, console: Console) -> None:
+        print_plan(job, report.plan, console)
+        return
     head = f"  {job.preset}, buffers of {bytes_text(job.segment_bytes)}"
     if check is not None:
         head += f"; emulated for {digits(check.emulated_seconds)} s, virtual clock, {_seeds(check.seeds)}"
@@ -76,9 +73,7 @@ def _print_size(job: JobSize, check: JobCheck | None, console: Console) -> None:
             table.add_row(f"  {name}", start, f"{most}", bytes_text(most * job.segment_bytes))
     console.print(table)
     console.print()
-    console.print(_memory(job, check))
-    for line in _about_memory(job):
-        console.print(Text(line))
+    _print_memory(job, check, console)
     checked = {} if check is None else {each.name: each for each in check.consumers}
     for consumer in job.consumers:
         console.print()
@@ -105,28 +100,22 @@ def _ends(exchange: ExchangeSize) -> Iterator[tuple[str, int | None, int]]:
     yield "  floating", exchange.floating_required, exchange.floating_most
 
 
-def _memory(job: JobSize, check: JobCheck | None) -> Table:
+def _print_memory(job: JobSize, check: JobCheck | None, console: Console) -> None:
+    """Print the network memory of each task manager, and a line for each that has too little."""
+    started = ""
+    if check is not None and check.memory is not None:
+        memory = check.memory
+        first = "starts" if memory.starts else "does not start"
+        second = "do too" if memory.starts_with_less else "do not"
+        started = f"{first}; {memory.buffers - 1} {second}"
     columns = ["Network memory of", "to start", "at most", "memory"]
     table = figures([*columns, *([] if check is None else [Column("emulated")])])
     most = max((each.required_buffers for each in job.task_managers), default=0)
     for each in job.task_managers:
         cells = [f"  {each.task_manager}", f"{each.required_buffers}", f"{each.most_buffers}"]
         cells.append(f"{bytes_text(each.required_bytes)} - {bytes_text(each.most_bytes)}")
-        table.add_row(*cells, _started(check) if each.required_buffers == most else "")
-    return table
-
-
-def _started(check: JobCheck | None) -> str:
-    if check is None or check.memory is None:
-        return ""
-    memory = check.memory
-    first = "starts" if memory.starts else "does not start"
-    second = "do too" if memory.starts_with_less else "do not"
-    return f"{first}; {memory.buffers - 1} {second}"
-
-
-def _about_memory(job: JobSize) -> Iterator[str]:
-    """Yield a line for each task manager with too little network memory."""
+        table.add_row(*cells, started if each.required_buffers == most else "")
+    console.print(table)
     for each in job.task_managers:
         if each.given_bytes is None or each.given_bytes >= each.most_bytes:
             continue
@@ -134,7 +123,7 @@ def _about_memory(job: JobSize) -> Iterator[str]:
         if each.given_bytes < each.required_bytes:
             verdict = f"it does not start; give at least {bytes_text(each.required_bytes)}"
         given = f"taskmanager.memory.network.max is {bytes_text(each.given_bytes)}"
-        yield f"{each.task_manager}: {given}: {verdict}"
+        console.print(Text(f"{each.task_manager}: {given}: {verdict}"))
 
 
 def _print_consumer(consumer: ConsumerSize, check: ConsumerCheck | None, console: Console) -> None:
@@ -154,8 +143,20 @@ def _print_consumer(consumer: ConsumerSize, check: ConsumerCheck | None, console
             "This vertex is not saturated, so its queues are nearly empty now. The table shows what they "
             "hold if this vertex, or one downstream of it, becomes saturated."
         )
-    if consumer.link is not None and consumer.link.most_bytes_per_s is not None:
-        console.print(Text(_link(consumer, consumer.link, consumer.link.most_bytes_per_s)))
+    link = consumer.link
+    if link is None or link.most_bytes_per_s is None:
+        return
+    needed, trip = counted(link.needed_buffers, "buffer"), _short(link.round_trip_ms)
+    need = f"Link: a round trip of {trip} needs {needed} at the receiver, which has {link.credit_buffers}"
+    most = bytes_per_second(link.most_bytes_per_s)
+    if link.most_bytes_per_s < consumer.bytes_per_s:
+        need += f". This is too few: only {most} reach the vertex, which could read more."
+    else:
+        need += (
+            f". This is enough for up to {most}. With a debloat target below {_short(link.least_target_ms)}, "
+            "buffers become too small for this rate."
+        )
+    console.print(Text(need))
 
 
 def _rows(consumer: ConsumerSize, check: ConsumerCheck | None) -> Iterator[tuple[str, ...]]:
@@ -186,19 +187,6 @@ def _both(total: Spread | None, drain: Spread | None) -> str:
         low, high = (digits(ms / scale) if scale > 1 else f"{ms:.0f}" for ms in (drain.least, drain.most))
         parts.append(milliseconds(drain.median) + ("" if low == high else f" ({low}-{high})"))
     return ", ".join(parts)
-
-
-def _link(consumer: ConsumerSize, link: LinkSize, most_bytes_per_s: float) -> str:
-    needed, trip = counted(link.needed_buffers, "buffer"), _short(link.round_trip_ms)
-    need = f"Link: a round trip of {trip} needs {needed} at the receiver, which has {link.credit_buffers}"
-    if most_bytes_per_s < consumer.bytes_per_s:
-        most = bytes_per_second(most_bytes_per_s)
-        return f"{need}. This is too few: only {most} reach the vertex, which could read more."
-    least = _short(link.least_target_ms)
-    return (
-        f"{need}. This is enough for up to {bytes_per_second(most_bytes_per_s)}. With a debloat target "
-        f"below {least}, buffers become too small for this rate."
-    )
 
 
 def _short(ms: float) -> str:

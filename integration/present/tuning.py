@@ -113,18 +113,17 @@ def _settings_table(recommendation: Recommendation) -> Table:
         name = f"now: {recommendation.present}" if setting.name == NOW else setting.name
         marked = mark(recommendation, setting)
         style = "bold green" if marked == "set" else "dim" if setting.broken else ""
-        table.add_row(name, *_short_cells(setting), marked, style=style)
+        times = (milliseconds(setting.mean(name)) for name in ("end_to_end_ms", "record_delay_ms"))
+        stored = setting.mean("persisted_bytes")
+        stored_text = "0" if stored == 0 else size(stored)
+        table.add_row(name, throughput_text(setting), *times, stored_text, marked, style=style)
     return table
 
 
-def _short_cells(setting: SettingSummary) -> list[str]:
-    share, stored = setting.throughput_share, setting.mean("persisted_bytes")
-    return [
-        NOTHING if share is None else f"{100 * share.mean:.1f} %",
-        milliseconds(setting.mean("end_to_end_ms")),
-        milliseconds(setting.mean("record_delay_ms")),
-        "0" if stored == 0 else size(stored),
-    ]
+def throughput_text(setting: SettingSummary) -> str:
+    """Return the throughput of a setting as a share of the present one."""
+    share = setting.throughput_share
+    return NOTHING if share is None else f"{100 * share.mean:.1f} %"
 
 
 def mark(recommendation: Recommendation, setting: SettingSummary) -> str:
@@ -147,7 +146,13 @@ def interval_text(setting: SettingSummary, name: str, text: Callable[[float | No
 
 
 def _print_details(recommendation: Recommendation, preset: str, console: Console) -> None:
-    console.print(Text.assemble((recommendation.scenario, "bold"), f"  {how_of(recommendation, preset)}"))
+    versions, seeds = recommendation.versions, recommendation.seeds
+    listed = ", ".join(map(str, seeds))
+    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        listed = f"{seeds[0]}-{seeds[-1]}"
+    version = f", netstack {versions['netstack']}" if "netstack" in versions else ""
+    how = f"{preset}, seeds {listed}, {recommendation.clock} clock{version}; now: {recommendation.present}"
+    console.print(Text.assemble((recommendation.scenario, "bold"), f"  {how}"))
     for name in dict.fromkeys([NOW, recommendation.chosen]):
         shown = recommendation.at(name)
         console.print(Text(name, style="bold"))
@@ -171,13 +176,6 @@ def failures_of(recommendation: Recommendation) -> list[str]:
     """Return the first failed points, and the number of the others."""
     more = len(recommendation.failures) - MOST_FAILURES
     return recommendation.failures[:MOST_FAILURES] + ([f"and {more} more points"] if more > 0 else [])
-
-
-def how_of(recommendation: Recommendation, preset: str) -> str:
-    """Return, as text, the preset, seeds and clock behind a recommendation, and the present setting."""
-    versions, seeds = recommendation.versions, _listed(recommendation.seeds)
-    version = f", netstack {versions['netstack']}" if "netstack" in versions else ""
-    return f"{preset}, seeds {seeds}, {recommendation.clock} clock{version}; now: {recommendation.present}"
 
 
 def _print_pitfalls(pitfalls: Sequence[Pitfall], console: Console) -> None:
@@ -204,9 +202,3 @@ def settings_of(pitfall: Pitfall) -> str:
     more = len(shown) - MOST_SETTINGS
     texts = shown[:MOST_SETTINGS] + ([f"and {more} more"] if more > 0 else [])
     return ("; " if any("," in text for text in shown) else ", ").join(texts) or "as it is"
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
-        return f"{seeds[0]}-{seeds[-1]}"
-    return ", ".join(map(str, seeds))

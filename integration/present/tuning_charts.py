@@ -81,27 +81,58 @@ def placed(rows: Sequence[Row]) -> list[Row]:
     `narrow_side` is for a chart that is `NARROW` pixels wide. Each row has `ms`, `share`, `label`, and
     `said`: whether the text of the recommendation names the setting.
     """
-    both = zip(rows, _sides(rows, WIDTH), _sides(rows, NARROW), strict=True)
-    return [{**row, "side": side, "narrow_side": narrow} for row, side, narrow in both]
+    places = zip(rows, name_boxes(rows, WIDTH), name_boxes(rows, NARROW), strict=True)
+    return [{**row, "side": wide[0], "narrow_side": narrow[0]} for row, wide, narrow in places]
 
 
-def _sides(rows: Sequence[Row], width: float) -> list[str]:
-    at = [_point(row, rows, width) for row in rows]
-    marks = [_mark(x, y, _RING if row["said"] else _MARK) for row, (x, y) in zip(rows, at, strict=True)]
-    bars = [*(bar for row in rows for bar in _bars(row, rows, width)), *_lines(rows, at)]
-    names: list[Box] = []
-    sides = [NOWHERE] * len(rows)
-    for place in sorted(range(len(rows)), key=lambda place: not rows[place]["said"]):
-        with_room = [
-            (name, box)
-            for name, box in _boxes(rows[place]["label"], *at[place])
-            if rows[place]["label"] and _is_inside(box, width) and not _covers_any(box, [*marks, *names])
+def name_boxes(rows: Sequence[Row], width: float) -> list[tuple[str, Box | None]]:
+    """Return the side of each row's mark on which its name stands, in a chart of a width, and its box.
+
+    Without a free side, the side is `NOWHERE`, and there is no box.
+    """
+    low, high = log(min(row["ms_least"] for row in rows)), log(max(row["ms_most"] for row in rows))
+    bottom, top = share_domain(rows)
+
+    def x(ms: float) -> float:
+        along = (log(ms) - low) / (high - low) if high > low else 0.5
+        return PADDING + along * (width - 2 * PADDING)
+
+    def y(share: float) -> float:
+        return HEIGHT * (1.0 - (share - bottom) / (top - bottom))
+
+    at = [(x(row["ms"]), y(row["share"])) for row in rows]
+    taken: list[Box] = []
+    bars: list[Box] = []
+    for row, point in zip(rows, at, strict=True):
+        taken.append(_around(*point, _RING if row["said"] else _MARK))
+        bars.append(Box(x(row["ms_least"]), point[1] - 1, x(row["ms_most"]), point[1] + 1))
+        bars.append(Box(point[0] - 1, y(row["share_most"]), point[0] + 1, y(row["share_least"])))
+    for (row, start), (after, end) in pairwise(zip(rows, at, strict=True)):
+        if row.get("curve") == after.get("curve"):  # a line between two marks, as small boxes
+            parts = [step / _STEPS for step in range(_STEPS + 1)]
+            bars += [
+                _around(start[0] + part * (end[0] - start[0]), start[1] + part * (end[1] - start[1]), 2.0)
+                for part in parts
+            ]
+    places: list[tuple[str, Box | None]] = [(NOWHERE, None)] * len(rows)
+    for number in sorted(range(len(rows)), key=lambda number: not rows[number]["said"]):
+        label = rows[number]["label"]
+        free = [
+            (side, box)
+            for side, box in _boxes(label, *at[number])
+            if label
+            and box.left >= 0
+            and box.right <= width
+            and box.top >= 0
+            and box.bottom <= HEIGHT
+            and not _covers_any(box, taken)
         ]
-        if with_room:
-            off_bars = (named for named in with_room if not _covers_any(named[1], bars))
-            sides[place], box = next(off_bars, with_room[0])
-            names.append(box)
-    return sides
+        if free:
+            off_bars = (place for place in free if not _covers_any(place[1], bars))
+            side, box = next(off_bars, free[0])
+            places[number] = side, box
+            taken.append(box)
+    return places
 
 
 def _covers_any(box: Box, others: Sequence[Box]) -> bool:
@@ -116,50 +147,7 @@ def share_domain(rows: Sequence[Row]) -> tuple[float, float]:
     return least - spare, most + spare
 
 
-def label_boxes(rows: Sequence[Row], *, narrow: bool = False) -> list[Box]:
-    """Return the boxes of the placed names, in the normal or in the narrow chart."""
-    field, width = ("narrow_side", NARROW) if narrow else ("side", WIDTH)
-    return [
-        dict(_boxes(row["label"], *_point(row, rows, width)))[row[field]]
-        for row in rows
-        if row[field] in SIDES
-    ]
-
-
-def _point(row: Row, rows: Sequence[Row], width: float) -> tuple[float, float]:
-    """Return the middle of a mark."""
-    return _x(row["ms"], rows, width), _y(row["share"], rows)
-
-
-def _bars(row: Row, rows: Sequence[Row], width: float) -> Iterator[Box]:
-    """Yield the boxes of the interval bars around a mark."""
-    x, y = _point(row, rows, width)
-    yield Box(_x(row["ms_least"], rows, width), y - 1, _x(row["ms_most"], rows, width), y + 1)
-    yield Box(x - 1, _y(row["share_most"], rows), x + 1, _y(row["share_least"], rows))
-
-
-def _lines(rows: Sequence[Row], at: Sequence[tuple[float, float]]) -> Iterator[Box]:
-    """Yield the lines between marks of a curve, as small boxes."""
-    for (row, (x, y)), (after, (to_x, to_y)) in pairwise(zip(rows, at, strict=True)):
-        if row.get("curve") == after.get("curve"):
-            for step in range(_STEPS + 1):
-                part = step / _STEPS
-                yield _mark(x + part * (to_x - x), y + part * (to_y - y), 2.0)
-
-
-def _x(ms: float, rows: Sequence[Row], width: float) -> float:
-    low = log(min(row["ms_least"] for row in rows))
-    high = log(max(row["ms_most"] for row in rows))
-    along = (log(ms) - low) / (high - low) if high > low else 0.5
-    return PADDING + along * (width - 2 * PADDING)
-
-
-def _y(share: float, rows: Sequence[Row]) -> float:
-    low, high = share_domain(rows)
-    return HEIGHT * (1.0 - (share - low) / (high - low))
-
-
-def _mark(x: float, y: float, reach: float) -> Box:
+def _around(x: float, y: float, reach: float) -> Box:
     return Box(x - reach, y - reach, x + reach, y + reach)
 
 
@@ -170,10 +158,6 @@ def _boxes(label: str, x: float, y: float) -> Iterator[tuple[str, Box]]:
         left = x + side.dx - start
         top = y + side.dy - {"top": 0.0, "middle": height / 2, "bottom": height}[side.baseline]
         yield name, Box(left, top, left + width, top + height)
-
-
-def _is_inside(box: Box, width: float) -> bool:
-    return box.left >= 0 and box.right <= width and box.top >= 0 and box.bottom <= HEIGHT
 
 
 CHECKPOINT, FIRST_BARRIER, RECORD = "end to end", "start delay", "record delay"
@@ -229,8 +213,18 @@ def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
         return None
     curves = list(dict.fromkeys(row["curve"] for row in rows))
     times = _round([row["ms"] for row in rows])
-    base = alt.Chart().encode(x=_time_axis("ms", "checkpoint, end to end", times), y=_share_axis(rows))
+    share_scale = alt.Scale(domain=list(share_domain(rows)), nice=False, zero=False)
+    share_axis = alt.Axis(tickMinStep=1, format="d", minExtent=42, maxExtent=42)
+    base = alt.Chart().encode(
+        x=_time_axis("ms", "checkpoint, end to end", times),
+        y=alt.Y("share:Q", title="throughput (% of now)", scale=share_scale, axis=share_axis),
+    )
     colour = {"color": colours("curve", curves, PALETTE, "stroke")} if len(curves) > 1 else {}
+    rule = base.mark_rule(opacity=0.45, color=PALETTE[0]).encode(**colour)
+    ranges = [
+        rule.encode(x="ms_least:Q", x2="ms_most:Q"),
+        rule.encode(y="share_least:Q", y2="share_most:Q"),
+    ]
     line = (
         base.mark_line(strokeWidth=1.5, opacity=0.6, color=PALETTE[0])
         .encode(order="place:Q", **colour)
@@ -247,7 +241,7 @@ def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
         "debloat targets. Throughput is relative to the present one, with the same seed. Checkpoints are "
         "faster further left, the job is faster further up. Outlines mark the present and the recommended "
         "setting.",
-        _spec([*_ranges(base, colour), line, dots, *_outlines(rows), *_names(base)], placed(rows)),
+        _spec([*ranges, line, dots, *_outlines(rows), *_names(base)], placed(rows)),
     )
 
 
@@ -268,8 +262,9 @@ def times_by_target(recommendation: Recommendation) -> Chart | None:
         base.mark_rule(opacity=0.5).encode(y=_value_axis("least", ticks), y2="most:Q"),
         base.mark_line(strokeWidth=1.8),
         base.mark_point(filled=True, size=45, opacity=1).encode(tooltip=["time:N", "setting:N", *tips]),
-        *_chosen_rule(recommendation),
     ]
+    if (chosen := recommendation.advised.target_ms) is not None:
+        layers.append(alt.Chart().mark_rule(color=ALARM, strokeWidth=1.5).encode(x=alt.datum(chosen)))
     return Chart(
         "times-by-target",
         _reached(recommendation),
@@ -335,14 +330,6 @@ def _interval(name: str, value: Estimate, scale: float = 1.0) -> Row:
     }
 
 
-def _ranges(base: Any, colour: dict[str, Any]) -> list[Any]:
-    rule = base.mark_rule(opacity=0.45, color=PALETTE[0]).encode(**colour)
-    return [
-        rule.encode(x="ms_least:Q", x2="ms_most:Q"),
-        rule.encode(y="share_least:Q", y2="share_most:Q"),
-    ]
-
-
 def _outlines(rows: Sequence[Row]) -> list[Any]:
     """Return an outline around marks for each kind of marked setting, with a legend."""
     said = [
@@ -350,9 +337,9 @@ def _outlines(rows: Sequence[Row]) -> list[Any]:
         for row in rows
         for meaning in row["meanings"]
     ]
-    meanings = [meaning for meaning in OUTLINES if any(row["meaning"] == meaning for row in said)]
     if not said:
         return []
+    meanings = [meaning for meaning in OUTLINES if any(row["meaning"] == meaning for row in said)]
     legend = alt.Legend(title=None, orient="top", symbolStrokeWidth=2, symbolFillColor="transparent")
     shapes, strokes, sizes = (
         alt.Scale(domain=meanings, range=[getattr(OUTLINES[meaning], part) for meaning in meanings])
@@ -382,13 +369,6 @@ def _names(base: Any) -> list[Any]:
     ]
 
 
-def _chosen_rule(recommendation: Recommendation) -> list[Any]:
-    at = recommendation.advised.target_ms
-    if at is None:
-        return []
-    return [alt.Chart().mark_rule(color=ALARM, strokeWidth=1.5).encode(x=alt.datum(at))]
-
-
 def _time_axis(field: str, title: str, values: Sequence[float]) -> alt.X:
     axis = alt.Axis(grid=False, labelExpr=_WITH_UNIT, labelOverlap=True, values=list(values))
     scale = alt.Scale(type="log", nice=False, padding=PADDING)
@@ -405,12 +385,6 @@ def _value_axis(field: str, values: Sequence[float]) -> alt.Y:
         maxExtent=56,
     )
     return alt.Y(f"{field}:Q", title="time", scale=scale, axis=axis)
-
-
-def _share_axis(rows: Sequence[Row]) -> alt.Y:
-    scale = alt.Scale(domain=list(share_domain(rows)), nice=False, zero=False)
-    axis = alt.Axis(tickMinStep=1, format="d", minExtent=42, maxExtent=42)
-    return alt.Y("share:Q", title="throughput (% of now)", scale=scale, axis=axis)
 
 
 def _round(values: Sequence[float]) -> list[float]:

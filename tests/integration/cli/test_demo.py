@@ -51,6 +51,10 @@ def write_rows(path):
     return path
 
 
+def arguments_for(path, out, duration):
+    return ["--input", str(path), "--key", "letter", "--duration", duration, "--out", str(out)]
+
+
 @pytest.fixture
 def rows(tmp_path):
     return write_rows(tmp_path / "rows.csv")
@@ -61,16 +65,7 @@ def ran(spark, tmp_path_factory):
     """The demo on a small file, as a user runs it: its folder, and what it wrote to stdout and to stderr."""
     folder = tmp_path_factory.mktemp("demo")
     path = write_rows(folder / "rows.csv")
-    arguments = [
-        "--input",
-        str(path),
-        "--key",
-        "letter",
-        "--duration",
-        "24 s",
-        "--out",
-        str(folder / "report"),
-    ]
+    arguments = arguments_for(path, folder / "report", "24 s")
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         assert main(["demo", *arguments]) == 0
@@ -166,16 +161,7 @@ def test_every_gauge_of_bytes_in_flight_was_fed(results):
 @pytest.mark.spark
 @pytest.mark.long
 def test_json_is_one_document_with_both_results(spark, rows, tmp_path, capsys):
-    arguments = [
-        "--input",
-        str(rows),
-        "--key",
-        "letter",
-        "--duration",
-        "10 s",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    arguments = arguments_for(rows, tmp_path / "out", "10 s")
 
     assert main(["demo", *arguments, "--json", "--seed", "7", "--target", "200 ms"]) == 0
 
@@ -192,16 +178,7 @@ def modes(spark, tmp_path_factory):
     """The demo in all modes: its folder, its document, and what it wrote to stderr."""
     folder = tmp_path_factory.mktemp("modes")
     path = write_rows(folder / "rows.csv")
-    arguments = [
-        "--input",
-        str(path),
-        "--key",
-        "letter",
-        "--duration",
-        "12 s",
-        "--out",
-        str(folder / "report"),
-    ]
+    arguments = arguments_for(path, folder / "report", "12 s")
     out, err = io.StringIO(), io.StringIO()
     out.buffer = io.BytesIO()
     with redirect_stdout(out), redirect_stderr(err):

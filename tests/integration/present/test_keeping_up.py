@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from rich.console import Console
 
-from integration.present.pages import render_runs
+from integration.present.pages import write_report
 from integration.present.run import print_result
 from integration.present.sentences import fell_behind
 from netstack import Result, from_json, to_json
@@ -63,12 +64,14 @@ def test_a_process_that_told_nothing_is_not_taken_for_one_that_kept_up() -> None
     )
 
 
-def test_the_terminal_and_the_page_say_the_same() -> None:
+def test_the_terminal_and_the_page_say_the_same(tmp_path: Path) -> None:
     result = run_of(0.5, {"one": 0.5, "two": 0.0})
     (sentence,) = fell_behind(result)
     console = Console(file=io.StringIO(), width=80)
     print_result(result, console)
     assert isinstance(console.file, io.StringIO)
     assert sentence in " ".join(console.file.getvalue().split())
-    assert sentence in " ".join(render_runs({"late": result}, []).split())
-    assert "fell behind" not in render_runs({"in time": run_of(0.0)}, [])
+    page, *_ = write_report(tmp_path, {"late": result})
+    assert sentence in " ".join(page.read_text("utf-8").split())
+    page, *_ = write_report(tmp_path, {"in time": run_of(0.0)})
+    assert "fell behind" not in page.read_text("utf-8")

@@ -25,7 +25,7 @@ from integration.present.tuning_charts import (
     NARROW,
     NOWHERE,
     WIDTH,
-    label_boxes,
+    name_boxes,
     placed,
     times_by_target,
     trade_off,
@@ -117,8 +117,8 @@ def test_no_name_in_the_trade_off_covers_another_or_a_mark(marks: list[tuple[flo
         for number, (ms, share, said) in enumerate(marks)
     ]
     rows_placed = placed(drawn)
-    for narrow, width in ((False, WIDTH), (True, NARROW)):
-        names = label_boxes(rows_placed, narrow=narrow)
+    for width in (WIDTH, NARROW):
+        names = [box for _, box in name_boxes(drawn, width) if box is not None]
         assert not any(one.covers(other) for one, other in itertools.combinations(names, 2))
         assert all(
             box.left >= 0 and box.right <= width and box.top >= 0 and box.bottom <= HEIGHT for box in names
