@@ -29,7 +29,10 @@ JOBS = Path(__file__).parents[1] / "docs" / "examples" / "jobs"
 
 
 class Group:
-    """Callback that runs the points of `advise` with seeds in its own order, reusing other groups' runs."""
+    """One call of `advise`, with the seeds in an order of its own.
+
+    It runs the points that `advise` asks for, and reuses the runs of earlier calls.
+    """
 
     def __init__(self, seeds: Sequence[int], group: int, rows: dict[str, PointRow], local: LocalProcesses):
         self._seeds = random.Random(group).sample(list(seeds), len(seeds))

@@ -123,8 +123,8 @@ class Recorder:
         return answer
 
     def pause(self, seconds: float) -> None:
-        """Pause the recorded source."""
-        if self._every_s is None:  # the first pause is the one between polls
+        """Wait between polls, as the recorded source does; the first wait is stored as the interval."""
+        if self._every_s is None:
             self._every_s = seconds
         self._answers.pause(seconds)
 

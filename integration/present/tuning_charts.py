@@ -296,8 +296,12 @@ def _trade_off_rows(recommendation: Recommendation, alone: bool) -> Iterator[Row
             "said": said,
             "meanings": meanings,
             "label": f"{name}: {said}" if said and alone else name if said or alone else "",
-            **_interval("ms", time),
-            **_interval("share", share, 100.0),
+            "ms": time.mean,
+            "ms_least": _drawn_least(time),
+            "ms_most": time.greatest,
+            "share": 100.0 * share.mean,
+            "share_least": 100.0 * share.least,
+            "share_most": 100.0 * share.greatest,
         }
 
 
@@ -317,17 +321,14 @@ def _time_rows(recommendation: Recommendation) -> Iterator[Row]:
                 "setting": setting.name,
                 "target_ms": setting.target_ms,
                 "ms": value.mean,
-                "least": value.least,
+                "least": _drawn_least(value),
                 "most": value.greatest,
             }
 
 
-def _interval(name: str, value: Estimate, scale: float = 1.0) -> Row:
-    return {
-        name: scale * value.mean,
-        f"{name}_least": scale * value.least,
-        f"{name}_most": scale * value.greatest,
-    }
+def _drawn_least(time: Estimate) -> float:
+    """Return the lower end of an interval, at least a tenth of the mean: a logarithmic axis has no zero."""
+    return max(time.least, 0.1 * time.mean)
 
 
 def _outlines(rows: Sequence[Row]) -> list[Any]:

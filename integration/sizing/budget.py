@@ -323,8 +323,8 @@ class Planner:
     def curves(self) -> list[Curve]:
         """Emulate sizes until the best size of each place is known, and the smallest sizes fit the budget.
 
-        Return the curve of each place. A size counts only if the sources emit at least `asked_per_s`: the
-        present rate, or the rate with the base sizes if it is lower, less `NOTABLE_CHANGE`.
+        Return the curve of each place. A size counts only if the sources emit at least `asked_per_s` records.
+        This is the lower of the present rate and the rate with the base sizes, minus `NOTABLE_CHANGE`.
         """
         wanted = [[place.base, place.steps[0]] for place in self.places]
         while any(wanted):

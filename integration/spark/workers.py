@@ -173,7 +173,7 @@ def driver_accumulator(
     from pyspark.accumulators import AccumulatorParam, AddingAccumulatorParam
 
     class AtDriver(AccumulatorParam[Any]):
-        """Takes lists in the driver. It is pickled as a class of Spark's own."""
+        """Receives, in the driver, the lists that workers add. Workers get a class of Spark in its place."""
 
         def __reduce__(self) -> tuple[type, tuple[list[object]]]:
             return AddingAccumulatorParam, ([],)

@@ -100,11 +100,11 @@ class RocksView:
         """Release the files; a second call does nothing."""
         if self._held:
             self._held = False
-            _let_go(self._users, self.files)
+            _remove_user(self._users, self.files)
 
 
-def _let_go(users: Counter[Path], files: Iterable[RocksTable]) -> None:
-    """Remove a user of files. The link of a file without users is removed."""
+def _remove_user(users: Counter[Path], files: Iterable[RocksTable]) -> None:
+    """Count one user less for each file, and delete the link of a file that has no user left."""
     for file in files:
         users[file.path] -= 1
         if not users[file.path]:
@@ -243,7 +243,7 @@ class RocksStore:
                 for name in merged:
                     del self._tables[name]
                 self._tables |= written | moved
-                _let_go(self._users, merged.values())
+                _remove_user(self._users, merged.values())
 
         read_bytes, written_bytes = (sum(file.size for file in each.values()) for each in (merged, written))
         return RocksCompaction(read_bytes, written_bytes, install)

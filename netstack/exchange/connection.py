@@ -448,8 +448,8 @@ class ConsumerEnd:
             return
         if channel.receiver.expected_sequence != 0:
             raise RemoteProtocolError(
-                f"the producer reports no partition for channel {number}, although it has already sent "
-                "data on it"
+                f"the producer reports that the partition of channel {number} does not exist, but it has "
+                "already sent data of this partition"
             )
         backoff = self._backoffs.setdefault(number, RequestBackoff())
         if backoff.increase():

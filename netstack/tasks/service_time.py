@@ -51,7 +51,9 @@ class Pauses(NamedTuple):
 
 
 class Throttle:
-    """The debt of one subtask, in seconds; `charged_s` is the cost of all records so far.
+    """The service time that a subtask owes for the records it has read, in seconds.
+
+    `charged_s` is the cost of all records so far.
 
     `steps` are (time, cost) pairs in ascending order, with costs in seconds per record; the first one is
     valid from the start. `mode` is one of `SERVICE_MODES`; `cores` are the cores for the mode `burn`.

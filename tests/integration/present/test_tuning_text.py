@@ -85,6 +85,14 @@ def test_the_trade_off_marks_the_present_the_recommended_and_the_alternative_set
     assert to_png(chart).startswith(b"\x89PNG")
 
 
+def test_an_interval_that_reaches_zero_ends_on_the_logarithmic_axis() -> None:
+    chart = trade_off([found_in(lambda name, seed: measures(9000.0 if seed == 1 else 10.0))])
+    assert chart is not None
+    rows = [row for values in chart.spec["datasets"].values() for row in values if "ms_least" in row]
+    assert rows
+    assert all(0 < row["ms_least"] <= row["ms"] for row in rows)
+
+
 def test_a_legend_explains_the_outlines_of_the_trade_off() -> None:
     chart = trade_off([found_in()])
     assert chart is not None

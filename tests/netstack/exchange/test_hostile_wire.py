@@ -270,7 +270,8 @@ ATTACKS: list[tuple[str, bytes, type[Exception], str]] = [
         "no partition for a channel that is served",
         buffer(0) + encode(ErrorResponse(PARTITION_NOT_FOUND, IN)),
         RemoteProtocolError,
-        f"the producer reports no partition for channel {IN}, although it has already sent data on it",
+        f"the producer reports that the partition of channel {IN} does not exist, but it has already sent "
+        "data of this partition",
     ),
     ("a channel twice", REQUEST * 2, RemoteProtocolError, f"channel {OUT} was requested twice"),
     (
