@@ -6,13 +6,10 @@ from hypothesis import strategies as st
 
 from flowcontrol import (
     Abort,
-    AbortReason,
     Action,
-    Alignment,
     AlignmentMetrics,
     BarrierAligner,
     CheckpointBarrier,
-    CheckpointOptions,
     LocalProtocolError,
     Resume,
     Trigger,
@@ -37,81 +34,6 @@ def test_a_checkpoint_from_first_to_last_barrier() -> None:
     assert trace == [[], [], [Trigger(barrier(1, 4.0), metrics), Resume(0), Resume(1), Resume(2)]]
 
 
-def test_one_channel_aligns_in_no_time() -> None:
-    aligner = BarrierAligner(1)
-
-    assert aligner.barrier(0, barrier(1, timestamp=2.0), now=5.0) == [
-        Trigger(barrier(1, 2.0), AlignmentMetrics(3.0, 0.0, 0)),
-        Resume(0),
-    ]
-
-
-def test_a_barrier_from_the_future_has_no_start_delay() -> None:
-    aligner = BarrierAligner(2)
-    aligner.barrier(0, barrier(1, timestamp=9.0), now=8.5)
-
-    assert aligner.start_delay_s == 0.0
-
-
-def test_a_newer_barrier_aborts_the_pending_checkpoint() -> None:
-    aligner = BarrierAligner(3)
-    aligner.barrier(2, barrier(1), now=0.0)
-    aligner.barrier(0, barrier(1), now=0.0)
-
-    actions = aligner.barrier(1, barrier(2), now=1.0)
-
-    assert actions == [Resume(0), Resume(2), Abort(1, AbortReason.SUBSUMED)]
-    assert aligner.blocked == [1]
-    assert aligner.current_checkpoint_id == 2
-
-
-def test_the_last_open_channel_aborts_the_old_checkpoint_and_triggers_its_own() -> None:
-    aligner = BarrierAligner(2)
-    aligner.barrier(0, barrier(1), now=0.0)
-    aligner.end_of_partition(1, now=0.0)
-    aligner.barrier(0, barrier(2), now=1.0)
-
-    assert aligner.barrier(0, barrier(3), now=2.0)[0] == Trigger(barrier(3), AlignmentMetrics(2.0, 0.0, 0))
-
-
-def test_an_obsolete_barrier_resumes_its_channel_only() -> None:
-    aligner = BarrierAligner(3)
-    aligner.barrier(0, barrier(5), now=0.0)
-
-    assert aligner.barrier(1, barrier(4), now=0.0) == [Resume(1)]
-    assert aligner.blocked == [0]
-
-
-def test_the_alignment_so_far_can_be_asked_and_is_gone_after_an_abort() -> None:
-    aligner = BarrierAligner(2)
-    aligner.barrier(0, barrier(1), now=5.0)
-    aligner.barrier(1, barrier(1), now=6.0)
-    assert aligner.alignment_s(now=10.0) == 1.0
-    aligner.barrier(0, barrier(2), now=10.0)
-    assert aligner.alignment_s(now=12.0) == 2.0
-
-    assert aligner.cancel(1, 2, now=12.0) == [Resume(0), Abort(2, AbortReason.CANCELLED)]
-
-    assert aligner.alignment_s(now=13.0) == 0.0
-    assert aligner.latest_metrics == AlignmentMetrics(5.0, 1.0, 0)
-
-
-def test_a_cancel_of_a_newer_checkpoint_ends_the_pending_one_untold() -> None:
-    aligner = BarrierAligner(2)
-    aligner.barrier(0, barrier(1), now=0.0)
-
-    assert aligner.cancel(1, 3, now=0.0) == [Resume(0), Abort(3, AbortReason.CANCELLED)]
-    assert aligner.cancel(1, 3, now=0.0) == []
-    assert not aligner.pending
-
-
-def test_the_end_of_a_channel_aborts_where_finished_tasks_take_no_checkpoints() -> None:
-    aligner = BarrierAligner(2, checkpoints_after_tasks_finish=False)
-    aligner.barrier(0, barrier(1), now=0.0)
-
-    assert aligner.end_of_partition(1, now=1.0) == [Resume(0), Abort(1, AbortReason.INPUT_ENDED)]
-
-
 def test_announcements_and_alarms_mean_nothing_to_an_aligner() -> None:
     aligner = BarrierAligner(2)
     aligner.barrier(0, barrier(1), now=0.0)
@@ -120,16 +42,6 @@ def test_announcements_and_alarms_mean_nothing_to_an_aligner() -> None:
     assert aligner.alarm(1, now=2.0) == []
     assert aligner.current_checkpoint_id == 1
     assert aligner.barrier(1, barrier(1), now=3.0)[0] == Trigger(barrier(1), AlignmentMetrics(0.0, 3.0, 0))
-
-
-@pytest.mark.parametrize("alignment", [Alignment.UNALIGNED, Alignment.AT_LEAST_ONCE])
-def test_a_barrier_for_another_handler_is_refused_and_changes_nothing(alignment: Alignment) -> None:
-    aligner = BarrierAligner(2)
-
-    with pytest.raises(LocalProtocolError, match=alignment.name):
-        aligner.barrier(0, CheckpointBarrier(1, 0.0, CheckpointOptions(alignment)), now=0.0)
-    assert aligner.current_checkpoint_id == -1
-    assert not aligner.pending
 
 
 @pytest.mark.parametrize("channel", [0, 2, -1])

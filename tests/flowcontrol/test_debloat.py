@@ -149,31 +149,6 @@ def make_debloater(**changes: Any) -> BufferDebloater:
     return BufferDebloater(**(settings | changes))
 
 
-def test_the_first_step_from_the_starting_size() -> None:
-    debloater = make_debloater()
-
-    # 1024 grows by alpha = 2 / 21 towards the cap of 2048: 1121.5, and 97 is less than a quarter of 1024.
-    assert debloater.recalculate(1_000_000, 10) is None
-    assert debloater.last_announced == 1024
-    assert debloater.estimated_time_s == 0.011
-
-
-def test_growth_is_announced_whenever_a_quarter_has_come_together() -> None:
-    debloater = make_debloater()
-
-    announced = [debloater.recalculate(1_000_000, 10) for _ in range(8)]
-
-    assert announced == [None, None, 1345, None, None, 1767, None, None]
-    assert debloater.last_announced == 1767
-
-
-def test_no_buffer_in_use_counts_as_one() -> None:
-    debloater = make_debloater(samples=1)
-
-    assert debloater.recalculate(2000, 0) == 2000
-    assert debloater.estimated_time_s == 1.0
-
-
 def test_the_largest_and_the_smallest_size_are_always_announced_but_once() -> None:
     debloater = make_debloater(samples=1, starting_size=30000)
 
@@ -184,31 +159,6 @@ def test_the_largest_and_the_smallest_size_are_always_announced_but_once() -> No
     # From 300 the smallest is less than a quarter away.
     assert debloater.recalculate(0, 5) == 256
     assert debloater.recalculate(0, 5) is None
-
-
-@pytest.mark.parametrize(("throughput", "size"), [(751, None), (750, 750), (1249, None), (1250, 1250)])
-def test_a_change_is_announced_from_the_threshold_on(throughput: int, size: int | None) -> None:
-    debloater = make_debloater(samples=1, starting_size=1000)
-
-    assert debloater.recalculate(throughput, 1) == size
-
-
-def test_the_average_does_not_depend_on_what_was_announced() -> None:
-    eager, lazy = make_debloater(threshold_percent=0), make_debloater(threshold_percent=100)
-    for _ in range(5):
-        eager.recalculate(1_000_000, 10)
-        lazy.recalculate(1_000_000, 10)
-
-    assert eager.last_announced == 1614
-    assert lazy.last_announced == 1024
-    assert eager.estimated_time_s == lazy.estimated_time_s
-
-
-def test_without_throughput_the_estimate_is_taken_at_one_byte_a_second() -> None:
-    debloater = make_debloater(samples=1, starting_size=512)
-    debloater.recalculate(0, 3)
-
-    assert debloater.estimated_time_s == 256 * 3
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from flowcontrol import (
     AbortReason,
     Action,
     Alignment,
-    AlignmentMetrics,
     BarrierTracker,
     CheckpointBarrier,
     CheckpointOptions,
@@ -56,48 +55,6 @@ def play(tracker: BarrierTracker, *steps: tuple[str, int] | tuple[str, int, int]
     return trace
 
 
-def test_one_channel_triggers_and_aborts_at_once() -> None:
-    trace = play(BarrierTracker(1), ("barrier", 0, 1), ("cancel", 0, 4), ("barrier", 0, 4), ("barrier", 0, 5))
-
-    assert trace == ["T1", "C4", "", "T5"]
-
-
-def test_several_checkpoints_are_in_progress_and_a_newer_one_aborts_none() -> None:
-    tracker = BarrierTracker(2)
-
-    ahead = play(tracker, ("barrier", 0, 1), ("barrier", 0, 2), ("barrier", 0, 3))
-    assert tracker.pending == (1, 2, 3)
-    behind = play(tracker, ("barrier", 1, 1), ("barrier", 1, 2), ("barrier", 1, 3))
-
-    assert (ahead, behind) == (["", "", ""], ["T1", "T2", "T3"])
-    assert tracker.pending == ()
-
-
-def test_a_complete_checkpoint_ends_older_ones_silently() -> None:
-    tracker = BarrierTracker(2)
-
-    trace = play(tracker, ("barrier", 0, 1), ("barrier", 0, 2), ("barrier", 1, 2), ("barrier", 1, 1))
-
-    assert trace == ["", "", "T2", ""]
-    assert tracker.pending == ()
-
-
-def test_a_channel_counts_once() -> None:
-    trace = play(BarrierTracker(2), ("barrier", 0, 1), ("barrier", 0, 1), ("end", 0), ("barrier", 1, 1))
-
-    assert trace == ["", "", "", "T1"]
-
-
-def test_an_unknown_checkpoint_is_tracked_only_if_it_is_the_newest() -> None:
-    tracker = BarrierTracker(3)
-
-    trace = play(tracker, ("barrier", 0, 5), ("barrier", 1, 4), ("barrier", 2, 4), ("barrier", 0, 4))
-
-    assert trace == ["", "", "", ""]
-    assert tracker.pending == (5,)
-    assert tracker.current_checkpoint_id == 5
-
-
 def test_the_oldest_of_more_than_50_checkpoints_is_forgotten() -> None:
     tracker = BarrierTracker(2)
     for checkpoint_id in range(1, 52):
@@ -107,22 +64,6 @@ def test_the_oldest_of_more_than_50_checkpoints_is_forgotten() -> None:
     assert play(tracker, ("barrier", 1, 1), ("barrier", 1, 2)) == ["", "T2"]
 
 
-def test_a_cancel_aborts_all_older_ones_and_its_own_once() -> None:
-    tracker = BarrierTracker(2)
-
-    trace = play(
-        tracker,
-        ("barrier", 0, 1),
-        ("barrier", 0, 2),
-        ("barrier", 0, 3),
-        ("cancel", 1, 2),
-        ("cancel", 1, 2),
-        ("barrier", 1, 3),
-    )
-
-    assert trace == ["", "", "", "C1 C2", "", "T3"]
-
-
 def test_a_cancelled_checkpoint_counts_channels_until_it_can_be_forgotten() -> None:
     tracker = BarrierTracker(3)
 
@@ -130,15 +71,6 @@ def test_a_cancelled_checkpoint_counts_channels_until_it_can_be_forgotten() -> N
     assert tracker.pending == (1,)
     assert play(tracker, ("cancel", 1, 1), ("barrier", 2, 1)) == ["", ""]
     assert tracker.pending == ()
-
-
-def test_a_cancel_newer_than_all_is_tracked_as_aborted() -> None:
-    tracker = BarrierTracker(2)
-
-    assert play(tracker, ("barrier", 0, 1), ("cancel", 1, 2)) == ["", "C1 C2"]
-    assert tracker.pending == (2,)
-    assert play(tracker, ("barrier", 0, 2), ("barrier", 0, 3), ("cancel", 1, 2)) == ["", "", ""]
-    assert tracker.pending == (3,)
 
 
 def test_a_late_cancel_of_what_is_over_is_ignored() -> None:
@@ -168,17 +100,6 @@ def test_an_end_counts_for_checkpoints_that_wait_for_others_too() -> None:
     assert trace == ["", "", "", "T1", "T2"]
 
 
-def test_the_last_open_channel_completes_what_began_when_others_were_open() -> None:
-    assert play(BarrierTracker(2), ("barrier", 0, 1), ("end", 0), ("barrier", 1, 1)) == ["", "", "T1"]
-    assert play(BarrierTracker(2), ("barrier", 0, 1), ("end", 0), ("cancel", 1, 1)) == ["", "", "C1"]
-
-
-def test_the_end_of_the_last_open_channel_triggers_nothing_older_than_its_newest_barrier() -> None:
-    trace = play(BarrierTracker(2), ("barrier", 0, 1), ("end", 0), ("barrier", 1, 2), ("end", 1))
-
-    assert trace == ["", "", "T2", ""]
-
-
 def test_an_aborted_checkpoint_is_not_triggered_by_an_end() -> None:
     tracker = BarrierTracker(3)
 
@@ -196,23 +117,6 @@ def test_an_end_aborts_all_where_finished_tasks_take_no_checkpoints() -> None:
     assert trace == ["C1", "", "", "E2 E3"]
     assert tracker.pending == ()
     assert play(tracker, ("barrier", 0, 4), ("barrier", 1, 4)) == ["", "T4"]
-
-
-def test_each_checkpoint_has_its_own_metrics_and_the_gauges_are_of_the_latest() -> None:
-    tracker = BarrierTracker(2)
-    tracker.barrier(0, barrier(1, timestamp=0.5), now=1.0)
-    tracker.bytes_processed(10)
-    tracker.barrier(0, barrier(2, timestamp=1.0), now=3.0)
-    tracker.bytes_processed(100)
-
-    first = tracker.barrier(1, barrier(1, timestamp=0.5), now=4.0)
-    assert (tracker.start_delay_s, tracker.alignment_s(now=4.5)) == (2.0, 1.5)
-    second = tracker.barrier(1, barrier(2, timestamp=1.0), now=6.0)
-
-    assert first == [Trigger(barrier(1, 0.5), AlignmentMetrics(0.5, 3.0, 110))]
-    assert second == [Trigger(barrier(2, 1.0), AlignmentMetrics(2.0, 3.0, 100))]
-    assert tracker.alignment_s(now=9.0) == 3.0
-    assert tracker.latest_metrics == AlignmentMetrics(2.0, 3.0, 100)
 
 
 def test_an_abort_ends_the_measuring_of_its_own_checkpoint_only() -> None:
