@@ -30,7 +30,6 @@ from typing import IO, TYPE_CHECKING
 from netstack import SourceError
 
 from ..errors import JavaError
-from .class_archive import make_at_exit, of_this_user
 from .driver import LOOPBACK, held_interrupts, is_on_this_machine, local_slots, require_master
 from .failure_causes import one_line, own_folder_problem
 
@@ -57,6 +56,14 @@ SETTINGS = {
 
 LOCAL_SETTINGS = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
 """Further settings of a session whose executors are all on this machine."""
+
+SMALL_JAVA = dict.fromkeys(
+    ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"), "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+)
+"""Java options for a driver that lives for seconds, too short for Java's optimising compiler to help.
+
+They are in Spark's variables, because Java prints a line on stderr if its own ones are set.
+"""
 
 _DAEMON_MODULE, _WORKERS_PATH = "spark.python.daemon.module", "spark.executorEnv.PYTHONPATH"
 
@@ -130,7 +137,7 @@ def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings, workers, archive = dict(SETTINGS), dict[str, str](), None
+    settings, workers = dict(SETTINGS), dict[str, str]()
     if is_on_this_machine(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
@@ -139,12 +146,11 @@ def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
             # Workers begin with imports done. Our packages come after those that the user puts first.
             path = filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2])])
             workers = {_DAEMON_MODULE: f"{__package__}.worker_daemon", _WORKERS_PATH: os.pathsep.join(path)}
-            archive = of_this_user()
     else:  # other machines may have Python at another path
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setMaster(master).setAll(list({**settings, **options}.items()))
     with tempfile.TemporaryFile() as log:
-        java = JavaProcess(conf, log, {} if archive is None else archive.variables(small=small))
+        java = JavaProcess(conf, log, SMALL_JAVA if small else {})
         try:
             _start_session(conf, java, workers)
         except BaseException as error:
@@ -152,8 +158,6 @@ def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
             if isinstance(error, Exception):
                 raise SourceError(f"Spark does not start: {_reason(error, log)}") from error
             raise
-    if archive is not None:
-        make_at_exit(archive)
 
 
 def _start_session(conf: SparkConf, java: JavaProcess, workers: Mapping[str, str]) -> None:
@@ -212,7 +216,7 @@ def _reason(error: Exception, log: IO[bytes]) -> str:
 class JavaProcess:
     """The Java process of Spark's driver, which runs from `start` on.
 
-    `log` gets its standard error. `variables` are set in addition to the environment of this process.
+    `log` gets its standard error. `variables` are set if the environment of this process lacks them.
     """
 
     def __init__(self, conf: SparkConf, log: IO[bytes], variables: Mapping[str, str]) -> None:
@@ -247,8 +251,8 @@ class JavaProcess:
                 stdin=subprocess.PIPE,
                 stderr=self._log,
                 env={
-                    **os.environ,
                     **self._variables,
+                    **os.environ,
                     "SPARK_CONNECT_MODE": "0",
                     "_PYSPARK_DRIVER_CONN_INFO_PATH": str(reached),
                 },

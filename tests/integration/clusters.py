@@ -62,7 +62,7 @@ JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 """The variable with the options of the driver's Java; those of all other processes are the same."""
 
 SHARED = {"SPARK_HOME", "SPARK_LAUNCHER_OPTS", JAVA_OPTIONS}
-"""Variables of all tests (see `class_archive`) that clusters keep."""
+"""Variables of all tests (see `conftest`) that clusters keep."""
 
 PRELUDE = """\
 import json
