@@ -82,8 +82,8 @@ class RecordDecoder:
             CorruptRecord: if a length is negative or over the limit.
         """
         if isinstance(data, BlankBytes):
-            begun_stride = self._blank_stride or (0 if self.pending_bytes else data.stride)
-            if begun_stride == data.stride and self.pending_bytes == data.phase:
+            partial_stride = self._blank_stride or (0 if self.pending_bytes else data.stride)
+            if partial_stride == data.stride and self.pending_bytes == data.phase:
                 return self._feed_blank(data)
             data = bytes(data)
         if self._blank_stride:
@@ -133,13 +133,13 @@ class RecordDecoder:
 
     def _stream(self, data: memoryview | bytes, size: int) -> memoryview | bytes:
         """Return the incomplete record followed by the bytes that complete it."""
-        begun = self._long
-        if begun is None:
+        partial = self._long
+        if partial is None:
             return b"".join((*self._parts, data))
-        if size > len(begun):
-            return b"".join((begun[: self.pending_bytes], data))
-        begun[self.pending_bytes : size] = data
-        return begun[:size].toreadonly()
+        if size > len(partial):
+            return b"".join((partial[: self.pending_bytes], data))
+        partial[self.pending_bytes : size] = data
+        return partial[:size].toreadonly()
 
     def _decode(self, stream: memoryview | bytes, size: int) -> tuple[RecordBlock, int]:
         """Return the complete records of `stream`, and the result of `_needed_at` for the next record."""

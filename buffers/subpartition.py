@@ -38,7 +38,7 @@ ADD_REFUSED = -1
 """The result of `add` when the subpartition is finished or released."""
 
 
-Settled = Callable[[list[Content] | None], None]
+OnResolved = Callable[[list[Content] | None], None]
 """Callback for the data that a barrier with a timeout has overtaken; see `add_timeoutable`."""
 
 
@@ -47,7 +47,7 @@ class _Timeoutable(NamedTuple):
 
     checkpoint_id: int
     consumer: EventConsumer
-    settled: Settled
+    on_resolved: OnResolved
 
 
 class PolledBuffer:
@@ -180,18 +180,18 @@ class PipelinedSubpartition:
             self._notify()
         return overtaken
 
-    def add_timeoutable(self, consumer: EventConsumer, checkpoint_id: int, settled: Settled) -> int:
+    def add_timeoutable(self, consumer: EventConsumer, checkpoint_id: int, on_resolved: OnResolved) -> int:
         """Append an aligned barrier that `alignment_timeout` can turn unaligned; returns the result of `add`.
 
-        `settled` is called once. It gets the overtaken data, as `overtake` returns it, if the barrier times
-        out. It gets an empty list when the barrier has been polled, refused or dropped. It gets None if
+        `on_resolved` is called once. It gets the overtaken data, as `overtake` returns it, if the barrier
+        times out. It gets an empty list when the barrier has been polled, refused or dropped. It gets None if
         another barrier is added, which fails the channel state of the earlier checkpoint.
         """
-        self._settle(None)
-        self._timeoutable = _Timeoutable(checkpoint_id, consumer, settled)
+        self._resolve(None)
+        self._timeoutable = _Timeoutable(checkpoint_id, consumer, on_resolved)
         wanted = self.add(consumer)
         if wanted == ADD_REFUSED:
-            self._settle([])
+            self._resolve([])
         return wanted
 
     def alignment_timeout(self, checkpoint_id: int, unaligned: EventConsumer) -> bool:
@@ -209,7 +209,7 @@ class PipelinedSubpartition:
         self._put_in_front(unaligned)
         del queue[place + 1]
         waiting.consumer.close()
-        self._settle(overtaken)
+        self._resolve(overtaken)
         self._notify_priority()
         return True
 
@@ -231,12 +231,12 @@ class PipelinedSubpartition:
         items = islice(self._queue, self.in_front, stop)
         return [item.copy_unread() for item in items if isinstance(item, BufferConsumer) and item.unread]
 
-    def _settle(self, overtaken: list[Content] | None) -> None:
+    def _resolve(self, overtaken: list[Content] | None) -> None:
         """Report `overtaken` for the queued barrier with a timeout, if any; it can no longer time out."""
         waiting = self._timeoutable
         if waiting is not None:
             self._timeoutable = None
-            waiting.settled(overtaken)
+            waiting.on_resolved(overtaken)
 
     def finish(self) -> None:
         """Close the queue for writing. All queued buffers then count as finished."""
@@ -268,7 +268,7 @@ class PipelinedSubpartition:
             self.blocked = True
             waiting = self._timeoutable
             if waiting is not None and waiting.consumer.build() is buffer:
-                self._settle([])
+                self._resolve([])
         self.total_bytes += buffer.size
         sequence = self._sequence
         self._sequence = sequence + 1 if sequence < UNLIMITED_SIZE else -UNLIMITED_SIZE - 1
@@ -378,7 +378,7 @@ class PipelinedSubpartition:
             self._queue.pop(0).close()
         self.data_buffers = 0
         self.in_front = 0
-        self._settle([])
+        self._resolve([])
 
     def _finished_buffers(self) -> int:
         queue = self._queue
@@ -394,5 +394,5 @@ class PipelinedSubpartition:
     def _notify_priority(self) -> None:
         """Notify the reader of the first priority event. The reader finds later ones when it polls."""
         if self.in_front == 1 and self.has_priority:
-            tell = self._notify if self.on_priority is None else self.on_priority
-            tell()
+            notify = self._notify if self.on_priority is None else self.on_priority
+            notify()

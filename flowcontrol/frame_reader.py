@@ -57,11 +57,11 @@ class FrameReader:
     """
 
     __slots__ = (
-        "_begun",
         "_end",
         "_header",
         "_lookahead",
         "_max_frame_bytes",
+        "_partial",
         "_rest",
         "_sink",
         "_start",
@@ -74,7 +74,7 @@ class FrameReader:
         self._start = self._end = 0
         self._rest: memoryview | None = None
         self._header: BufferHeader | None = None
-        self._begun: tuple[AnyLayout, memoryview] | None = None
+        self._partial: tuple[AnyLayout, memoryview] | None = None
 
     @property
     def between_frames(self) -> bool:
@@ -107,12 +107,12 @@ class FrameReader:
     def _complete(self) -> None:
         """Pass on the payload or frame that is now complete."""
         self._rest = None
-        header, begun = self._header, self._begun
-        self._header = self._begun = None
+        header, partial = self._header, self._partial
+        self._header = self._partial = None
         if header is not None:
             self._sink.landed(header)
-        elif begun is not None:
-            layout, frame = begun
+        elif partial is not None:
+            layout, frame = partial
             self._sink.receive(layout.unpack(frame))
 
     def _next_frame(self) -> bool:
@@ -156,7 +156,7 @@ class FrameReader:
         frame = memoryview(bytearray(length))
         frame[: len(arrived)] = arrived
         self._start = self._end
-        self._begun = layout, frame
+        self._partial = layout, frame
         self._rest = frame[len(arrived) :]
 
     def _compact(self) -> None:

@@ -145,11 +145,11 @@ def _serve_beside(
                 stack.push(opening.pop_all())
             server.lab = lab
 
-        def look(imported: Imported) -> JobWatch | None:
+        def start_watch(imported: Imported) -> JobWatch | None:
             return None if isinstance(cluster, Recording) else JobWatch(cluster, imported)
 
         flink = ObservedFlink(
-            cluster.name, read, look, show, lambda: server.pages > 0, problems_of=problems_of
+            cluster.name, read, start_watch, show, lambda: server.pages > 0, problems_of=problems_of
         )
         server = LabServer(None, flink=flink)
         _serve(server, port, browser=browser)

@@ -45,8 +45,8 @@ def savepoint(
         action = PostCheckpointAction.TERMINATE if drain else PostCheckpointAction.SUSPEND
     request = SavepointRequest(directory=to, format=SavepointFormat[format.upper()], action=action)
     try:
-        with activity("savepoint", to_stderr()) as tell:
-            location = RequestFolder(directory).ask(request, tell)
+        with activity("savepoint", to_stderr()) as report:
+            location = RequestFolder(directory).ask(request, report)
     except StorageError as error:
         raise usage_error("savepoint", one_line(error)) from None
     print_line(shown(location))

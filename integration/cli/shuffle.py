@@ -159,7 +159,7 @@ def _shuffled(wanted: Shuffled, format: Format | None, routing: RoutingOptions, 
             rows = count_rows(wanted.input, format)
             if rows is not None and wanted.ship == "broadcast":
                 rows *= wanted.partitions
-            with task_notes(session) as notes, shuffle_progress(session, notes, rows, to_stderr()) as look:
+            with task_notes(session) as notes, shuffle_progress(session, notes, rows, to_stderr()) as on_poll:
 
                 def work() -> Shuffled:
                     notes.ask(session)
@@ -183,7 +183,7 @@ def _shuffled(wanted: Shuffled, format: Format | None, routing: RoutingOptions, 
                     of_last_run = [task for task in counters if task["run"] == last]
                     return msgspec.structs.replace(wanted, wall_seconds=seconds, tasks=of_last_run)
 
-                return run_cancellable(session, work, look)
+                return run_cancellable(session, work, on_poll)
 
 
 def _check(wanted: Shuffled, routing: RoutingOptions, options: Options) -> None:
@@ -235,8 +235,8 @@ def _session(master: str | None, partitions: int, options: Mapping[str, str]) ->
     progress while Spark starts.
     """
     runs_already = is_running()
-    with activity("shuffle", to_stderr()) as tell:
-        tell("Spark starts")
+    with activity("shuffle", to_stderr()) as report:
+        report("Spark starts")
         session = spark_session(_master(master, partitions), options)
     try:
         run_cancellable(session, lambda: send_packages(session))

@@ -45,14 +45,14 @@ ACKNOWLEDGEMENT = "acknowledgement"
 PHASES = (START_DELAY, ALIGNMENT, SYNC, ASYNC, ACKNOWLEDGEMENT)
 """All phases, in order."""
 
-NOT_TOLD = "not told"
+UNREPORTED = "not reported"
 """Name of the part of a duration that lies in no measured phase."""
 
 _SAME_MS = 1.0
 """Durations that differ by at most this many ms count as equal; Flink reports whole milliseconds."""
 
 Phases = Mapping[str, float]
-"""Milliseconds by phase, in order. An unmeasured phase is absent, and its time counts as `NOT_TOLD`."""
+"""Milliseconds by phase, in order. An unmeasured phase is absent, and its time counts as `UNREPORTED`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) ->
     if whole - part.end_to_end_ms > _SAME_MS and not _all_known(checkpoint):
         return CheckpointTimes(end_to_end_ms=whole, phases=_with_rest({}, whole), vertex=None)
     phases = dict(part.phases)
-    last = ACKNOWLEDGEMENT if ACKNOWLEDGEMENT in phases else NOT_TOLD
+    last = ACKNOWLEDGEMENT if ACKNOWLEDGEMENT in phases else UNREPORTED
     phases[last] += whole - part.end_to_end_ms  # the coordinator's time after the last acknowledgement
     return CheckpointTimes(end_to_end_ms=whole, phases=phases, vertex=part.vertex)
 
@@ -188,14 +188,14 @@ def last_part(checkpoint: CheckpointResult, vertex: str | None = None) -> Subtas
 
 
 def phases_in(results: Iterable[Result]) -> tuple[str, ...]:
-    """Return `PHASES`, followed by `NOT_TOLD` if a subtask has time that lies in no measured phase."""
-    untold = any(
-        NOT_TOLD in part.phases
+    """Return `PHASES`, followed by `UNREPORTED` if a subtask has time that lies in no measured phase."""
+    unreported = any(
+        UNREPORTED in part.phases
         for result in results
         for checkpoint in result.checkpoints
         for part in subtask_parts(checkpoint)
     )
-    return (*PHASES, NOT_TOLD) if untold else PHASES
+    return (*PHASES, UNREPORTED) if unreported else PHASES
 
 
 def completed_checkpoints(result: Result) -> list[CheckpointResult]:
@@ -244,11 +244,11 @@ def _phases(vertex: VertexCheckpoint, subtask: int, whole: float, unaligned: boo
 
 
 def _with_rest(phases: Phases, whole: float) -> Phases:
-    """Add the rest of the duration: the acknowledgement if all earlier phases are known, else `NOT_TOLD`."""
+    """Add the rest of the duration: the acknowledgement, or `UNREPORTED` if an earlier phase is unknown."""
     before = PHASES[:-1]
     known = {name: phases[name] for name in before if name in phases}
     rest = max(0.0, whole - sum(known.values()))
-    return known | {ACKNOWLEDGEMENT if len(known) == len(before) else NOT_TOLD: rest}
+    return known | {ACKNOWLEDGEMENT if len(known) == len(before) else UNREPORTED: rest}
 
 
 def _after(

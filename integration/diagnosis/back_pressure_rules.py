@@ -153,7 +153,7 @@ def at_its_limit(view: Observation) -> Iterator[Finding]:
 def not_bound(view: Observation) -> Iterator[Finding]:
     """Find that no vertex is back-pressured: the input or a source limits the job."""
     shares = [share(complete(vertex.busy_ms_per_s) or ()) for vertex in view.vertices]
-    if view.nobody_waits is not True or not shares or None in shares:
+    if view.no_back_pressure is not True or not shares or None in shares:
         return
     busy, busiest = max(zip(known(shares), view.vertices, strict=True), key=lambda pair: pair[0])
     evidence = [

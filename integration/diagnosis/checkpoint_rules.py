@@ -229,7 +229,7 @@ def _next(view: Observation, phase: str, steps: Sequence[str]) -> list[str]:
             "Look for a task that handles its barrier late, although barriers overtake data: one long "
             "record, a window that fires, or a source that does not yield.",
         ]
-    calm = view.nobody_waits
+    calm = view.no_back_pressure
     if calm:
         return [
             *steps,

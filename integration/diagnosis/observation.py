@@ -285,7 +285,7 @@ class Observation:
         return " or ".join(names) if len(names) <= 3 else f"one of {len(names)} vertices"
 
     @property
-    def nobody_waits(self) -> bool | None:
+    def no_back_pressure(self) -> bool | None:
         """Whether no vertex is back-pressured; None: unknown."""
         return negation(any_of(self.is_back_pressured(vertex) for vertex in self.vertices))
 

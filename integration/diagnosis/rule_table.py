@@ -13,7 +13,7 @@ import msgspec
 
 from netstack import VertexSteady
 
-from ..comparison.checkpoint_times import NOT_TOLD, PHASES
+from ..comparison.checkpoint_times import PHASES, UNREPORTED
 from ..optional_figures import complete
 from . import back_pressure_rules, checkpoint_rules, debloating_rules
 from .observation import Finding, Observation
@@ -200,7 +200,7 @@ def _gaps(view: Observation) -> Iterator[str]:
         if gaps:
             yield f"{figure.name} of {', '.join(gaps)}; so it is unknown {figure.question}"
     times = checkpoint_rules.phases(view)
-    if times is not None and NOT_TOLD in times.phases:
+    if times is not None and UNREPORTED in times.phases:
         names = [name for name in PHASES if name not in times.phases]
         yield (
             f"duration of these checkpoint phases: {', '.join(names)}; so it is unknown which phase takes "

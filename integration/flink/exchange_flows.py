@@ -99,7 +99,7 @@ class Firings(NamedTuple):
 class _Firing(NamedTuple):
     """Output of a subtask between two polls without output. `whole`: begin and end were both seen."""
 
-    begun_s: float
+    started_s: float
     ended_s: float
     records: float
     whole: bool
@@ -293,7 +293,7 @@ class JobFlows:
         shows_itself = sum(emitted) >= _MORE_THAN_CHANCE * len(emitted) and (held_ms or 0.0) / 1e3 < _HELD
         if period_s is None and shows_itself:
             gap = middle(
-                (late.begun_s + late.ended_s - early.begun_s - early.ended_s) / 2
+                (late.started_s + late.ended_s - early.started_s - early.ended_s) / 2
                 for of_subtask in firings
                 for early, late in pairwise(of_subtask)
             )
@@ -303,7 +303,7 @@ class JobFlows:
             return None
 
         def records(of_subtask: Sequence[_Firing]) -> float | None:
-            single = [firing for firing in of_subtask if firing.ended_s - firing.begun_s <= period_s]
+            single = [firing for firing in of_subtask if firing.ended_s - firing.started_s <= period_s]
             whole = [firing.records for firing in single if firing.whole]
             return middle(whole or [firing.records for firing in single])
 
@@ -398,16 +398,16 @@ def _firings(polls: Sequence[tuple[float, Sample]]) -> list[_Firing]:
     divide a burst.
     """
     firings: list[_Firing] = []
-    begun_s: float | None = None
+    started_s: float | None = None
     records, whole = 0.0, False
     for number, ((early, before), (_, after)) in enumerate(pairwise(polls)):
         grown = after["records_out"] - before["records_out"]
-        if grown and begun_s is None:
-            begun_s, records, whole = early, 0.0, number > 0
+        if grown and started_s is None:
+            started_s, records, whole = early, 0.0, number > 0
         records += grown
-        if begun_s is not None and not grown:
-            firings.append(_Firing(begun_s, early, records, whole))
-            begun_s = None
-    if begun_s is not None:
-        firings.append(_Firing(begun_s, polls[-1][0], records, whole=False))
+        if started_s is not None and not grown:
+            firings.append(_Firing(started_s, early, records, whole))
+            started_s = None
+    if started_s is not None:
+        firings.append(_Firing(started_s, polls[-1][0], records, whole=False))
     return firings

@@ -42,7 +42,7 @@ class JobWatch:
         self._rounds: deque[tuple[float, Round]] = deque()
         self._advanced = False
 
-    def look(self) -> Measured:
+    def poll(self) -> Measured:
         """Return the present figures of the job.
 
         Raises:

@@ -66,7 +66,7 @@ CPU_LOAD = "Status.JVM.CPU.Load"
 BURN = "burn"
 """The service mode for CPU-bound work."""
 
-_FAR_APART = 0.5
+_MIN_SPAN = 0.5
 """Two answers are used as a pair for the cores in use if at least this share of the time watched lies between
 them.
 """
@@ -279,7 +279,7 @@ def _slope(times_s: Sequence[float], used_s: Sequence[float | None]) -> float | 
     points = [(time, used) for time, used in zip(times_s, used_s, strict=True) if used is not None]
     if not points or points[-1][0] <= points[0][0]:
         return None
-    least = _FAR_APART * (points[-1][0] - points[0][0])
+    least = _MIN_SPAN * (points[-1][0] - points[0][0])
     return middle(
         (later[1] - earlier[1]) / (later[0] - earlier[0])
         for earlier, later in combinations(points, 2)

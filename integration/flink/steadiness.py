@@ -32,7 +32,7 @@ _MOVES = 0.1
 _LEAST_VALUES = 6
 """Minimum number of values that show whether a change stands out."""
 
-_APART = 0.9
+_SEPARATED = 0.9
 """Minimum share of the pairs, one value of each half, that differ in the direction of the change."""
 
 _SIGMAS = 4.0
@@ -76,11 +76,11 @@ def movement(points: Sequence[tuple[float, float]]) -> Movement | None:
     neighbours = zip(values, values[1:], values[2:], strict=False)
     bends = [before - 2 * here + after for before, here, after in neighbours]
     noise = sqrt(fmean(bend**2 for bend in bends) / 6)
-    apart = fmean((late - early) * slope > 0 for early, late in product(first, last))
+    separation = fmean((late - early) * slope > 0 for early, late in product(first, last))
     if (
         begin <= 0
         or abs(slope) * seconds <= _MOVES * begin
-        or apart < _APART
+        or separation < _SEPARATED
         or abs(fmean(last) - fmean(first)) < _SIGMAS * noise * sqrt(2 / half)
     ):
         return None

@@ -44,7 +44,7 @@ Watching = Callable[[float, float], None]
 Read = Callable[[bool, Watching], Imported]
 """Function that reads the named job, or with True the job running now, and reports progress."""
 
-Look = Callable[[Imported], JobWatch | None]
+StartWatch = Callable[[Imported], JobWatch | None]
 """Function that starts polling a job that was read; None: it is a recording."""
 
 
@@ -54,16 +54,16 @@ _Values = Sequence[float | None]
 class ObservedFlink:
     """The job in Flink, as last read.
 
-    `read` and `look` are called in threads. `show` receives each job that was read, and raises InputError if
-    the job cannot be emulated. While `wanted` returns False, no requests are made. `problems_of` returns the
-    lines of an error.
+    `read` and `start_watch` are called in threads. `show` receives each job that was read, and raises
+    InputError if the job cannot be emulated. While `wanted` returns False, no requests are made.
+    `problems_of` returns the lines of an error.
     """
 
     def __init__(
         self,
         url: str,
         read: Read,
-        look: Look,
+        start_watch: StartWatch,
         show: Callable[[Imported], None],
         wanted: Callable[[], bool],
         *,
@@ -73,7 +73,7 @@ class ObservedFlink:
         self.reading: Reading | None = Reading(url)
         """Progress of reading; None: the job has been read."""
         self._url = url
-        self._read_job, self._look_at, self._show, self._is_wanted = read, look, show, wanted
+        self._read_job, self._start_watch, self._show, self._is_wanted = read, start_watch, show, wanted
         self._every_s = every_s
         self._problems_of = problems_of
         self._again = trio.Event()
@@ -131,7 +131,7 @@ class ObservedFlink:
 
     async def _watch(self, imported: Imported) -> None:
         """Poll the job until it has to be read again."""
-        watch = self._look_at(imported)
+        watch = self._start_watch(imported)
         if watch is None:
             self._state = "recorded"
             await self._again.wait()
@@ -140,11 +140,11 @@ class ObservedFlink:
             with trio.move_on_after(self._every_s):
                 await self._again.wait()
             if not self._again.is_set() and self._is_wanted() and self._state != "gone":
-                await self._look(watch)
+                await self._poll(watch)
 
-    async def _look(self, watch: JobWatch) -> None:
+    async def _poll(self, watch: JobWatch) -> None:
         try:
-            shown = await trio.to_thread.run_sync(watch.look, abandon_on_cancel=True)
+            shown = await trio.to_thread.run_sync(watch.poll, abandon_on_cancel=True)
         except FlinkRestError as error:
             self._state = "waiting" if isinstance(error, NotRunningError) else "away"
             if isinstance(error, JobWentError):
@@ -243,8 +243,8 @@ def checkpoint_of(checkpoint: CheckpointResult) -> FlinkCheckpoint:
 
 def _of_all(combined: Callable[[list[float]], float], values: _Values) -> float | None:
     """Return a figure over all subtasks; None if one is unknown, because a partial sum would mislead."""
-    told = complete(values)
-    return None if told is None else combined(told)
+    known_values = complete(values)
+    return None if known_values is None else combined(known_values)
 
 
 def _longest(of_vertices: Iterable[_Values]) -> float | None:

@@ -113,14 +113,14 @@ class FramePace:
         self._rest_s = cpu_s * (1 / SHARE_OF_FRAMES - 1)
 
 
-class _Told:
+class _Sent:
     """The part of a run's history that a page has received."""
 
     def __init__(self, job: LiveJob) -> None:
         self.job = job
         self.rows, self.checkpoints, self.incidents = len(job.rows), len(job.checkpoints), len(job.incidents)
 
-    def news(self) -> list[str]:
+    def changes(self) -> list[str]:
         """Return the new entries, as messages."""
         job = self.job
         new = [*job.incidents[self.incidents :], *job.checkpoints[self.checkpoints :], *job.rows[self.rows :]]
@@ -181,7 +181,7 @@ class LabServer:
                 await self._wanted.wait()
             lab = self.lab
             if lab is None or self._reads:
-                self._tell_all([])
+                self._send_all([])
                 await trio.sleep(_READING_EVERY_S)
                 continue
             busy = lab.turn(_TURN_S)
@@ -210,9 +210,9 @@ class LabServer:
             beside = self.flink.frame(list(lab.sides))
             frames += [] if beside is None else [beside]
             self._flink_due = perf_counter() + _FLINK_EVERY_S
-        self._tell_all(frames)
+        self._send_all(frames)
 
-    def _tell_all(self, frames: Sequence[Answer]) -> None:
+    def _send_all(self, frames: Sequence[Answer]) -> None:
         """Send frames to all pages."""
         self._frames = [encode(frame) for frame in frames]
         waiting, self._new_frame = self._new_frame, trio.Event()
@@ -253,7 +253,7 @@ class LabServer:
             await socket.close(_TOO_MANY)
             return
         async with self._open_page(), trio.open_nursery() as nursery:
-            nursery.start_soon(self._tell, socket, nursery.cancel_scope)
+            nursery.start_soon(self._send, socket, nursery.cancel_scope)
             await self._hear(socket)
             nursery.cancel_scope.cancel()
 
@@ -266,10 +266,10 @@ class LabServer:
         finally:
             self.pages -= 1
 
-    async def _tell(self, socket: WebSocket, page: trio.CancelScope) -> None:
+    async def _send(self, socket: WebSocket, page: trio.CancelScope) -> None:
         """Send news to a page until it closes."""
         known: tuple[Lab, int] | None = None
-        told: list[_Told] = []
+        sent: list[_Sent] = []
         try:
             while True:
                 lab, new_frame = self.lab, self._new_frame
@@ -280,9 +280,9 @@ class LabServer:
                     if known is None or known != (lab, lab.version):
                         known = lab, lab.version
                         hello = self._hello(lab)
-                        told = [_Told(side) for side in lab.sides]  # after the hello with the history so far
+                        sent = [_Sent(side) for side in lab.sides]  # after the hello with the history so far
                         await socket.send_text(encode(hello))
-                    for message in [text for each in told for text in each.news()] + self._frames:
+                    for message in [text for each in sent for text in each.changes()] + self._frames:
                         await socket.send_text(message)
                 await new_frame.wait()
         except (WebSocketDisconnect, RuntimeError, trio.BrokenResourceError):

@@ -346,8 +346,8 @@ def nearest(name: str, only_close: bool = False, version: Version = LATEST) -> l
         return close
     if only_close:
         return []
-    if begun := [each for each in names if _goes_on(name, each) or _goes_on(each, name)]:
-        return [max(begun, key=len)]
+    if continued := [each for each in names if _continues(name, each) or _continues(each, name)]:
+        return [max(continued, key=len)]
     return _sibling(name, names) or _in_family(name, names)
 
 
@@ -365,5 +365,5 @@ def _in_family(name: str, names: Iterable[str]) -> list[str]:
     return [family + end for end in close]
 
 
-def _goes_on(longer: str, shorter: str) -> bool:
+def _continues(longer: str, shorter: str) -> bool:
     return is_of_family(shorter) and longer.startswith((f"{shorter}-", f"{shorter}."))

@@ -31,7 +31,7 @@ LINE_EVERY_S = 5.0
 Report = Callable[[float], None]
 """Function that reports the work done so far, in the unit of the total."""
 
-Tell = Callable[[str], None]
+Describe = Callable[[str], None]
 """Function that reports the present step in a few words."""
 
 
@@ -58,10 +58,10 @@ def progress(
 
 
 @contextmanager
-def activity(label: str, console: Console) -> Iterator[Tell]:
+def activity(label: str, console: Console) -> Iterator[Describe]:
     """Show the present step of work without a known total, and the elapsed time, while the block runs."""
     if not console.is_terminal:
-        yield _told_lines(label, console)
+        yield _printed_lines(label, console)
         return
     text = TextColumn("{task.description}", markup=False)
     with Progress(SpinnerColumn(), text, TimeElapsedColumn(), console=console, transient=True) as line:
@@ -100,35 +100,35 @@ def _labelled(label: str, doing: str) -> str:
 
 
 def _lines(label: str, total: float, unit: str, console: Console) -> Report:
-    begun = monotonic()
-    due = begun + LINE_EVERY_S
+    started = monotonic()
+    due = started + LINE_EVERY_S
 
     def report(done: float) -> None:
-        nonlocal begun, due
+        nonlocal started, due
         now = monotonic()
         if done <= 0:
-            begun = now
+            started = now
         if now >= due:
             due = now + LINE_EVERY_S
-            left = _left(done, total, now - begun)
+            left = _left(done, total, now - started)
             console.print(Text(f"{label}: {_shown(done, total, unit)}{left}"), soft_wrap=True)
 
     return report
 
 
-def _told_lines(label: str, console: Console) -> Tell:
-    begun = monotonic()
-    due = begun + LINE_EVERY_S
+def _printed_lines(label: str, console: Console) -> Describe:
+    started = monotonic()
+    due = started + LINE_EVERY_S
 
-    def tell(doing: str) -> None:
+    def describe(doing: str) -> None:
         nonlocal due
         now = monotonic()
         if now >= due:
             due = now + LINE_EVERY_S
-            line = f"{_labelled(label, doing)}, {duration_text(now - begun)} so far"
+            line = f"{_labelled(label, doing)}, {duration_text(now - started)} so far"
             console.print(Text(shown(line)), soft_wrap=True)
 
-    return tell
+    return describe
 
 
 def _left(done: float, total: float, elapsed_s: float) -> str:

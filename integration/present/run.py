@@ -36,8 +36,8 @@ from netstack import (
 from ..comparison.checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,
-    NOT_TOLD,
     START_DELAY,
+    UNREPORTED,
     CheckpointTimes,
     completed_within,
     mean_times,
@@ -372,7 +372,7 @@ def _window_line(steady: Steady, completed: Sequence[CheckpointResult], end_s: f
     texts = [f"{name} {figure(time)}" for name, time in parts if time is not None]
     rest = times.end_to_end_ms - sum(time for _, time in parts if time is not None)
     if len(texts) < len(parts):
-        texts.append(f"{NOT_TOLD} {figure(rest)}")
+        texts.append(f"{UNREPORTED} {figure(rest)}")
     return Text.assemble(
         window,
         f": {counted(len(completed), 'checkpoint')}, end to end {figure(times.end_to_end_ms)} ms "

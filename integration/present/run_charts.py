@@ -366,9 +366,9 @@ def _without_bar() -> list[Any]:
         y=alt.Y("to_s:Q", title="time (s)"),
         tooltip=[tip("id", "checkpoint"), "type:N", alt.Tooltip("failure:N", title="outcome")],
     )
-    look: dict[str, Any] = {"cursor": "pointer", "opacity": 1, "yOffset": -6}
-    cross = base.mark_point(shape="cross", angle=45, size=70, filled=True, color=ALARM, **look)
-    ring = base.mark_point(shape="circle", size=45, color=NEUTRAL, **look)
+    style: dict[str, Any] = {"cursor": "pointer", "opacity": 1, "yOffset": -6}
+    cross = base.mark_point(shape="cross", angle=45, size=70, filled=True, color=ALARM, **style)
+    ring = base.mark_point(shape="circle", size=45, color=NEUTRAL, **style)
     other = f"isValid(datum.status) && datum.status != '{COMPLETED}' && datum.status != '{FAILED}'"
     return [cross.transform_filter(f"datum.status == '{FAILED}'"), ring.transform_filter(other)]
 

@@ -139,13 +139,13 @@ def fell_behind(result: Result) -> Iterator[str]:
     if late:
         by = f"by {'up to ' if len(late) > 1 else ''}{max(late.values()):.2g} s of"
         share = f"{by} {figure(result.emulated_seconds)} s"
-        told = f"{_named(list(late))} fell behind the clock {share}"
-        yield f"{told}, {_SO}"
+        fact = f"{_named(list(late))} fell behind the clock {share}"
+        yield f"{fact}, {_SO}"
     unknown = [name for name, behind_s in parts.items() if behind_s is None]
     if unknown:
         it_was = "it was" if len(unknown) == 1 else "they were"
-        told = f"{_named(unknown)} ended without reporting how far {it_was} behind the clock"
-        yield f"{told}, {_SO}"
+        fact = f"{_named(unknown)} ended without reporting how far {it_was} behind the clock"
+        yield f"{fact}, {_SO}"
 
 
 def _named(task_managers: list[str]) -> str:

@@ -47,9 +47,9 @@ def job_progress(
     tasks = counted(len(task_managers(scenario)), "task")
     if master is not None and local_slots(master) is None:
         doing = f"{tasks} on {master}, {scenario.duration_s:g} s"
-        with activity(scenario.name, console) as tell:
-            tell(doing)
-            yield lambda seconds: tell(doing)
+        with activity(scenario.name, console) as describe:
+            describe(doing)
+            yield lambda seconds: describe(doing)
         return
     total, before, behind = scenario.duration_s, f"{tasks} on Spark", "collecting the measurements"
     with progress(scenario.name, total, "s", console, before=before, behind=behind) as report:
@@ -75,18 +75,18 @@ def shuffle_progress(
         numbers = notes.numbers()
         return ", ".join([tasks_text(session), *([f"{sum(numbers):,.0f} rows so far"] if numbers else [])])
 
-    with activity("shuffle", console) as tell:
-        yield lambda: tell(doing())
+    with activity("shuffle", console) as describe:
+        yield lambda: describe(doing())
 
 
 def _from_now_on(report: Report) -> Report:
     """Return a function that measures the pace from its first call, not from the start of Spark."""
-    begun = False
+    started = False
 
     def report_work(done: float) -> None:
-        nonlocal begun
-        if not begun:
-            begun = True
+        nonlocal started
+        if not started:
+            started = True
             report(0.0)
         report(done)
 

@@ -34,7 +34,7 @@ _CHARACTER = 6.6
 _MARK = 7.0
 """Half the width of a mark, with room around it."""
 _RING = 13.0
-_APART = 6.0
+_GAP = 6.0
 """Minimum distance between two names side by side, in pixels."""
 
 NARROW = 300
@@ -152,9 +152,9 @@ def _around(x: float, y: float, reach: float) -> Box:
 
 
 def _boxes(label: str, x: float, y: float) -> Iterator[tuple[str, Box]]:
-    width, height = _CHARACTER * len(label) + _APART, FONT_SIZE + 2
+    width, height = _CHARACTER * len(label) + _GAP, FONT_SIZE + 2
     for name, side in SIDES.items():
-        start = {"left": _APART / 2, "center": width / 2, "right": width - _APART / 2}[side.align]
+        start = {"left": _GAP / 2, "center": width / 2, "right": width - _GAP / 2}[side.align]
         left = x + side.dx - start
         top = y + side.dy - {"top": 0.0, "middle": height / 2, "bottom": height}[side.baseline]
         yield name, Box(left, top, left + width, top + height)

@@ -41,7 +41,7 @@ _SETTLES_S = 15.0
 _SETTLES_SMALL_S = 5.0
 """Time in seconds until sizes near the minimum have settled. The starting size is close to the minimum."""
 
-_OFF_BEAT_S = 0.37
+_SHIFT_S = 0.37
 """Offset in seconds that keeps checkpoints from coinciding with samples, which are one second apart."""
 
 
@@ -117,7 +117,7 @@ def check_job(
 def _timed(scenario: Scenario, drains_ms: Sequence[float | None], settles_s: float) -> Scenario:
     """Return a run with `CHECKPOINTS` aligned checkpoints, and time to fill the queues again before each."""
     drain_s = sum(known(drains_ms)) / 1000
-    interval = round(max(1.0, 3 * drain_s), 2) + _OFF_BEAT_S
+    interval = round(max(1.0, 3 * drain_s), 2) + _SHIFT_S
     warmup = round(settles_s + 1.0 + 2 * drain_s, 2)
     calm = undisturbed(
         scenario,
@@ -145,7 +145,7 @@ def periods_s(scenario: Scenario) -> list[float]:
 def calm_interval_s(scenario: Scenario, record_bytes: int | None) -> float:
     """Return a checkpoint interval in which all queues fill again, or the job's interval if it is shorter."""
     window_s = scenario.duration_s - scenario.warmup_s
-    calm_s = window_s / 16 if _changes(scenario) else 1.2 * _to_drain_s(scenario, record_bytes) + _OFF_BEAT_S
+    calm_s = window_s / 16 if _changes(scenario) else 1.2 * _to_drain_s(scenario, record_bytes) + _SHIFT_S
     return round(min(calm_s, scenario.config.checkpoint_interval_s or math.inf), 2)
 
 

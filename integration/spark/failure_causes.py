@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_MESSAGE = 300
 """Maximum number of characters of Spark's own message that are repeated."""
 
-BEGUN_AGAIN = "Spark has restarted the stage without the tasks that had finished"
+STAGE_RESTARTED = "Spark has restarted the stage without the tasks that had finished"
 """Part of a task's error if Spark may have restarted its stage because of another failure."""
 
 WORKER_DIED = "a Python worker of Spark has died"
@@ -139,7 +139,7 @@ def failure_cause(error: BaseException, session: SparkSession) -> str:
         session: The session of the DataFrame; it still runs, unless its Java has run out of memory.
     """
     error = _readable(error)
-    return resource_problem(error, session) or one_line(_before_begun_again(error, session))
+    return resource_problem(error, session) or one_line(_before_restart(error, session))
 
 
 def resource_problem(error: BaseException, session: SparkSession) -> str | None:
@@ -147,7 +147,7 @@ def resource_problem(error: BaseException, session: SparkSession) -> str | None:
     names the option to set; else None.
     """
     error = _readable(error)
-    return _memory_problem(error, session) or own_files_problem(_before_begun_again(error, session), session)
+    return _memory_problem(error, session) or own_files_problem(_before_restart(error, session), session)
 
 
 def _readable(error: BaseException) -> BaseException:
@@ -212,7 +212,7 @@ def java_exit_status(wait_s: float) -> int | None:
         return None
 
 
-def _before_begun_again(error: BaseException, session: SparkSession) -> BaseException:
+def _before_restart(error: BaseException, session: SparkSession) -> BaseException:
     """Return the failure after which Spark restarted some tasks of a stage, or `error` itself.
 
     Spark raises the last failure of a stage, in which the restarted tasks only report that other tasks are
@@ -221,13 +221,13 @@ def _before_begun_again(error: BaseException, session: SparkSession) -> BaseExce
     from py4j.protocol import Py4JError
 
     stage = _ABORTED_STAGE.search(str(error))
-    if stage is None or BEGUN_AGAIN not in str(error):
+    if stage is None or STAGE_RESTARTED not in str(error):
         return error
     try:
         reasons = _failures_of(int(stage[1]), session)
     except (ConnectionError, Py4JError):  # Spark has ended since
         return error
-    before = next((reason for reason in reasons if BEGUN_AGAIN not in reason), None)
+    before = next((reason for reason in reasons if STAGE_RESTARTED not in reason), None)
     return error if before is None else RuntimeError(before)
 
 

@@ -412,7 +412,7 @@ async def _take_part(job: Job, context: BarrierTaskContext) -> Report:
             initial=initial,
             tables=tables,
             savepoint_requests=requests,
-            begun=Noting(context).note if task == 0 else None,
+            on_start=Noting(context).note if task == 0 else None,
         )
     rendezvous.finish()
     return report

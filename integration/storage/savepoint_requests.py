@@ -32,7 +32,7 @@ from .directory import DirectoryStorage
 FOLDER = "_savepoint-requests"
 """Folder of requests in the directory of the checkpoints."""
 
-LOOKS_S = 0.1
+POLL_S = 0.1
 """Interval in seconds between two checks for an answer."""
 
 WAITING = "the run has not read the request yet"
@@ -117,10 +117,10 @@ class RequestFolder:
         with suppress(OSError):  # an answer that fails must not fail the savepoint
             write_whole({self._folder / f"{name}{_ANSWER}": data})
 
-    def ask(self, request: SavepointRequest, tell: Callable[[str], None] = lambda doing: None) -> str:
+    def ask(self, request: SavepointRequest, report: Callable[[str], None] = lambda doing: None) -> str:
         """Ask the run for a savepoint, wait, and return its location; Ctrl-C withdraws the request.
 
-        `tell` receives progress messages.
+        `report` receives progress messages.
 
         Raises:
             StorageError: No run owns the directory, the run accepts no requests or has ended, or the
@@ -141,11 +141,11 @@ class RequestFolder:
         try:
             write_whole({place: msgspec.json.encode(_Request(directory, request.format, request.action))})
             while not answer.exists():
-                tell(WAITING if place.exists() else TAKING)
-                time.sleep(LOOKS_S)
+                report(WAITING if place.exists() else TAKING)
+                time.sleep(POLL_S)
                 if not answer.exists():
                     self._require_run("the run ended without an answer to the request")
-            told = msgspec.json.decode(answer.read_bytes(), type=_Answer)
+            reply = msgspec.json.decode(answer.read_bytes(), type=_Answer)
             answer.unlink()
         except (OSError, msgspec.DecodeError) as error:
             raise StorageError(f"{self._folder}: there was no answer: {error}") from error
@@ -153,9 +153,9 @@ class RequestFolder:
             place.unlink(missing_ok=True)
             if not DirectoryStorage(self._root).is_in_use():
                 self._tidy()
-        if told.location is None:
-            raise StorageError(f"the savepoint failed: {told.problem}")
-        return told.location
+        if reply.location is None:
+            raise StorageError(f"the savepoint failed: {reply.problem}")
+        return reply.location
 
     def _require_run(self, otherwise: str) -> None:
         if not DirectoryStorage(self._root).is_in_use():

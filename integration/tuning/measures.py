@@ -267,12 +267,12 @@ def _settled_ms(result: Result, flow: _Flow, vertex: str, step_at_s: float) -> f
     level = float(np.median(drain[late]))
     allowed = SETTLED_SHARE * level + _buffer_time_s(result, vertex)
     outside = np.flatnonzero(np.abs(drain - level) > allowed)
-    settled = times[outside[-1] + 1] if outside.size and outside[-1] + 1 < len(times) else times[0]
+    settled_at = times[outside[-1] + 1] if outside.size and outside[-1] + 1 < len(times) else times[0]
     if outside.size and (
-        outside[-1] + 1 == len(times) or settled - step_at_s > _LATEST_PART * (times[-1] - step_at_s)
+        outside[-1] + 1 == len(times) or settled_at - step_at_s > _LATEST_PART * (times[-1] - step_at_s)
     ):
         return None
-    return round(float(settled - step_at_s) * 1e3, 1)
+    return round(float(settled_at - step_at_s) * 1e3, 1)
 
 
 def _buffer_time_s(result: Result, vertex: str) -> float:

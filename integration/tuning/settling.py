@@ -69,8 +69,8 @@ class EndOnceSettled:
         """Return when the run is to end, in emulated seconds."""
         now, asked = float(recorder.times[-1]), self._scenario.duration_s
         if now + _SAMPLE_S < asked:
-            settled = self._may_end_sooner and self._has_settled(recorder, now)
-            return now + _SAMPLE_S if settled else asked
+            is_settled = self._may_end_sooner and self._has_settled(recorder, now)
+            return now + _SAMPLE_S if is_settled else asked
         if self._says_enough(recorder, now):
             return asked if now < asked else now + _SAMPLE_S
         return now + 2 * _SAMPLE_S  # the run asks again before that
@@ -95,7 +95,7 @@ class EndOnceSettled:
             completed = self._completed(recorder)
             if not _have_settled(completed):
                 return False
-        return settled(self._rates(recorder), SETTLED_RATE)
+        return is_settled(self._rates(recorder), SETTLED_RATE)
 
     def _completed(self, recorder: Recorder) -> list[tuple[float, float]]:
         """Return the trigger time and the duration of each completed checkpoint of the window."""
@@ -118,10 +118,10 @@ class EndOnceSettled:
 
 
 def _have_settled(completed: Sequence[tuple[float, float]]) -> bool:
-    return settled(np.array([duration for _, duration in completed]), SETTLED_TIME)
+    return is_settled(np.array([duration for _, duration in completed]), SETTLED_TIME)
 
 
-def settled(values: NDArray[np.float64], share: float) -> bool:
+def is_settled(values: NDArray[np.float64], share: float) -> bool:
     """Return whether the mean of values, in order of time, is precise to `share` and does not drift.
 
     Return False for fewer than `SETTLED_CHECKPOINTS` values.

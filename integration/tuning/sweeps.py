@@ -177,7 +177,7 @@ class _Ledger:
         self._lock = threading.Lock()
         self._trouble: OSError | None = None
         self._rows = {} if store is None else store.read(point.key for point in points)
-        self._tell()
+        self._report()
 
     def missing(self) -> list[Point]:
         """Return one point for each key that has no row yet."""
@@ -195,7 +195,7 @@ class _Ledger:
                     self._store.write(row)
             except OSError as error:
                 self._trouble = self._trouble or error
-            self._tell()
+            self._report()
 
     def rows(self) -> list[PointRow]:
         """Return the rows of all points.
@@ -207,7 +207,7 @@ class _Ledger:
             raise self._trouble
         return [self._rows[point.key].labelled(point) for point in self._points]
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self._progress(sum(point.key in self._rows for point in self._points))
 
 

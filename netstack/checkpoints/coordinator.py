@@ -365,7 +365,7 @@ class CheckpointCoordinator:
             for older in [other for other in self._pending.values() if other.checkpoint_id < number]:
                 if older.request is None:
                     self._fail(older, FailureReason.CHECKPOINT_SUBSUMED)
-            self._tell_tasks(ControlMessage.COMPLETED, number)
+            self._notify_tasks(ControlMessage.COMPLETED, number)
         if savepoint is not None:
             if savepoint.stops:
                 self.stopped_with = savepoint.location
@@ -387,7 +387,7 @@ class CheckpointCoordinator:
         text = f"{checkpoint.name} failed: {reason}" + (f", {detail}" if detail else "")
         self._say(text, number)
         self._on_end(checkpoint)
-        self._tell_tasks(ControlMessage.ABORTED, number)
+        self._notify_tasks(ControlMessage.ABORTED, number)
         self._scheduler.ended()
         if checkpoint.request is not None:
             self._no_savepoint(checkpoint.request, text)
@@ -396,7 +396,7 @@ class CheckpointCoordinator:
         elif self._failures.failed(number, reason):
             self._fail_job(f"{text}; the job tolerates only {self._failures.tolerable} failures in a row")
 
-    def _tell_tasks(self, kind: ControlMessage, checkpoint_id: int) -> None:
+    def _notify_tasks(self, kind: ControlMessage, checkpoint_id: int) -> None:
         for subtask in self._subtasks:
             if not subtask.ended:
                 completed = kind is ControlMessage.COMPLETED

@@ -352,20 +352,20 @@ def rechained(metadata: CheckpointMetadata, job: JobShape, storage: CheckpointSt
     Raises:
         StorageError: if pending transactions cannot be read from `storage`.
     """
-    apart, together = _changes(metadata, job)
+    split, merged = _changes(metadata, job)
     in_flight = any(handle.kind in CHANNEL_STATE for each in metadata.subtasks for handle in each.handles)
-    if in_flight or not (apart or together):
+    if in_flight or not (split or merged):
         return metadata
     read = HandleReader(storage)
     named = [_with_names(snapshot, read) for snapshot in metadata.subtasks]
-    subtasks = [part for snapshot in named for part in _parts(snapshot, apart.get(snapshot.vertex))]
-    wholes = {member: whole for whole, members in together.items() for member in members}
-    heads = {**wholes, **{chain: members[0] for chain, members in apart.items()}}
-    tails = {**wholes, **{chain: members[-1] for chain, members in apart.items()}}
+    subtasks = [part for snapshot in named for part in _parts(snapshot, split.get(snapshot.vertex))]
+    wholes = {member: whole for whole, members in merged.items() for member in members}
+    heads = {**wholes, **{chain: members[0] for chain, members in split.items()}}
+    tails = {**wholes, **{chain: members[-1] for chain, members in split.items()}}
     return replace(
         metadata,
-        parallelism=_numbers(metadata.parallelism, apart, wholes),
-        max_parallelism=_numbers(metadata.max_parallelism, apart, wholes),
+        parallelism=_numbers(metadata.parallelism, split, wholes),
+        max_parallelism=_numbers(metadata.max_parallelism, split, wholes),
         subtasks=tuple(_joined(subtasks, wholes)),
         exchanges=None if metadata.exchanges is None else _exchanges(metadata.exchanges, heads, tails),
     )
@@ -379,13 +379,13 @@ def _changes(metadata: CheckpointMetadata, job: JobShape) -> tuple[Chains, Chain
     """Return the chains of the checkpoint that the job has split, and the chains that the job has joined."""
     gone = [name for name in metadata.parallelism if name not in job.parallelism]
     new = [name for name in job.parallelism if name not in metadata.parallelism]
-    apart = {chain: parts for chain in gone if (parts := _cover(chain, new))}
-    together = {
+    split = {chain: parts for chain in gone if (parts := _cover(chain, new))}
+    merged = {
         chain: parts
         for chain in new
         if (parts := _cover(chain, gone)) and len({metadata.parallelism[part] for part in parts}) == 1
     }
-    return apart, together
+    return split, merged
 
 
 def _cover(chain: str, names: Sequence[str]) -> list[str]:
@@ -451,12 +451,12 @@ def _joined(snapshots: Sequence[SubtaskSnapshot], wholes: Mapping[str, str]) -> 
         )
 
 
-def _numbers(of_vertices: Mapping[str, int], apart: Chains, wholes: Mapping[str, str]) -> dict[str, int]:
+def _numbers(of_vertices: Mapping[str, int], split: Chains, wholes: Mapping[str, str]) -> dict[str, int]:
     """Return a number for each vertex of the job, from the numbers of the checkpoint's vertices."""
     return {
         wholes.get(part, part): number
         for name, number in of_vertices.items()
-        for part in apart.get(name, (name,))
+        for part in split.get(name, (name,))
     }
 
 

@@ -172,9 +172,9 @@ class StateAssignment:
         event_time: list[tuple[int, list[Any]]] = []
         for snapshot in before:
             lists = self._lists_in(snapshot)
-            begun = [[snapshot.subtask, len(before), position] for position in lists.get(POSITION, [0])]
+            started = [[snapshot.subtask, len(before), position] for position in lists.get(POSITION, [0])]
             if not _has_ended(snapshot):
-                splits += lists.get(SPLITS, begun)
+                splits += lists.get(SPLITS, started)
             event_time.append((snapshot.subtask, lists.get(EVENT_TIME, [])))
         reached = distribute(EVENT_TIME, event_time, subtasks)
         return [

@@ -56,7 +56,7 @@ class Blame(IntEnum):
 
     OWN = 0
     PEER_LOST = 1
-    TOLD = 2
+    PEER_REPORTED = 2
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -144,42 +144,42 @@ def deliver(message: ToTask, subtask: Subtask) -> None:
 
 
 class DistantTask:
-    """The coordinator's proxy for a subtask in another process; `tell` sends a message to that process."""
+    """The coordinator's proxy for a subtask in another process; `send` sends a message to that process."""
 
-    def __init__(self, key: TaskKey, tell: Callable[[ToTask], None]) -> None:
+    def __init__(self, key: TaskKey, send: Callable[[ToTask], None]) -> None:
         self.vertex, self.index = key
         self.upstream: list[DistantTask] = []
         self.ended = False
         self.last_checkpoint = 0
         self._key = key
-        self._tell = tell
+        self._send = send
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """Send a trigger for a checkpoint."""
-        self._tell(TriggerCheckpoint(self._key, barrier))
+        self._send(TriggerCheckpoint(self._key, barrier))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Report that a checkpoint is complete."""
-        self._tell(Completed(self._key, checkpoint_id))
+        self._send(Completed(self._key, checkpoint_id))
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Report that a checkpoint has failed."""
-        self._tell(Aborted(self._key, checkpoint_id))
+        self._send(Aborted(self._key, checkpoint_id))
 
 
 class DistantCoordinator:
-    """Represents the leader's coordinator for the subtasks; `tell` sends messages to the leader."""
+    """Represents the leader's coordinator for the subtasks; `send` sends messages to the leader."""
 
-    def __init__(self, tell: Callable[[ToLeader], None]) -> None:
-        self._tell = tell
+    def __init__(self, send: Callable[[ToLeader], None]) -> None:
+        self._send = send
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
         """Report that a subtask has taken its snapshot."""
-        self._tell(Acknowledge(key_of(subtask), report))
+        self._send(Acknowledge(key_of(subtask), report))
 
     def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
         """Report that a subtask has declined a checkpoint."""
-        self._tell(Decline(key_of(subtask), checkpoint_id, reason, detail))
+        self._send(Decline(key_of(subtask), checkpoint_id, reason, detail))
 
     def discard_unused(self, files: Iterable[StoredFile]) -> None:
         """Do nothing: this process does not know which files a checkpoint still needs."""
@@ -194,15 +194,15 @@ class DistantCoordinator:
 
     def finished(self, subtask: CheckpointedTask) -> None:
         """Report that a subtask has ended."""
-        self._tell(Ended(key_of(subtask), subtask.last_checkpoint))
+        self._send(Ended(key_of(subtask), subtask.last_checkpoint))
 
 
-def distant_tasks(scenario: Scenario, tell: Callable[[str, ToTask], None]) -> dict[TaskKey, DistantTask]:
-    """Return a proxy for each subtask, in the order of the scenario; `tell` sends a message to a task
+def distant_tasks(scenario: Scenario, send: Callable[[str, ToTask], None]) -> dict[TaskKey, DistantTask]:
+    """Return a proxy for each subtask, in the order of the scenario; `send` sends a message to a task
     manager.
     """
     tasks = {
-        (number, index): DistantTask((number, index), partial(tell, vertex.manager_of(0)))
+        (number, index): DistantTask((number, index), partial(send, vertex.manager_of(0)))
         for number, vertex in enumerate(scenario.vertices)
         for index in range(vertex.parallelism)
     }

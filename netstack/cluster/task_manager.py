@@ -78,7 +78,7 @@ async def run_task_manager(
     initial: CheckpointStorage | None = None,
     tables: TableStores | None = None,
     savepoint_requests: SavepointRequests | None = None,
-    begun: Callable[[float], None] | None = None,
+    on_start: Callable[[float], None] | None = None,
 ) -> Report:
     """Run the subtasks of task manager `index`; `streams` are the connections to the other task managers.
 
@@ -86,7 +86,7 @@ async def run_task_manager(
     `initial`. `initial` holds the checkpoint of an earlier run from which the job may begin. The function
     returns when the attempt has ended in this process, failed or not. After a cancellation nothing is left
     open. A peer that is silent for longer than ``heartbeat.timeout`` counts as lost.
-    `tables` opens stores for keyed state. The first process polls `savepoint_requests`. `begun` is called
+    `tables` opens stores for keyed state. The first process polls `savepoint_requests`. `on_start` is called
     with the start of the run, in seconds of the wall clock.
     """
     scenario = assignment.scenario
@@ -97,7 +97,9 @@ async def run_task_manager(
         for peer, stream in streams.items()
     }
     source = storage if initial is None or not assignment.from_initial else initial
-    return await _Process(assignment, index, links, storage, source, tables, savepoint_requests, begun).run()
+    return await _Process(
+        assignment, index, links, storage, source, tables, savepoint_requests, on_start
+    ).run()
 
 
 class _Process:
@@ -110,9 +112,9 @@ class _Process:
         restores_from: CheckpointStorage,
         tables: TableStores | None,
         savepoint_requests: SavepointRequests | None,
-        begun: Callable[[float], None] | None,
+        on_start: Callable[[float], None] | None,
     ) -> None:
-        self._begun, self._savepoint_requests = begun, savepoint_requests
+        self._on_start, self._savepoint_requests = on_start, savepoint_requests
         self._scenario = scenario = with_real_costs(assignment.scenario)
         self._assignment = assignment
         self._index = index
@@ -241,7 +243,7 @@ class _Process:
         try:
             await link.run()
         except PeerFailedError as error:
-            self._fail(error.problem, Blame.TOLD)
+            self._fail(error.problem, Blame.PEER_REPORTED)
         except TransportError as error:
             self._fail(str(error), Blame.PEER_LOST)
         except RemoteProtocolError as error:
@@ -277,8 +279,8 @@ class _Process:
 
     def _start(self, start: Start) -> None:
         self._clock.start(start.origin)
-        if self._begun is not None:
-            self._begun(start.origin)
+        if self._on_start is not None:
+            self._on_start(start.origin)
         self._begins_at = start.begins_at
         self._agenda.at(start.begins_at, self._open)
         self._sampler.start(start.begins_at)

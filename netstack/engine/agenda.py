@@ -350,7 +350,7 @@ class Agenda:
         Updates `now` first. If the task that runs the agenda sleeps, it is woken for entries that the
         callback adds.
         """
-        self._look_at_clock()
+        self._read_clock()
         callback(*args)
         if self.on_external is not None:
             self.on_external()
@@ -359,7 +359,7 @@ class Agenda:
         """Run up to `count` entries that are due by the agenda's clock."""
         heap = self._heap
         for _ in range(count):
-            self._look_at_clock()
+            self._read_clock()
             if self.stopped or not heap or heap[0][0] > self.now:
                 break
             _, _, callback, argument = heapq.heappop(heap)
@@ -368,7 +368,7 @@ class Agenda:
             else:
                 callback(*argument)
 
-    def _look_at_clock(self) -> None:
+    def _read_clock(self) -> None:
         assert self.clock is not None, "the agenda has no clock; create it with `clock`"
         now = self.clock()
         if now > self.now:

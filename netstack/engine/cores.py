@@ -26,7 +26,7 @@ class Cores:
         self._serial = 0
         self._got_s = 0.0
         """Virtual time: the work done by a routine that has been working since the start."""
-        self._looked_at = 0.0
+        self._updated_at = 0.0
         self._timer: Timer | None = None
 
     async def work(self, seconds: float) -> None:
@@ -55,8 +55,8 @@ class Cores:
     def _advance(self) -> None:
         """Credit each working routine with its share of the time since the last call."""
         now = self._agenda.now
-        self._got_s += (now - self._looked_at) * self._speed
-        self._looked_at = now
+        self._got_s += (now - self._updated_at) * self._speed
+        self._updated_at = now
 
     def _set_timer(self) -> None:
         if self._timer is not None:

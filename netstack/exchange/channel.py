@@ -115,7 +115,7 @@ class InputChannel:
         return decoder
 
     @property
-    def begun_record(self) -> Content:
+    def partial_record(self) -> Content:
         """The bytes of an incomplete record that have been polled."""
         return b"" if self._decoder is None else self._decoder.pending
 

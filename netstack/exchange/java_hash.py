@@ -97,10 +97,10 @@ def hash_utf8(data: bytes, offsets: NDArray[np.integer[Any]]) -> Hashes:
     starts = offsets[:-1]
     try:
         units = np.frombuffer(data.decode("utf-8").encode("utf-16-le"), dtype="<u2")
-        apart = bool(opens[starts[starts < len(data)]].all())
+        separate = bool(opens[starts[starts < len(data)]].all())
     except UnicodeDecodeError:
-        apart = False
-    if not apart:  # some are not valid UTF-8 by themselves
+        separate = False
+    if not separate:  # some are not valid UTF-8 by themselves
         return hash_strings([data[start:end].decode("utf-8", _JAVA) for start, end in pairwise(offsets)])
     # A lead byte begins one UTF-16 unit, or two for a 4-byte sequence; a continuation byte begins none.
     opened = opens.astype(np.int64) + (lead >= 0xF0)

@@ -33,16 +33,16 @@ class LocalInputChannel(InputChannel):
 
     def request(self, subpartition: int) -> None:
         """Register for notifications of the subpartition."""
-        self._subpartition.on_data = self._look
-        self._subpartition.on_priority = self._look_at_front
-        self._look_at_front()
-        self._look()
+        self._subpartition.on_data = self._check_data
+        self._subpartition.on_priority = self._check_priority
+        self._check_priority()
+        self._check_data()
 
-    def _look(self) -> None:
+    def _check_data(self) -> None:
         if not self.queued and self._subpartition.can_send(1):
             self.gate.data_arrived(self)
 
-    def _look_at_front(self) -> None:
+    def _check_priority(self) -> None:
         if self._subpartition.has_priority:
             self.gate.priority_arrived(self)
 
@@ -83,8 +83,8 @@ class LocalInputChannel(InputChannel):
     def resume(self) -> None:
         """Unblock the subpartition after a barrier."""
         self._subpartition.resume()
-        self._look_at_front()
-        self._look()
+        self._check_priority()
+        self._check_data()
 
     def prioritize(self, sequence_number: int) -> None:
         """Raise an error: a local channel announces no barriers.

@@ -169,7 +169,7 @@ class _Rest(NamedTuple):
 
     channel: int
     parts: list[Payload]
-    begun: bool
+    started: bool
 
 
 class ResultPartition:
@@ -363,7 +363,7 @@ class ResultPartition:
         self._all_unflushed = True
         self.records_out += 1
         self.bytes_out += sum(map(len, parts))
-        written = self._write_parts(channel, parts, begun=False)
+        written = self._write_parts(channel, parts, started=False)
         if self._flush_always:
             self.flush()
         return written and self.pool.available
@@ -386,15 +386,15 @@ class ResultPartition:
             self._all_unflushed = True
         else:
             self._to_flush([rest.channel])
-        complete = self._write_parts(rest.channel, rest.parts, rest.begun)
+        complete = self._write_parts(rest.channel, rest.parts, rest.started)
         if complete and self._flush_always:
             self.flush()
         return complete
 
-    def _write_parts(self, channel: int, parts: Sequence[Payload], begun: bool) -> bool:
-        """Write a record, or the rest of one that was `begun`; returns False if segments ran out."""
+    def _write_parts(self, channel: int, parts: Sequence[Payload], started: bool) -> bool:
+        """Write a record, or the rest of one that was `started`; returns False if segments ran out."""
         for place, part in enumerate(parts):
-            if begun or place:
+            if started or place:
                 builder = self._open.get(channel)
                 copied = builder.append(part) if builder is not None else 0
                 written = self._continue(channel, builder, part[copied:])
@@ -412,7 +412,7 @@ class ResultPartition:
         if builder is None:
             segment = self.pool.request(channel)
             if segment is None:
-                self._unwritten = _Rest(channel, [record], begun=False)
+                self._unwritten = _Rest(channel, [record], started=False)
                 return False
             builder = self._open.new(channel, segment)
             self._open.publish(channel, builder, size)
@@ -436,7 +436,7 @@ class ResultPartition:
                 self._open.close(channel, builder)
             segment = self.pool.request(channel)
             if segment is None:
-                self._unwritten = _Rest(channel, [rest], begun=True)
+                self._unwritten = _Rest(channel, [rest], started=True)
                 return False
             builder = self._open.new(channel, segment)
             copied = builder.append(rest)
@@ -454,13 +454,13 @@ class ResultPartition:
             subpartition.add(consumer)
 
     def broadcast_barrier(
-        self, barrier: CheckpointBarrier, settled: Callable[[int, list[Content] | None], None]
+        self, barrier: CheckpointBarrier, on_resolved: Callable[[int, list[Content] | None], None]
     ) -> bool:
         """Send a checkpoint barrier downstream, as its options and this exchange allow.
 
         An unaligned barrier overtakes all data; a barrier with a timeout does so when `alignment_timeout` is
-        called. `settled` is called once for each subpartition, with the data overtaken there, which may be
-        empty. It is called with None if the data will never be known, for example because a newer barrier
+        called. `on_resolved` is called once for each subpartition, with the data overtaken there, which may
+        be empty. It is called with None if the data will never be known, for example because a newer barrier
         with a timeout is queued before `alignment_timeout`. Returns whether data was overtaken or may be
         overtaken later.
         """
@@ -473,10 +473,10 @@ class ResultPartition:
         consumer = EventConsumer(_event_buffer(barrier))
         for number, subpartition in enumerate(self.subpartitions):
             if barrier.options.is_unaligned:
-                settled(number, subpartition.overtake(consumer))
+                on_resolved(number, subpartition.overtake(consumer))
             else:
-                on_settled = partial(settled, number)
-                subpartition.add_timeoutable(consumer, barrier.checkpoint_id, on_settled)
+                resolved = partial(on_resolved, number)
+                subpartition.add_timeoutable(consumer, barrier.checkpoint_id, resolved)
         return True
 
     def alignment_timeout(self, barrier: CheckpointBarrier) -> None:

@@ -319,19 +319,19 @@ async def keep_alive(link: TcpLink, limit_s: float) -> None:
         PeerSilentError: if nothing was received for `limit_s` seconds while this process was running.
     """
     interval = limit_s / _CHECKS_PER_LIMIT
-    said = heard = -1
+    sent_before = received_before = -1
     silent_checks = 0
     while True:
         due = trio.current_time() + interval
         await trio.sleep_until(due)
         now = trio.current_time()
         stalled = now - due > interval  # this process itself did not run
-        if said == link.outgoing.sent_bytes and not link.outgoing:
+        if sent_before == link.outgoing.sent_bytes and not link.outgoing:
             link.enqueue(KeepAlive())
-        silent_checks = 0 if heard != link.received_bytes or stalled else silent_checks + 1
+        silent_checks = 0 if received_before != link.received_bytes or stalled else silent_checks + 1
         if silent_checks == _CHECKS_PER_LIMIT:
             raise PeerSilentError(link.peer, f"no message arrived for {limit_s:g} s")
-        said, heard = link.outgoing.sent_bytes, link.received_bytes
+        sent_before, received_before = link.outgoing.sent_bytes, link.received_bytes
 
 
 class TcpEnd:

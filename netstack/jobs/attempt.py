@@ -42,7 +42,7 @@ class _RegionRun:
         self.tasks = tasks
         self.environment = environment
         self.down = False
-        self.begun = False
+        self.started = False
         self.recovering = 0
 
 
@@ -197,7 +197,7 @@ class Attempt:
 
     def _start_subtasks(self, number: int, tasks: list[Subtask], delays: list[float] | None = None) -> None:
         region = self._regions[number]
-        region.begun = True
+        region.started = True
         self.running += len(tasks)
         for place, subtask in enumerate(tasks):
             subtask.times.begin(self._agenda.now)
@@ -265,7 +265,7 @@ class Attempt:
         samples = [own.get(id(subtask), NOTHING_RUNS) for subtask in self.subtasks]
         region.down = True
         region.environment.scope.close()
-        if region.begun:
+        if region.started:
             self.running -= sum(not subtask.ended for subtask in tasks)
         for subtask in tasks:
             subtask.cancel()
@@ -281,7 +281,7 @@ class Attempt:
         for their callbacks and routines.
         """
         region = self._regions[number]
-        region.down = region.begun = False
+        region.down = region.started = False
         environment = _with_own_scope(region.environment)
         region.environment = environment._replace(first_checkpoint=first_checkpoint)
         self.builder.rebuild(region.tasks, first_checkpoint)

@@ -171,7 +171,7 @@ class RegionFailover:
         restart = self._restarting.pop(number, None)
         if restart is not None:
             restart.running_at = self._job.agenda.now
-            self._job.tell(f"{', '.join(restart.tasks)}: all restarted tasks run again")
+            self._job.report(f"{', '.join(restart.tasks)}: all restarted tasks run again")
         return not self._not_running
 
     def region_failed(self, number: int, cause: str, delay_s: float) -> None:
@@ -179,7 +179,7 @@ class RegionFailover:
         job, region = self._job, self._regions[number]
         restart = Restart(job.agenda.now, cause, task_names(job.scenario, region))
         job.restarts.append(restart)
-        job.tell(f"{', '.join(restart.tasks)} fail: {cause}; the tasks of other regions continue")
+        job.report(f"{', '.join(restart.tasks)} fail: {cause}; the tasks of other regions continue")
         self._restarting[number] = restart
         self._not_running.add(number)
         job.coordinator.suspend(set(region))
@@ -195,9 +195,9 @@ class RegionFailover:
         restart.restarted_at = now = job.agenda.now
         names = ", ".join(restart.tasks)
         if metadata is None:
-            job.tell(f"{names} restart from the beginning: no checkpoint is complete")
+            job.report(f"{names} restart from the beginning: no checkpoint is complete")
         else:
-            job.tell(f"{names} restart from checkpoint {metadata.checkpoint_id}", metadata.checkpoint_id)
+            job.report(f"{names} restart from checkpoint {metadata.checkpoint_id}", metadata.checkpoint_id)
         scope = self._attempt.rebuild_region(number, job.coordinator.next_id)
         self._begin(number, restart, metadata, scope, now + BUFFERS_TIMEOUT_S)
 

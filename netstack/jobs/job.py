@@ -205,7 +205,7 @@ class Job:
                 self.coordinator.change(self._in_force.config)
             if self.attempt is not None:
                 self.attempt.change(self._in_force, change)
-            self.tell(f"a user changes the job: {change}")
+            self.report(f"a user changes the job: {change}")
 
     def conclude(self) -> None:
         """Record the checkpoints that are pending at the end, and the cause of a failure."""
@@ -299,7 +299,7 @@ class Job:
         if self._whole_restart is not None:
             if self._whole_restart.running_at is None:
                 self._whole_restart.running_at = self.agenda.now
-                self.tell("all tasks run again")
+                self.report("all tasks run again")
         elif self.start is not None and self.start.running_at is None:
             self.start.running_at = self.agenda.now
         self.coordinator.start(self.attempt.subtasks)
@@ -383,7 +383,7 @@ class Job:
 
     def _tear_down(self, attempt: Attempt, cause: str) -> None:
         """Cancel all tasks, and drop all entries of the agenda."""
-        self.tell(f"the job fails: {cause}")
+        self.report(f"the job fails: {cause}")
         self.coordinator.stop()
         self.agenda.clear()
         self.faults.attempt_ends()
@@ -399,9 +399,9 @@ class Job:
         metadata = self.coordinator.latest_completed
         restart.restarted_at = self.agenda.now
         if metadata is None:
-            self.tell("restarts from the beginning: no checkpoint is complete")
+            self.report("restarts from the beginning: no checkpoint is complete")
         else:
-            self.tell(f"restarts from checkpoint {metadata.checkpoint_id}", metadata.checkpoint_id)
+            self.report(f"restarts from checkpoint {metadata.checkpoint_id}", metadata.checkpoint_id)
         if not self._begin_from(metadata):
             assert metadata is not None
             restart.unusable_checkpoint_id = metadata.checkpoint_id
@@ -449,7 +449,7 @@ class Job:
         """Return the summary of a time span of the run, in seconds, as in the windows of results."""
         return steady_result(self.scenario, self.recorder, start, end)
 
-    def tell(self, text: str, checkpoint_id: int | None = None) -> None:
+    def report(self, text: str, checkpoint_id: int | None = None) -> None:
         """Add a line to the trace, if the job has a trace."""
         if self._trace is not None:
             self._trace(self.agenda.now, "job", text, checkpoint_id)

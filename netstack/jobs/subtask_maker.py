@@ -164,7 +164,7 @@ class SubtaskMaker:
                 self._config.checkpoint_interval_s is not None,
             )
             edges = self._scenario.inputs(vertex)
-            kind = MultipleInputSubtask if _reads_edges_apart(self._scenario, edges) else OperatorSubtask
+            kind = MultipleInputSubtask if _reads_edges_separately(self._scenario, edges) else OperatorSubtask
             subtask = kind(
                 self._environment_of(number, index),
                 number,
@@ -270,7 +270,7 @@ class SubtaskMaker:
         return state
 
 
-def _reads_edges_apart(scenario: Scenario, edges: Sequence[Edge]) -> bool:
+def _reads_edges_separately(scenario: Scenario, edges: Sequence[Edge]) -> bool:
     """Whether a vertex has several inputs, or an edge has its own selectivity or service time."""
     if any(map(scenario.is_broadcast_side, edges)):
         return True

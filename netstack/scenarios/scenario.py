@@ -162,7 +162,7 @@ The value is that of Guava's RateLimiter, which Flink's generators use.
 
 _RATES = needed(
     _REALS,
-    stand_in=(0.0,),
+    fallback=(0.0,),
     doc="Records per second of each subtask; a shorter list repeats. 0: as fast as possible.",
     name="rate",
 )
@@ -563,7 +563,7 @@ class Scenario(HoldsTuples):
     """
 
     name: str = field(
-        metadata=needed(STRING, stand_in="", doc="Name of the job; absent: the name of the file.")
+        metadata=needed(STRING, fallback="", doc="Name of the job; absent: the name of the file.")
     )
     duration_s: float = field(metadata=needed(TIME, '"60 s"', 1.0, "Length of the run."))
     vertices: tuple[Vertex, ...] = field(
@@ -594,14 +594,14 @@ class Scenario(HoldsTuples):
     costs: CostModel = field(
         default_factory=CostModel,
         metadata=needed(
-            TableOf(CostModel), stand_in=CostModel(), doc="Costs of a machine; absent: measured defaults."
+            TableOf(CostModel), fallback=CostModel(), doc="Costs of a machine; absent: measured defaults."
         ),
     )
     link: LinkConditions = field(
         default_factory=LinkConditions,
         metadata=needed(
             TableOf(LinkConditions),
-            stand_in=LinkConditions(),
+            fallback=LinkConditions(),
             doc="The network between task managers; absent: loopback.",
         ),
     )

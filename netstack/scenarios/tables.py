@@ -217,7 +217,7 @@ def key(
 def needed(
     kind: Kind | Part,
     example: str | None = None,
-    stand_in: Any = None,
+    fallback: Any = None,
     doc: str = "",
     *,
     name: str = "",
@@ -226,9 +226,9 @@ def needed(
     """Return the metadata of a dataclass field for a key without a default.
 
     The message about a missing key shows the example; without an example there is no message. If the key is
-    missing, reading continues with the value `stand_in`. Fields of several classes may share the metadata.
+    missing, reading continues with the value `fallback`. Fields of several classes may share the metadata.
     """
-    declared = Key(name=name, kind=kind, default=stand_in, doc=doc, example=example, written=True)
+    declared = Key(name=name, kind=kind, default=fallback, doc=doc, example=example, written=True)
     return {"key": declared, "beside": beside}
 
 

@@ -187,13 +187,13 @@ class MultipleInputSubtask(OperatorSubtask):
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
         """Return the data of `channel` that has been read but not processed."""
-        gate, begun = self._gate_of_channel[channel], list[Content]()
+        gate, partial_records = self._gate_of_channel[channel], list[Content]()
         for task_input in self._task_inputs:
             if gate in task_input.servings:
-                begun.append(task_input.servings[gate].rest(channel))
+                partial_records.append(task_input.servings[gate].rest(channel))
                 if task_input.channel is channel:
-                    begun.append(encode_behind(task_input.parts))
-        return [*begun, channel.begun_record]
+                    partial_records.append(encode_behind(task_input.parts))
+        return [*partial_records, channel.partial_record]
 
     def release(self) -> None:
         """Release all memory."""

@@ -118,7 +118,7 @@ class OperatorSubtask(Subtask):
             cost = self.environment.costs.consumer_record_s
             self._serving = RecordByRecord(self, self.operator, self.throttle, cost)
         if self.watermarks is not None:
-            self.watermarks.connect(gates, self._event_time_goes_on)
+            self.watermarks.connect(gates, self._advance_event_time)
         self.checkpoints.connect(gates)
         self._with_data = self.checkpoints.open_channels
         # With one gate its poll is called directly, since it runs once per buffer.
@@ -235,7 +235,7 @@ class OperatorSubtask(Subtask):
 
         It includes the cost of state accesses and of load comparisons since the last buffer.
         """
-        times, cost = self._state_times, self._buffer_cost + self.looks_s()
+        times, cost = self._state_times, self._buffer_cost + self.selection_s()
         return cost if times is None else cost + times.owed_s()
 
     def _set_alarm(self) -> None:
@@ -259,7 +259,7 @@ class OperatorSubtask(Subtask):
             await self.emit_all(self.held_back.take())
             await super().handle_mail()
 
-    async def _event_time_goes_on(self, watermark: int) -> None:
+    async def _advance_event_time(self, watermark: int) -> None:
         """Fire windows because the lowest watermark of all channels has risen, then send this watermark
         downstream.
         """
@@ -308,10 +308,10 @@ class OperatorSubtask(Subtask):
             case EndOfOutputChannelState():
                 self._recovered_upstream(channel)
             case _:
-                begun = self.checkpoints.handle(channel, event)
-                if begun is not None:
-                    await self.agenda.sleep(begun.sync_s)
-                    self.checkpoints.finish(begun)
+                started = self.checkpoints.handle(channel, event)
+                if started is not None:
+                    await self.agenda.sleep(started.sync_s)
+                    self.checkpoints.finish(started)
 
     async def _end_data(self, channel: InputChannel) -> None:
         """Handle the end of `channel`'s data; after the last channel, emit the operator's final output."""
@@ -338,7 +338,7 @@ class OperatorSubtask(Subtask):
     def unconsumed(self, channel: InputChannel) -> list[Content]:
         """Return the data of `channel` that has been read but not processed."""
         behind = encode_behind(self._parts) if channel is self._parts_of else b""
-        return [self._serving.rest(channel), behind, channel.begun_record]
+        return [self._serving.rest(channel), behind, channel.partial_record]
 
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Update the operator to the current time, and complete its state."""

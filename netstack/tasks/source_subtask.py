@@ -28,7 +28,7 @@ from .subtask_environment import Environment
 from .time_account import Lateness, Waiting
 from .watermarks import SourceWatermarks
 
-_LOOK_S = 0.001
+_RATE_STEP_S = 0.001
 """Interval at which a continuously changing rate is evaluated."""
 
 _ROUNDING = 1e-9
@@ -81,7 +81,7 @@ class Wave:
 
     def next_due(self, elapsed_s: float) -> float:
         """Return the time, slightly later, at which the rate is evaluated again."""
-        return elapsed_s + _LOOK_S
+        return elapsed_s + _RATE_STEP_S
 
 
 def pace_of(source: SourceSpec | None, rate: float) -> Pace | None:
@@ -136,7 +136,6 @@ class SourceSubtask(Subtask):
 
     __slots__ = (
         "_batch",
-        "_begun_at",
         "_block",
         "_catch_up",
         "_channels",
@@ -155,6 +154,7 @@ class SourceSubtask(Subtask):
         "_record_cost",
         "_routine",
         "_split_reader",
+        "_started_at",
         "_timer",
         "_watermark_due",
         "_watermarks",
@@ -185,7 +185,7 @@ class SourceSubtask(Subtask):
         self._catch_up = calls.catch_up_s
         self._watermarks = watermarks
         self._watermark_due = False
-        self._begun_at = (0.0, 0)  # time, and position in the input
+        self._started_at = (0.0, 0)  # time, and position in the input
         self._period = 1 / rate if rate > 0 else 0.0
         self._next_due = environment.agenda.now
         self._read_records = 0
@@ -205,7 +205,7 @@ class SourceSubtask(Subtask):
         """Run until the reader has no more records."""
         agenda = self.agenda
         self._next_due = agenda.now
-        self._begun_at = agenda.now, self.position
+        self._started_at = agenda.now, self.position
         if self.on_running is not None:
             self.on_running()
         self._set_alarm()
@@ -236,7 +236,7 @@ class SourceSubtask(Subtask):
                 self._index = self._only_partition.write(self._block, self._channels[0], start, stop)
                 if self._only_partition.blocked:
                     await self._complete_record(self._only_partition)
-                self._working_until += (self._index - start) * self._record_cost + self.looks_s()
+                self._working_until += (self._index - start) * self._record_cost + self.selection_s()
             else:
                 await self._emit_batch()
         await self._end_data()
@@ -359,7 +359,7 @@ class SourceSubtask(Subtask):
         emitted = self._index - start
         if emitted and self._watermarks is not None:
             self._watermarks.emitted(emitted_ms)
-        self._working_until += emitted * self._record_cost + self.looks_s()
+        self._working_until += emitted * self._record_cost + self.selection_s()
         self._next_due += emitted * self._period
 
     async def _emit_calls(self, stop: int) -> None:
@@ -372,8 +372,8 @@ class SourceSubtask(Subtask):
 
     def _due_records(self) -> int:
         if self._pace_of_records is not None:
-            begun_s, position = self._begun_at
-            return self._pace_of_records.due_by(self.agenda.now - begun_s) - (self.position - position)
+            started_s, position = self._started_at
+            return self._pace_of_records.due_by(self.agenda.now - started_s) - (self.position - position)
         lag = self.agenda.now - self._next_due
         if lag > self._catch_up:
             self._next_due += lag - self._catch_up
@@ -385,8 +385,8 @@ class SourceSubtask(Subtask):
         agenda = self.agenda
         due = self._next_due
         if self._pace_of_records is not None:
-            begun_s = self._begun_at[0]
-            due = begun_s + self._pace_of_records.next_due(agenda.now - begun_s)
+            started_s = self._started_at[0]
+            due = started_s + self._pace_of_records.next_due(agenda.now - started_s)
         elif self._period < MIN_PACE_S:
             due = max(due, agenda.now + MIN_PACE_S)
         if self._timer <= agenda.now or due < self._timer:
@@ -410,7 +410,7 @@ class SourceSubtask(Subtask):
         self._only_partition = self._plain_output()
         self._pace_of_records = pace
         self._next_due = self.agenda.now
-        self._begun_at = self.agenda.now, self.position
+        self._started_at = self.agenda.now, self.position
 
     def stall(self, duration: float) -> None:
         """Emit nothing during the synchronous part of a snapshot."""

@@ -251,13 +251,13 @@ class Subtask:
             if isinstance(turns, RoundRobin):
                 turns.adaptive = adaptive
 
-    def looks_s(self) -> float:
+    def selection_s(self) -> float:
         """Return the time for comparing loads of subpartitions since the last call, in seconds."""
-        looks = 0
+        comparisons = 0
         for output in self.outputs:
-            looks += output.partition.compared
+            comparisons += output.partition.compared
             output.partition.compared = 0
-        return looks * self.environment.costs.adaptive_look_s
+        return comparisons * self.environment.costs.adaptive_look_s
 
     def select_channels(self, block: RecordBlock) -> list[list[int]]:
         """Return the channel of each record of `block`, for each output."""

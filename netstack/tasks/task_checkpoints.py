@@ -73,7 +73,7 @@ ASYNC_FAILED = "CHECKPOINT_ASYNC_EXCEPTION"
 """Flink's name for a failure in the asynchronous part."""
 
 
-class Begun(NamedTuple):
+class StartedSnapshot(NamedTuple):
     """A snapshot that has begun: duration of its synchronous part, and the actions that follow."""
 
     checkpoint_id: int
@@ -187,7 +187,7 @@ class TaskCheckpoints:
             self.handler.take_over(aligner)
             self._persist_data()
 
-    def handle(self, channel: InputChannel, event: Event) -> Begun | None:
+    def handle(self, channel: InputChannel, event: Event) -> StartedSnapshot | None:
         """Pass an event to the barrier handler, and carry out the handler's actions up to a snapshot."""
         number, now, task = self._number(channel), self._environment.agenda.now, self._task
         handler = self.handler
@@ -214,17 +214,17 @@ class TaskCheckpoints:
                 raise TypeError(f"a barrier handler cannot handle {event}")
         return self._perform(actions)
 
-    def finish(self, begun: Begun) -> None:
+    def finish(self, started: StartedSnapshot) -> None:
         """End the synchronous part: carry out the remaining actions, then begin the upload."""
-        for action in begun.rest:
+        for action in started.rest:
             self._do(action)
-        self.upload(begun.checkpoint_id)
+        self.upload(started.checkpoint_id)
 
-    def _perform(self, actions: Sequence[Action]) -> Begun | None:
+    def _perform(self, actions: Sequence[Action]) -> StartedSnapshot | None:
         for place, action in enumerate(actions):
             if isinstance(action, Trigger):
                 sync_s = self.begin(action.barrier, action.metrics)
-                return Begun(action.barrier.checkpoint_id, sync_s, actions[place + 1 :])
+                return StartedSnapshot(action.barrier.checkpoint_id, sync_s, actions[place + 1 :])
             self._do(action)
         return None
 
@@ -269,14 +269,14 @@ class TaskCheckpoints:
                 channel, item = polled
                 self._in_mail(self.handle(channel, decode_event(bytes(item.payload))))
 
-    def _in_mail(self, begun: Begun | None) -> None:
+    def _in_mail(self, started: StartedSnapshot | None) -> None:
         """Complete a snapshot that began while mail was handled. The handling of mail cannot wait, so the
         task blocks afterwards.
         """
-        if begun is not None:
-            for action in begun.rest:
+        if started is not None:
+            for action in started.rest:
                 self._do(action)
-            self._pass_sync(begun.checkpoint_id, begun.sync_s)
+            self._pass_sync(started.checkpoint_id, started.sync_s)
 
     def _number(self, channel: InputChannel) -> int:
         return self._first_numbers[channel.gate][1] + channel.index
@@ -378,8 +378,8 @@ class TaskCheckpoints:
         barrier, environment = running.barrier, self._environment
         for number, output in enumerate(self._task.outputs):
             running.open_outputs += len(output.partition.subpartitions)
-            settled = partial(self._output_settled, running, number)
-            if not output.partition.broadcast_barrier(barrier, settled):
+            on_resolved = partial(self._output_resolved, running, number)
+            if not output.partition.broadcast_barrier(barrier, on_resolved):
                 running.open_outputs -= len(output.partition.subpartitions)
         timeout = barrier.options.timeout_s
         if barrier.options.timeoutable and timeout is not None and running.open_outputs:
@@ -387,7 +387,7 @@ class TaskCheckpoints:
             expired = partial(self._outputs_timed_out, running)
             environment.scope.after(delay, self._task.post, expired)
 
-    def _output_settled(
+    def _output_resolved(
         self, running: RunningCheckpoint, output: int, channel: int, data: list[Content] | None
     ) -> None:
         """Store the data that the barrier has overtaken in a subpartition.

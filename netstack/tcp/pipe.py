@@ -257,9 +257,9 @@ class Outgoing:
     def drop(self) -> None:
         """Drop all messages except the rest of a partly sent message, which the peer needs to find the next
         frame."""
-        begun = list(self._parts) if self._mid_message else []
+        unfinished = list(self._parts) if self._mid_message else []
         self.clear()
-        for data, _, ends_message in begun:
+        for data, _, ends_message in unfinished:
             self._parts.append((bytes(data), None, ends_message))
             self.waiting_bytes += len(data)
             if ends_message:

@@ -266,7 +266,7 @@ INTERPRETED = pytest.mark.interpreted  # a method of a compiled class cannot be 
             CheckpointCoordinator, "_deadline", is_patient, "its time was over", id="the timeout is doubled"
         ),
         pytest.param(
-            CheckpointCoordinator, "_tell_tasks", nothing, "no task was told", id="tasks are not told"
+            CheckpointCoordinator, "_notify_tasks", nothing, "no task was told", id="tasks are not told"
         ),
         pytest.param(
             FailureCounter, "failed", tolerates_all, "and the job went on", id="failures are not counted"

@@ -219,7 +219,7 @@ def shuffle(
     if not fits:
         rows = rows.repartition(layout.tasks)
     placed, placement = _placed(rows, keys, ship, partitioner, bounds, layout.partitions)
-    frame = _named_apart(placed)
+    frame = _with_unique_names(placed)
     spec = StageSpec(
         name=f"{NAME}{next(_serials)}",
         layout=layout,
@@ -336,7 +336,7 @@ def _placed(
     return by_spark_hash(df, columns, count) if partitioner == "spark" else by_key_groups(df, columns)
 
 
-def _named_apart(frame: DataFrame) -> DataFrame:
+def _with_unique_names(frame: DataFrame) -> DataFrame:
     """Rename all columns by position if a name is repeated or contains dots, because Spark cannot find such a
     column by its name.
     """

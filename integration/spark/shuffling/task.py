@@ -29,7 +29,7 @@ from flowcontrol import Secret
 from netstack import ConnectionLostError, PeerFailedError, Transport, TransportConfig, TransportError
 
 from ...errors import ShuffleTaskError
-from ..failure_causes import BEGUN_AGAIN
+from ..failure_causes import STAGE_RESTARTED
 from ..rendezvous import Rendezvous
 from ..workers import MapFunction, Noting, worker_function
 from .blocks import PartitionBlocks
@@ -105,7 +105,7 @@ def run_task(batches: Iterator[pa.RecordBatch], spec: StageSpec, report: Report)
         raise ShuffleTaskError(
             f"the stage has {tasks} task{'s' * (tasks > 1)}, but {layout.tasks} were planned when "
             "shuffle() was called: either the input or the session's settings have changed since, so "
-            f"call shuffle() again; or {BEGUN_AGAIN}, because of an earlier failure"
+            f"call shuffle() again; or {STAGE_RESTARTED}, because of an earlier failure"
         )
     rendezvous = Rendezvous(context, spec.secret, loopback=spec.loopback)
     placement = spec.placement.build(spec.schema, layout.partitions, index)

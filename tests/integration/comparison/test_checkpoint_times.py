@@ -18,10 +18,10 @@ from integration.comparison.checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,
     ASYNC,
-    NOT_TOLD,
     PHASES,
     START_DELAY,
     SYNC,
+    UNREPORTED,
     CheckpointTimes,
     checkpoint_times,
     completed_within,
@@ -82,7 +82,7 @@ def test_of_an_unaligned_part_that_which_outlasts_the_alignment_is_shown(
 def test_a_phase_that_was_not_measured_is_not_told_and_none_is_taken_for_zero() -> None:
     times = checkpoint_times(checkpoint_of(end_to_end=100.0, start_delay=40.0, sync=5.0, **{"async": 5.0}))
     assert times is not None
-    assert times.phases == {START_DELAY: 40.0, SYNC: 5.0, ASYNC: 5.0, NOT_TOLD: 50.0}
+    assert times.phases == {START_DELAY: 40.0, SYNC: 5.0, ASYNC: 5.0, UNREPORTED: 50.0}
     assert (times.start_delay_ms, times.alignment_ms, times.acknowledgement_ms) == (40.0, None, None)
 
 
@@ -91,7 +91,7 @@ def test_a_subtask_that_does_not_say_if_it_was_aligned_says_nothing_of_what_ran_
     unknown = msgspec.structs.replace(told, checkpoint_type="UNALIGNED_CHECKPOINT")
     assert [sorted(found.phases) for found in map(checkpoint_times, (told, unknown)) if found] == [
         sorted(PHASES),
-        sorted((START_DELAY, ALIGNMENT, NOT_TOLD)),
+        sorted((START_DELAY, ALIGNMENT, UNREPORTED)),
     ]
 
 
@@ -126,7 +126,7 @@ def test_subtasks_that_did_not_acknowledge_have_no_part() -> None:
 
 def test_a_checkpoint_of_which_no_part_is_known_still_took_its_time() -> None:
     times = checkpoint_times(CheckpointResult(id=1, t=0.0, duration_ms=80.0))
-    assert times == CheckpointTimes(end_to_end_ms=80.0, phases={NOT_TOLD: 80.0}, vertex=None)
+    assert times == CheckpointTimes(end_to_end_ms=80.0, phases={UNREPORTED: 80.0}, vertex=None)
 
 
 def test_only_results_with_something_untold_have_a_phase_for_it() -> None:
@@ -134,7 +134,7 @@ def test_only_results_with_something_untold_have_a_phase_for_it() -> None:
     bare = [msgspec.structs.replace(vertex, alignment_ms=[]) for vertex in result.checkpoints[0].vertices]
     untold = msgspec.structs.replace(result.checkpoints[0], vertices=bare)
     assert phases_in(sample_results().values()) == PHASES
-    assert phases_in([msgspec.structs.replace(result, checkpoints=[untold])]) == (*PHASES, NOT_TOLD)
+    assert phases_in([msgspec.structs.replace(result, checkpoints=[untold])]) == (*PHASES, UNREPORTED)
 
 
 MAYBE = st.none() | st.floats(-1.0, 500.0)
@@ -174,8 +174,8 @@ def checkpoints(draw: st.DrawFn) -> CheckpointResult:
 def holds(times: CheckpointTimes) -> None:
     """No phase is below 0, they stand in their order, and together they are the whole."""
     assert all(ms >= 0 for ms in times.phases.values())
-    assert [name for name in (*PHASES, NOT_TOLD) if name in times.phases] == list(times.phases)
-    assert (ACKNOWLEDGEMENT in times.phases) != (NOT_TOLD in times.phases)
+    assert [name for name in (*PHASES, UNREPORTED) if name in times.phases] == list(times.phases)
+    assert (ACKNOWLEDGEMENT in times.phases) != (UNREPORTED in times.phases)
     assert sum(times.phases.values()) == pytest.approx(times.end_to_end_ms)
 
 

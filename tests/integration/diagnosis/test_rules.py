@@ -459,7 +459,7 @@ def test_a_burst_that_few_checkpoints_meet_is_named_before_what_these_wait_for()
 )
 def test_who_waits_all_the_time_or_for_a_busy_reader_is_not_said_to_meet_bursts(view: Observation) -> None:
     assert only(uneven, view).says == "Some checkpoints take far longer than most."
-    assert "Turn on buffer debloating" in str(only(slow_phase, view).next) or view.nobody_waits
+    assert "Turn on buffer debloating" in str(only(slow_phase, view).next) or view.no_back_pressure
 
 
 def test_no_phase_is_called_the_longest_where_one_that_was_not_measured_may_be() -> None:

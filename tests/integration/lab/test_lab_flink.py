@@ -61,11 +61,11 @@ def test_a_job_is_looked_at_as_it_was_read(cluster: Cluster) -> None:
     cluster.answers = recording(NAMES[0])["answers"]
     cluster.rewind()
     watch = JobWatch(asked(cluster), imported)
-    first = watch.look()
+    first = watch.poll()
     assert first.steady.vertices == imported.measured.steady.vertices  # nothing has moved yet
     cluster.asked.clear()
     for _ in range(11):
-        last = watch.look()
+        last = watch.poll()
     assert last.steady.vertices == imported.measured.steady.vertices
     assert last.checkpoints == imported.measured.checkpoints
     assert not any("/checkpoints/details/" in path for path in cluster.asked)  # it knows these already
@@ -91,10 +91,10 @@ def test_a_job_is_looked_at_as_it_was_read(cluster: Cluster) -> None:
 )
 def test_a_job_that_is_another_is_told(change: Any, error: type, words: str, cluster: Cluster) -> None:
     watch = JobWatch(asked(cluster), import_scenario(asked(cluster)))
-    watch.look()
+    watch.poll()
     change(cluster)
     with pytest.raises(FlinkRestError, match=words) as raised:
-        watch.look()
+        watch.poll()
     assert type(raised.value) is error
 
 
@@ -102,10 +102,10 @@ def test_a_cluster_in_trouble_is_asked_again(cluster: Cluster) -> None:
     watch = JobWatch(asked(cluster), import_scenario(asked(cluster)))
     cluster.refuse = out_of_order
     with pytest.raises(FlinkRestError, match="503") as raised:
-        watch.look()
+        watch.poll()
     assert type(raised.value) is FlinkRestError
     cluster.refuse = in_order
-    assert watch.look().job == cluster.job
+    assert watch.poll().job == cluster.job
 
 
 def test_what_is_not_told_stays_unknown(cluster: Cluster) -> None:

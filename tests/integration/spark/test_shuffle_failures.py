@@ -15,7 +15,7 @@ import pytest
 
 from integration.errors import ShuffleTaskError
 from integration.spark import failure_cause, shuffle, shuffle_statistics
-from integration.spark.failure_causes import BEGUN_AGAIN, one_line
+from integration.spark.failure_causes import STAGE_RESTARTED, one_line
 from netstack import ConnectionLimits, TransportConfig
 
 if TYPE_CHECKING:
@@ -290,12 +290,12 @@ def test_the_cause_is_what_failed_before_spark_began_a_stage_again_with_some_tas
 ) -> None:
     def work(batches: Batches) -> Batches:
         if any(tmp_path.iterdir()):
-            raise ShuffleTaskError(f"or {BEGUN_AGAIN}")
+            raise ShuffleTaskError(f"or {STAGE_RESTARTED}")
         (tmp_path / "failed").touch()
         raise OSError("the disk is gone")
 
     stage = spark.range(9, numPartitions=1).mapInArrow(work, "id long", barrier=True)
-    with pytest.raises(Exception, match=BEGUN_AGAIN) as raised:
+    with pytest.raises(Exception, match=STAGE_RESTARTED) as raised:
         stage.repartition(3).collect()
     assert failure_cause(raised.value, spark) == "OSError: the disk is gone"
 

@@ -309,8 +309,8 @@ def test_the_first_cause_of_a_failure_is_told_everywhere(caplog: pytest.LogCaptu
     assert result.failure == cause
     (reports,) = seen
     assert [(report.failure.cause, report.failure.blame) for report in reports if report.failure] == [
-        (cause, Blame.TOLD),
-        (cause, Blame.TOLD),
+        (cause, Blame.PEER_REPORTED),
+        (cause, Blame.PEER_REPORTED),
         (cause, Blame.OWN),
     ]
     assert [record.message for record in caplog.records] == ["task manager sink failed"]
