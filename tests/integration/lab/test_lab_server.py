@@ -212,7 +212,7 @@ def test_a_checkpoint_that_ended_since_the_last_frame_comes_once() -> None:
 
     async def until_it_waits() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(server._tell, listener, nursery.cancel_scope)
+            nursery.start_soon(server._send, listener, nursery.cancel_scope)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
 

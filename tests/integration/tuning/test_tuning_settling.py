@@ -17,7 +17,7 @@ from integration.tuning.settling import (
     SETTLED_CHECKPOINTS,
     SETTLED_RATE,
     EndOnceSettled,
-    settled,
+    is_settled,
 )
 from netstack import (
     AtTime,
@@ -112,17 +112,17 @@ def test_times_that_drift_have_not_settled_though_they_hardly_spread() -> None:
     """A queue that grows: the mean is known to 2 %, and will be another one."""
     values = np.linspace(0.98, 1.02, 20)
     mixed = np.concatenate([values[::2], values[1::2][::-1]])
-    assert settled(mixed, SETTLED_RATE)
-    assert not settled(np.linspace(0.97, 1.03, 20), SETTLED_RATE)
-    assert not settled(np.zeros(20), SETTLED_RATE)
+    assert is_settled(mixed, SETTLED_RATE)
+    assert not is_settled(np.linspace(0.97, 1.03, 20), SETTLED_RATE)
+    assert not is_settled(np.zeros(20), SETTLED_RATE)
 
 
 def test_the_fewer_values_there_are_the_nearer_they_have_to_lie() -> None:
     spread = np.array([-1.0, 1.0, -1.0, 1.0])
-    assert not settled(1.0 + 0.001 * spread, SETTLED_RATE), "four say nothing"
-    assert settled(np.append(1.0 + 0.01 * spread, 1.0), SETTLED_RATE)
-    assert not settled(np.append(1.0 + 0.02 * spread, 1.0), SETTLED_RATE)
-    assert settled(1.0 + 0.02 * np.tile(spread, 2), SETTLED_RATE)
+    assert not is_settled(1.0 + 0.001 * spread, SETTLED_RATE), "four say nothing"
+    assert is_settled(np.append(1.0 + 0.01 * spread, 1.0), SETTLED_RATE)
+    assert not is_settled(np.append(1.0 + 0.02 * spread, 1.0), SETTLED_RATE)
+    assert is_settled(1.0 + 0.02 * np.tile(spread, 2), SETTLED_RATE)
 
 
 def test_checkpoint_times_that_spread_by_a_few_percent_have_settled() -> None:

@@ -214,9 +214,9 @@ ATTACKS: list[tuple[str, bytes, type[Exception], str]] = [
         MalformedFrame,
         "the peer sent CloseRequest in a frame of 8 bytes; this message has another length",
     ),
-    ("a buffer of impossible size", header(43, 0) + bytes(33) + b"\1", MalformedFrame, "size 1 of 0"),
+    ("a buffer of impossible size", header(43, 0) + bytes(33) + b"\1", MalformedFrame, "size 1 (expected 0)"),
     ("credit 0", header(29, 6) + bytes(20), MalformedFrame, "credit must be at least 1"),
-    ("a buffer without credit", FLOOD, CreditExceeded, "had no credit"),
+    ("a buffer without credit", FLOOD, CreditExceeded, "without credit"),
     (
         "a buffer that is too large",
         buffer(0, bytes(65)),
