@@ -236,7 +236,7 @@ class _Scale:
         shares = known(each.throughput for each in outcomes)
         self._most_throughput = max(shares, default=1.0)
         self._least_throughput = self._most_throughput * min(limits.min_throughput, 1 - SAME_THROUGHPUT)
-        self._most_stored = max(FEW_BYTES, *known(each.stored_bytes for each in outcomes))
+        self._most_stored = max([FEW_BYTES, *known(each.stored_bytes for each in outcomes)])
 
     def distance(self, outcome: Outcome) -> float:
         """Return the sum of the distances of a setting from the best value of each figure, 0 to 4."""

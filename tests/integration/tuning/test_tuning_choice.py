@@ -179,6 +179,11 @@ def test_few_stored_bytes_count_little_even_if_no_setting_stores_more() -> None:
     assert chosen(NOW, target, outcome("unaligned", 180.0, stored_bytes=4e7)) == "target"
 
 
+def test_stored_bytes_that_no_run_reports_count_nothing() -> None:
+    now = NOW._replace(stored_bytes=None)
+    assert chosen(now, outcome("target", 190.0, stored_bytes=None)) == "target"
+
+
 def test_settings_are_the_same_within_what_a_user_notices() -> None:
     assert is_same(outcome("a", 100.0), outcome("b", 114.0))
     assert not is_same(outcome("a", 100.0), outcome("b", 116.0))
