@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -27,6 +26,7 @@ from netstack import (
 
 from .emulating import emulate
 from .errors import WorkerError
+from .interrupts import starting_processes, take_ctrl_c
 
 PROCESSES = 2
 """Maximum number of processes that run scenarios."""
@@ -96,7 +96,7 @@ def run_seeds(
     with ExitStack() as stack:
         if workers >= 2:
             pool = stack.enter_context(worker_pool(workers))
-            with ctrl_c_held():  # processes start here
+            with starting_processes():
                 pending = [run if reads_paths(run[0]) else pool.submit(_run, *run) for run in runs]
         for count, run in enumerate(pending, 1):
             results.append(run.result() if isinstance(run, Future) else _run(*run))
@@ -113,7 +113,7 @@ def _run(scenario: Scenario, seed: int) -> Result:
 def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     """Yield a pool of processes that ends with the block. After an error or Ctrl-C, it ends at once.
 
-    Submit work within `ctrl_c_held`, because processes start on submission.
+    Submit work within `starting_processes`, because processes start on submission.
 
     Raises:
         WorkerError: A process was killed, as happens when memory is short.
@@ -121,7 +121,9 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     # Not forked, because this process may have threads, of the progress bar or of Spark.
     context = multiprocessing.get_context("spawn")
     ignored = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=_quiet, initargs=(ignored,)) as pool:
+    with ProcessPoolExecutor(
+        processes, mp_context=context, initializer=take_ctrl_c, initargs=(ignored,)
+    ) as pool:
         try:
             yield pool
         except BrokenProcessPool:
@@ -133,34 +135,3 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
-
-
-@contextmanager
-def ctrl_c_held() -> Iterator[None]:
-    """Delay Ctrl-C in this process until the block ends. New processes delay it until they call `_quiet`.
-
-    Blocking the signal in this thread is not enough: another thread, such as one of NumPy's linear algebra,
-    may receive it.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    handler, arrived = signal.getsignal(signal.SIGINT), list[int]()
-    held = callable(handler) and threading.current_thread() is threading.main_thread()
-    if held:
-        signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))
-    try:
-        yield
-    finally:
-        if held:
-            signal.signal(signal.SIGINT, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if arrived:
-            signal.raise_signal(signal.SIGINT)
-
-
-def _quiet(ignored: bool) -> None:
-    """Let Ctrl-C end a worker silently; the main process prints the message.
-
-    If the main process ignores Ctrl-C, as a background process of a shell does, so does the worker.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -30,6 +30,7 @@ FLOORS = {
     "integration": (
         "errors",
         "stopping",
+        "interrupts",
         "extras",
         "optional_figures",
         "number_text",

@@ -19,6 +19,7 @@ from netstack import SourceError, split_assignment
 from ..errors import OutputError, ShuffleError, ShuffleWarning, UsageError
 from ..extras import require
 from ..files.writing import require_place
+from ..interrupts import held_interrupts
 from ..number_text import size
 from ..present.console import say, to_stderr
 from ..present.documents import Shuffled, present
@@ -32,7 +33,7 @@ from ..spark.data_files import (
     require_path,
     write_files,
 )
-from ..spark.driver import held_interrupts, local_slots, run_cancellable
+from ..spark.driver import local_slots, run_cancellable
 from ..spark.failure_causes import is_from_spark, java_exit_status, one_line, resource_problem
 from ..spark.session import is_running, spark_session
 from ..spark.shuffling.api import (

@@ -15,8 +15,9 @@ from rich.text import Text
 
 from netstack import Scenario, task_managers
 
+from ..interrupts import held_interrupts
 from ..number_text import counted, digits, milliseconds, size
-from ..spark.driver import held_interrupts, local_slots
+from ..spark.driver import local_slots
 from ..spark.workers import TaskNotes
 from .progress import Report, activity, progress
 from .table_style import AFTER, TIGHT, figures, fits

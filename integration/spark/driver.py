@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
@@ -25,6 +23,7 @@ import trio
 from netstack import SourceError
 
 from ..emulating import ctrl_c_to_trio
+from ..interrupts import held_interrupts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +43,6 @@ _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:, *\d+)?\])?")
 _STANDALONE = "spark://"
 _REGISTRATION = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 _SLOTS_PERIOD_S = 0.1
-_HELD = (signal.SIGINT, signal.SIGTERM)
 
 _T = TypeVar("_T")
 
@@ -150,29 +148,7 @@ def _context(session: SparkSession) -> Any:
     return session.sparkContext._jsc.sc()
 
 
-# Interrupts.
-
-
-@contextmanager
-def held_interrupts() -> Iterator[None]:
-    """Delay signals that Python handles. They arrive when the block ends, which has to be soon.
-
-    In other threads than the main one, this does nothing, because signals do not interrupt them.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    arrived: list[tuple[int, FrameType | None]] = []
-    handlers = {number: handler for number in _HELD if callable(handler := signal.getsignal(number))}
-    try:
-        for number in handlers:
-            signal.signal(number, lambda *signalled: arrived.append(signalled))
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for signalled in arrived:
-            handlers[signal.Signals(signalled[0])](*signalled)
+# Calls that can be cancelled.
 
 
 def run_cancellable(

@@ -31,8 +31,9 @@ from buffers import RecordBlock
 from netstack import FILE_FORMATS, SourceError
 
 from ..extras import require
+from ..interrupts import held_interrupts
 from .data_files import read_files, require_columns, require_path
-from .driver import held_interrupts, run_cancellable
+from .driver import run_cancellable
 from .failure_causes import is_from_spark, one_line
 from .rows import RowCodec, arrow_schema, key_hash
 from .session import spark_session

@@ -42,7 +42,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from ..files.writing import written_whole
-from .driver import held_interrupts, is_local
+from ..interrupts import held_interrupts
+from .driver import is_local
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext, TaskContext

@@ -23,8 +23,9 @@ import msgspec
 
 from netstack import Scenario, SourceError
 
-from ..seed_runs import ctrl_c_held, worker_pool
-from ..spark.driver import held_interrupts, is_local, run_cancellable
+from ..interrupts import held_interrupts, starting_processes
+from ..seed_runs import worker_pool
+from ..spark.driver import is_local, run_cancellable
 from ..spark.failure_causes import first_cause, is_from_spark, one_line
 from ..spark.session import spark_session
 from ..spark.workers import driver_accumulator, send_packages
@@ -145,7 +146,7 @@ class LocalProcesses:
             self._pool = self._stack.enter_context(worker_pool(self._count))
         waiting = {}
         if self._pool is not None:
-            with ctrl_c_held():  # processes start here
+            with starting_processes():
                 waiting = {self._pool.submit(run_point, point): point for point in points}
         try:
             for future in as_completed(waiting):
@@ -159,7 +160,7 @@ class LocalProcesses:
 
 def _run_alone(point: Point) -> PointRow:
     with worker_pool(1) as pool:
-        with ctrl_c_held():
+        with starting_processes():
             future = pool.submit(run_point, point)
         try:
             return future.result()

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.text import Text
 
 from integration.errors import WorkerError
-from integration.seed_runs import ctrl_c_held, worker_pool
+from integration.interrupts import starting_processes
+from integration.seed_runs import worker_pool
 from integration.spark.driver import run_cancellable
 from integration.spark.failure_causes import one_line
 from netstack import ScenarioError
@@ -49,7 +50,7 @@ def run_storms(seeds: range, *, processes: int | None = None, paranoid: bool = F
         yield from (run_storm(seed, paranoid=paranoid) for seed in seeds)
         return
     with worker_pool(wanted) as pool:
-        with ctrl_c_held():  # processes start here
+        with starting_processes():
             pending: list[Future[list[Outcome]]] = [
                 pool.submit(run_each, part, paranoid=paranoid) for part in _parts(seeds, SEEDS_A_TASK)
             ]
