@@ -394,6 +394,11 @@ def test_help_names_the_commands(capsys):
     assert all(command in out for command in ("compare", "demo", "run"))
 
 
+def test_the_lines_of_a_help_text_are_filled(capsys):
+    assert main(["size", "--help"]) == 0
+    assert "--throughput describes a job of one source" in capsys.readouterr().out  # two lines in the code
+
+
 def interrupted(arguments: list[str], when_stderr_has: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run a command until it says something on stderr, interrupt it, and wait for its end."""
     with subprocess.Popen(
