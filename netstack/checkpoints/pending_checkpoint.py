@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
 
-from ..results.recorder import Recorder, SubtaskCheckpoint
+from ..results.recorder import CheckpointHead, Recorder, SubtaskCheckpoint
 from ..results.result import CheckpointStatus, CheckpointType
 from ..scenarios.exchange_patterns import JobShape
 from ..state.snapshots import CheckpointMetadata, SubtaskSnapshot
@@ -98,7 +98,6 @@ class UpstreamTask(Protocol):
     @property
     def ended(self) -> bool:
         """Whether the subtask has ended."""
-        ...
 
 
 class CheckpointedTask(Protocol):
@@ -107,42 +106,34 @@ class CheckpointedTask(Protocol):
     @property
     def vertex(self) -> int:
         """Number of the subtask's vertex."""
-        ...
 
     @property
     def index(self) -> int:
         """Index of the subtask in its vertex."""
-        ...
 
     @property
     def ended(self) -> bool:
         """Whether the subtask has ended."""
-        ...
 
     @property
     def upstream(self) -> Sequence[UpstreamTask]:
         """The subtasks that this one reads from."""
-        ...
 
     @property
     def last_checkpoint(self) -> int:
         """Id of the last checkpoint that the subtask has begun."""
-        ...
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """Begin a checkpoint."""
-        ...
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Handle the completion of a checkpoint.
 
         Output that belongs to the checkpoint may now be committed.
         """
-        ...
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Handle the failure of a checkpoint. Data kept for the checkpoint may now be deleted."""
-        ...
 
 
 def key_of(task: CheckpointedTask) -> TaskKey:
@@ -271,16 +262,17 @@ class Checkpoint:
 
 def record_checkpoint(recorder: Recorder, checkpoint: Checkpoint) -> None:
     """Record a checkpoint that has ended."""
-    recorder.checkpoint(
+    savepoint = checkpoint.options.savepoint
+    head = CheckpointHead(
         checkpoint.checkpoint_id,
         checkpoint.triggered_at,
-        checkpoint.parts,
-        duration_s=checkpoint.duration_s,
-        status=checkpoint.status,
-        checkpoint_type=checkpoint.checkpoint_type,
-        failure=checkpoint.failure,
-        ended_at=checkpoint.ended_at,
-        state_bytes=checkpoint.size,
-        checkpointed_bytes=checkpoint.checkpointed_bytes,
-        savepoint=None if checkpoint.options.savepoint is None else checkpoint.options.savepoint.location,
+        checkpoint.duration_s,
+        checkpoint.status,
+        checkpoint.checkpoint_type,
+        checkpoint.failure,
+        checkpoint.size,
+        checkpoint.checkpointed_bytes,
+        None if savepoint is None else savepoint.location,
+        checkpoint.ended_at,
     )
+    recorder.checkpoint(head, checkpoint.parts)

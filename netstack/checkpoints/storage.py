@@ -52,7 +52,6 @@ class CheckpointStorage(Protocol):
                 exists.
             ValueError: if ``name`` is empty or reserved for the storage's own files, or the id is negative.
         """
-        ...
 
     def read(self, file: StoredFile) -> bytes:
         """Return the bytes of a file.
@@ -62,7 +61,6 @@ class CheckpointStorage(Protocol):
             DamagedFileError: if it has another size or checksum.
             StorageError: if it could not be read.
         """
-        ...
 
     def complete(self, metadata: CheckpointMetadata) -> None:
         """Write the metadata atomically, which makes the checkpoint complete.
@@ -70,7 +68,6 @@ class CheckpointStorage(Protocol):
         Raises:
             StorageError: if it could not be written, or the checkpoint is already complete.
         """
-        ...
 
     def checkpoints(self) -> list[int]:
         """Return the ids of the complete checkpoints, ascending, without damaged ones.
@@ -78,7 +75,6 @@ class CheckpointStorage(Protocol):
         Raises:
             StorageError: if the storage could not be read.
         """
-        ...
 
     def load(self, checkpoint_id: int) -> CheckpointMetadata:
         """Return the metadata of a complete checkpoint.
@@ -88,7 +84,6 @@ class CheckpointStorage(Protocol):
             DamagedFileError: if its metadata is damaged.
             StorageError: if the storage could not be read.
         """
-        ...
 
     def discard(self, checkpoint_id: int) -> None:
         """Delete the metadata, then all files that belong only to this checkpoint, complete or not.
@@ -98,7 +93,6 @@ class CheckpointStorage(Protocol):
         Raises:
             StorageError: if a file could not be deleted.
         """
-        ...
 
     def delete(self, files: Iterable[StoredFile]) -> None:
         """Delete single files, shared or of an incomplete checkpoint; missing files are ignored.
@@ -106,7 +100,6 @@ class CheckpointStorage(Protocol):
         Raises:
             StorageError: if a file could not be deleted.
         """
-        ...
 
     def claim(self, checkpoint_id: int, claimant: str) -> None:
         """Record that a complete checkpoint now belongs to another run. No further run may claim it.
@@ -115,7 +108,6 @@ class CheckpointStorage(Protocol):
             StorageError: if another run has claimed the checkpoint (the message names this run), or the claim
                 cannot be stored.
         """
-        ...
 
     def free_location(self, directory: str | None, name: str) -> str:
         """Return an unused location for a savepoint, with a name similar to ``name``.
@@ -127,7 +119,6 @@ class CheckpointStorage(Protocol):
         Raises:
             StorageError: if the directory cannot be read or written, or the storage has no default directory.
         """
-        ...
 
     def savepoint(self, location: str) -> CheckpointStorage:
         """Return the storage of one savepoint, which contains nothing else and shares no file.
@@ -137,7 +128,6 @@ class CheckpointStorage(Protocol):
         Raises:
             StorageError: if the storage does not support this location.
         """
-        ...
 
 
 class HandleReader:

@@ -305,11 +305,8 @@ class _Process:
 
     def _open(self) -> None:
         self._opened = True
-        if self._source is None:
-            self._attempt.open()
-            return
         try:
-            self._attempt.recover(self._source)
+            self._attempt.begin(self._source)
         except UNUSABLE as error:
             self._cannot_restore(error)
 

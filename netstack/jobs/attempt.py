@@ -131,45 +131,40 @@ class Attempt:
         gates = subtask.gates if isinstance(subtask, OperatorSubtask) else []
         return [channel for gate in gates for channel in gate.channels]
 
-    def open(self) -> None:
-        """Start all tasks with empty state."""
-        for number in range(len(self._regions)):
-            self.open_region(number)
+    def begin(self, source: RecoverySource | None) -> None:
+        """Start all tasks, with the state of a checkpoint or, if `source` is None, with empty state.
 
-    def open_region(self, number: int) -> None:
-        """Start the tasks of a region with empty state."""
-        tasks = self.tasks_of(number)
-        self._start_timers(tasks)
-        self._on_running(number)
-        self.builder.open_channels(self._regions[number].tasks)
-        self._start_subtasks(number, tasks)
-
-    def recover(self, source: RecoverySource) -> None:
-        """Start all tasks with the state of a checkpoint; reading the state takes emulated time.
+        Reading the state takes emulated time.
 
         Raises:
             StorageError: if the state cannot be read.
         """
         for number in range(len(self._regions)):
-            self.recover_region(number, source)
+            self.begin_region(number, source)
 
-    def recover_region(self, number: int, source: RecoverySource) -> list[SubtaskRecovery]:
-        """Start the tasks of a region with their state from a checkpoint, and return this state.
-
-        Raises:
-            StorageError: if the state cannot be read.
-        """
-        tasks = self.tasks_of(number)
+    def begin_region(self, number: int, source: RecoverySource | None) -> list[SubtaskRecovery]:
+        """Start the tasks of a region, as `begin` does, and return the state that they restore."""
+        region, tasks, now = self._regions[number], self.tasks_of(number), self._agenda.now
         rate = self.scenario.costs.download_rate_bytes_per_s
-        self._regions[number].recovering = len(tasks)
-        recoveries = []
-        for subtask in tasks:
-            recovery = source.of(subtask.name, subtask.index)
-            subtask.on_running = partial(self._subtask_running, number)
-            subtask.recover(recovery)
-            recoveries.append(recovery)
+        recoveries: list[SubtaskRecovery] = []
+        if source is not None:
+            region.recovering = len(tasks)
+            for subtask in tasks:
+                recoveries.append(source.of(subtask.name, subtask.index))
+                subtask.on_running = partial(self._subtask_running, number)
+                subtask.recover(recoveries[-1])
         self._start_timers(tasks)
-        self._start_subtasks(number, tasks, [recovery.bytes / rate for recovery in recoveries])
+        if source is None:
+            self._on_running(number)
+            self.builder.open_channels(region.tasks)
+        region.started = True
+        self.running += len(tasks)
+        for place, subtask in enumerate(tasks):
+            subtask.times.begin(now)
+            if source is None:
+                self._start(subtask)
+            else:
+                region.environment.scope.after(recoveries[place].bytes / rate, self._start, subtask)
         return recoveries
 
     def _subtask_running(self, number: int) -> None:
@@ -194,17 +189,6 @@ class Attempt:
             self._debloating += 1
             for subtask in self.present if config.debloat_enabled else ():
                 self._start_debloating(subtask)
-
-    def _start_subtasks(self, number: int, tasks: list[Subtask], delays: list[float] | None = None) -> None:
-        region = self._regions[number]
-        region.started = True
-        self.running += len(tasks)
-        for place, subtask in enumerate(tasks):
-            subtask.times.begin(self._agenda.now)
-            if delays is None:
-                self._start(subtask)
-            else:
-                region.environment.scope.after(delays[place], self._start, subtask)
 
     def _start(self, subtask: Subtask) -> None:
         # The agenda steps the subtask directly: a routine around it would cost one more call per step.
@@ -275,7 +259,7 @@ class Attempt:
         return samples
 
     def rebuild_region(self, number: int, first_checkpoint: int) -> Scope:
-        """Create the tasks of a region again; the caller then calls `open_region` or `recover_region`.
+        """Create the tasks of a region again; the caller then calls `begin_region`.
 
         `first_checkpoint`: id of the first checkpoint in which these tasks may take part. Returns the scope
         for their callbacks and routines.

@@ -51,22 +51,18 @@ class Connections(Protocol):
 
     def reading(self, consumer: str, producer: str) -> ConsumerEnd:
         """Return the end at which task manager `consumer` reads from `producer`."""
-        ...
 
     @property
     def producers(self) -> Iterable[ProducerEnd]:
         """All ends that send buffers."""
-        ...
 
     @property
     def consumers(self) -> Iterable[ConsumerEnd]:
         """All ends that receive buffers."""
-        ...
 
     @property
     def links(self) -> Mapping[tuple[str, str], EmulatedLink]:
         """The links that can be cut, by the task managers of producer and consumer."""
-        ...
 
 
 class Site(NamedTuple):

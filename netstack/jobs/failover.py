@@ -220,10 +220,10 @@ class RegionFailover:
             return
         job.faults.region_started()
         if metadata is None:
-            attempt.open_region(number)
+            attempt.begin_region(number, None)
             return
         try:
-            recoveries = attempt.recover_region(number, job.source_of(metadata))
+            recoveries = attempt.begin_region(number, job.source_of(metadata))
         except UNUSABLE as error:
             job.cannot_restore(restart, metadata, error)
         else:

@@ -260,7 +260,7 @@ class Totals:
             NOTHING_RUNS._replace(**{name: getattr(sum_, name) for name in _COUNTERS})
             for sum_ in self.plus([*samples, *missing])
         ]
-        self.work = self.work_plus(work)
+        self.work += work
 
     def plus(self, samples: Sequence[SubtaskSample]) -> list[SubtaskSample]:
         """Return the samples of a running attempt plus the counters of earlier attempts.
@@ -273,13 +273,3 @@ class Totals:
             sample._replace(**{name: getattr(sample, name) + getattr(ended, name) for name in _COUNTERS})
             for ended, sample in zip(self._ended, samples, strict=True)
         ]
-
-    def work_plus(self, work: Work) -> Work:
-        """Return the work of a running attempt plus the work of earlier attempts."""
-        before = self.work
-        return Work(
-            buffers=before.buffers + work.buffers,
-            records=before.records + work.records,
-            bytes=before.bytes + work.bytes,
-            messages=before.messages + work.messages,
-        )

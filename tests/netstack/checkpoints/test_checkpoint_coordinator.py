@@ -10,7 +10,6 @@ import pytest
 import trio
 
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
-from netstack.checkpoints.control_plane import ControlPlane
 from netstack.checkpoints.coordinator import CheckpointCoordinator, options_of_barriers
 from netstack.checkpoints.pending_checkpoint import Acknowledgement, Checkpoint, FailureReason
 from netstack.checkpoints.savepoints import SavepointRequest
@@ -132,7 +131,6 @@ class Job:
             randomness=Randomness(1, 1.0),
             job=JobShape("job", self.parallelism),
             storage=self.storage,
-            control_plane=ControlPlane(self.agenda),
             on_end=self.ended.append,
             fail_job=self.fail,
             first_id=first_id,
@@ -612,7 +610,6 @@ def test_a_task_that_cannot_go_on_fails_what_is_connected_with_it_if_somebody_kn
         randomness=Randomness(1, 1.0),
         job=JobShape("job", job.parallelism),
         storage=job.storage,
-        control_plane=ControlPlane(job.agenda),
         on_end=job.ended.append,
         fail_job=job.fail,
         fail_task=lambda task, cause: tasks.append((task, cause)),
