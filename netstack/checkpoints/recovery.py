@@ -32,7 +32,6 @@ from flowcontrol import EndOfOutputChannelState
 from ..errors import RecoveryError, StateError, StorageError
 from ..exchange.partition import ResultPartition
 from ..scenarios.exchange_patterns import Exchange, JobShape
-from ..scenarios.user_code import KeyHash
 from ..state.snapshots import (
     CHANNEL_STATE,
     HELD_BACK,
@@ -46,7 +45,7 @@ from ..state.snapshots import (
     SubtaskSnapshot,
 )
 from ..state.value_encoding import decode_value, encode_value
-from .rescaling import StateAssignment, carried_over, is_hashed, rescaling_mismatches, united
+from .rescaling import Rescaling, StateAssignment, carried_over, is_hashed, rescaling_mismatches, united
 from .storage import CheckpointStorage, HandleReader
 
 UNUSABLE = (StorageError, StateError, RecoveryError)
@@ -97,23 +96,10 @@ class SubtaskRecovery:
         return self._source.read(handle)
 
 
-class Rescaling(NamedTuple):
-    """A job for which the state of a checkpoint has to be redistributed.
-
-    Either its parallelism differs, or the in-flight data of outputs moves to the consumers. See
-    `StateAssignment` for the fields.
-    """
-
-    job: JobShape
-    hashes: Mapping[int, KeyHash]
-    at_least_once: bool = False
-    output_at_consumers: bool = False
-
-
 class RecoverySource:
     """A checkpoint and its storage; `owned`: whether this run's checkpoints may share its files.
 
-    With `rescaling`, the state is redistributed to the subtasks of the given job.
+    With `rescaling`, the state is redistributed to the subtasks of its job.
     """
 
     def __init__(
@@ -128,18 +114,7 @@ class RecoverySource:
         self.owned = owned
         self.read = HandleReader(storage)
         self._united: dict[str, dict[int, SubtaskSnapshot]] = {}
-        self._assignment = (
-            None
-            if rescaling is None
-            else StateAssignment(
-                metadata,
-                rescaling.job,
-                rescaling.hashes,
-                self.read,
-                at_least_once=rescaling.at_least_once,
-                output_at_consumers=rescaling.output_at_consumers,
-            )
-        )
+        self._assignment = None if rescaling is None else StateAssignment(metadata, rescaling, self.read)
         self.max_parallelism = (
             metadata.max_parallelism if rescaling is None else carried_over(metadata, rescaling.job)
         )

@@ -74,32 +74,31 @@ from ..state.snapshots import (
 from ..state.value_encoding import decode_value, encode_value
 
 
-class StateAssignment:
-    """The state of a checkpoint, redistributed to the subtasks of a job with another parallelism.
+class Rescaling(NamedTuple):
+    """A job for which the state of a checkpoint has to be redistributed.
 
-    `hashes` maps the number of a hash exchange to the function that hashes the keys of its records.
-    `at_least_once`: whether the guarantee of the job is at-least-once; savepoints do not record it.
-    `output_at_consumers`: whether the in-flight data of outputs becomes data of input channels even if the
-    parallelism is unchanged. State is read when it is requested.
+    Either its parallelism differs, or the in-flight data of outputs moves to the consumers. `hashes` maps the
+    number of a hash exchange to the function that hashes the keys of its records. `at_least_once`: whether
+    the guarantee of the job is at-least-once; savepoints do not record it. `output_at_consumers`: whether the
+    in-flight data of outputs becomes data of input channels even if the parallelism is unchanged.
     """
 
-    def __init__(
-        self,
-        metadata: CheckpointMetadata,
-        job: JobShape,
-        hashes: Mapping[int, KeyHash],
-        read: ReadHandle,
-        *,
-        at_least_once: bool = False,
-        output_at_consumers: bool = False,
-    ) -> None:
-        self._again = at_least_once or metadata.checkpoint_type == CheckpointType.AT_LEAST_ONCE_CHECKPOINT
+    job: JobShape
+    hashes: Mapping[int, KeyHash]
+    at_least_once: bool = False
+    output_at_consumers: bool = False
+
+
+class StateAssignment:
+    """The state of a checkpoint, redistributed to the subtasks of a job; read when it is requested."""
+
+    def __init__(self, metadata: CheckpointMetadata, rescaling: Rescaling, read: ReadHandle) -> None:
+        at_least_once = metadata.checkpoint_type == CheckpointType.AT_LEAST_ONCE_CHECKPOINT
+        self._again = rescaling.at_least_once or at_least_once
         self._metadata = metadata
-        self._job = job
+        self._job = rescaling.job
         self._read = read
-        self._channels = ChannelAssignment(
-            metadata, job, hashes, read, output_at_consumers=output_at_consumers
-        )
+        self._channels = ChannelAssignment(metadata, rescaling, read)
         self._of_vertices: dict[str, list[SubtaskSnapshot]] = {}
         self._redistributions: dict[tuple[str, str], Redistribution] = {}  # by vertex and name of the list
 
@@ -401,23 +400,15 @@ Distributed = list[dict[int, bytearray]]
 
 
 class ChannelAssignment:
-    """Redistributes in-flight data to the subtasks of a job; for the arguments see `StateAssignment`."""
+    """The in-flight data of a checkpoint, redistributed to the subtasks of a job."""
 
-    def __init__(
-        self,
-        metadata: CheckpointMetadata,
-        job: JobShape,
-        hashes: Mapping[int, KeyHash],
-        read: ReadHandle,
-        *,
-        output_at_consumers: bool = False,
-    ) -> None:
-        self._before, self._now = metadata.parallelism, job.parallelism
+    def __init__(self, metadata: CheckpointMetadata, rescaling: Rescaling, read: ReadHandle) -> None:
+        self._job = rescaling.job
+        self._before, self._now = metadata.parallelism, self._job.parallelism
         self._max_parallelism = metadata.max_parallelism_of
-        self._job = job
-        self._hashes = hashes
+        self._hashes = rescaling.hashes
         self._read = read
-        self._output_at_consumers = output_at_consumers
+        self._output_at_consumers = rescaling.output_at_consumers
         self._handles = {
             (snapshot.vertex, snapshot.subtask, handle.kind, handle.exchange, handle.channel): handle
             for snapshot in metadata.subtasks

@@ -21,8 +21,8 @@ from typing import TypedDict, Unpack
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
 from ..checkpoints.pending_checkpoint import record_checkpoint
-from ..checkpoints.recovery import UNUSABLE, InitialCheckpoint, RecoverySource, Rescaling, unusable_text
-from ..checkpoints.rescaling import carried_over
+from ..checkpoints.recovery import UNUSABLE, InitialCheckpoint, RecoverySource, unusable_text
+from ..checkpoints.rescaling import Rescaling, carried_over
 from ..checkpoints.savepoints import SavepointRequests
 from ..checkpoints.storage import CheckpointStorage, MemoryStorage
 from ..engine import python_gc
