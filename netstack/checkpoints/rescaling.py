@@ -57,6 +57,7 @@ from ..scenarios.exchange_patterns import (
 )
 from ..scenarios.user_code import KeyHash
 from ..state.backend import ReadHandle
+from ..state.operator_state import list_in
 from ..state.snapshots import (
     CHANNEL_STATE,
     EVENT_TIME,
@@ -71,7 +72,7 @@ from ..state.snapshots import (
     StateKind,
     SubtaskSnapshot,
 )
-from ..state.value_encoding import decode_value, encode_value
+from ..state.value_encoding import encode_value
 
 
 class Rescaling(NamedTuple):
@@ -127,7 +128,7 @@ class StateAssignment:
         max_parallelism = carried_over(self._metadata, self._job).get(vertex)
         for index in range(subtasks):
             groups = key_group_range(max_parallelism or default_max_parallelism(subtasks), subtasks, index)
-            own = [handle for handle in keyed if _has_some_of(handle, groups)]
+            own = [handle for handle in keyed if handle.has_some_of(groups)]
             ended = all(map(_has_ended, before)) or (is_source and SPLITS not in lists[index])
             yield SubtaskSnapshot(
                 vertex=vertex,
@@ -189,10 +190,7 @@ class StateAssignment:
         lists: dict[str, list[Any]] = {}
         for handle in snapshot.handles:
             if handle.kind is StateKind.OPERATOR:
-                values = decode_value(self._read(handle))
-                if type(values) is not list:
-                    raise StateError(f"the operator state {handle.name!r} in the checkpoint is not a list")
-                lists.setdefault(handle.name, []).extend(values)
+                lists.setdefault(handle.name, []).extend(list_in(handle, self._read))
                 self._redistributions[snapshot.vertex, handle.name] = handle.redistribution
         return lists
 
@@ -378,13 +376,6 @@ def _state_of(snapshot: SubtaskSnapshot) -> tuple[StateHandle, ...]:
 
 def _keyed(snapshot: SubtaskSnapshot) -> list[StateHandle]:
     return [handle for handle in snapshot.handles if handle.kind is StateKind.KEYED]
-
-
-def _has_some_of(handle: StateHandle, groups: range) -> bool:
-    if handle.key_groups is None:
-        return True
-    first, last = handle.key_groups
-    return first < groups.stop and groups.start <= last
 
 
 class _Stream(NamedTuple):

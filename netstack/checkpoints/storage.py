@@ -29,6 +29,7 @@ from typing import NamedTuple, Protocol
 from buffers import Pieces
 
 from ..errors import DamagedFileError, MissingFileError, StorageError
+from ..state.backend import located
 from ..state.snapshots import CheckpointMetadata, StateHandle, StateKind, StoredFile
 from .metadata_encoding import checksum, decode_metadata, encode_metadata
 
@@ -211,23 +212,11 @@ def channel_handles(
     Raises:
         StorageError: if the file cannot be written.
     """
-    joined = Pieces(chain.from_iterable(data.values()))
-    file = write(joined) if len(joined) > inline_up_to else None
-    handles, offset = [], 0
-    for place, piece in data.items():
-        handles.append(
-            StateHandle(
-                kind=place.kind,
-                exchange=place.exchange,
-                channel=place.channel,
-                size=len(piece),
-                inline=bytes(piece) if file is None else None,
-                file=file,
-                offset=0 if file is None else offset,
-            )
-        )
-        offset += len(piece)
-    return handles
+    pieces = [
+        (StateHandle(kind=kind, exchange=exchange, channel=channel, size=len(piece)), piece)
+        for (kind, exchange, channel), piece in data.items()
+    ]
+    return located(pieces, lambda each: write(Pieces(chain.from_iterable(each))), inline_up_to)
 
 
 METADATA_NAME = "_metadata"

@@ -334,9 +334,13 @@ class ChangelogBackend:
 
     def stored(self, checkpoint_id: int, segment: Segment, write: WriteFile) -> StateHandle:
         """Store a segment for a checkpoint, and return its handle."""
-        size, groups = len(segment.data), (self._keyed.key_groups.start, self._keyed.key_groups.stop - 1)
+        groups = self._keyed.key_groups
         handle = StateHandle(
-            kind=StateKind.KEYED, name=FILE_NAME, format=StateFormat.LOG, size=size, key_groups=groups
+            kind=StateKind.KEYED,
+            name=FILE_NAME,
+            format=StateFormat.LOG,
+            size=len(segment.data),
+            key_groups=(groups.start, groups.stop - 1),
         )
         if not self._in_files:
             return replace(handle, inline=segment.data)
