@@ -369,7 +369,7 @@ class CheckpointCoordinator:
             return
         del self._pending[number]
         self._reports_on(number)
-        checkpoint.completed_at = checkpoint.ended_at = now
+        checkpoint.ended_at = now
         self._failures.succeeded(number)
         took, size = milliseconds(metadata.duration_s), in_bytes(metadata.size)
         self._say(f"{checkpoint.name} is complete after {took}: {size}", number)

@@ -166,7 +166,6 @@ class Checkpoint:
         self.request = request
         self.triggered_at = triggered_at
         self.options = options
-        self.completed_at: float | None = None
         self.ended_at: float | None = None
         self.failure: FailureReason | None = None
         self.first = frozenset(first)
@@ -182,21 +181,18 @@ class Checkpoint:
         return f"{kind} {self.checkpoint_id}"
 
     @property
-    def failed(self) -> bool:
-        """Whether the checkpoint has failed."""
-        return self.failure is not None
-
-    @property
     def status(self) -> CheckpointStatus:
         """Status of the checkpoint at this moment."""
-        if self.failed:
+        if self.failure is not None:
             return CheckpointStatus.FAILED
-        return CheckpointStatus.IN_PROGRESS if self.completed_at is None else CheckpointStatus.COMPLETED
+        return CheckpointStatus.IN_PROGRESS if self.ended_at is None else CheckpointStatus.COMPLETED
 
     @property
     def duration_s(self) -> float | None:
         """Time from trigger to completion in seconds; None if not completed."""
-        return None if self.completed_at is None else self.completed_at - self.triggered_at
+        if self.failure is not None or self.ended_at is None:
+            return None
+        return self.ended_at - self.triggered_at
 
     @property
     def checkpoint_type(self) -> CheckpointType:

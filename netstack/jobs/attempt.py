@@ -268,7 +268,7 @@ class Attempt:
         region.down = region.started = False
         environment = _with_own_scope(region.environment)
         region.environment = environment._replace(first_checkpoint=first_checkpoint)
-        self.builder.rebuild(region.tasks, first_checkpoint)
+        self.builder.rebuild(region.tasks)
         return environment.scope
 
     def short_of_memory(self) -> list[str]:

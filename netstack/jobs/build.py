@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 
 from buffers import (
     UNLIMITED_SIZE,
-    GateBuffersSpec,
     InsufficientBuffers,
     NetworkBufferPool,
     PipelinedSubpartition,
@@ -105,16 +104,12 @@ def plan_segments(scenario: Scenario) -> dict[str, int]:
     This is the configured size, if any. Otherwise it is the maximum that its pools can use, so that memory is
     never short.
     """
-    config = scenario.config
-    limit = config.network_memory_max_bytes
+    limit = scenario.config.network_memory_max_bytes
     if limit is not None:
-        return dict.fromkeys(scenario.task_managers, limit // config.segment_bytes)
+        return dict.fromkeys(scenario.task_managers, limit // scenario.config.segment_bytes)
     needed = dict.fromkeys(scenario.task_managers, 0)
-    for edge in scenario.edges:
-        for manager, subpartitions in _partitions(scenario, edge):
-            needed[manager] += edge.buffers.pool_segments(config, subpartitions)
-        for manager, spec, remote in _gates(scenario, edge):
-            needed[manager] += gate_segments(spec, remote)
+    for manager, _, most in _pool_sizes(scenario):
+        needed[manager] += most
     return needed
 
 
@@ -122,17 +117,13 @@ def required_segments(scenario: Scenario) -> dict[str, int]:
     """Return the number of segments that each task manager needs to start its subtasks: the minima of all its
     pools.
     """
-    config = scenario.config
     needed = dict.fromkeys(scenario.task_managers, 0)
-    for edge in scenario.edges:
-        for manager, subpartitions in _partitions(scenario, edge):
-            needed[manager] += edge.buffers.pool(config, subpartitions)[0]
-        for manager, spec, remote in _gates(scenario, edge):
-            needed[manager] += remote * spec.exclusive_per_channel + spec.required_floating
+    for manager, least, _ in _pool_sizes(scenario):
+        needed[manager] += least
     return needed
 
 
-def check_memory(scenario: Scenario, task_manager: str | None = None) -> None:
+def check_memory(scenario: Scenario, task_manager: str | None) -> None:
     """Check that the network memory suffices for the tasks of a task manager; None: of all task managers.
 
     Raises:
@@ -148,22 +139,21 @@ def check_memory(scenario: Scenario, task_manager: str | None = None) -> None:
             raise InsufficientBuffers(required, total, total, scenario.config.segment_bytes, name)
 
 
-def _partitions(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, int]]:
-    """Yield the task manager and the number of subpartitions of each partition of an edge."""
-    producer = scenario.vertex(edge.source)
-    for index, targets in enumerate(scenario.consumers_reached(edge)):
-        yield producer.manager_of(index), len(targets)
-
-
-def _gates(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, GateBuffersSpec, int]]:
-    """Yield the task manager, the buffers, and the number of remote channels of each gate of an edge."""
-    producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
-    reached = scenario.consumers_reached(edge)
-    managers = [producer.manager_of(source) for source in range(producer.parallelism)]
-    for index, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
-        manager = consumer.manager_of(index)
-        remote = sum([managers[source] != manager for source, _ in channels])
-        yield manager, edge.buffers.gate(scenario.config, len(channels)), remote
+def _pool_sizes(scenario: Scenario) -> Iterator[tuple[str, int, int]]:
+    """Yield the task manager, and the minimum and maximum number of segments, of each partition and gate."""
+    config = scenario.config
+    for edge in scenario.edges:
+        producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
+        reached = scenario.consumers_reached(edge)
+        for index, targets in enumerate(reached):
+            least, _ = edge.buffers.pool(config, len(targets))
+            yield producer.manager_of(index), least, edge.buffers.pool_segments(config, len(targets))
+        managers = [producer.manager_of(source) for source in range(producer.parallelism)]
+        for index, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
+            manager, spec = consumer.manager_of(index), edge.buffers.gate(config, len(channels))
+            remote = sum([managers[source] != manager for source, _ in channels])
+            least = remote * spec.exclusive_per_channel + spec.required_floating
+            yield manager, least, gate_segments(spec, remote)
 
 
 class JobBuilder:
@@ -189,7 +179,7 @@ class JobBuilder:
         self.pools: dict[str, NetworkBufferPool] = {}
         self._scenario = scenario
         self._config = scenario.config
-        self._environment = environment
+        self._randomness = environment.randomness
         self._site = site
         self._rebuilding = False
         self._aligned = aligned_readers(scenario.edges)
@@ -222,14 +212,12 @@ class JobBuilder:
         check_memory(scenario, None if self._site is None else self._site.task_manager)
         self._wire([(n, index) for n, own in enumerate(self.subtasks) for index in range(len(own))])
 
-    def rebuild(self, tasks: Collection[TaskKey], first_checkpoint: int) -> None:
+    def rebuild(self, tasks: Collection[TaskKey]) -> None:
         """Create some subtasks again, after `remove`.
 
         These subtasks are connected only with each other. Memory that other tasks still hold is owed to the
-        new subtasks (`NetworkBufferPool.owed`). `first_checkpoint`: id of the first checkpoint in which they
-        may take part.
+        new subtasks (`NetworkBufferPool.owed`).
         """
-        self._maker.first_checkpoint(first_checkpoint)
         self._rebuilding = True
         for number, vertex in enumerate(self._scenario.vertices):
             indices = [index for of, index in tasks if of == number]
@@ -242,7 +230,6 @@ class JobBuilder:
     def change(self, scenario: Scenario, change: ScheduledChange) -> None:
         """Give present and future tasks the settings of `scenario`, which contains `change`."""
         self._scenario, self._config = scenario, scenario.config
-        self._environment = self._environment._replace(config=scenario.config)
         self._maker.change(scenario, change)
         if change.of_debloating:
             for gate in self.gates:
@@ -424,7 +411,7 @@ class JobBuilder:
             selector = KeyGroupSelector(channels, self._maker.max_parallelism[edge.target], key_hash)
         else:
             random = edge.strategy is ShipStrategy.REBALANCE
-            first = self._environment.randomness.integer(channels) if random else 0
+            first = self._randomness.integer(channels) if random else 0
             selector = RoundRobin(channels, first, adaptive=self._config.adaptive_partitioner_enabled)
         return selector if edge.fraction == 1 else Fraction(edge.fraction, selector)
 

@@ -369,7 +369,7 @@ def test_a_checkpoint_whose_metadata_cannot_be_stored_fails() -> None:
     job.agenda.at(1.5, setattr, job.storage, "room", False)
     job.run(3.0, [1.0, 2.0])
     assert job.outcomes == [(1, "COMPLETED", None), (2, "FAILED", "FINALIZE_CHECKPOINT_FAILURE")]
-    assert job.ended[1].completed_at is None
+    assert job.ended[1].duration_s is None
     assert job.storage.checkpoints() == job.storage.present() == [1]
     assert "no room for checkpoint 2" in job.causes[0]
 
