@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 
 from ..checkpoints.control_plane import TaskKey
@@ -35,15 +36,15 @@ from .failover import Region, all_tasks
 from .restarts import NOTHING_RUNS
 
 
+@dataclass(slots=True)
 class _RegionRun:
     """The tasks of a region and their environment; `down`: whether they are cancelled and not rebuilt yet."""
 
-    def __init__(self, tasks: Region, environment: Environment) -> None:
-        self.tasks = tasks
-        self.environment = environment
-        self.down = False
-        self.started = False
-        self.recovering = 0
+    tasks: Region
+    environment: Environment
+    down: bool = False
+    started: bool = False
+    recovering: int = 0
 
 
 class Attempt:

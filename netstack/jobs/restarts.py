@@ -17,6 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 
 from ..checkpoints.recovery import InitialCheckpoint, SubtaskRecovery
@@ -181,6 +182,7 @@ _COUNTERS = (
 )
 
 
+@dataclass(slots=True, eq=False)
 class Restart:
     """A failure and the restart after it.
 
@@ -190,16 +192,15 @@ class Restart:
     data. `unusable_checkpoint_id`: a checkpoint that could not be restored, so that the job failed at once.
     """
 
-    def __init__(self, failed_at: float, cause: str, tasks: Sequence[str] = ()) -> None:
-        self.failed_at = failed_at
-        self.cause = cause
-        self.tasks = list(tasks)
-        self.restarted_at: float | None = None
-        self.running_at: float | None = None
-        self.checkpoint_id: int | None = None
-        self.unusable_checkpoint_id: int | None = None
-        self.restored_bytes = 0
-        self.persisted_bytes = 0
+    failed_at: float
+    cause: str
+    tasks: list[str] = field(default_factory=list)
+    restarted_at: float | None = None
+    running_at: float | None = None
+    checkpoint_id: int | None = None
+    unusable_checkpoint_id: int | None = None
+    restored_bytes: int = 0
+    persisted_bytes: int = 0
 
     def restored(self, metadata: CheckpointMetadata) -> None:
         """Record the checkpoint that the job restores."""
@@ -231,15 +232,15 @@ def never_restored(restarts: Sequence[Restart]) -> str | None:
     return f"{restarts[-1].cause}; the run ended before an older checkpoint was tried" if unusable else None
 
 
+@dataclass(slots=True, eq=False)
 class Start:
     """The start of a run from a checkpoint of an earlier run.
 
     `running_at`: time at which all tasks had their state, in seconds; None if the run ended earlier.
     """
 
-    def __init__(self, initial: InitialCheckpoint) -> None:
-        self.initial = initial
-        self.running_at: float | None = None
+    initial: InitialCheckpoint
+    running_at: float | None = None
 
 
 class Totals:

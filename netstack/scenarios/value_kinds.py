@@ -339,20 +339,21 @@ def _whole_from(least: int) -> Callable[[object], int]:
 
 
 def _fraction(value: object) -> float:
-    try:
-        number = -1.0 if isinstance(value, bool) else float(str(value))
-    except ValueError:
-        number = -1.0
+    number = _number_or_nan(value)
     if not 0 < number < 1:
         raise QuantityError(f"{value!r} is not a fraction", "a number between 0 and 1, such as 0.1")
     return number
 
 
-def _number(value: object) -> float:
+def _number_or_nan(value: object) -> float:
     try:
-        number = math.nan if isinstance(value, bool) else float(str(value))
+        return math.nan if isinstance(value, bool) else float(str(value))
     except ValueError:
-        number = math.nan
+        return math.nan
+
+
+def _number(value: object) -> float:
+    number = _number_or_nan(value)
     if not math.isfinite(number):
         raise QuantityError(f"{value!r} is not a number", "a number such as 1.5")
     return number

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -383,14 +384,12 @@ def _catalogue(data: bytes, tables: Sequence[StateHandle]) -> Catalogue:
     return catalogue
 
 
+@dataclass(slots=True)
 class Accesses:
     """Numbers of reads and writes of a store, from which a task computes the time that they take."""
 
-    __slots__ = ("reads", "writes")
-
-    def __init__(self) -> None:
-        self.reads = 0
-        self.writes = 0
+    reads: int = 0
+    writes: int = 0
 
 
 class StoredState:
