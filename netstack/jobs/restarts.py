@@ -182,7 +182,7 @@ _COUNTERS = (
 )
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Restart:
     """A failure and the restart after it.
 
@@ -232,7 +232,7 @@ def never_restored(restarts: Sequence[Restart]) -> str | None:
     return f"{restarts[-1].cause}; the run ended before an older checkpoint was tried" if unusable else None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Start:
     """The start of a run from a checkpoint of an earlier run.
 
