@@ -12,7 +12,7 @@ cancelled and rebuilt within the attempt, while the others keep running::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -106,8 +106,12 @@ class Attempt:
 
     def samples(self) -> list[SubtaskSample]:
         """Return the current figures of each subtask; zeros for cancelled subtasks."""
-        present = {id(subtask): subtask.sample() for subtask in self.present}
-        return [present.get(id(subtask), NOTHING_RUNS) for subtask in self.subtasks]
+        return self._samples_of(self.present)
+
+    def _samples_of(self, subtasks: Iterable[Subtask]) -> list[SubtaskSample]:
+        """Return the figures of some subtasks, and zeros for all others, vertex by vertex."""
+        samples = {id(subtask): subtask.sample() for subtask in subtasks}
+        return [samples.get(id(subtask), NOTHING_RUNS) for subtask in self.subtasks]
 
     def times(self) -> list[tuple[float, float, float]]:
         """Return the busy, idle and back-pressured seconds of each subtask; 0 for cancelled subtasks."""
@@ -246,8 +250,7 @@ class Attempt:
         that are in transit on shared connections are dropped on arrival.
         """
         region, tasks = self._regions[number], self.tasks_of(number)
-        own = {id(subtask): subtask.sample() for subtask in tasks}
-        samples = [own.get(id(subtask), NOTHING_RUNS) for subtask in self.subtasks]
+        samples = self._samples_of(tasks)
         region.down = True
         region.environment.scope.close()
         if region.started:
