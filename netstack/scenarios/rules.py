@@ -147,6 +147,12 @@ def edge_key(edge: Edge, field: str = "") -> str:
     return f"edges.{edge.source}->{edge.target}.{field}".removesuffix(".")
 
 
+def _in_table(table: str, problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield the mistakes in a table of a scenario file, with their full keys."""
+    for field, message in problems:
+        yield f"{table}.{field}".removesuffix("."), message
+
+
 def _known(key: str, value: str, known: Collection[str]) -> Iterator[Problem]:
     """Yield a mistake unless a value is one of the known ones."""
     if value not in known:
@@ -206,8 +212,8 @@ def _about_vertices(scenario: Scenario) -> Iterator[Problem]:
     names = {vertex.name for vertex in scenario.vertices}
     astray = any(edge.target not in names for edge in scenario.edges)
     for vertex in scenario.vertices:
-        for field, message in _about_vertex(vertex, bool(scenario.inputs(vertex)), astray):
-            yield vertex_key(vertex.name, field), message
+        problems = _about_vertex(vertex, bool(scenario.inputs(vertex)), astray)
+        yield from _in_table(vertex_key(vertex.name), problems)
 
 
 def _about_vertex(vertex: Vertex, has_input: bool, astray: bool) -> Iterator[Problem]:
@@ -224,26 +230,23 @@ def _about_vertex(vertex: Vertex, has_input: bool, astray: bool) -> Iterator[Pro
             yield "source", "is given, but an edge leads to this vertex, too; remove the source or the edge"
         if vertex.service or vertex.operator is not None:
             yield "service", "a source cannot have a cost per record or a function; set its rate instead"
-        yield from _about_source(vertex.source)
+        yield from _in_table("source", _about_source(vertex.source))
     yield from _about_service(vertex)
     yield from _about_output(vertex)
 
 
 def _about_source(source: GeneratorSpec | PathSpec | SourceObject) -> Iterator[Problem]:
-    for message in rate_problems(source.rates):
-        yield "source.rate", message
+    yield from _about_rates(source.rates)
     if not source.rates:
-        yield "source.rate", "is empty; remove it, or give one rate for each subtask"
+        yield "rate", "is empty; remove it, or give one rate for each subtask"
     if isinstance(source, GeneratorSpec):
-        for key, message in _about_generator(source):
-            yield f"source.{key}", message
+        yield from _about_generator(source)
     if isinstance(source, PathSpec) and not source.path:
-        yield "source.path", "is empty; name a file or a folder"
+        yield "path", "is empty; name a file or a folder"
 
 
 def _about_service(vertex: Vertex) -> Iterator[Problem]:
-    for message in _about_steps(vertex.service):
-        yield "service", message
+    yield from _about_steps(vertex.service)
     if not vertex.service_skew or any(not 0 <= factor < math.inf for factor in vertex.service_skew):
         yield "service_skew", f"is {list(vertex.service_skew)}; give factors of 0 or more"
     if not 0 <= vertex.service_spread < LARGEST_SPREAD:
@@ -288,8 +291,7 @@ def _about_edges(scenario: Scenario) -> Iterator[Problem]:
         if edge.strategy is ShipStrategy.FORWARD and producers != consumers and producers and consumers:
             text = f"forward needs the same parallelism on both sides, not {producers} and {consumers}"
             yield edge_key(edge, "ship"), f"{text}; make them equal, or use rescale or rebalance"
-        for field, message in _about_edge(scenario, edge, producers, consumers):
-            yield edge_key(edge, field), message
+        yield from _in_table(edge_key(edge), _about_edge(scenario, edge, producers, consumers))
 
 
 def _about_names(scenario: Scenario) -> Iterator[Problem]:
@@ -321,8 +323,7 @@ def _about_keys(scenario: Scenario) -> Iterator[Problem]:
     """Yield mistakes about keys: a hash exchange needs records that all have a key of the same kind."""
     for edge in scenario.edges:
         if edge.strategy.by_key and edge.key_hash is None and not edge.shares:
-            for message in _about_key(scenario, edge):
-                yield edge_key(edge, "ship"), message
+            yield from ((edge_key(edge, "ship"), message) for message in _about_key(scenario, edge))
     for edge in scenario.edges:
         vertex = scenario.vertex(edge.target)
         if scenario.is_broadcast_side(edge):
@@ -451,8 +452,7 @@ def _about_edge(scenario: Scenario, edge: Edge, producers: int, consumers: int) 
         yield "input", f"is {edge.input}; inputs are counted from 0"
     if edge.selectivity is not None:
         yield from _about_selectivity(edge.selectivity)
-    for message in _about_steps(edge.service or ()):
-        yield "service", message
+    yield from _about_steps(edge.service or ())
     yield from _about_buffers(edge, producers, consumers)
     targets = [vertex for vertex in scenario.vertices if vertex.name == edge.target]
     for key, value in (("selectivity", edge.selectivity), ("service", edge.service)):
@@ -498,20 +498,20 @@ def _about_fraction(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
             yield "fraction", text
 
 
-def _about_steps(service: Sequence[Step]) -> Iterator[str]:
+def _about_steps(service: Sequence[Step]) -> Iterator[Problem]:
     times = [at for at, _ in service]
     if any(not 0 <= cost < math.inf for _, cost in service):
-        yield "has a cost below 0; each cost must be 0 or more"
+        yield "service", "has a cost below 0; each cost must be 0 or more"
     if times and (times[0] != 0 or any(later <= at for at, later in pairwise(times))):
         shown = ", ".join(time_text(at) for at in times)
-        yield f"has steps at {shown}; the first must be at 0 s, and each later than the one before"
+        text = f"has steps at {shown}; the first must be at 0 s, and each later than the one before"
+        yield "service", text
 
 
 def event_time_problems(scenario: Scenario) -> Iterator[Problem]:
     """Yield mistakes in the event time of a job whose vertices and edges are valid."""
     for vertex in scenario.vertices:
-        for field, message in _about_event_time(scenario, vertex):
-            yield vertex_key(vertex.name, field), message
+        yield from _in_table(vertex_key(vertex.name), _about_event_time(scenario, vertex))
     if scenario.config.auto_watermark_interval_s <= 0 and sources_with_watermarks(scenario):
         names = [vertex.name for vertex in scenario.vertices if vertex.emits_by_event_time]
         text = f"is 0, so no watermarks are sent, but {names[0]} emits by event time; set it to 200 ms"
@@ -557,8 +557,7 @@ def fault_problems(scenario: Scenario) -> Iterator[Problem]:
     for number, savepoint in enumerate(scenario.savepoints):
         yield from _before_end(f"savepoints_at[{number}]", savepoint.at_s, scenario)
     for number, fault in enumerate(scenario.faults):
-        for field, message in _about_fault(scenario, fault):
-            yield fault_key(number, field), message
+        yield from _in_table(fault_key(number), _about_fault(scenario, fault))
 
 
 def _about_fault(scenario: Scenario, fault: Fault) -> Iterator[Problem]:
@@ -661,16 +660,10 @@ def _about_messages(scenario: Scenario, fault: DelayMessages | DropMessages) -> 
         yield "subtask", "is given without a vertex; give the vertex, too"
 
 
-def rate_problems(rates: Sequence[float]) -> Iterator[str]:
-    """Yield mistakes in the rates of a source, at the start or after a change."""
+def _about_rates(rates: Sequence[float]) -> Iterator[Problem]:
     if any(not 0 <= rate <= MOST_RECORDS_PER_S for rate in rates):
         most = f"{MOST_RECORDS_PER_S:g} records per second"
-        yield f"is {list(rates)}; a rate must be from 0 (as fast as possible) to {most}"
-
-
-def change_key(number: int, field: str = "") -> str:
-    """Return the key of a change or of one of its fields; changes are numbered from 0."""
-    return f"changes.{number}.{field}".removesuffix(".")
+        yield "rate", f"is {list(rates)}; a rate must be from 0 (as fast as possible) to {most}"
 
 
 def change_problems(scenario: Scenario, *, to_run: bool = True) -> Iterator[Problem]:
@@ -680,14 +673,12 @@ def change_problems(scenario: Scenario, *, to_run: bool = True) -> Iterator[Prob
     """
     current = scenario
     for number, change in sorted(enumerate(scenario.changes), key=lambda each: each[1].at_s):
-        for field, message in _about_change(scenario, change):
-            yield change_key(number, field), message
+        yield from _in_table(f"changes.{number}", _about_change(scenario, change))
         before, current = current, changed(current, change)
         problems = set(option_problems(current.config)) - set(option_problems(before.config))
         if to_run and change.of_debloating and not problems:
             problems = set(policy_problems(current.config))
-        for field, message in sorted(problems):
-            yield change_key(number, field), message
+        yield from _in_table(f"changes.{number}", sorted(problems))
 
 
 def _about_change(scenario: Scenario, change: ScheduledChange) -> Iterator[Problem]:
@@ -730,5 +721,4 @@ def _about_changed_vertex(scenario: Scenario, change: ScheduledChange, name: str
     yield from _not_negative("service", change.service_s)
     if not all(0 <= factor < math.inf for factor in change.service_skew):
         yield "service_skew", f"is {list(change.service_skew)}; each must be 0 or more"
-    for message in rate_problems(change.rates):
-        yield "rate", message
+    yield from _about_rates(change.rates)
