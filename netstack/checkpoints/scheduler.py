@@ -53,11 +53,6 @@ class CheckpointRequest(NamedTuple):
     savepoint: SavepointRequest | None = None
 
     @property
-    def urgency(self) -> tuple[RequestKind, float]:
-        """Sort key: the request with the smallest key is granted first."""
-        return self.kind, self.requested_at
-
-    @property
     def periodic(self) -> bool:
         """Whether the timer made the request.
 
@@ -108,7 +103,7 @@ class CheckpointRequestDecider:
             return None  # the queued one serves for both
         if len(self._queue) >= self._max_queued and not waiting:
             return FailureReason.TOO_MANY_CHECKPOINT_REQUESTS
-        insort(self._queue, request, key=lambda each: each.urgency)
+        insort(self._queue, request, key=lambda each: (each.kind, each.requested_at))
         if len(self._queue) <= self._max_queued:
             return None
         self._queue.pop()  # the periodic one

@@ -286,16 +286,6 @@ def checkpoint_id_of(folder: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def is_file_path(path: str) -> bool:
-    """Whether a path can be that of a checkpoint's file; other paths could lead out of the storage."""
-    return _PATH.fullmatch(path) is not None
-
-
-def is_file_name(name: str) -> bool:
-    """Whether a name is a valid file name of a savepoint, whose files are not in subfolders."""
-    return _NAME.fullmatch(name) is not None and name not in (METADATA_NAME, CLAIM_NAME)
-
-
 MAX_METADATA_BYTES = 32 << 20
 """Maximum size of a checkpoint's metadata, for writing and reading."""
 
@@ -442,8 +432,11 @@ class FileLayout(ABC):
             raise DamagedFileError(f"{path}: {error}") from error
 
     def _checked(self, path: str) -> str:
-        """Return a path from metadata after checking that it lies in a folder of the layout."""
-        if not is_file_path(path):
+        """Return a path from metadata after checking that it lies in a folder of the layout.
+
+        Other paths could lead out of the storage.
+        """
+        if _PATH.fullmatch(path) is None:
             raise DamagedFileError(f"{path} is not a path that files of a checkpoint can have")
         return path
 
@@ -569,7 +562,7 @@ class SavepointFolder(FileLayout):
         return METADATA_NAME
 
     def _checked(self, path: str) -> str:
-        if not is_file_name(path):
+        if _NAME.fullmatch(path) is None or path in (METADATA_NAME, CLAIM_NAME):
             raise DamagedFileError(f"{path} is not a name that files of a savepoint can have")
         return path
 

@@ -296,13 +296,10 @@ def choice(members: type[StrEnum], aliases: Mapping[str, str] = MappingProxyType
             raise QuantityError(f"{value!r} is not one of the possible values", " or ".join(members))
         return member
 
-    others = by_name.keys() - {member.lower() for member in members}
-    return Kind(parse, str, _any_case_of([*members, *(name for name in by_name if name in others)]))
-
-
-def _any_case_of(words: Iterable[str]) -> Shape:
-    listed = list(words)
-    return {"anyOf": [{"enum": listed}, {"type": "string", "pattern": rf"^\s*({any_case(listed)})\s*$"}]}
+    of_members = {member.lower() for member in members}
+    words = [*members, *(name for name in by_name if name not in of_members)]
+    in_any_case = {"type": "string", "pattern": rf"^\s*({any_case(words)})\s*$"}
+    return Kind(parse, str, {"anyOf": [{"enum": words}, in_any_case]})
 
 
 def _text(value: object) -> str:
