@@ -235,22 +235,20 @@ def distribute(
     `name`, have rules of their own.
     """
     values = [value for _, part in parts for value in part]
-    match name:
-        case _ if name == EVENT_TIME:
-            return [[max(values)] if values else []] * subtasks
-        case _ if name == PENDING_TRANSACTIONS:  # they keep the names used for committing
-            named = [[*value[:2], *(value[2:] or [subtask])] for subtask, part in parts for value in part]
-            return split(named, subtasks)
-        case _ if name == HELD_BACK:
-            reached = [value["watermark"] for value in values if isinstance(value, dict)]
-            fired = [{"watermark": max(reached), "windows": {}}] if reached else []
-            return [[*part, *fired] for part in split(values, subtasks)]
-        case _ if redistribution is Redistribution.UNION:
-            return [list(values) for _ in range(subtasks)]
-        case _ if redistribution is Redistribution.BROADCAST:
-            return [list(parts[index % len(parts)][1]) for index in range(subtasks)]
-        case _:
-            return split(values, subtasks)
+    if name == EVENT_TIME:
+        return [[max(values)] if values else []] * subtasks
+    if name == PENDING_TRANSACTIONS:  # they keep the names used for committing
+        named = [[*value[:2], *(value[2:] or [subtask])] for subtask, part in parts for value in part]
+        return split(named, subtasks)
+    if name == HELD_BACK:
+        reached = [value["watermark"] for value in values if isinstance(value, dict)]
+        fired = [{"watermark": max(reached), "windows": {}}] if reached else []
+        return [[*part, *fired] for part in split(values, subtasks)]
+    if redistribution is Redistribution.UNION:
+        return [list(values) for _ in range(subtasks)]
+    if redistribution is Redistribution.BROADCAST:
+        return [list(parts[index % len(parts)][1]) for index in range(subtasks)]
+    return split(values, subtasks)
 
 
 def split(values: Sequence[Any], subtasks: int) -> list[list[Any]]:

@@ -244,12 +244,11 @@ class RunHistory:
         self._behind = dict.fromkeys(self._behind)
 
     def _add_samples(self, reports: Sequence[Report]) -> None:
-        figures = _together(self._scenario, reports)
-        for row in figures:
+        samples: list[SubtaskSample] = []
+        for row in _together(self._scenario, reports):
             samples = [SubtaskSample._make(column) for column in row[1:].T.tolist()]
             self._recorder.sample(float(row[0, 0]), self._totals.plus(samples))
-        last = [SubtaskSample._make(column) for column in figures[-1][1:].T.tolist()] if len(figures) else []
-        self._totals.add(last, sum((report.work for report in reports), Work()))
+        self._totals.add(samples, sum((report.work for report in reports), Work()))
 
     def failed(self, at: float, cause: str) -> None:
         """Record that the last attempt failed at time `at` and that another attempt follows."""
