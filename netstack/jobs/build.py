@@ -178,7 +178,6 @@ class JobBuilder:
         self.subtasks: list[list[Subtask]] = []
         self.pools: dict[str, NetworkBufferPool] = {}
         self._scenario = scenario
-        self._config = scenario.config
         self._randomness = environment.randomness
         self._site = site
         self._rebuilding = False
@@ -202,7 +201,7 @@ class JobBuilder:
         self._maker.set_max_parallelism(max_parallelism)
         for name, segments in plan_segments(scenario).items():
             if self._site is None or self._site.task_manager == name:
-                self.pools[name] = NetworkBufferPool(segments, self._config.segment_bytes)
+                self.pools[name] = NetworkBufferPool(segments, self._scenario.config.segment_bytes)
         for number, vertex in enumerate(scenario.vertices):
             self.subtasks.append([])  # filled one by one: if one fails, the others can be released
             if self._hosts(vertex):
@@ -229,7 +228,7 @@ class JobBuilder:
 
     def change(self, scenario: Scenario, change: ScheduledChange) -> None:
         """Give present and future tasks the settings of `scenario`, which contains `change`."""
-        self._scenario, self._config = scenario, scenario.config
+        self._scenario = scenario
         self._maker.change(scenario, change)
         if change.of_debloating:
             for gate in self.gates:
@@ -313,7 +312,7 @@ class JobBuilder:
         reached = scenario.consumers_reached(edge)
         sources_of_consumers = producers_of_consumers(reached, consumer.parallelism)
         exclusive = [
-            edge.buffers.gate(self._config, len(sources)).exclusive_per_channel
+            edge.buffers.gate(self._scenario.config, len(sources)).exclusive_per_channel
             for sources in sources_of_consumers
         ]
         key_hash = key_hash_of(scenario, edge) if edge.strategy.by_key and not edge.shares else None
@@ -356,7 +355,7 @@ class JobBuilder:
         exclusive: list[int],
         key_hash: KeyHash | None,
     ) -> ResultPartition:
-        config = self._config
+        config = self._scenario.config
         subtask = self._subtasks_of(vertex)[index]
         starting_size = config.starting_segment_bytes if config.debloat_enabled else UNLIMITED_SIZE
         subpartitions = []
@@ -412,7 +411,9 @@ class JobBuilder:
         else:
             random = edge.strategy is ShipStrategy.REBALANCE
             first = self._randomness.integer(channels) if random else 0
-            selector = RoundRobin(channels, first, adaptive=self._config.adaptive_partitioner_enabled)
+            selector = RoundRobin(
+                channels, first, adaptive=self._scenario.config.adaptive_partitioner_enabled
+            )
         return selector if edge.fraction == 1 else Fraction(edge.fraction, selector)
 
     def _gate(
@@ -430,11 +431,11 @@ class JobBuilder:
         """
         consumer = self._scenario.vertex(edge.target)
         memory, manager = self._memory_of(consumer, index), consumer.manager_of(index)
-        spec = edge.buffers.gate(self._config, len(sources))
+        spec = edge.buffers.gate(self._scenario.config, len(sources))
         floating = memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
         subtask = self._subtasks_of(consumer)[index]
         assert isinstance(subtask, OperatorSubtask)
-        gate = InputGate(edge.source, floating, debloater_of(self._config), subtask.data_arrived)
+        gate = InputGate(edge.source, floating, debloater_of(self._scenario.config), subtask.data_arrived)
         gate.watermarks = subtask.watermarks is not None
         each = spec.exclusive_per_channel
         managers = [upstream[source][1] for source, _ in sources]

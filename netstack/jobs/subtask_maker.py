@@ -69,7 +69,6 @@ class SubtaskMaker:
         environment_of: EnvironmentOf | None = None,
     ) -> None:
         self._scenario = scenario
-        self._config = scenario.config
         self._environment = environment
         self._environment_of = environment_of or (lambda number, index: environment)
         self._is_blank = is_blank
@@ -85,7 +84,7 @@ class SubtaskMaker:
         """Use the settings of `scenario` for subtasks created from now on, and update the costs of running
         subtasks.
         """
-        self._scenario, self._config = scenario, scenario.config
+        self._scenario = scenario
         if change.vertex is not None:
             vertex = scenario.vertex(change.vertex)
             services = {edge.source: edge.service for edge in scenario.inputs(vertex)}
@@ -154,7 +153,7 @@ class SubtaskMaker:
                 state.keyed,
                 state.operator,
                 key_hash,
-                self._config.checkpoint_interval_s is not None,
+                self._scenario.config.checkpoint_interval_s is not None,
             )
             edges = self._scenario.inputs(vertex)
             kind = MultipleInputSubtask if _reads_edges_separately(self._scenario, edges) else OperatorSubtask
@@ -175,7 +174,7 @@ class SubtaskMaker:
                 windows = held_back if isinstance(held_back, EventTimeWindows) else None
                 disorders = [disorder_s(self._scenario, edge) for edge in edges]
                 subtask.watermarks = WatermarkFlow(self._clock, windows, disorders)
-            if state.changelog is not None and self._config.materializes:
+            if state.changelog is not None and self._scenario.config.materializes:
                 subtask.on_opening = Materializer(subtask, vertex.parallelism, state.changelog).start
             if isinstance(subtask, MultipleInputSubtask):
                 subtask.reads([self._work_of_edge(vertex, number, index, edge, subtask) for edge in edges])
@@ -243,7 +242,7 @@ class SubtaskMaker:
 
     def _state(self, number: int, index: int, keys: dict[bytes, int] | None = None) -> SubtaskState:
         vertex, environment = self._scenario.vertices[number], self._environment_of(number, index)
-        agenda, config, changelog, tables = environment.agenda, self._config, None, self._tables
+        agenda, config, changelog, tables = environment.agenda, self._scenario.config, None, self._tables
         if tables is not None:
             tables = tables._replace(first_checkpoint=environment.first_checkpoint)
         if config.changelog_enabled and self._scenario.key_of(vertex) is not None:

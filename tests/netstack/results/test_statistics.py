@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def test_medians_are_over_the_checkpoints_triggered_in_the_window(recorder):
     record_checkpoint(recorder, 2, 2.0, [0.1, 0.3], alignment_s=0.02, alignment_processed_bytes=100)
     record_checkpoint(recorder, 3, 4.0, [0.2, 0.6], alignment_s=0.04, alignment_processed_bytes=200)
     record_checkpoint(recorder, 4, 9.9, [9.0, 9.0])
-    [steady] = steady_results(replace_phases(SCENARIO, (2.0, 5.0)), recorder)
+    [steady] = steady_results(replace(SCENARIO, phases=((2.0, 5.0),)), recorder)
     assert (steady.checkpoints, steady.end_to_end_ms, steady.processed_bytes) == (2, 455.0, 300.0)
     assert (steady.end_to_end_ms_min, steady.end_to_end_ms_max) == (305.0, 605.0)
     source, stage = steady.vertices
@@ -66,16 +67,6 @@ def test_medians_are_over_the_checkpoints_triggered_in_the_window(recorder):
     assert stage.start_delay_ms_mean_subtask == 300.0
     assert stage.alignment_ms == stage.alignment_ms_max_subtask == 30.0
     assert stage.unaligned_share == 0.0
-
-
-def replace_phases(scenario: Scenario, *phases: tuple[float, float]) -> Scenario:
-    return Scenario(
-        name=scenario.name,
-        duration_s=scenario.duration_s,
-        vertices=scenario.vertices,
-        edges=scenario.edges,
-        phases=phases,
-    )
 
 
 def test_checkpoints_that_did_not_complete_do_not_count(recorder):
@@ -121,7 +112,7 @@ def test_rates_are_slopes_and_gauges_medians(recorder):
         )
         debloated = stage._replace(debloated_buffer_size=1000 + second)
         recorder.sample(float(second), [stage, debloated, SubtaskSample()])
-    steady = steady_results(replace_phases(SCENARIO, (1.0, 3.0), (3.0, 4.0)), recorder)
+    steady = steady_results(replace(SCENARIO, phases=((1.0, 3.0), (3.0, 4.0))), recorder)
     source, stage = steady[0].vertices
     assert source.records_in_per_s == [0.0]
     assert stage.records_in_per_s == [100.0, 100.0]
