@@ -356,7 +356,7 @@ class FileLayout(ABC):
     def discard(self, checkpoint_id: int) -> None:
         """Delete the files that belong only to this checkpoint; see `CheckpointStorage`."""
         self._remove(self._metadata_path(checkpoint_id))  # first, so that the rest never looks complete
-        self._remove_folder(self._folder_of(checkpoint_id))
+        self._remove_folder(folder_of(checkpoint_id))
 
     def delete(self, files: Iterable[StoredFile]) -> None:
         """Delete single files; see `CheckpointStorage`."""
@@ -407,15 +407,11 @@ class FileLayout(ABC):
 
     def contents(self, checkpoint_id: int) -> dict[str, int]:
         """Return the sizes in bytes of the files in the folder of one checkpoint, by path."""
-        return self._files(self._folder_of(checkpoint_id))
+        return self._files(folder_of(checkpoint_id))
 
     def shared_files(self) -> dict[str, int]:
         """Return the sizes in bytes of the files that several checkpoints may use, by path."""
         return self._files(SHARED_FOLDER)
-
-    def _folder_of(self, checkpoint_id: int) -> str:
-        """Return the folder of the files that belong to one checkpoint only."""
-        return folder_of(checkpoint_id)
 
     def _path_of(self, checkpoint_id: int, name: str, *, shared: bool) -> str:
         """Return the path of a file."""
@@ -423,7 +419,7 @@ class FileLayout(ABC):
 
     def _metadata_path(self, checkpoint_id: int) -> str:
         """Return the path of a checkpoint's metadata."""
-        return metadata_path(checkpoint_id)
+        return self._path_of(checkpoint_id, METADATA_NAME, shared=False)
 
     def _metadata_at(self, path: str) -> CheckpointMetadata:
         try:
@@ -499,8 +495,8 @@ class FileLayout(ABC):
 class SavepointFolder(FileLayout):
     """A savepoint in a folder of another storage.
 
-    It uses no files outside this folder, so the folder can be moved and renamed as a whole. None of its files
-    is shared.
+    All its files are in this folder, whatever folder the layout of checkpoints has for them, and none is
+    shared. So the folder can be moved and renamed as a whole.
     """
 
     def __init__(self, storage: FileLayout, folder: str) -> None:
@@ -552,14 +548,8 @@ class SavepointFolder(FileLayout):
             f"{self.folder} is a savepoint, so the savepoint {location} cannot be created in it"
         )
 
-    def _folder_of(self, checkpoint_id: int) -> str:
-        return ""
-
     def _path_of(self, checkpoint_id: int, name: str, *, shared: bool) -> str:
         return name
-
-    def _metadata_path(self, checkpoint_id: int) -> str:
-        return METADATA_NAME
 
     def _checked(self, path: str) -> str:
         if _NAME.fullmatch(path) is None or path in (METADATA_NAME, CLAIM_NAME):
