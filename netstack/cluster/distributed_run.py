@@ -265,7 +265,7 @@ class RunHistory:
         first attempt.
         """
         if self.restarts and restored:
-            self.restarts[-1].restored(metadata)
+            self.restarts[-1].restored(metadata.checkpoint_id, metadata.subtasks)
         elif self.restarts:
             self.restarts[-1].unusable_checkpoint_id = metadata.checkpoint_id
 

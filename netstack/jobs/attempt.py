@@ -169,7 +169,7 @@ class Attempt:
             if source is None:
                 self._start(subtask)
             else:
-                region.environment.scope.after(recoveries[place].bytes / rate, self._start, subtask)
+                region.environment.scope.after(recoveries[place].snapshot.size / rate, self._start, subtask)
         return recoveries
 
     def _subtask_running(self, number: int) -> None:

@@ -222,4 +222,4 @@ class RegionFailover:
         except UNUSABLE as error:
             job.cannot_restore(restart, metadata, error)
         else:
-            restart.restored_part(metadata.checkpoint_id, recoveries)
+            restart.restored(metadata.checkpoint_id, [recovery.snapshot for recovery in recoveries])

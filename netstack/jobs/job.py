@@ -396,7 +396,7 @@ class Job:
             assert metadata is not None
             restart.unusable_checkpoint_id = metadata.checkpoint_id
         elif metadata is not None:
-            restart.restored(metadata)
+            restart.restored(metadata.checkpoint_id, metadata.subtasks)
 
     def _end_attempt(self, attempt: Attempt, *, final: bool) -> None:
         """Save the figures of an attempt and release it."""

@@ -20,14 +20,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from ..checkpoints.recovery import InitialCheckpoint, SubtaskRecovery
+from ..checkpoints.recovery import InitialCheckpoint
 from ..engine.randomness import Randomness
 from ..results.recorder import SubtaskSample
 from ..results.result import Work
 from ..scenarios.config import NetworkConfig, RestartStrategy
 from ..scenarios.quantities import format_duration
 from ..scenarios.scenario import Scenario
-from ..state.snapshots import CheckpointMetadata
+from ..state.snapshots import SubtaskSnapshot
 
 _MOST_MS = float(1 << 62)
 """Limit of a backoff, far above any useful delay."""
@@ -202,17 +202,11 @@ class Restart:
     restored_bytes: int = 0
     persisted_bytes: int = 0
 
-    def restored(self, metadata: CheckpointMetadata) -> None:
-        """Record the checkpoint that the job restores."""
-        self.checkpoint_id = metadata.checkpoint_id
-        self.restored_bytes = metadata.size
-        self.persisted_bytes = metadata.persisted_bytes
-
-    def restored_part(self, checkpoint_id: int, parts: Iterable[SubtaskRecovery]) -> None:
-        """Record the checkpoint that some tasks restore, and each task's part of the state."""
+    def restored(self, checkpoint_id: int, parts: Iterable[SubtaskSnapshot]) -> None:
+        """Record the checkpoint that the tasks restore, and each task's part of it."""
         self.checkpoint_id = checkpoint_id
         for part in parts:
-            self.restored_bytes += part.bytes
+            self.restored_bytes += part.size
             self.persisted_bytes += part.persisted_bytes
 
 
