@@ -33,7 +33,7 @@ from msgspec.structs import replace
 from ..errors import StorageError
 from ..state.snapshots import CheckpointMetadata, StateFormat, StateHandle, StoredFile
 from .recovery import ClaimMode, InitialCheckpoint
-from .storage import CheckpointStorage
+from .storage import CheckpointStorage, delete_where_possible
 
 
 class CompletedCheckpointStore:
@@ -137,8 +137,7 @@ class CompletedCheckpointStore:
     def _delete(self, files: Iterable[StoredFile]) -> None:
         unused = {file.path: file for file in files}
         if unused:
-            with suppress(StorageError):
-                self.storage.delete(unused.values())
+            delete_where_possible(self.storage, unused.values())
 
 
 def _with(kept: Mapping[str, StoredFile], metadata: CheckpointMetadata) -> CheckpointMetadata:

@@ -25,6 +25,7 @@ from ..results.trace import Trace, how, in_bytes, milliseconds
 from ..scenarios.config import OPTIONS, CheckpointMode, CostModel, NetworkConfig
 from ..scenarios.exchange_patterns import JobShape
 from ..scenarios.faults import ControlMessage
+from ..scenarios.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata, StoredFile
 from .completed_store import CompletedCheckpointStore
 from .control_plane import ControlPlane, TaskKey
@@ -80,7 +81,6 @@ class CheckpointCoordinator:
         randomness: Randomness,
         job: JobShape,
         storage: CheckpointStorage,
-        control_plane: ControlPlane,
         on_end: Callable[[Checkpoint], None],
         fail_job: Callable[[str], None],
         fail_task: Callable[[TaskKey, str], None] | None = None,
@@ -90,7 +90,7 @@ class CheckpointCoordinator:
         trace: Trace | None = None,
     ) -> None:
         self.stopped_with: str | None = None
-        self.control_plane = control_plane
+        self.control_plane = ControlPlane(agenda)
         self.store = CompletedCheckpointStore(storage, config.retained_checkpoints, stored, initial)
         self._savepoints = Savepoints(storage, config)
         self._pending: dict[int, Checkpoint] = {}
@@ -160,6 +160,19 @@ class CheckpointCoordinator:
     def release(self) -> None:
         """Shut down: delete the files of pending checkpoints, whose status stays IN_PROGRESS."""
         self._drop_all()
+
+    def schedule(self, scenario: Scenario, requests: SavepointRequests | None, since_s: float = 0.0) -> None:
+        """Schedule the checkpoints and savepoints that users request: in a scenario, from a time on, and
+        meanwhile by `requests`.
+        """
+        for at in scenario.manual_checkpoints_s:
+            if at >= since_s:
+                self._agenda.keep(at, self.request_checkpoint)
+        for savepoint in scenario.savepoints:
+            if savepoint.at_s >= since_s:
+                self._agenda.keep(savepoint.at_s, self.request_savepoint, SavepointRequest.of(savepoint))
+        if requests is not None:
+            self.take_requests(requests)
 
     def request_checkpoint(self) -> None:
         """Request a checkpoint for a user.
@@ -356,7 +369,7 @@ class CheckpointCoordinator:
             return
         del self._pending[number]
         self._reports_on(number)
-        checkpoint.completed_at = checkpoint.ended_at = now
+        checkpoint.ended_at = now
         self._failures.succeeded(number)
         took, size = milliseconds(metadata.duration_s), in_bytes(metadata.size)
         self._say(f"{checkpoint.name} is complete after {took}: {size}", number)

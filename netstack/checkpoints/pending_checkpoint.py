@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
 
-from ..results.recorder import Recorder, SubtaskCheckpoint
+from ..results.recorder import CheckpointHead, Recorder, SubtaskCheckpoint
 from ..results.result import CheckpointStatus, CheckpointType
 from ..scenarios.exchange_patterns import JobShape
 from ..state.snapshots import CheckpointMetadata, SubtaskSnapshot
@@ -98,7 +98,6 @@ class UpstreamTask(Protocol):
     @property
     def ended(self) -> bool:
         """Whether the subtask has ended."""
-        ...
 
 
 class CheckpointedTask(Protocol):
@@ -107,42 +106,34 @@ class CheckpointedTask(Protocol):
     @property
     def vertex(self) -> int:
         """Number of the subtask's vertex."""
-        ...
 
     @property
     def index(self) -> int:
         """Index of the subtask in its vertex."""
-        ...
 
     @property
     def ended(self) -> bool:
         """Whether the subtask has ended."""
-        ...
 
     @property
     def upstream(self) -> Sequence[UpstreamTask]:
         """The subtasks that this one reads from."""
-        ...
 
     @property
     def last_checkpoint(self) -> int:
         """Id of the last checkpoint that the subtask has begun."""
-        ...
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """Begin a checkpoint."""
-        ...
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Handle the completion of a checkpoint.
 
         Output that belongs to the checkpoint may now be committed.
         """
-        ...
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Handle the failure of a checkpoint. Data kept for the checkpoint may now be deleted."""
-        ...
 
 
 def key_of(task: CheckpointedTask) -> TaskKey:
@@ -175,7 +166,6 @@ class Checkpoint:
         self.request = request
         self.triggered_at = triggered_at
         self.options = options
-        self.completed_at: float | None = None
         self.ended_at: float | None = None
         self.failure: FailureReason | None = None
         self.first = frozenset(first)
@@ -191,21 +181,18 @@ class Checkpoint:
         return f"{kind} {self.checkpoint_id}"
 
     @property
-    def failed(self) -> bool:
-        """Whether the checkpoint has failed."""
-        return self.failure is not None
-
-    @property
     def status(self) -> CheckpointStatus:
         """Status of the checkpoint at this moment."""
-        if self.failed:
+        if self.failure is not None:
             return CheckpointStatus.FAILED
-        return CheckpointStatus.IN_PROGRESS if self.completed_at is None else CheckpointStatus.COMPLETED
+        return CheckpointStatus.IN_PROGRESS if self.ended_at is None else CheckpointStatus.COMPLETED
 
     @property
     def duration_s(self) -> float | None:
         """Time from trigger to completion in seconds; None if not completed."""
-        return None if self.completed_at is None else self.completed_at - self.triggered_at
+        if self.failure is not None or self.ended_at is None:
+            return None
+        return self.ended_at - self.triggered_at
 
     @property
     def checkpoint_type(self) -> CheckpointType:
@@ -271,16 +258,17 @@ class Checkpoint:
 
 def record_checkpoint(recorder: Recorder, checkpoint: Checkpoint) -> None:
     """Record a checkpoint that has ended."""
-    recorder.checkpoint(
+    savepoint = checkpoint.options.savepoint
+    head = CheckpointHead(
         checkpoint.checkpoint_id,
         checkpoint.triggered_at,
-        checkpoint.parts,
-        duration_s=checkpoint.duration_s,
-        status=checkpoint.status,
-        checkpoint_type=checkpoint.checkpoint_type,
-        failure=checkpoint.failure,
-        ended_at=checkpoint.ended_at,
-        state_bytes=checkpoint.size,
-        checkpointed_bytes=checkpoint.checkpointed_bytes,
-        savepoint=None if checkpoint.options.savepoint is None else checkpoint.options.savepoint.location,
+        checkpoint.duration_s,
+        checkpoint.status,
+        checkpoint.checkpoint_type,
+        checkpoint.failure,
+        checkpoint.size,
+        checkpoint.checkpointed_bytes,
+        None if savepoint is None else savepoint.location,
+        checkpoint.ended_at,
     )
+    recorder.checkpoint(head, checkpoint.parts)

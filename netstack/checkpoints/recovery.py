@@ -32,7 +32,6 @@ from flowcontrol import EndOfOutputChannelState
 from ..errors import RecoveryError, StateError, StorageError
 from ..exchange.partition import ResultPartition
 from ..scenarios.exchange_patterns import Exchange, JobShape
-from ..scenarios.user_code import KeyHash
 from ..state.snapshots import (
     CHANNEL_STATE,
     HELD_BACK,
@@ -46,7 +45,7 @@ from ..state.snapshots import (
     SubtaskSnapshot,
 )
 from ..state.value_encoding import decode_value, encode_value
-from .rescaling import StateAssignment, carried_over, is_hashed, rescaling_mismatches, united
+from .rescaling import Rescaling, StateAssignment, carried_over, is_hashed, rescaling_mismatches, united
 from .storage import CheckpointStorage, HandleReader
 
 UNUSABLE = (StorageError, StateError, RecoveryError)
@@ -60,19 +59,14 @@ def unusable_text(checkpoint_id: int, error: Exception, *, last: bool) -> str:
 
 
 class SubtaskRecovery:
-    """The state of one subtask in a checkpoint; empty if `snapshot` is None.
+    """The state of one subtask in a checkpoint, and its source."""
 
-    `bytes` is the size of its state, `persisted_bytes` the size of its in-flight data.
-    """
-
-    def __init__(self, source: RecoverySource, snapshot: SubtaskSnapshot | None) -> None:
-        self.data_ended = snapshot is not None and (snapshot.data_ended or snapshot.finished)
-        self.finished = snapshot is not None and snapshot.finished
-        self.bytes = 0 if snapshot is None else snapshot.size
-        self.persisted_bytes = 0 if snapshot is None else snapshot.persisted_bytes
+    def __init__(self, source: RecoverySource, snapshot: SubtaskSnapshot) -> None:
+        self.snapshot = snapshot
+        self.data_ended = snapshot.data_ended or snapshot.finished
+        self.finished = snapshot.finished
         self.checkpoint_id = source.metadata.checkpoint_id
         self._source = source
-        self._handles = () if snapshot is None else snapshot.handles
 
     @property
     def state_handles(self) -> list[StateHandle]:
@@ -81,12 +75,12 @@ class SubtaskRecovery:
         If the checkpoint belongs to another run, the handles are marked as not shared. New checkpoints then
         do not refer to its files.
         """
-        handles = [handle for handle in self._handles if handle.kind not in CHANNEL_STATE]
+        handles = [handle for handle in self.snapshot.handles if handle.kind not in CHANNEL_STATE]
         return handles if self._source.owned else [_not_shared(handle) for handle in handles]
 
     def of(self, kind: StateKind) -> list[StateHandle]:
         """Return the handles of one kind, in the order in which they were stored."""
-        return [handle for handle in self._handles if handle.kind is kind]
+        return [handle for handle in self.snapshot.handles if handle.kind is kind]
 
     def read(self, handle: StateHandle) -> bytes:
         """Return the bytes of a handle.
@@ -97,23 +91,10 @@ class SubtaskRecovery:
         return self._source.read(handle)
 
 
-class Rescaling(NamedTuple):
-    """A job for which the state of a checkpoint has to be redistributed.
-
-    Either its parallelism differs, or the in-flight data of outputs moves to the consumers. See
-    `StateAssignment` for the fields.
-    """
-
-    job: JobShape
-    hashes: Mapping[int, KeyHash]
-    at_least_once: bool = False
-    output_at_consumers: bool = False
-
-
 class RecoverySource:
     """A checkpoint and its storage; `owned`: whether this run's checkpoints may share its files.
 
-    With `rescaling`, the state is redistributed to the subtasks of the given job.
+    With `rescaling`, the state is redistributed to the subtasks of its job.
     """
 
     def __init__(
@@ -128,24 +109,13 @@ class RecoverySource:
         self.owned = owned
         self.read = HandleReader(storage)
         self._united: dict[str, dict[int, SubtaskSnapshot]] = {}
-        self._assignment = (
-            None
-            if rescaling is None
-            else StateAssignment(
-                metadata,
-                rescaling.job,
-                rescaling.hashes,
-                self.read,
-                at_least_once=rescaling.at_least_once,
-                output_at_consumers=rescaling.output_at_consumers,
-            )
-        )
+        self._assignment = None if rescaling is None else StateAssignment(metadata, rescaling, self.read)
         self.max_parallelism = (
             metadata.max_parallelism if rescaling is None else carried_over(metadata, rescaling.job)
         )
 
     def of(self, vertex: str, subtask: int) -> SubtaskRecovery:
-        """Return the state of one subtask.
+        """Return the state of one subtask, which is empty if the subtask took no part in the checkpoint.
 
         Raises:
             StorageError: if state to redistribute cannot be read.
@@ -156,7 +126,8 @@ class RecoverySource:
         if vertex not in self._united:
             snapshots = united([each for each in self.metadata.subtasks if each.vertex == vertex])
             self._united[vertex] = {snapshot.subtask: snapshot for snapshot in snapshots}
-        return SubtaskRecovery(self, self._united[vertex].get(subtask))
+        nothing = SubtaskSnapshot(vertex=vertex, subtask=subtask)
+        return SubtaskRecovery(self, self._united[vertex].get(subtask, nothing))
 
 
 def _not_shared(handle: StateHandle) -> StateHandle:

@@ -57,6 +57,7 @@ from ..scenarios.exchange_patterns import (
 )
 from ..scenarios.user_code import KeyHash
 from ..state.backend import ReadHandle
+from ..state.operator_state import list_in
 from ..state.snapshots import (
     CHANNEL_STATE,
     EVENT_TIME,
@@ -71,35 +72,34 @@ from ..state.snapshots import (
     StateKind,
     SubtaskSnapshot,
 )
-from ..state.value_encoding import decode_value, encode_value
+from ..state.value_encoding import encode_value
+
+
+class Rescaling(NamedTuple):
+    """A job for which the state of a checkpoint has to be redistributed.
+
+    Either its parallelism differs, or the in-flight data of outputs moves to the consumers. `hashes` maps the
+    number of a hash exchange to the function that hashes the keys of its records. `at_least_once`: whether
+    the guarantee of the job is at-least-once; savepoints do not record it. `output_at_consumers`: whether the
+    in-flight data of outputs becomes data of input channels even if the parallelism is unchanged.
+    """
+
+    job: JobShape
+    hashes: Mapping[int, KeyHash]
+    at_least_once: bool = False
+    output_at_consumers: bool = False
 
 
 class StateAssignment:
-    """The state of a checkpoint, redistributed to the subtasks of a job with another parallelism.
+    """The state of a checkpoint, redistributed to the subtasks of a job; read when it is requested."""
 
-    `hashes` maps the number of a hash exchange to the function that hashes the keys of its records.
-    `at_least_once`: whether the guarantee of the job is at-least-once; savepoints do not record it.
-    `output_at_consumers`: whether the in-flight data of outputs becomes data of input channels even if the
-    parallelism is unchanged. State is read when it is requested.
-    """
-
-    def __init__(
-        self,
-        metadata: CheckpointMetadata,
-        job: JobShape,
-        hashes: Mapping[int, KeyHash],
-        read: ReadHandle,
-        *,
-        at_least_once: bool = False,
-        output_at_consumers: bool = False,
-    ) -> None:
-        self._again = at_least_once or metadata.checkpoint_type == CheckpointType.AT_LEAST_ONCE_CHECKPOINT
+    def __init__(self, metadata: CheckpointMetadata, rescaling: Rescaling, read: ReadHandle) -> None:
+        at_least_once = metadata.checkpoint_type == CheckpointType.AT_LEAST_ONCE_CHECKPOINT
+        self._again = rescaling.at_least_once or at_least_once
         self._metadata = metadata
-        self._job = job
+        self._job = rescaling.job
         self._read = read
-        self._channels = ChannelAssignment(
-            metadata, job, hashes, read, output_at_consumers=output_at_consumers
-        )
+        self._channels = ChannelAssignment(metadata, rescaling, read)
         self._of_vertices: dict[str, list[SubtaskSnapshot]] = {}
         self._redistributions: dict[tuple[str, str], Redistribution] = {}  # by vertex and name of the list
 
@@ -128,7 +128,7 @@ class StateAssignment:
         max_parallelism = carried_over(self._metadata, self._job).get(vertex)
         for index in range(subtasks):
             groups = key_group_range(max_parallelism or default_max_parallelism(subtasks), subtasks, index)
-            own = [handle for handle in keyed if _has_some_of(handle, groups)]
+            own = [handle for handle in keyed if handle.has_some_of(groups)]
             ended = all(map(_has_ended, before)) or (is_source and SPLITS not in lists[index])
             yield SubtaskSnapshot(
                 vertex=vertex,
@@ -190,10 +190,7 @@ class StateAssignment:
         lists: dict[str, list[Any]] = {}
         for handle in snapshot.handles:
             if handle.kind is StateKind.OPERATOR:
-                values = decode_value(self._read(handle))
-                if type(values) is not list:
-                    raise StateError(f"the operator state {handle.name!r} in the checkpoint is not a list")
-                lists.setdefault(handle.name, []).extend(values)
+                lists.setdefault(handle.name, []).extend(list_in(handle, self._read))
                 self._redistributions[snapshot.vertex, handle.name] = handle.redistribution
         return lists
 
@@ -238,22 +235,20 @@ def distribute(
     `name`, have rules of their own.
     """
     values = [value for _, part in parts for value in part]
-    match name:
-        case _ if name == EVENT_TIME:
-            return [[max(values)] if values else []] * subtasks
-        case _ if name == PENDING_TRANSACTIONS:  # they keep the names used for committing
-            named = [[*value[:2], *(value[2:] or [subtask])] for subtask, part in parts for value in part]
-            return split(named, subtasks)
-        case _ if name == HELD_BACK:
-            reached = [value["watermark"] for value in values if isinstance(value, dict)]
-            fired = [{"watermark": max(reached), "windows": {}}] if reached else []
-            return [[*part, *fired] for part in split(values, subtasks)]
-        case _ if redistribution is Redistribution.UNION:
-            return [list(values) for _ in range(subtasks)]
-        case _ if redistribution is Redistribution.BROADCAST:
-            return [list(parts[index % len(parts)][1]) for index in range(subtasks)]
-        case _:
-            return split(values, subtasks)
+    if name == EVENT_TIME:
+        return [[max(values)] if values else []] * subtasks
+    if name == PENDING_TRANSACTIONS:  # they keep the names used for committing
+        named = [[*value[:2], *(value[2:] or [subtask])] for subtask, part in parts for value in part]
+        return split(named, subtasks)
+    if name == HELD_BACK:
+        reached = [value["watermark"] for value in values if isinstance(value, dict)]
+        fired = [{"watermark": max(reached), "windows": {}}] if reached else []
+        return [[*part, *fired] for part in split(values, subtasks)]
+    if redistribution is Redistribution.UNION:
+        return [list(values) for _ in range(subtasks)]
+    if redistribution is Redistribution.BROADCAST:
+        return [list(parts[index % len(parts)][1]) for index in range(subtasks)]
+    return split(values, subtasks)
 
 
 def split(values: Sequence[Any], subtasks: int) -> list[list[Any]]:
@@ -381,13 +376,6 @@ def _keyed(snapshot: SubtaskSnapshot) -> list[StateHandle]:
     return [handle for handle in snapshot.handles if handle.kind is StateKind.KEYED]
 
 
-def _has_some_of(handle: StateHandle, groups: range) -> bool:
-    if handle.key_groups is None:
-        return True
-    first, last = handle.key_groups
-    return first < groups.stop and groups.start <= last
-
-
 class _Stream(NamedTuple):
     """The in-flight records from one subtask to another, by their indices before the rescaling."""
 
@@ -401,23 +389,15 @@ Distributed = list[dict[int, bytearray]]
 
 
 class ChannelAssignment:
-    """Redistributes in-flight data to the subtasks of a job; for the arguments see `StateAssignment`."""
+    """The in-flight data of a checkpoint, redistributed to the subtasks of a job."""
 
-    def __init__(
-        self,
-        metadata: CheckpointMetadata,
-        job: JobShape,
-        hashes: Mapping[int, KeyHash],
-        read: ReadHandle,
-        *,
-        output_at_consumers: bool = False,
-    ) -> None:
-        self._before, self._now = metadata.parallelism, job.parallelism
+    def __init__(self, metadata: CheckpointMetadata, rescaling: Rescaling, read: ReadHandle) -> None:
+        self._job = rescaling.job
+        self._before, self._now = metadata.parallelism, self._job.parallelism
         self._max_parallelism = metadata.max_parallelism_of
-        self._job = job
-        self._hashes = hashes
+        self._hashes = rescaling.hashes
         self._read = read
-        self._output_at_consumers = output_at_consumers
+        self._output_at_consumers = rescaling.output_at_consumers
         self._handles = {
             (snapshot.vertex, snapshot.subtask, handle.kind, handle.exchange, handle.channel): handle
             for snapshot in metadata.subtasks

@@ -53,11 +53,6 @@ class CheckpointRequest(NamedTuple):
     savepoint: SavepointRequest | None = None
 
     @property
-    def urgency(self) -> tuple[RequestKind, float]:
-        """Sort key: the request with the smallest key is granted first."""
-        return self.kind, self.requested_at
-
-    @property
     def periodic(self) -> bool:
         """Whether the timer made the request.
 
@@ -89,8 +84,8 @@ class CheckpointRequestDecider:
         max_queued: int = MAX_QUEUED_REQUESTS,
     ) -> None:
         self._max_concurrent = max_concurrent
-        self._forces_savepoints = forces_savepoints
-        self._min_pause = min_pause_s
+        self.forces_savepoints = forces_savepoints
+        self.min_pause_s = min_pause_s
         self._max_queued = max_queued
         self._queue: list[CheckpointRequest] = []
 
@@ -108,7 +103,7 @@ class CheckpointRequestDecider:
             return None  # the queued one serves for both
         if len(self._queue) >= self._max_queued and not waiting:
             return FailureReason.TOO_MANY_CHECKPOINT_REQUESTS
-        insort(self._queue, request, key=lambda each: each.urgency)
+        insort(self._queue, request, key=lambda each: (each.kind, each.requested_at))
         if len(self._queue) <= self._max_queued:
             return None
         self._queue.pop()  # the periodic one
@@ -121,17 +116,13 @@ class CheckpointRequestDecider:
         """
         if not self._queue:
             return None
-        forced = self._forces_savepoints and self._queue[0].savepoint is not None
+        forced = self.forces_savepoints and self._queue[0].savepoint is not None
         if pending >= self._max_concurrent and not forced:
             return None
         request = self._queue.pop(0)
         # Computed in the same way each time, so that no rounding error makes a tick at `until` too early.
-        until = last_end + self._min_pause
+        until = last_end + self.min_pause_s
         return PutOff(until) if request.periodic and now < until else request
-
-    def change(self, *, min_pause_s: float, forces_savepoints: bool) -> None:
-        """Replace the pause and the rule for savepoints."""
-        self._min_pause, self._forces_savepoints = min_pause_s, forces_savepoints
 
     def clear(self) -> list[CheckpointRequest]:
         """Refuse all queued requests and return them."""
@@ -159,11 +150,10 @@ class CheckpointScheduler:
         self._randomness = randomness
         self._pending = pending
         self._trigger = trigger
-        self._min_pause = config.checkpoint_min_pause_s
         self._interval = _interval_s(config)
         self._decider = CheckpointRequestDecider(
             max_concurrent=config.max_concurrent_checkpoints,
-            min_pause_s=self._min_pause,
+            min_pause_s=config.checkpoint_min_pause_s,
             forces_savepoints=not config.takes_unaligned_checkpoints,
         )
         self._last_end = -math.inf
@@ -182,16 +172,14 @@ class CheckpointScheduler:
         The first request follows after a random part of the interval.
         """
         if self._running and self._interval is not None:
-            first = self._randomness.between((self._min_pause, self._interval))
+            first = self._randomness.between((self._decider.min_pause_s, self._interval))
             self._start_timer(self._agenda.now + first)
 
     def change(self, config: NetworkConfig) -> None:
         """Apply new settings. If the interval has changed, the next tick follows after the new interval."""
         before, self._interval = self._interval, _interval_s(config)
-        self._min_pause = config.checkpoint_min_pause_s
-        self._decider.change(
-            min_pause_s=self._min_pause, forces_savepoints=not config.takes_unaligned_checkpoints
-        )
+        self._decider.min_pause_s = config.checkpoint_min_pause_s
+        self._decider.forces_savepoints = not config.takes_unaligned_checkpoints
         ticks = self._timer is not None and self._timer.pending
         if ticks and self._interval is not None and self._interval != before:
             self._start_timer(self._agenda.now + self._interval)

@@ -14,6 +14,7 @@ from ..exchange.key_groups import key_group_range
 from ..state.backend import ReadHandle
 from ..state.changelog import restore_logged
 from ..state.keyed_state import WITH_TTL, KeyedStateBackend, require_shape
+from ..state.operator_state import list_in
 from ..state.snapshots import (
     CheckpointMetadata,
     StateFormat,
@@ -136,14 +137,11 @@ def operator_lists(snapshot: SubtaskSnapshot, read: ReadHandle) -> Iterator[Stat
     """
     for handle in snapshot.handles:
         if handle.kind is StateKind.OPERATOR:
-            values = decode_value(read(handle))
-            if type(values) is not list:
-                raise StateError(f"the operator state {handle.name!r} in the checkpoint is not a list")
             yield StateList(
                 snapshot.vertex,
                 snapshot.subtask,
                 handle.name,
                 str(handle.redistribution),
-                values,
+                list_in(handle, read),
                 handle.size,
             )

@@ -29,6 +29,7 @@ from typing import NamedTuple, Protocol
 from buffers import Pieces
 
 from ..errors import DamagedFileError, MissingFileError, StorageError
+from ..state.backend import located
 from ..state.snapshots import CheckpointMetadata, StateHandle, StateKind, StoredFile
 from .metadata_encoding import checksum, decode_metadata, encode_metadata
 
@@ -52,7 +53,6 @@ class CheckpointStorage(Protocol):
                 exists.
             ValueError: if ``name`` is empty or reserved for the storage's own files, or the id is negative.
         """
-        ...
 
     def read(self, file: StoredFile) -> bytes:
         """Return the bytes of a file.
@@ -62,7 +62,6 @@ class CheckpointStorage(Protocol):
             DamagedFileError: if it has another size or checksum.
             StorageError: if it could not be read.
         """
-        ...
 
     def complete(self, metadata: CheckpointMetadata) -> None:
         """Write the metadata atomically, which makes the checkpoint complete.
@@ -70,7 +69,6 @@ class CheckpointStorage(Protocol):
         Raises:
             StorageError: if it could not be written, or the checkpoint is already complete.
         """
-        ...
 
     def checkpoints(self) -> list[int]:
         """Return the ids of the complete checkpoints, ascending, without damaged ones.
@@ -78,7 +76,6 @@ class CheckpointStorage(Protocol):
         Raises:
             StorageError: if the storage could not be read.
         """
-        ...
 
     def load(self, checkpoint_id: int) -> CheckpointMetadata:
         """Return the metadata of a complete checkpoint.
@@ -88,7 +85,6 @@ class CheckpointStorage(Protocol):
             DamagedFileError: if its metadata is damaged.
             StorageError: if the storage could not be read.
         """
-        ...
 
     def discard(self, checkpoint_id: int) -> None:
         """Delete the metadata, then all files that belong only to this checkpoint, complete or not.
@@ -98,7 +94,6 @@ class CheckpointStorage(Protocol):
         Raises:
             StorageError: if a file could not be deleted.
         """
-        ...
 
     def delete(self, files: Iterable[StoredFile]) -> None:
         """Delete single files, shared or of an incomplete checkpoint; missing files are ignored.
@@ -106,7 +101,6 @@ class CheckpointStorage(Protocol):
         Raises:
             StorageError: if a file could not be deleted.
         """
-        ...
 
     def claim(self, checkpoint_id: int, claimant: str) -> None:
         """Record that a complete checkpoint now belongs to another run. No further run may claim it.
@@ -115,7 +109,6 @@ class CheckpointStorage(Protocol):
             StorageError: if another run has claimed the checkpoint (the message names this run), or the claim
                 cannot be stored.
         """
-        ...
 
     def free_location(self, directory: str | None, name: str) -> str:
         """Return an unused location for a savepoint, with a name similar to ``name``.
@@ -127,7 +120,6 @@ class CheckpointStorage(Protocol):
         Raises:
             StorageError: if the directory cannot be read or written, or the storage has no default directory.
         """
-        ...
 
     def savepoint(self, location: str) -> CheckpointStorage:
         """Return the storage of one savepoint, which contains nothing else and shares no file.
@@ -137,7 +129,6 @@ class CheckpointStorage(Protocol):
         Raises:
             StorageError: if the storage does not support this location.
         """
-        ...
 
 
 class HandleReader:
@@ -221,23 +212,11 @@ def channel_handles(
     Raises:
         StorageError: if the file cannot be written.
     """
-    joined = Pieces(chain.from_iterable(data.values()))
-    file = write(joined) if len(joined) > inline_up_to else None
-    handles, offset = [], 0
-    for place, piece in data.items():
-        handles.append(
-            StateHandle(
-                kind=place.kind,
-                exchange=place.exchange,
-                channel=place.channel,
-                size=len(piece),
-                inline=bytes(piece) if file is None else None,
-                file=file,
-                offset=0 if file is None else offset,
-            )
-        )
-        offset += len(piece)
-    return handles
+    pieces = [
+        (StateHandle(kind=kind, exchange=exchange, channel=channel, size=len(piece)), piece)
+        for (kind, exchange, channel), piece in data.items()
+    ]
+    return located(pieces, lambda each: write(Pieces(chain.from_iterable(each))), inline_up_to)
 
 
 METADATA_NAME = "_metadata"
@@ -305,16 +284,6 @@ def checkpoint_id_of(folder: str) -> int | None:
     """Return the id of the checkpoint with this folder name, or None."""
     match = _FOLDER.fullmatch(folder)
     return int(match[1]) if match else None
-
-
-def is_file_path(path: str) -> bool:
-    """Whether a path can be that of a checkpoint's file; other paths could lead out of the storage."""
-    return _PATH.fullmatch(path) is not None
-
-
-def is_file_name(name: str) -> bool:
-    """Whether a name is a valid file name of a savepoint, whose files are not in subfolders."""
-    return _NAME.fullmatch(name) is not None and name not in (METADATA_NAME, CLAIM_NAME)
 
 
 MAX_METADATA_BYTES = 32 << 20
@@ -387,7 +356,7 @@ class FileLayout(ABC):
     def discard(self, checkpoint_id: int) -> None:
         """Delete the files that belong only to this checkpoint; see `CheckpointStorage`."""
         self._remove(self._metadata_path(checkpoint_id))  # first, so that the rest never looks complete
-        self._remove_folder(self._folder_of(checkpoint_id))
+        self._remove_folder(folder_of(checkpoint_id))
 
     def delete(self, files: Iterable[StoredFile]) -> None:
         """Delete single files; see `CheckpointStorage`."""
@@ -438,15 +407,11 @@ class FileLayout(ABC):
 
     def contents(self, checkpoint_id: int) -> dict[str, int]:
         """Return the sizes in bytes of the files in the folder of one checkpoint, by path."""
-        return self._files(self._folder_of(checkpoint_id))
+        return self._files(folder_of(checkpoint_id))
 
     def shared_files(self) -> dict[str, int]:
         """Return the sizes in bytes of the files that several checkpoints may use, by path."""
         return self._files(SHARED_FOLDER)
-
-    def _folder_of(self, checkpoint_id: int) -> str:
-        """Return the folder of the files that belong to one checkpoint only."""
-        return folder_of(checkpoint_id)
 
     def _path_of(self, checkpoint_id: int, name: str, *, shared: bool) -> str:
         """Return the path of a file."""
@@ -454,7 +419,7 @@ class FileLayout(ABC):
 
     def _metadata_path(self, checkpoint_id: int) -> str:
         """Return the path of a checkpoint's metadata."""
-        return metadata_path(checkpoint_id)
+        return self._path_of(checkpoint_id, METADATA_NAME, shared=False)
 
     def _metadata_at(self, path: str) -> CheckpointMetadata:
         try:
@@ -463,8 +428,11 @@ class FileLayout(ABC):
             raise DamagedFileError(f"{path}: {error}") from error
 
     def _checked(self, path: str) -> str:
-        """Return a path from metadata after checking that it lies in a folder of the layout."""
-        if not is_file_path(path):
+        """Return a path from metadata after checking that it lies in a folder of the layout.
+
+        Other paths could lead out of the storage.
+        """
+        if _PATH.fullmatch(path) is None:
             raise DamagedFileError(f"{path} is not a path that files of a checkpoint can have")
         return path
 
@@ -527,8 +495,8 @@ class FileLayout(ABC):
 class SavepointFolder(FileLayout):
     """A savepoint in a folder of another storage.
 
-    It uses no files outside this folder, so the folder can be moved and renamed as a whole. None of its files
-    is shared.
+    All its files are in this folder, whatever folder the layout of checkpoints has for them, and none is
+    shared. So the folder can be moved and renamed as a whole.
     """
 
     def __init__(self, storage: FileLayout, folder: str) -> None:
@@ -580,17 +548,11 @@ class SavepointFolder(FileLayout):
             f"{self.folder} is a savepoint, so the savepoint {location} cannot be created in it"
         )
 
-    def _folder_of(self, checkpoint_id: int) -> str:
-        return ""
-
     def _path_of(self, checkpoint_id: int, name: str, *, shared: bool) -> str:
         return name
 
-    def _metadata_path(self, checkpoint_id: int) -> str:
-        return METADATA_NAME
-
     def _checked(self, path: str) -> str:
-        if not is_file_name(path):
+        if _NAME.fullmatch(path) is None or path in (METADATA_NAME, CLAIM_NAME):
             raise DamagedFileError(f"{path} is not a name that files of a savepoint can have")
         return path
 

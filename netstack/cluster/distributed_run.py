@@ -234,7 +234,7 @@ class RunHistory:
             self.nothing_ran_until(self._scenario.duration_s)
         for record in leader.checkpoints:
             parts = {(vertex, index): part for vertex, index, part in record.parts}
-            self._recorder.checkpoint(parts=parts, **record.head._asdict())
+            self._recorder.checkpoint(record.head, parts)
         fired = [fault for report in reports for fault in report.faults]
         self._fired += sorted(fired, key=lambda fault: fault.time)
         return min(failures, key=lambda failure: (failure.blame, failure.at), default=None)
@@ -244,18 +244,11 @@ class RunHistory:
         self._behind = dict.fromkeys(self._behind)
 
     def _add_samples(self, reports: Sequence[Report]) -> None:
-        figures = _together(self._scenario, reports)
-        for row in figures:
+        samples: list[SubtaskSample] = []
+        for row in _together(self._scenario, reports):
             samples = [SubtaskSample._make(column) for column in row[1:].T.tolist()]
             self._recorder.sample(float(row[0, 0]), self._totals.plus(samples))
-        last = [SubtaskSample._make(column) for column in figures[-1][1:].T.tolist()] if len(figures) else []
-        work = Work(
-            buffers=sum(report.work.buffers for report in reports),
-            records=sum(report.work.records for report in reports),
-            bytes=sum(report.work.bytes for report in reports),
-            messages=sum(report.work.messages for report in reports),
-        )
-        self._totals.add(last, work)
+        self._totals.add(samples, sum((report.work for report in reports), Work()))
 
     def failed(self, at: float, cause: str) -> None:
         """Record that the last attempt failed at time `at` and that another attempt follows."""
@@ -272,7 +265,7 @@ class RunHistory:
         first attempt.
         """
         if self.restarts and restored:
-            self.restarts[-1].restored(metadata)
+            self.restarts[-1].restored(metadata.checkpoint_id, metadata.subtasks)
         elif self.restarts:
             self.restarts[-1].unusable_checkpoint_id = metadata.checkpoint_id
 

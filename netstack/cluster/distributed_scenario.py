@@ -47,29 +47,20 @@ def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
     """Yield the settings of a scenario that are not supported over several processes."""
     for vertex in scenario.vertices:
         if len(vertex.managers) > 1:
-            text = (
-                f"is {', '.join(vertex.managers)}, but over TCP all subtasks of a vertex run in one "
-                "task manager"
-            )
-            yield (
-                vertex_key(vertex.name, "task_manager"),
-                (f"{text}; name one task manager here, and give no slots"),
-            )
+            text = f"is {', '.join(vertex.managers)}, but over TCP all subtasks of a vertex run in one"
+            hint = "name one task manager here, and give no slots"
+            yield vertex_key(vertex.name, "task_manager"), f"{text} task manager; {hint}"
     for number, machine in enumerate(scenario.machines):
         if len(machine.task_managers) > 1:
             text = "over TCP, each task manager is a process of its own, so a machine can have only one"
             yield f"machines.{number}.task_managers", f"is {', '.join(machine.task_managers)}; {text}"
     for number, fault in enumerate(scenario.faults):
-        if not (isinstance(fault, KillSubtask | KillTaskManager) and isinstance(fault.when, AtTime)):
-            if isinstance(fault, KillSubtask | KillTaskManager):
-                text = f"{fault.kind} over TCP needs a time (`at`), not an event (`on`)."
-            else:
-                text = (
-                    f"{fault.kind} does not work over TCP. Only kill_subtask and kill_task_manager with a "
-                    "time (`at`) do; remove this fault, or run in emulated time."
-                )
-            yield fault_key(number), text
-
+        if not isinstance(fault, KillSubtask | KillTaskManager):
+            only = "Only kill_subtask and kill_task_manager with a time (`at`) do"
+            text = f"{fault.kind} does not work over TCP. {only}"
+            yield fault_key(number), f"{text}; remove this fault, or run in emulated time."
+        elif not isinstance(fault.when, AtTime):
+            yield fault_key(number), f"{fault.kind} over TCP needs a time (`at`), not an event (`on`)."
     if scenario.changes:
         yield "changes", "are possible in emulated time only; to run over TCP, remove the changes"
 
@@ -77,10 +68,8 @@ def distribution_problems(scenario: Scenario) -> Iterator[Problem]:
 def distribution_notices(scenario: Scenario) -> Iterator[Problem]:
     """Yield a notice for each setting that has no effect over several processes."""
     if scenario.costs != CostModel():
-        yield (
-            "costs",
-            ("have no effect over TCP, where everything but the service time of records takes real time"),
-        )
+        text = "have no effect over TCP, where everything but the service time of records takes real time"
+        yield "costs", text
     if scenario.link != LinkConditions():
         yield "link", "has no effect over TCP, where the real network between the processes is used"
     known = all(vertex.parallelism != FROM_SOURCE for vertex in scenario.vertices)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from flowcontrol import RemoteProtocolError
 
-from ..checkpoints.control_plane import ControlPlane, TaskKey
+from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
 from ..checkpoints.pending_checkpoint import record_checkpoint
 from ..checkpoints.recovery import InitialCheckpoint
-from ..checkpoints.savepoints import SavepointRequest, SavepointRequests
+from ..checkpoints.savepoints import SavepointRequests
 from ..checkpoints.storage import CheckpointStorage
 from ..errors import StorageError
 from ..jobs.job import shape_after
@@ -89,7 +89,6 @@ class Leader:
             randomness=environment.randomness,
             job=shape_after(scenario, restored)._replace(unread=()),
             storage=environment.storage,
-            control_plane=ControlPlane(environment.agenda),
             on_end=partial(record_checkpoint, self._recorder),
             fail_job=fail,
             first_id=assignment.first_checkpoint,
@@ -129,16 +128,7 @@ class Leader:
         if begins_at >= self._scenario.duration_s:  # the restart took too long
             self._send_all(Stop())
             return
-        for at in self._scenario.manual_checkpoints_s:
-            if at >= begins_at:
-                self._agenda.at(at, self._coordinator.request_checkpoint)
-        for savepoint in self._scenario.savepoints:
-            if savepoint.at_s >= begins_at:
-                self._agenda.at(
-                    savepoint.at_s, self._coordinator.request_savepoint, SavepointRequest.of(savepoint)
-                )
-        if self._savepoint_requests is not None:
-            self._coordinator.take_requests(self._savepoint_requests)
+        self._coordinator.schedule(self._scenario, self._savepoint_requests, begins_at)
         self._send_all(Start(origin, begins_at))
 
     def _ended(self, task: DistantTask, last_checkpoint: int) -> None:

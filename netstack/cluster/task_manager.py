@@ -122,7 +122,19 @@ class _Process:
         self._clock = RunClock(assignment.origin)
         self._agenda = Agenda(clock=self._clock)
         self._trace = TraceLog()
-        self._environment = self._environment_with(storage, tables)
+        self._environment = Environment(
+            self._agenda,
+            Scope(self._agenda),
+            scenario.costs,
+            scenario.config,
+            Randomness(_process_seed(scenario, index), scenario.costs.jitter_sigma),
+            DistantCoordinator(partial(self._send, LEADER)),
+            storage,
+            self._trace if assignment.traced else None,
+            tables,
+            assignment.first_checkpoint,
+            judged_by=assignment.scenario.costs,
+        )
         self._name = task_managers(scenario)[index]
         self._attempt = Attempt(
             scenario,
@@ -142,22 +154,6 @@ class _Process:
         self._begins_at: float | None = None
         self._opened = False
         self._behind_s: float | None = None
-
-    def _environment_with(self, storage: CheckpointStorage, tables: TableStores | None) -> Environment:
-        scenario = self._scenario
-        return Environment(
-            self._agenda,
-            Scope(self._agenda),
-            scenario.costs,
-            scenario.config,
-            Randomness(_process_seed(scenario, self._index), scenario.costs.jitter_sigma),
-            DistantCoordinator(partial(self._send, LEADER)),
-            storage,
-            self._trace if self._assignment.traced else None,
-            tables,
-            self._assignment.first_checkpoint,
-            judged_by=self._assignment.scenario.costs,
-        )
 
     def _connect(self, find: Find) -> TcpConnections:
         names = task_managers(self._scenario)
@@ -305,11 +301,8 @@ class _Process:
 
     def _open(self) -> None:
         self._opened = True
-        if self._source is None:
-            self._attempt.open()
-            return
         try:
-            self._attempt.recover(self._source)
+            self._attempt.begin(self._source)
         except UNUSABLE as error:
             self._cannot_restore(error)
 

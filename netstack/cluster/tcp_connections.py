@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Generic, TypeVar
 
 from flowcontrol import BufferHeader, FrameSink, Message
 
@@ -29,7 +30,7 @@ class TcpConnections:
     """Empty: faults cannot cut these connections."""
 
     def __init__(self, links: Mapping[str, TcpLink], agenda: Agenda, find: Find) -> None:
-        self._ends: list[_AgendaEnd] = []
+        self._ends: list[_AgendaProducingEnd | _AgendaConsumingEnd] = []
         self.producers: list[ProducerEnd] = []
         self._reading: dict[str, ConsumerEnd] = {}
         for name, link in links.items():
@@ -55,18 +56,21 @@ class TcpConnections:
             end.finish()
 
 
-class _AgendaEnd:
+E = TypeVar("E", bound=LinkEnd)
+
+
+class _AgendaEnd(Generic[E]):
     """One end of a link, whose callbacks run through `Agenda.external`."""
 
-    def __init__(self, end: LinkEnd, agenda: Agenda) -> None:
-        self._link_end = end
+    def __init__(self, end: E, agenda: Agenda) -> None:
+        self._end = end
         self._agenda = agenda
         self._finished = False
 
     @property
     def ready(self) -> bool:
         """Whether another message may be written before the earlier ones have left."""
-        return self._link_end.ready
+        return self._end.ready
 
     @property
     def now(self) -> float:
@@ -81,29 +85,21 @@ class _AgendaEnd:
         """Send `message`. After `finish`, the message is dropped, and `written` is not called."""
         if not self._finished:
             on_written = None if written is None else partial(self._agenda.external, written)
-            self._link_end.write(size, on_written, message)
+            self._end.write(size, on_written, message)
 
     def finish(self) -> None:
         """Stop writing."""
         self._finished = True
-        self._link_end.finish()
+        self._end.finish()
 
 
-class _AgendaProducingEnd(_AgendaEnd):
-    def __init__(self, end: ProducingEnd, agenda: Agenda) -> None:
-        super().__init__(end, agenda)
-        self._end = end
-
+class _AgendaProducingEnd(_AgendaEnd[ProducingEnd]):
     def listen(self, receiver: Receiver) -> None:
         """Pass arriving messages to `receiver`."""
         self._end.listen(_AgendaReceiver(receiver, self._agenda))
 
 
-class _AgendaConsumingEnd(_AgendaEnd):
-    def __init__(self, end: ConsumingEnd, agenda: Agenda) -> None:
-        super().__init__(end, agenda)
-        self._end = end
-
+class _AgendaConsumingEnd(_AgendaEnd[ConsumingEnd]):
     def listen(self, receiver: FrameSink) -> None:
         """Pass arriving messages to `receiver`."""
         self._end.listen(_AgendaSink(receiver, self._agenda))

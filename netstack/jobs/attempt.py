@@ -12,8 +12,9 @@ cancelled and rebuilt within the attempt, while the others keep running::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 
 from ..checkpoints.control_plane import TaskKey
@@ -35,15 +36,15 @@ from .failover import Region, all_tasks
 from .restarts import NOTHING_RUNS
 
 
+@dataclass(slots=True)
 class _RegionRun:
     """The tasks of a region and their environment; `down`: whether they are cancelled and not rebuilt yet."""
 
-    def __init__(self, tasks: Region, environment: Environment) -> None:
-        self.tasks = tasks
-        self.environment = environment
-        self.down = False
-        self.started = False
-        self.recovering = 0
+    tasks: Region
+    environment: Environment
+    down: bool = False
+    started: bool = False
+    recovering: int = 0
 
 
 class Attempt:
@@ -105,8 +106,12 @@ class Attempt:
 
     def samples(self) -> list[SubtaskSample]:
         """Return the current figures of each subtask; zeros for cancelled subtasks."""
-        present = {id(subtask): subtask.sample() for subtask in self.present}
-        return [present.get(id(subtask), NOTHING_RUNS) for subtask in self.subtasks]
+        return self._samples_of(self.present)
+
+    def _samples_of(self, subtasks: Iterable[Subtask]) -> list[SubtaskSample]:
+        """Return the figures of some subtasks, and zeros for all others, vertex by vertex."""
+        samples = {id(subtask): subtask.sample() for subtask in subtasks}
+        return [samples.get(id(subtask), NOTHING_RUNS) for subtask in self.subtasks]
 
     def times(self) -> list[tuple[float, float, float]]:
         """Return the busy, idle and back-pressured seconds of each subtask; 0 for cancelled subtasks."""
@@ -131,45 +136,40 @@ class Attempt:
         gates = subtask.gates if isinstance(subtask, OperatorSubtask) else []
         return [channel for gate in gates for channel in gate.channels]
 
-    def open(self) -> None:
-        """Start all tasks with empty state."""
-        for number in range(len(self._regions)):
-            self.open_region(number)
+    def begin(self, source: RecoverySource | None) -> None:
+        """Start all tasks, with the state of a checkpoint or, if `source` is None, with empty state.
 
-    def open_region(self, number: int) -> None:
-        """Start the tasks of a region with empty state."""
-        tasks = self.tasks_of(number)
-        self._start_timers(tasks)
-        self._on_running(number)
-        self.builder.open_channels(self._regions[number].tasks)
-        self._start_subtasks(number, tasks)
-
-    def recover(self, source: RecoverySource) -> None:
-        """Start all tasks with the state of a checkpoint; reading the state takes emulated time.
+        Reading the state takes emulated time.
 
         Raises:
             StorageError: if the state cannot be read.
         """
         for number in range(len(self._regions)):
-            self.recover_region(number, source)
+            self.begin_region(number, source)
 
-    def recover_region(self, number: int, source: RecoverySource) -> list[SubtaskRecovery]:
-        """Start the tasks of a region with their state from a checkpoint, and return this state.
-
-        Raises:
-            StorageError: if the state cannot be read.
-        """
-        tasks = self.tasks_of(number)
+    def begin_region(self, number: int, source: RecoverySource | None) -> list[SubtaskRecovery]:
+        """Start the tasks of a region, as `begin` does, and return the state that they restore."""
+        region, tasks, now = self._regions[number], self.tasks_of(number), self._agenda.now
         rate = self.scenario.costs.download_rate_bytes_per_s
-        self._regions[number].recovering = len(tasks)
-        recoveries = []
-        for subtask in tasks:
-            recovery = source.of(subtask.name, subtask.index)
-            subtask.on_running = partial(self._subtask_running, number)
-            subtask.recover(recovery)
-            recoveries.append(recovery)
+        recoveries: list[SubtaskRecovery] = []
+        if source is not None:
+            region.recovering = len(tasks)
+            for subtask in tasks:
+                recoveries.append(source.of(subtask.name, subtask.index))
+                subtask.on_running = partial(self._subtask_running, number)
+                subtask.recover(recoveries[-1])
         self._start_timers(tasks)
-        self._start_subtasks(number, tasks, [recovery.bytes / rate for recovery in recoveries])
+        if source is None:
+            self._on_running(number)
+            self.builder.open_channels(region.tasks)
+        region.started = True
+        self.running += len(tasks)
+        for place, subtask in enumerate(tasks):
+            subtask.times.begin(now)
+            if source is None:
+                self._start(subtask)
+            else:
+                region.environment.scope.after(recoveries[place].snapshot.size / rate, self._start, subtask)
         return recoveries
 
     def _subtask_running(self, number: int) -> None:
@@ -194,17 +194,6 @@ class Attempt:
             self._debloating += 1
             for subtask in self.present if config.debloat_enabled else ():
                 self._start_debloating(subtask)
-
-    def _start_subtasks(self, number: int, tasks: list[Subtask], delays: list[float] | None = None) -> None:
-        region = self._regions[number]
-        region.started = True
-        self.running += len(tasks)
-        for place, subtask in enumerate(tasks):
-            subtask.times.begin(self._agenda.now)
-            if delays is None:
-                self._start(subtask)
-            else:
-                region.environment.scope.after(delays[place], self._start, subtask)
 
     def _start(self, subtask: Subtask) -> None:
         # The agenda steps the subtask directly: a routine around it would cost one more call per step.
@@ -261,8 +250,7 @@ class Attempt:
         that are in transit on shared connections are dropped on arrival.
         """
         region, tasks = self._regions[number], self.tasks_of(number)
-        own = {id(subtask): subtask.sample() for subtask in tasks}
-        samples = [own.get(id(subtask), NOTHING_RUNS) for subtask in self.subtasks]
+        samples = self._samples_of(tasks)
         region.down = True
         region.environment.scope.close()
         if region.started:
@@ -275,7 +263,7 @@ class Attempt:
         return samples
 
     def rebuild_region(self, number: int, first_checkpoint: int) -> Scope:
-        """Create the tasks of a region again; the caller then calls `open_region` or `recover_region`.
+        """Create the tasks of a region again; the caller then calls `begin_region`.
 
         `first_checkpoint`: id of the first checkpoint in which these tasks may take part. Returns the scope
         for their callbacks and routines.
@@ -284,7 +272,7 @@ class Attempt:
         region.down = region.started = False
         environment = _with_own_scope(region.environment)
         region.environment = environment._replace(first_checkpoint=first_checkpoint)
-        self.builder.rebuild(region.tasks, first_checkpoint)
+        self.builder.rebuild(region.tasks)
         return environment.scope
 
     def short_of_memory(self) -> list[str]:

@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 
 from buffers import (
     UNLIMITED_SIZE,
-    GateBuffersSpec,
     InsufficientBuffers,
     NetworkBufferPool,
     PipelinedSubpartition,
@@ -51,22 +50,18 @@ class Connections(Protocol):
 
     def reading(self, consumer: str, producer: str) -> ConsumerEnd:
         """Return the end at which task manager `consumer` reads from `producer`."""
-        ...
 
     @property
     def producers(self) -> Iterable[ProducerEnd]:
         """All ends that send buffers."""
-        ...
 
     @property
     def consumers(self) -> Iterable[ConsumerEnd]:
         """All ends that receive buffers."""
-        ...
 
     @property
     def links(self) -> Mapping[tuple[str, str], EmulatedLink]:
         """The links that can be cut, by the task managers of producer and consumer."""
-        ...
 
 
 class Site(NamedTuple):
@@ -109,16 +104,12 @@ def plan_segments(scenario: Scenario) -> dict[str, int]:
     This is the configured size, if any. Otherwise it is the maximum that its pools can use, so that memory is
     never short.
     """
-    config = scenario.config
-    limit = config.network_memory_max_bytes
+    limit = scenario.config.network_memory_max_bytes
     if limit is not None:
-        return dict.fromkeys(scenario.task_managers, limit // config.segment_bytes)
+        return dict.fromkeys(scenario.task_managers, limit // scenario.config.segment_bytes)
     needed = dict.fromkeys(scenario.task_managers, 0)
-    for edge in scenario.edges:
-        for manager, subpartitions in _partitions(scenario, edge):
-            needed[manager] += edge.buffers.pool_segments(config, subpartitions)
-        for manager, spec, remote in _gates(scenario, edge):
-            needed[manager] += gate_segments(spec, remote)
+    for manager, _, most in _pool_sizes(scenario):
+        needed[manager] += most
     return needed
 
 
@@ -126,17 +117,13 @@ def required_segments(scenario: Scenario) -> dict[str, int]:
     """Return the number of segments that each task manager needs to start its subtasks: the minima of all its
     pools.
     """
-    config = scenario.config
     needed = dict.fromkeys(scenario.task_managers, 0)
-    for edge in scenario.edges:
-        for manager, subpartitions in _partitions(scenario, edge):
-            needed[manager] += edge.buffers.pool(config, subpartitions)[0]
-        for manager, spec, remote in _gates(scenario, edge):
-            needed[manager] += remote * spec.exclusive_per_channel + spec.required_floating
+    for manager, least, _ in _pool_sizes(scenario):
+        needed[manager] += least
     return needed
 
 
-def check_memory(scenario: Scenario, task_manager: str | None = None) -> None:
+def check_memory(scenario: Scenario, task_manager: str | None) -> None:
     """Check that the network memory suffices for the tasks of a task manager; None: of all task managers.
 
     Raises:
@@ -152,22 +139,21 @@ def check_memory(scenario: Scenario, task_manager: str | None = None) -> None:
             raise InsufficientBuffers(required, total, total, scenario.config.segment_bytes, name)
 
 
-def _partitions(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, int]]:
-    """Yield the task manager and the number of subpartitions of each partition of an edge."""
-    producer = scenario.vertex(edge.source)
-    for index, targets in enumerate(scenario.consumers_reached(edge)):
-        yield producer.manager_of(index), len(targets)
-
-
-def _gates(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, GateBuffersSpec, int]]:
-    """Yield the task manager, the buffers, and the number of remote channels of each gate of an edge."""
-    producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
-    reached = scenario.consumers_reached(edge)
-    managers = [producer.manager_of(source) for source in range(producer.parallelism)]
-    for index, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
-        manager = consumer.manager_of(index)
-        remote = sum([managers[source] != manager for source, _ in channels])
-        yield manager, edge.buffers.gate(scenario.config, len(channels)), remote
+def _pool_sizes(scenario: Scenario) -> Iterator[tuple[str, int, int]]:
+    """Yield the task manager, and the minimum and maximum number of segments, of each partition and gate."""
+    config = scenario.config
+    for edge in scenario.edges:
+        producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
+        reached = scenario.consumers_reached(edge)
+        for index, targets in enumerate(reached):
+            least, _ = edge.buffers.pool(config, len(targets))
+            yield producer.manager_of(index), least, edge.buffers.pool_segments(config, len(targets))
+        managers = [producer.manager_of(source) for source in range(producer.parallelism)]
+        for index, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
+            manager, spec = consumer.manager_of(index), edge.buffers.gate(config, len(channels))
+            remote = sum([managers[source] != manager for source, _ in channels])
+            least = remote * spec.exclusive_per_channel + spec.required_floating
+            yield manager, least, gate_segments(spec, remote)
 
 
 class JobBuilder:
@@ -192,8 +178,7 @@ class JobBuilder:
         self.subtasks: list[list[Subtask]] = []
         self.pools: dict[str, NetworkBufferPool] = {}
         self._scenario = scenario
-        self._config = scenario.config
-        self._environment = environment
+        self._randomness = environment.randomness
         self._site = site
         self._rebuilding = False
         self._aligned = aligned_readers(scenario.edges)
@@ -216,7 +201,7 @@ class JobBuilder:
         self._maker.set_max_parallelism(max_parallelism)
         for name, segments in plan_segments(scenario).items():
             if self._site is None or self._site.task_manager == name:
-                self.pools[name] = NetworkBufferPool(segments, self._config.segment_bytes)
+                self.pools[name] = NetworkBufferPool(segments, self._scenario.config.segment_bytes)
         for number, vertex in enumerate(scenario.vertices):
             self.subtasks.append([])  # filled one by one: if one fails, the others can be released
             if self._hosts(vertex):
@@ -226,14 +211,12 @@ class JobBuilder:
         check_memory(scenario, None if self._site is None else self._site.task_manager)
         self._wire([(n, index) for n, own in enumerate(self.subtasks) for index in range(len(own))])
 
-    def rebuild(self, tasks: Collection[TaskKey], first_checkpoint: int) -> None:
+    def rebuild(self, tasks: Collection[TaskKey]) -> None:
         """Create some subtasks again, after `remove`.
 
         These subtasks are connected only with each other. Memory that other tasks still hold is owed to the
-        new subtasks (`NetworkBufferPool.owed`). `first_checkpoint`: id of the first checkpoint in which they
-        may take part.
+        new subtasks (`NetworkBufferPool.owed`).
         """
-        self._maker.first_checkpoint(first_checkpoint)
         self._rebuilding = True
         for number, vertex in enumerate(self._scenario.vertices):
             indices = [index for of, index in tasks if of == number]
@@ -245,8 +228,7 @@ class JobBuilder:
 
     def change(self, scenario: Scenario, change: ScheduledChange) -> None:
         """Give present and future tasks the settings of `scenario`, which contains `change`."""
-        self._scenario, self._config = scenario, scenario.config
-        self._environment = self._environment._replace(config=scenario.config)
+        self._scenario = scenario
         self._maker.change(scenario, change)
         if change.of_debloating:
             for gate in self.gates:
@@ -330,7 +312,7 @@ class JobBuilder:
         reached = scenario.consumers_reached(edge)
         sources_of_consumers = producers_of_consumers(reached, consumer.parallelism)
         exclusive = [
-            edge.buffers.gate(self._config, len(sources)).exclusive_per_channel
+            edge.buffers.gate(self._scenario.config, len(sources)).exclusive_per_channel
             for sources in sources_of_consumers
         ]
         key_hash = key_hash_of(scenario, edge) if edge.strategy.by_key and not edge.shares else None
@@ -373,7 +355,7 @@ class JobBuilder:
         exclusive: list[int],
         key_hash: KeyHash | None,
     ) -> ResultPartition:
-        config = self._config
+        config = self._scenario.config
         subtask = self._subtasks_of(vertex)[index]
         starting_size = config.starting_segment_bytes if config.debloat_enabled else UNLIMITED_SIZE
         subpartitions = []
@@ -428,8 +410,10 @@ class JobBuilder:
             selector = KeyGroupSelector(channels, self._maker.max_parallelism[edge.target], key_hash)
         else:
             random = edge.strategy is ShipStrategy.REBALANCE
-            first = self._environment.randomness.integer(channels) if random else 0
-            selector = RoundRobin(channels, first, adaptive=self._config.adaptive_partitioner_enabled)
+            first = self._randomness.integer(channels) if random else 0
+            selector = RoundRobin(
+                channels, first, adaptive=self._scenario.config.adaptive_partitioner_enabled
+            )
         return selector if edge.fraction == 1 else Fraction(edge.fraction, selector)
 
     def _gate(
@@ -447,11 +431,11 @@ class JobBuilder:
         """
         consumer = self._scenario.vertex(edge.target)
         memory, manager = self._memory_of(consumer, index), consumer.manager_of(index)
-        spec = edge.buffers.gate(self._config, len(sources))
+        spec = edge.buffers.gate(self._scenario.config, len(sources))
         floating = memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
         subtask = self._subtasks_of(consumer)[index]
         assert isinstance(subtask, OperatorSubtask)
-        gate = InputGate(edge.source, floating, debloater_of(self._config), subtask.data_arrived)
+        gate = InputGate(edge.source, floating, debloater_of(self._scenario.config), subtask.data_arrived)
         gate.watermarks = subtask.watermarks is not None
         each = spec.exclusive_per_channel
         managers = [upstream[source][1] for source, _ in sources]

@@ -75,17 +75,9 @@ def emulate(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
 
 
 async def run_job(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
-    """Run `scenario` within a trio program, by default on the real clock. In all else it is like `emulate`.
+    """Run `scenario` within a trio program, by default on the real clock.
 
-    After a cancellation, no task and no buffer is left.
-
-    Raises:
-        ScenarioError: if the scenario is invalid.
-        InsufficientBuffers: if the network memory is too small for the job.
-        StorageError: if another run uses the directory of `storage`, or has claimed `from_checkpoint`.
-        JobFailedError: if the job failed and its restart strategy allows no further restart, or no checkpoint
-            could be restored.
-        TypeError: if an option is unknown.
+    In all else, errors included, it is like `emulate`. After a cancellation, no task and no buffer is left.
     """
     if unknown := options.keys() - RunOptions.__optional_keys__:
         raise TypeError(

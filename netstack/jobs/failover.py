@@ -186,12 +186,13 @@ class RegionFailover:
         job.faults.tasks_end(region)
         job.count(self._attempt.cancel_region(number))
         at = job.agenda.now + delay_s + deployment_s(job.scenario, region)
-        job.agenda.keep(at, self._restart, number, restart)
+        job.agenda.keep(at, self._restart, number)
 
-    def _restart(self, number: int, restart: Restart) -> None:
+    def _restart(self, number: int) -> None:
         if self.over:
             return
         job, metadata = self._job, self._job.coordinator.latest_completed
+        restart = self._restarting[number]
         restart.restarted_at = now = job.agenda.now
         names = ", ".join(restart.tasks)
         if metadata is None:
@@ -199,20 +200,13 @@ class RegionFailover:
         else:
             job.report(f"{names} restart from checkpoint {metadata.checkpoint_id}", metadata.checkpoint_id)
         scope = self._attempt.rebuild_region(number, job.coordinator.next_id)
-        self._begin(number, restart, metadata, scope, now + BUFFERS_TIMEOUT_S)
+        self._begin(number, metadata, scope, now + BUFFERS_TIMEOUT_S)
 
-    def _begin(
-        self,
-        number: int,
-        restart: Restart,
-        metadata: CheckpointMetadata | None,
-        scope: Scope,
-        deadline: float,
-    ) -> None:
+    def _begin(self, number: int, metadata: CheckpointMetadata | None, scope: Scope, deadline: float) -> None:
         """Start rebuilt tasks as soon as the memory that they need has been released."""
         job, attempt, short = self._job, self._attempt, self._attempt.short_of_memory()
         if short and job.agenda.now < deadline:
-            scope.after(_MEMORY_CHECK_S, self._begin, number, restart, metadata, scope, deadline)
+            scope.after(_MEMORY_CHECK_S, self._begin, number, metadata, scope, deadline)
             return
         if short:
             waited = f"within {BUFFERS_TIMEOUT_S:g} s"
@@ -220,11 +214,12 @@ class RegionFailover:
             return
         job.faults.region_started()
         if metadata is None:
-            attempt.open_region(number)
+            attempt.begin_region(number, None)
             return
+        restart = self._restarting[number]
         try:
-            recoveries = attempt.recover_region(number, job.source_of(metadata))
+            recoveries = attempt.begin_region(number, job.source_of(metadata))
         except UNUSABLE as error:
             job.cannot_restore(restart, metadata, error)
         else:
-            restart.restored_part(metadata.checkpoint_id, recoveries)
+            restart.restored(metadata.checkpoint_id, [recovery.snapshot for recovery in recoveries])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
@@ -43,34 +44,30 @@ from ..scenarios.quantities import time_text
 from ..scenarios.rules import fault_key
 from ..scenarios.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata, StoredFile
+from .failover import all_tasks
 
 if TYPE_CHECKING:
     from .attempt import Attempt
     from .job import Job
 
 
+@dataclass(slots=True)
 class _Cut:
     """A link that is cut until a time of the run; `timer` fires when heartbeats have been missing for too
     long.
     """
 
-    def __init__(self, fault: CutLink, until: float) -> None:
-        self.fault = fault
-        self.until = until
-        self.timer: Timer | None = None
-
-    @property
-    def ends(self) -> tuple[str, str]:
-        """The two task managers of the link."""
-        return self.fault.from_task_manager, self.fault.to_task_manager
+    fault: CutLink
+    until: float
+    timer: Timer | None = None
 
 
+@dataclass(slots=True)
 class _Count:
     """Number of occurrences of an event, and the faults that wait for an occurrence."""
 
-    def __init__(self, happened: int = 0) -> None:
-        self.happened = happened
-        self.waiting: list[tuple[int, Fault]] = []
+    happened: int = 0
+    waiting: list[tuple[int, Fault]] = field(default_factory=list)
 
     def step(self) -> list[Fault]:
         """Count one occurrence, and return the faults that fire now."""
@@ -148,21 +145,11 @@ class FaultInjector:
         when, now = fault.when, self._agenda.now
         if isinstance(when, AtTime):
             if when.time_s < now:
-                yield (
-                    "at",
-                    (
-                        f"is {time_text(when.time_s)}, but the run has already reached {time_text(now)}; "
-                        "give a later time"
-                    ),
-                )
-        elif self._happened(when) >= when.number:
-            yield (
-                "number",
-                (
-                    f"is {when.number}, but the run has already counted {self._happened(when)}; give a "
-                    "higher number"
-                ),
-            )
+                text = f"is {time_text(when.time_s)}, but the run has already reached {time_text(now)}"
+                yield "at", f"{text}; give a later time"
+        elif (happened := self._happened(when)) >= when.number:
+            text = f"is {when.number}, but the run has already counted {happened}"
+            yield "number", f"{text}; give a higher number"
 
     def _happened(self, when: OnChannel | OnAcknowledgement) -> int:
         """Return the number of occurrences so far, whether or not a fault waits for the event."""
@@ -201,8 +188,7 @@ class FaultInjector:
 
     def attempt_ends(self) -> None:
         """Save the counts of all tasks, which are about to be released."""
-        vertices = self._scenario.vertices
-        self.tasks_end((n, index) for n, each in enumerate(vertices) for index in range(each.parallelism))
+        self.tasks_end(all_tasks(self._scenario))
         self._attempt = None
 
     def tasks_end(self, tasks: Iterable[TaskKey]) -> None:
@@ -300,7 +286,7 @@ class FaultInjector:
         return math.inf if for_s is None else self._agenda.now + for_s
 
     def _cut(self, cut: _Cut) -> None:
-        for pair in (cut.ends, cut.ends[::-1]):
+        for pair in (cut.fault.ends, cut.fault.ends[::-1]):
             if self._attempt is not None and pair in self._attempt.links:
                 self._attempt.links[pair].cut(None if cut.until == math.inf else cut.until)
         self._await_heartbeats(cut)
@@ -310,7 +296,7 @@ class FaultInjector:
         timeout = self._heartbeat_timeout
         if cut.until > self._agenda.now + timeout:
             cause = f"{cut.fault}, and no heartbeat came for {time_text(timeout)}"
-            cut.timer = self._agenda.cancellable_after(timeout, self._job.fail_link, cut.ends, cause)
+            cut.timer = self._agenda.cancellable_after(timeout, self._job.fail_link, cut.fault.ends, cause)
 
     def _concerns(self, fault: DelayMessages | DropMessages, subtask: TaskKey) -> bool:
         if fault.vertex is None:
@@ -323,37 +309,29 @@ class FaultInjector:
 
 
 class StorageCondition:
-    """The current failures of a storage. Times are in seconds of the run; None: permanently."""
+    """The current failures of a storage. Times are in seconds of the run, or infinite."""
 
     def __init__(self, clock: Agenda) -> None:
         self._clock = clock
         self._no_uploads_until = -math.inf
         self._full_until = -math.inf
 
-    def fail_uploads(self, until: float | None) -> None:
+    def fail_uploads(self, until: float) -> None:
         """Refuse files, but not metadata, before time `until`."""
-        self._no_uploads_until = max(self._no_uploads_until, math.inf if until is None else until)
+        self._no_uploads_until = max(self._no_uploads_until, until)
 
-    def fill(self, until: float | None) -> None:
+    def fill(self, until: float) -> None:
         """Refuse files and metadata before time `until`."""
-        self._full_until = max(self._full_until, math.inf if until is None else until)
+        self._full_until = max(self._full_until, until)
 
     def check_upload(self, path: str) -> None:
-        """Raise while uploads are failing.
-
-        Raises:
-            StorageError: with one line that gives the reason.
-        """
+        """Raise StorageError while uploads are failing; the message is one line that gives the reason."""
         self.check_space(path)
         if self._clock.now < self._no_uploads_until:
             raise StorageError(f"{path} cannot be written: the upload failed")
 
     def check_space(self, path: str) -> None:
-        """Raise while the storage is full.
-
-        Raises:
-            StorageError: with one line that gives the reason.
-        """
+        """Raise StorageError while the storage is full; the message is one line that gives the reason."""
         if self._clock.now < self._full_until:
             raise StorageError(f"{path} cannot be written: no space is left")
 
@@ -364,6 +342,9 @@ class FaultyStorage:
     def __init__(self, inner: CheckpointStorage, condition: StorageCondition) -> None:
         self._inner = inner
         self._condition = condition
+        self.read, self.load, self.checkpoints = inner.read, inner.load, inner.checkpoints
+        self.discard, self.delete = inner.discard, inner.delete
+        self.claim, self.free_location = inner.claim, inner.free_location
 
     def write(self, checkpoint_id: int, name: str, data: bytes, *, shared: bool = False) -> StoredFile:
         """Store a file; raises StorageError during a failure, before anything is written."""
@@ -375,39 +356,11 @@ class FaultyStorage:
         self._condition.check_upload(f"{folder_of(checkpoint_id)}/{name}")
         return write_pieces(self._inner, checkpoint_id, name, data)
 
-    def read(self, file: StoredFile) -> bytes:
-        """Return the bytes of a file."""
-        return self._inner.read(file)
-
     def complete(self, metadata: CheckpointMetadata) -> None:
         """Write the metadata, which completes the checkpoint; raises StorageError if the storage is full."""
         self._condition.check_space(metadata_path(metadata.checkpoint_id))
         self._inner.complete(metadata)
 
-    def checkpoints(self) -> list[int]:
-        """Return the ids of the complete checkpoints, ascending."""
-        return self._inner.checkpoints()
-
-    def load(self, checkpoint_id: int) -> CheckpointMetadata:
-        """Return the metadata of a complete checkpoint."""
-        return self._inner.load(checkpoint_id)
-
-    def discard(self, checkpoint_id: int) -> None:
-        """Delete the files that belong only to a checkpoint."""
-        self._inner.discard(checkpoint_id)
-
-    def claim(self, checkpoint_id: int, claimant: str) -> None:
-        """Record that a checkpoint belongs to another run."""
-        self._inner.claim(checkpoint_id, claimant)
-
-    def free_location(self, directory: str | None, name: str) -> str:
-        """Return a location for a savepoint."""
-        return self._inner.free_location(directory, name)
-
     def savepoint(self, location: str) -> CheckpointStorage:
         """Return the storage of one savepoint, with the same failures as this one."""
         return FaultyStorage(self._inner.savepoint(location), self._condition)
-
-    def delete(self, files: Iterable[StoredFile]) -> None:
-        """Delete single files."""
-        self._inner.delete(files)

@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypedDict, Unpack
 
-from ..checkpoints.control_plane import ControlPlane, TaskKey
+from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.coordinator import CheckpointCoordinator
 from ..checkpoints.pending_checkpoint import record_checkpoint
-from ..checkpoints.recovery import UNUSABLE, InitialCheckpoint, RecoverySource, Rescaling, unusable_text
-from ..checkpoints.rescaling import carried_over
-from ..checkpoints.savepoints import SavepointRequest, SavepointRequests
+from ..checkpoints.recovery import UNUSABLE, InitialCheckpoint, RecoverySource, unusable_text
+from ..checkpoints.rescaling import Rescaling, carried_over
+from ..checkpoints.savepoints import SavepointRequests
 from ..checkpoints.storage import CheckpointStorage, MemoryStorage
 from ..engine import python_gc
 from ..engine.agenda import Agenda
@@ -135,16 +135,13 @@ class Job:
     def _coordinator(self) -> CheckpointCoordinator:
         scenario, initial = self.scenario, self._initial
         first = 1 if initial is None else initial.next_id
-        control_plane = ControlPlane(self.agenda)
-        control_plane.interference.append(self.faults.interfere)
-        return CheckpointCoordinator(
+        coordinator = CheckpointCoordinator(
             agenda=self.agenda,
             config=scenario.config,
             costs=scenario.costs,
             randomness=self._randomness,
             job=shape_after(scenario, None if initial is None else initial.metadata),
             storage=self.storage,
-            control_plane=control_plane,
             on_end=partial(record_checkpoint, self.recorder),
             fail_job=self.fail,
             fail_task=self._fail_task,
@@ -152,6 +149,8 @@ class Job:
             initial=initial,
             trace=self._trace,
         )
+        coordinator.control_plane.interference.append(self.faults.interfere)
+        return coordinator
 
     async def run(self) -> None:
         """Run until the duration is over, every subtask has ended, or the job has failed permanently."""
@@ -168,15 +167,9 @@ class Job:
         """
         self.agenda.keep_foremost(self.ends_at, self._end, self.ends_at)
         self.agenda.keep(0.0, self._sample)
-        agenda, coordinator, requests = self.agenda, self.coordinator, self._options.get("savepoint_requests")
-        for at in self.scenario.manual_checkpoints_s:
-            agenda.keep(at, coordinator.request_checkpoint)
-        for savepoint in self.scenario.savepoints:
-            agenda.keep(savepoint.at_s, coordinator.request_savepoint, SavepointRequest.of(savepoint))
-        if requests is not None:
-            coordinator.take_requests(requests)
+        self.coordinator.schedule(self.scenario, self._options.get("savepoint_requests"))
         for at, changes in by_time(self.scenario.changes):
-            agenda.keep_foremost(at, self._change, changes)
+            self.agenda.keep_foremost(at, self._change, changes)
         self.faults.start()
         self._begin_from(self.coordinator.latest_completed)
 
@@ -285,10 +278,7 @@ class Job:
         with python_gc.building():
             attempt.builder.build({} if source is None else source.max_parallelism)
             self.faults.attempt_started(attempt)
-            if source is None:
-                attempt.open()
-            else:
-                attempt.recover(source)
+            attempt.begin(source)
 
     def _running(self, region: int) -> None:
         """Record that all tasks of a region run. When all regions run, checkpoints may be taken."""
@@ -406,7 +396,7 @@ class Job:
             assert metadata is not None
             restart.unusable_checkpoint_id = metadata.checkpoint_id
         elif metadata is not None:
-            restart.restored(metadata)
+            restart.restored(metadata.checkpoint_id, metadata.subtasks)
 
     def _end_attempt(self, attempt: Attempt, *, final: bool) -> None:
         """Save the figures of an attempt and release it."""
@@ -443,7 +433,7 @@ class Job:
     @property
     def work(self) -> Work:
         """Totals of all links and all attempts so far."""
-        return self._totals.work if self.attempt is None else self._totals.work_plus(self.attempt.work)
+        return self._totals.work if self.attempt is None else self._totals.work + self.attempt.work
 
     def steady(self, start: float, end: float) -> Steady:
         """Return the summary of a time span of the run, in seconds, as in the windows of results."""

@@ -17,16 +17,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 
-from ..checkpoints.recovery import InitialCheckpoint, SubtaskRecovery
+from ..checkpoints.recovery import InitialCheckpoint
 from ..engine.randomness import Randomness
 from ..results.recorder import SubtaskSample
 from ..results.result import Work
 from ..scenarios.config import NetworkConfig, RestartStrategy
 from ..scenarios.quantities import format_duration
 from ..scenarios.scenario import Scenario
-from ..state.snapshots import CheckpointMetadata
+from ..state.snapshots import SubtaskSnapshot
 
 _MOST_MS = float(1 << 62)
 """Limit of a backoff, far above any useful delay."""
@@ -181,6 +182,7 @@ _COUNTERS = (
 )
 
 
+@dataclass(eq=False)
 class Restart:
     """A failure and the restart after it.
 
@@ -190,28 +192,21 @@ class Restart:
     data. `unusable_checkpoint_id`: a checkpoint that could not be restored, so that the job failed at once.
     """
 
-    def __init__(self, failed_at: float, cause: str, tasks: Sequence[str] = ()) -> None:
-        self.failed_at = failed_at
-        self.cause = cause
-        self.tasks = list(tasks)
-        self.restarted_at: float | None = None
-        self.running_at: float | None = None
-        self.checkpoint_id: int | None = None
-        self.unusable_checkpoint_id: int | None = None
-        self.restored_bytes = 0
-        self.persisted_bytes = 0
+    failed_at: float
+    cause: str
+    tasks: list[str] = field(default_factory=list)
+    restarted_at: float | None = None
+    running_at: float | None = None
+    checkpoint_id: int | None = None
+    unusable_checkpoint_id: int | None = None
+    restored_bytes: int = 0
+    persisted_bytes: int = 0
 
-    def restored(self, metadata: CheckpointMetadata) -> None:
-        """Record the checkpoint that the job restores."""
-        self.checkpoint_id = metadata.checkpoint_id
-        self.restored_bytes = metadata.size
-        self.persisted_bytes = metadata.persisted_bytes
-
-    def restored_part(self, checkpoint_id: int, parts: Iterable[SubtaskRecovery]) -> None:
-        """Record the checkpoint that some tasks restore, and each task's part of the state."""
+    def restored(self, checkpoint_id: int, parts: Iterable[SubtaskSnapshot]) -> None:
+        """Record the checkpoint that the tasks restore, and each task's part of it."""
         self.checkpoint_id = checkpoint_id
         for part in parts:
-            self.restored_bytes += part.bytes
+            self.restored_bytes += part.size
             self.persisted_bytes += part.persisted_bytes
 
 
@@ -231,15 +226,15 @@ def never_restored(restarts: Sequence[Restart]) -> str | None:
     return f"{restarts[-1].cause}; the run ended before an older checkpoint was tried" if unusable else None
 
 
+@dataclass(eq=False)
 class Start:
     """The start of a run from a checkpoint of an earlier run.
 
     `running_at`: time at which all tasks had their state, in seconds; None if the run ended earlier.
     """
 
-    def __init__(self, initial: InitialCheckpoint) -> None:
-        self.initial = initial
-        self.running_at: float | None = None
+    initial: InitialCheckpoint
+    running_at: float | None = None
 
 
 class Totals:
@@ -260,7 +255,7 @@ class Totals:
             NOTHING_RUNS._replace(**{name: getattr(sum_, name) for name in _COUNTERS})
             for sum_ in self.plus([*samples, *missing])
         ]
-        self.work = self.work_plus(work)
+        self.work += work
 
     def plus(self, samples: Sequence[SubtaskSample]) -> list[SubtaskSample]:
         """Return the samples of a running attempt plus the counters of earlier attempts.
@@ -273,13 +268,3 @@ class Totals:
             sample._replace(**{name: getattr(sample, name) + getattr(ended, name) for name in _COUNTERS})
             for ended, sample in zip(self._ended, samples, strict=True)
         ]
-
-    def work_plus(self, work: Work) -> Work:
-        """Return the work of a running attempt plus the work of earlier attempts."""
-        before = self.work
-        return Work(
-            buffers=before.buffers + work.buffers,
-            records=before.records + work.records,
-            bytes=before.bytes + work.bytes,
-            messages=before.messages + work.messages,
-        )

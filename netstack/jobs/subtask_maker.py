@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from types import MappingProxyType
 from typing import cast
 
 import numpy as np
@@ -70,12 +69,10 @@ class SubtaskMaker:
         environment_of: EnvironmentOf | None = None,
     ) -> None:
         self._scenario = scenario
-        self._config = scenario.config
         self._environment = environment
         self._environment_of = environment_of or (lambda number, index: environment)
         self._is_blank = is_blank
         self._tables = table_settings(scenario, environment.tables)
-        self.first_checkpoint(environment.first_checkpoint)
         self.max_parallelism: Mapping[str, int] = {}
         self._cores: dict[str, Cores] = {}
         self._throttles: dict[tuple[str, int, str | None], Throttle] = {}  # by vertex, subtask, edge from
@@ -83,16 +80,11 @@ class SubtaskMaker:
         self._send_watermarks = sources_with_watermarks(scenario)
         self._read_watermarks = readers_of_watermarks(scenario)
 
-    def first_checkpoint(self, checkpoint_id: int) -> None:
-        """Set the id of the first checkpoint in which subtasks that are created from now on may take part."""
-        if self._tables is not None:
-            self._tables = self._tables._replace(first_checkpoint=checkpoint_id)
-
     def change(self, scenario: Scenario, change: ScheduledChange) -> None:
         """Use the settings of `scenario` for subtasks created from now on, and update the costs of running
         subtasks.
         """
-        self._scenario, self._config = scenario, scenario.config
+        self._scenario = scenario
         if change.vertex is not None:
             vertex = scenario.vertex(change.vertex)
             services = {edge.source: edge.service for edge in scenario.inputs(vertex)}
@@ -100,7 +92,7 @@ class SubtaskMaker:
                 if name == vertex.name:
                     throttle.follow(self._steps(vertex, index, None if source is None else services[source]))
 
-    def set_max_parallelism(self, known: Mapping[str, int] = MappingProxyType({})) -> None:
+    def set_max_parallelism(self, known: Mapping[str, int]) -> None:
         """Set the number of key groups of each vertex; vertices not in `known` get the default."""
         self.max_parallelism = {
             vertex.name: known.get(vertex.name) or default_max_parallelism(vertex.parallelism)
@@ -161,7 +153,7 @@ class SubtaskMaker:
                 state.keyed,
                 state.operator,
                 key_hash,
-                self._config.checkpoint_interval_s is not None,
+                self._scenario.config.checkpoint_interval_s is not None,
             )
             edges = self._scenario.inputs(vertex)
             kind = MultipleInputSubtask if _reads_edges_separately(self._scenario, edges) else OperatorSubtask
@@ -182,7 +174,7 @@ class SubtaskMaker:
                 windows = held_back if isinstance(held_back, EventTimeWindows) else None
                 disorders = [disorder_s(self._scenario, edge) for edge in edges]
                 subtask.watermarks = WatermarkFlow(self._clock, windows, disorders)
-            if state.changelog is not None and self._config.materializes:
+            if state.changelog is not None and self._scenario.config.materializes:
                 subtask.on_opening = Materializer(subtask, vertex.parallelism, state.changelog).start
             if isinstance(subtask, MultipleInputSubtask):
                 subtask.reads([self._work_of_edge(vertex, number, index, edge, subtask) for edge in edges])
@@ -249,11 +241,13 @@ class SubtaskMaker:
         return self._cores[task_manager]
 
     def _state(self, number: int, index: int, keys: dict[bytes, int] | None = None) -> SubtaskState:
-        vertex, agenda, config = self._scenario.vertices[number], self._environment.agenda, self._config
-        changelog = None
+        vertex, environment = self._scenario.vertices[number], self._environment_of(number, index)
+        agenda, config, changelog, tables = environment.agenda, self._scenario.config, None, self._tables
+        if tables is not None:
+            tables = tables._replace(first_checkpoint=environment.first_checkpoint)
         if config.changelog_enabled and self._scenario.key_of(vertex) is not None:
             in_files = config.changelog_storage is ChangelogStorage.FILESYSTEM
-            changelog = ChangelogTerms(in_files, self._environment.coordinator.discard_unused)
+            changelog = ChangelogTerms(in_files, environment.coordinator.discard_unused)
         state = SubtaskState(
             vertex.name,
             index,
@@ -261,12 +255,11 @@ class SubtaskMaker:
             self.max_parallelism[vertex.name],
             keys,
             changelog,
-            self._tables,
+            tables,
             lambda: agenda.now,
         )
         if isinstance(state.keyed, TableStateBackend):
-            scope = self._environment_of(number, index).scope
-            TableSchedule(scope, self._environment.costs, state.keyed)
+            TableSchedule(environment.scope, environment.costs, state.keyed)
         return state
 
 

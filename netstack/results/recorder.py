@@ -137,10 +137,12 @@ class CheckpointHead(NamedTuple):
 
     checkpoint_id: int
     triggered_at: float
-    status: CheckpointStatus
     duration_s: float | None
+    """Time from trigger to completion; None if not completed."""
+    status: CheckpointStatus = CheckpointStatus.COMPLETED
     checkpoint_type: CheckpointType = CheckpointType.CHECKPOINT
     failure: str | None = None
+    """Reason of a failure."""
     state_bytes: int = 0
     """Size of all state of the checkpoint, including in-flight data."""
     checkpointed_bytes: int | None = None
@@ -177,47 +179,16 @@ class Recorder:
         self._last_sample = now
         self._samples.append(np.array([(now, *sample) for sample in subtasks], dtype=np.float64).T)
 
-    def checkpoint(
-        self,
-        checkpoint_id: int,
-        triggered_at: float,
-        parts: Mapping[tuple[int, int], SubtaskCheckpoint],
-        *,
-        duration_s: float | None,
-        status: CheckpointStatus = CheckpointStatus.COMPLETED,
-        checkpoint_type: CheckpointType = CheckpointType.CHECKPOINT,
-        failure: str | None = None,
-        state_bytes: int = 0,
-        checkpointed_bytes: int | None = None,
-        savepoint: str | None = None,
-        ended_at: float | None = None,
-    ) -> None:
+    def checkpoint(self, head: CheckpointHead, parts: Mapping[tuple[int, int], SubtaskCheckpoint]) -> None:
         """Record a checkpoint that has ended.
 
         `parts` maps (vertex, subtask) to its figures; subtasks that did not acknowledge are missing.
-        `duration_s`: time from trigger to completion; None if not completed. `failure`: the reason of a
-        failure. `state_bytes`: size of all state, of which `checkpointed_bytes` were newly stored.
-        `savepoint`: location of a savepoint; None for a checkpoint. `ended_at`: time of completion or
-        failure, in seconds of the run.
         """
         row = np.full((len(SubtaskCheckpoint._fields), self._offsets[-1]), math.nan)
         for (vertex, subtask), part in parts.items():
             row[:, self._offsets[vertex] + subtask] = part
         if self._parts.append(row):
-            self._heads.append(
-                CheckpointHead(
-                    checkpoint_id,
-                    triggered_at,
-                    status,
-                    duration_s,
-                    checkpoint_type,
-                    failure,
-                    state_bytes,
-                    checkpointed_bytes,
-                    savepoint,
-                    ended_at,
-                )
-            )
+            self._heads.append(head)
             if len(self._parts) < len(self._heads):
                 del self._heads[1::2]
 

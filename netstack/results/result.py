@@ -58,6 +58,15 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     messages: Whole = 0
     """Messages of all kinds, in both directions."""
 
+    def __add__(self, other: Work) -> Work:
+        """Return the sum of both, figure by figure."""
+        return Work(
+            buffers=self.buffers + other.buffers,
+            records=self.records + other.records,
+            bytes=self.bytes + other.bytes,
+            messages=self.messages + other.messages,
+        )
+
 
 class VertexCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One vertex's part of a checkpoint.

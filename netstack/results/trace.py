@@ -66,7 +66,9 @@ def snapshot_text(barrier: CheckpointBarrier, metrics: AlignmentMetrics | None, 
 def barrier_text(barrier: CheckpointBarrier, sender: str, channel: int, actions: Sequence[Action]) -> str:
     """Return the text for a barrier that has arrived on a channel, and its effect on that channel."""
     text = f"barrier {barrier.checkpoint_id} from {sender}"
-    if any(_ends_alignment(action) for action in actions):
+    triggers = [action for action in actions if isinstance(action, Trigger)]
+    is_aligned = any(trigger.metrics is not None for trigger in triggers)
+    if is_aligned or any(isinstance(action, AlignmentEnd) for action in actions):
         return f"{text}: the last one"
     if barrier.options.is_unaligned:
         return f"{text}, which has overtaken its data"
@@ -74,12 +76,8 @@ def barrier_text(barrier: CheckpointBarrier, sender: str, channel: int, actions:
         return f"{text}: its channel is not blocked"
     if Resume(channel) in actions:
         return f"{text}: too late for this checkpoint"
-    turns = any(isinstance(action, Trigger) for action in actions)
-    return f"{text}: its channel is blocked" + (", and the checkpoint continues unaligned" if turns else "")
-
-
-def _ends_alignment(action: Action) -> bool:
-    return isinstance(action, AlignmentEnd) or (isinstance(action, Trigger) and action.metrics is not None)
+    turns = ", and the checkpoint continues unaligned" if triggers else ""
+    return f"{text}: its channel is blocked{turns}"
 
 
 def acknowledgement_text(checkpoint_id: int, total: int, in_flight: int) -> str:

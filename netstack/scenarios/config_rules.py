@@ -149,10 +149,7 @@ def policy_problems(config: NetworkConfig) -> Iterator[Problem]:
 def _about_checkpoints(config: NetworkConfig) -> Iterator[Problem]:
     interval = config.checkpoint_interval_s
     if interval is not None and interval < _LEAST_INTERVAL_S:
-        yield (
-            option_key("checkpoint_interval_s"),
-            (f"is {time_text(interval)}; Flink requires at least 10 ms"),
-        )
+        yield option_key("checkpoint_interval_s"), f"is {time_text(interval)}; Flink requires at least 10 ms"
     if config.takes_unaligned_checkpoints and config.max_concurrent_checkpoints > 1:
         text = f"is {config.max_concurrent_checkpoints}; with unaligned checkpoints it must be 1"
         yield option_key("max_concurrent_checkpoints"), text
@@ -160,10 +157,8 @@ def _about_checkpoints(config: NetworkConfig) -> Iterator[Problem]:
         text = f"is true, which needs {OPTIONS['recover_output_on_downstream'].name} = true"
         yield option_key("checkpoints_during_recovery"), text
     if config.stores_checkpoints_in_files and config.checkpoint_dir is None:
-        text = (
-            f"is missing, but the checkpoint storage is filesystem; give a directory such as {_DIRECTORY!r}"
-        )
-        yield option_key("checkpoint_dir"), text
+        text = "is missing, but the checkpoint storage is filesystem; give a directory such as"
+        yield option_key("checkpoint_dir"), f"{text} {_DIRECTORY!r}"
 
 
 def _about_restarts(config: NetworkConfig) -> Iterator[Problem]:
@@ -208,16 +203,11 @@ def setting_notices(config: NetworkConfig) -> Iterator[Problem]:
         )
         yield option_key("max_buffers_per_channel"), text
     if config.unaligned_enabled and not config.takes_unaligned_checkpoints:
-        text = (
-            f"has no effect, as in Flink: the checkpointing mode is {config.checkpoint_mode}, which "
-            "has no unaligned checkpoints"
-        )
-        yield option_key("unaligned_enabled"), text
+        text = f"has no effect, as in Flink: the checkpointing mode is {config.checkpoint_mode}"
+        yield option_key("unaligned_enabled"), f"{text}, which has no unaligned checkpoints"
     if config.checkpoint_dir is not None and config.checkpoint_storage is CheckpointStorageType.JOBMANAGER:
-        yield (
-            option_key("checkpoint_dir"),
-            "has no effect: the checkpoint storage is jobmanager, which writes no files",
-        )
+        text = "has no effect: the checkpoint storage is jobmanager, which writes no files"
+        yield option_key("checkpoint_dir"), text
 
 
 _RATES = tuple(field for field in CostModel.__dataclass_fields__ if field.endswith("_rate_bytes_per_s"))
@@ -230,10 +220,8 @@ def cost_problems(costs: CostModel) -> Iterator[Problem]:
         value = getattr(costs, field)
         low, high = value if isinstance(value, tuple) else (value, value)
         if not 0 <= low <= high < math.inf:
-            yield (
-                f"costs.{without_unit(field)}",
-                f"is {value}; it must be 0 or more, and a range must begin with its smaller value",
-            )
+            text = f"is {value}; it must be 0 or more, and a range must begin with its smaller value"
+            yield f"costs.{without_unit(field)}", text
     for field in _RATES:
         if getattr(costs, field) == 0:
             yield f"costs.{without_unit(field)}", "is 0; it must be more than 0"

@@ -124,12 +124,8 @@ def consumers_of_producers(ship: str, producers: int, consumers: int) -> list[li
         return [list(range(consumers)) for _ in range(producers)]
     reached: list[list[int]] = [[] for _ in range(producers)]
     for consumer in range(consumers):
-        if producers >= consumers:
-            first, end = consumer * producers // consumers, (consumer + 1) * producers // consumers
-        else:
-            first = consumer * producers // consumers
-            end = first + 1
-        for producer in range(first, end):
+        first = consumer * producers // consumers
+        for producer in range(first, max(first + 1, (consumer + 1) * producers // consumers)):
             reached[producer].append(consumer)
     return reached
 

@@ -169,19 +169,25 @@ def _constant(key: str, value: str) -> Alternative:
     return Alternative({key: {"const": str(value)}})
 
 
-_WHEN = needed(_MomentKeys())
 _MANAGER = needed(STRING, 'the name of a task manager, "stage1"', "")
 _MESSAGES = needed(one_of(MESSAGES), '"acknowledge"', "")
 _PERIOD = needed(TIME, '"500 ms"', 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KillSubtask:
+class _Fault:
+    """Base of all faults. `kind` is the value of the key ``kind`` in a scenario file."""
+
+    kind: ClassVar[str]
+    needs_checkpoints: ClassVar[bool] = False
+    when: Moment = field(metadata=needed(_MomentKeys()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillSubtask(_Fault):
     """A subtask fails; its region, or the whole job, restarts as the restart strategy allows."""
 
-    kind: ClassVar[str] = "kill_subtask"
-    needs_checkpoints: ClassVar[bool] = False
-    when: Moment = field(metadata=_WHEN)
+    kind = "kill_subtask"
     subtask: SubtaskName = field(metadata=needed(_SUBTASK))
 
     def __str__(self) -> str:
@@ -189,12 +195,10 @@ class KillSubtask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KillTaskManager:
+class KillTaskManager(_Fault):
     """A task manager is lost with all its subtasks."""
 
-    kind: ClassVar[str] = "kill_task_manager"
-    needs_checkpoints: ClassVar[bool] = False
-    when: Moment = field(metadata=_WHEN)
+    kind = "kill_task_manager"
     task_manager: str = field(metadata=_MANAGER)
 
     def __str__(self) -> str:
@@ -202,31 +206,33 @@ class KillTaskManager:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutLink:
+class CutLink(_Fault):
     """No message passes between two task managers in either direction for `for_s` seconds; None: permanently.
 
     Messages sent meanwhile leave after the cut. A cut that lasts longer than the heartbeat timeout fails the
     job, and again after each restart during the cut.
     """
 
-    kind: ClassVar[str] = "cut_link"
-    needs_checkpoints: ClassVar[bool] = False
-    when: Moment = field(metadata=_WHEN)
+    kind = "cut_link"
     from_task_manager: str = field(metadata=_MANAGER)
     to_task_manager: str = field(metadata=_MANAGER)
     for_s: float | None = key(TIME, None)
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The two task managers of the link."""
+        return self.from_task_manager, self.to_task_manager
 
     def __str__(self) -> str:
         return f"the link from {self.from_task_manager} to {self.to_task_manager} is cut"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DelayMessages:
+class DelayMessages(_Fault):
     """Messages of one kind arrive `delay_s` later: all messages, or those of one vertex or subtask."""
 
-    kind: ClassVar[str] = "delay_messages"
-    needs_checkpoints: ClassVar[bool] = True
-    when: Moment = field(metadata=_WHEN)
+    kind = "delay_messages"
+    needs_checkpoints = True
     messages: str = field(metadata=_MESSAGES)
     delay_s: float = field(metadata=needed(TIME, '"2 s"', 1.0))
     for_s: float = field(metadata=_PERIOD)
@@ -238,12 +244,11 @@ class DelayMessages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropMessages:
+class DropMessages(_Fault):
     """Messages of one kind are lost: all messages, or those of one vertex or subtask."""
 
-    kind: ClassVar[str] = "drop_messages"
-    needs_checkpoints: ClassVar[bool] = True
-    when: Moment = field(metadata=_WHEN)
+    kind = "drop_messages"
+    needs_checkpoints = True
     messages: str = field(metadata=_MESSAGES)
     for_s: float = field(metadata=_PERIOD)
     vertex: str | None = key(STRING, None)
@@ -254,12 +259,11 @@ class DropMessages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailUpload:
+class FailUpload(_Fault):
     """Tasks cannot write state to the checkpoint storage; the coordinator can still write metadata."""
 
-    kind: ClassVar[str] = "fail_upload"
-    needs_checkpoints: ClassVar[bool] = True
-    when: Moment = field(metadata=_WHEN)
+    kind = "fail_upload"
+    needs_checkpoints = True
     for_s: float = field(metadata=_PERIOD)
 
     def __str__(self) -> str:
@@ -267,12 +271,11 @@ class FailUpload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FillStorage:
+class FillStorage(_Fault):
     """The checkpoint storage has no space left for state or metadata; `for_s` None: permanently."""
 
-    kind: ClassVar[str] = "fill_storage"
-    needs_checkpoints: ClassVar[bool] = True
-    when: Moment = field(metadata=_WHEN)
+    kind = "fill_storage"
+    needs_checkpoints = True
     for_s: float | None = key(TIME, None)
 
     def __str__(self) -> str:

@@ -144,42 +144,35 @@ def format_rate(bytes_per_s: float) -> str:
 
 
 def _with_unit(value: object, hint: str) -> tuple[Decimal, str]:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise QuantityError(f"{value!r} is not a number with a unit", hint)
-    if isinstance(value, str):
-        _require_short(value, hint)
-    if str(value).strip().startswith("-"):
-        raise _negative(value, hint)
-    match = _QUANTITY.fullmatch(str(value))
-    if match is None:
-        raise QuantityError(f"{value!r} is not a number with a unit", hint)
-    if not match[2]:
+    number, unit = _split(value, (int, float, str), "a number", hint)
+    if not unit:
         raise QuantityError(f"{value!r} has no unit", hint)
-    return Decimal(match[1]), match[2]
+    return Decimal(number), unit
 
 
 def _whole(value: object, hint: str) -> tuple[int, str]:
-    readable = isinstance(value, str | int) and not isinstance(value, bool)
-    if isinstance(value, str):
-        _require_short(value, hint)
-    match = _QUANTITY.fullmatch(str(value)) if readable else None
-    if readable and str(value).strip().startswith("-"):
-        raise _negative(value, hint)
-    if match is None:
-        raise QuantityError(f"{value!r} is not a whole number with a unit", hint)
-    if not match[1].isdigit():
+    digits, unit = _split(value, (int, str), "a whole number", hint)
+    if not digits.isdigit():
         raise QuantityError(
             f"{value!r} has decimals, which Flink does not accept", f"{hint}, in whole numbers"
         )
-    number = int(match[1])
+    number = int(digits)
     if number >= _LONG:
         raise QuantityError(f"{value!r} does not fit into 64 bits, so Flink does not accept it", hint)
-    return number, match[2]
+    return number, unit
 
 
-def _require_short(text: str, hint: str) -> None:
-    if len(text) > _MOST_LETTERS:
-        raise QuantityError(f"{text[:20]!r}... is too long, with {len(text)} characters", hint)
+def _split(value: object, types: tuple[type, ...], what: str, hint: str) -> tuple[str, str]:
+    """Return the number and the unit of a value that has one of the types; `what` describes the number."""
+    readable = isinstance(value, types) and not isinstance(value, bool)
+    if isinstance(value, str) and len(value) > _MOST_LETTERS:
+        raise QuantityError(f"{value[:20]!r}... is too long, with {len(value)} characters", hint)
+    if readable and str(value).strip().startswith("-"):
+        raise QuantityError(f"{value!r} is negative", f"positive: {hint}")
+    match = _QUANTITY.fullmatch(str(value)) if readable else None
+    if match is None:
+        raise QuantityError(f"{value!r} is not {what} with a unit", hint)
+    return match[1], match[2]
 
 
 def _finite(number: Decimal, hint: str) -> float:
@@ -189,20 +182,12 @@ def _finite(number: Decimal, hint: str) -> float:
     return converted
 
 
-def _negative(value: object, hint: str) -> QuantityError:
-    return QuantityError(f"{value!r} is negative", f"positive: {hint}")
-
-
 def _scale(unit: str, units: Mapping[str, Decimal], value: object, hint: str) -> Decimal:
     scale = units.get(unit.lower())
     if scale is None:
-        known = ", ".join(dict.fromkeys(_first_names(units)))
+        first: dict[Decimal, str] = {}
+        for name, each in units.items():
+            first.setdefault(each, name)
+        known = ", ".join(first.values())
         raise QuantityError(f"{value!r} has the unknown unit {unit!r}; known units are {known}", hint)
     return scale
-
-
-def _first_names(units: Mapping[str, Decimal]) -> list[str]:
-    first: dict[Decimal, str] = {}
-    for name, scale in units.items():
-        first.setdefault(scale, name)
-    return list(first.values())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from buffers import DEFAULT_MAX_RECORD_BYTES
@@ -147,28 +147,60 @@ def edge_key(edge: Edge, field: str = "") -> str:
     return f"edges.{edge.source}->{edge.target}.{field}".removesuffix(".")
 
 
+def _in_table(table: str, problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield the mistakes in a table of a scenario file, with their full keys."""
+    for field, message in problems:
+        yield f"{table}.{field}".removesuffix("."), message
+
+
+def _known(key: str, value: str, known: Collection[str]) -> Iterator[Problem]:
+    """Yield a mistake unless a value is one of the known ones."""
+    if value not in known:
+        yield key, f"{value!r} is unknown; {did_you_mean(value, known)}"
+
+
+def _exists(key: str, what: str, name: str, names: Collection[str]) -> Iterator[Problem]:
+    """Yield a mistake unless the vertex or task manager (`what`) exists."""
+    if name not in names:
+        yield key, f"no {what} is named {name!r}; {did_you_mean(name, names)}"
+
+
+def _positive(key: str, seconds: float | None) -> Iterator[Problem]:
+    if seconds is not None and not 0 < seconds < math.inf:
+        yield key, f"is {time_text(seconds)}; it must be more than 0 s"
+
+
+def _not_negative(key: str, seconds: float | None) -> Iterator[Problem]:
+    if seconds is not None and not 0 <= seconds < math.inf:
+        yield key, f"is {time_text(seconds)}; it must be 0 s or more"
+
+
+def _before_end(key: str, at_s: float, scenario: Scenario) -> Iterator[Problem]:
+    if not 0 <= at_s < scenario.duration_s:
+        end = time_text(scenario.duration_s)
+        yield key, f"is {time_text(at_s)}; it must be from 0 s to before the end, {end}"
+
+
 def _about_time(scenario: Scenario) -> Iterator[Problem]:
     duration = scenario.duration_s
     if not scenario.name:
         yield "name", "is empty; give the scenario a name"
-    if not 0 < duration < math.inf:
-        yield "duration", f"is {time_text(duration)}; it must be more than 0 s"
+    if wrong := list(_positive("duration", duration)):
+        yield from wrong
         return
     if not 0 <= scenario.warmup_s < duration:
         text = f"is {time_text(scenario.warmup_s)}; it must be less than the duration, {time_text(duration)}"
         yield "warmup", text
     if scenario.seed < 0:
         yield "seed", f"is {scenario.seed}; it must be 0 or more"
-    if scenario.preset not in PRESETS:
-        yield "preset", f"{scenario.preset!r} is unknown; {did_you_mean(scenario.preset, PRESETS)}"
+    yield from _known("preset", scenario.preset, PRESETS)
     for number, (start, end) in enumerate(scenario.phases):
         if not 0 <= start < end <= duration:
-            window = f"{time_text(start)} to {time_text(end)}"
-            yield (
-                f"phases[{number}]",
-                f"is {window}; a phase must begin before it ends, and lie between 0 s and "
-                f"{time_text(duration)}",
+            bounds = f"lie between 0 s and {time_text(duration)}"
+            text = (
+                f"is {time_text(start)} to {time_text(end)}; a phase must begin before it ends, and {bounds}"
             )
+            yield f"phases[{number}]", text
 
 
 def _about_vertices(scenario: Scenario) -> Iterator[Problem]:
@@ -176,12 +208,12 @@ def _about_vertices(scenario: Scenario) -> Iterator[Problem]:
         yield "vertices", "the job has no vertices; give it at least a source"
     for name, count in Counter(vertex.name for vertex in scenario.vertices).items():
         if count > 1:
-            yield vertex_key(name), (f"{count} vertices have this name; give each vertex a name of its own")
+            yield vertex_key(name), f"{count} vertices have this name; give each vertex a name of its own"
     names = {vertex.name for vertex in scenario.vertices}
     astray = any(edge.target not in names for edge in scenario.edges)
     for vertex in scenario.vertices:
-        for field, message in _about_vertex(vertex, bool(scenario.inputs(vertex)), astray):
-            yield vertex_key(vertex.name, field), message
+        problems = _about_vertex(vertex, bool(scenario.inputs(vertex)), astray)
+        yield from _in_table(vertex_key(vertex.name), problems)
 
 
 def _about_vertex(vertex: Vertex, has_input: bool, astray: bool) -> Iterator[Problem]:
@@ -191,53 +223,40 @@ def _about_vertex(vertex: Vertex, has_input: bool, astray: bool) -> Iterator[Pro
     if not least <= vertex.parallelism <= MAX_PARALLELISM:
         yield "parallelism", f"is {vertex.parallelism}; it must be from 1 to {MAX_PARALLELISM}"
     if vertex.source is None and not has_input and not astray:  # a misspelt edge may be meant for it
-        yield (
-            "source",
-            ("is missing, and no edge leads to this vertex; give the vertex a source, or add an edge to it"),
-        )
+        text = "is missing, and no edge leads to this vertex; give the vertex a source, or add an edge to it"
+        yield "source", text
     if vertex.source is not None:
         if has_input:
-            yield "source", ("is given, but an edge leads to this vertex, too; remove the source or the edge")
+            yield "source", "is given, but an edge leads to this vertex, too; remove the source or the edge"
         if vertex.service or vertex.operator is not None:
-            yield "service", ("a source cannot have a cost per record or a function; set its rate instead")
-        yield from _about_source(vertex.source)
+            yield "service", "a source cannot have a cost per record or a function; set its rate instead"
+        yield from _in_table("source", _about_source(vertex.source))
     yield from _about_service(vertex)
     yield from _about_output(vertex)
 
 
 def _about_source(source: GeneratorSpec | PathSpec | SourceObject) -> Iterator[Problem]:
-    for message in rate_problems(source.rates):
-        yield "source.rate", message
+    yield from _about_rates(source.rates)
     if not source.rates:
-        yield "source.rate", "is empty; remove it, or give one rate for each subtask"
+        yield "rate", "is empty; remove it, or give one rate for each subtask"
     if isinstance(source, GeneratorSpec):
-        for key, message in _about_generator(source):
-            yield f"source.{key}", message
+        yield from _about_generator(source)
     if isinstance(source, PathSpec) and not source.path:
-        yield "source.path", "is empty; name a file or a folder"
+        yield "path", "is empty; name a file or a folder"
 
 
 def _about_service(vertex: Vertex) -> Iterator[Problem]:
-    for message in _about_steps(vertex.service):
-        yield "service", message
+    yield from _about_steps(vertex.service)
     if not vertex.service_skew or any(not 0 <= factor < math.inf for factor in vertex.service_skew):
         yield "service_skew", f"is {list(vertex.service_skew)}; give factors of 0 or more"
     if not 0 <= vertex.service_spread < LARGEST_SPREAD:
-        text = (
-            f"is {vertex.service_spread:g}; it must be a share of the cost, from 0 to below "
-            f"{LARGEST_SPREAD:g}"
-        )
-        yield "service_spread", text
+        bounds = f"from 0 to below {LARGEST_SPREAD:g}"
+        yield "service_spread", f"is {vertex.service_spread:g}; it must be a share of the cost, {bounds}"
     if not vertex.behind_s or any(not 0 <= seconds < math.inf for seconds in vertex.behind_s):
         yield "behind", f"is {', '.join(map(time_text, vertex.behind_s)) or 'empty'}; give 0 s or more"
     if vertex.source is not None and any(vertex.behind_s):
-        yield (
-            "behind",
-            ("is given for a source, which reads no input; give it to the next vertex"),
-        )
-    if vertex.service_mode not in SERVICE_MODES:
-        text = f"{vertex.service_mode!r} is unknown; {did_you_mean(vertex.service_mode, SERVICE_MODES)}"
-        yield "service_mode", text
+        yield "behind", "is given for a source, which reads no input; give it to the next vertex"
+    yield from _known("service_mode", vertex.service_mode, SERVICE_MODES)
 
 
 def _about_machines(scenario: Scenario) -> Iterator[Problem]:
@@ -247,46 +266,32 @@ def _about_machines(scenario: Scenario) -> Iterator[Problem]:
     for number, machine in enumerate(scenario.machines):
         if not 0 < machine.cores < math.inf:
             yield f"machines.{number}.cores", f"is {machine.cores:g}; it must be more than 0"
+        key = f"machines.{number}.task_managers"
         if not machine.task_managers:
-            yield f"machines.{number}.task_managers", "is empty; name the task managers that share the cores"
+            yield key, "is empty; name the task managers that share the cores"
         for name in machine.task_managers:
-            key = f"machines.{number}.task_managers"
-            if name not in known:
-                yield key, f"no task manager is named {name!r}; {did_you_mean(name, known)}"
-            elif placed.setdefault(name, number) != number:
-                yield (
-                    key,
-                    (
-                        f"{name} is already on machine {placed[name]}; put each task manager on one machine "
-                        "only"
-                    ),
-                )
+            yield from _exists(key, "task manager", name, known)
+            if name in known and placed.setdefault(name, number) != number:
+                where = f"machine {placed[name]}"
+                yield key, f"{name} is already on {where}; put each task manager on one machine only"
     shared = {name for machine in scenario.machines for name in machine.task_managers}
     burning = {name for vertex in scenario.vertices if vertex.burns for name in vertex.managers}
     if not shared & burning:
-        yield (
-            "machines",
-            (
-                "have no effect, since no vertex on them uses their cores; give a vertex on them "
-                'service_mode "burn", or remove the machines'
-            ),
-        )
+        text = "have no effect, since no vertex on them uses their cores; give a vertex on them service_mode"
+        yield "machines", f'{text} "burn", or remove the machines'
 
 
 def _about_edges(scenario: Scenario) -> Iterator[Problem]:
     names = {vertex.name: vertex.parallelism for vertex in scenario.vertices}
     for edge in scenario.edges:
-        for field, name in (("from", edge.source), ("to", edge.target)):
-            if name not in names:
-                yield edge_key(edge, field), f"no vertex is named {name!r}; {did_you_mean(name, names)}"
-        if edge.ship not in SHIPS:
-            yield edge_key(edge, "ship"), f"{edge.ship!r} is unknown; {did_you_mean(edge.ship, SHIPS)}"
+        yield from _exists(edge_key(edge, "from"), "vertex", edge.source, names)
+        yield from _exists(edge_key(edge, "to"), "vertex", edge.target, names)
+        yield from _known(edge_key(edge, "ship"), edge.ship, SHIPS)
         producers, consumers = names.get(edge.source, 0), names.get(edge.target, 0)
         if edge.strategy is ShipStrategy.FORWARD and producers != consumers and producers and consumers:
             text = f"forward needs the same parallelism on both sides, not {producers} and {consumers}"
             yield edge_key(edge, "ship"), f"{text}; make them equal, or use rescale or rebalance"
-        for field, message in _about_edge(scenario, edge):
-            yield edge_key(edge, field), message
+        yield from _in_table(edge_key(edge), _about_edge(scenario, edge, producers, consumers))
 
 
 def _about_names(scenario: Scenario) -> Iterator[Problem]:
@@ -310,21 +315,15 @@ def _about_cycles(scenario: Scenario) -> Iterator[Problem]:
         stuck -= leaves
     if stuck:
         through = ", ".join(vertex.name for vertex in scenario.vertices if vertex.name in stuck)
-        yield (
-            "edges",
-            (
-                f"the edges form a cycle through {through}; remove one, since records must flow in one "
-                "direction"
-            ),
-        )
+        cycle = f"the edges form a cycle through {through}"
+        yield "edges", f"{cycle}; remove one, since records must flow in one direction"
 
 
 def _about_keys(scenario: Scenario) -> Iterator[Problem]:
     """Yield mistakes about keys: a hash exchange needs records that all have a key of the same kind."""
     for edge in scenario.edges:
         if edge.strategy.by_key and edge.key_hash is None and not edge.shares:
-            for message in _about_key(scenario, edge):
-                yield edge_key(edge, "ship"), message
+            yield from ((edge_key(edge, "ship"), message) for message in _about_key(scenario, edge))
     for edge in scenario.edges:
         vertex = scenario.vertex(edge.target)
         if scenario.is_broadcast_side(edge):
@@ -372,7 +371,7 @@ def _about_key(scenario: Scenario, edge: Edge) -> Iterator[str]:
             "for each kind"
         )
     if any(vertex.operator is not None for vertex in before):
-        yield ("hash needs a key, but these records come from a user's function; give the edge a key_hash")
+        yield "hash needs a key, but these records come from a user's function; give the edge a key_hash"
 
 
 def _about_output(vertex: Vertex) -> Iterator[Problem]:
@@ -383,23 +382,16 @@ def _about_output(vertex: Vertex) -> Iterator[Problem]:
         if getattr(vertex, field) == keys_of(Vertex)[field].default:
             continue
         if vertex.source is not None:
-            yield (
-                without_unit(field),
-                ("has no effect on a source, whose own settings say what it emits; remove it"),
-            )
+            text = "has no effect on a source, whose own settings say what it emits; remove it"
+            yield without_unit(field), text
         elif vertex.operator is not None:
-            yield (
-                without_unit(field),
-                "is given together with a user's function, which decides what is emitted; remove one of "
-                "the two",
-            )
+            text = "is given together with a user's function, which decides what is emitted"
+            yield without_unit(field), f"{text}; remove one of the two"
     yield from _about_selectivity(vertex.selectivity)
-    if vertex.emission not in EMISSIONS:
-        yield "emission", f"{vertex.emission!r} is unknown; {did_you_mean(vertex.emission, EMISSIONS)}"
+    yield from _known("emission", vertex.emission, EMISSIONS)
     if vertex.record_bytes is not None:
         yield from _about_record_bytes(vertex.record_bytes)
-    if vertex.emit_every_s is not None and not 0 < vertex.emit_every_s < math.inf:
-        yield "emit_every", f"is {time_text(vertex.emit_every_s)}; it must be more than 0 s"
+    yield from _positive("emit_every", vertex.emit_every_s)
 
 
 def _about_record_bytes(record_bytes: int) -> Iterator[Problem]:
@@ -418,37 +410,20 @@ def _about_generator(source: GeneratorSpec) -> Iterator[Problem]:
     if source.keys is not None:
         yield from _about_generated_keys(source.keys)
     if source.burst_s is not None and source.wave_s is not None:
-        yield (
-            "wave",
-            (
-                "is given together with burst, but the records can come only in waves or in bursts; remove "
-                "one of the two"
-            ),
-        )
+        text = "is given together with burst, but the records can come only in waves or in bursts"
+        yield "wave", f"{text}; remove one of the two"
     for key, period in (("burst", source.burst_s), ("wave", source.wave_s)):
-        if period is None:
-            continue
-        if not 0 < period < math.inf:
-            yield key, f"is {time_text(period)}; it must be more than 0 s"
-        if any(rate == 0 for rate in source.rates):
-            yield (
-                key,
-                ("needs a rate, but a rate of the source is 0 (as fast as possible); give a rate above 0"),
-            )
+        yield from _positive(key, period)
+        if period is not None and 0 in source.rates:
+            text = "needs a rate, but a rate of the source is 0 (as fast as possible); give a rate above 0"
+            yield key, text
     if source.batch < 1:
         yield "batch", f"is {source.batch}; it must be 1 record or more"
-    if not 0 <= source.catch_up_s < math.inf:
-        yield "catch_up", f"is {time_text(source.catch_up_s)}; it must be 0 s or more"
+    yield from _not_negative("catch_up", source.catch_up_s)
     if source.catch_up_s != CATCH_UP_S and (source.burst_s or source.wave_s or not any(source.rates)):
-        yield (
-            "catch_up",
-            (
-                "has an effect only at an even rate; give the source a rate without burst and wave, or "
-                "remove this"
-            ),
-        )
-    if source.cost_s is not None and not 0 <= source.cost_s < math.inf:
-        yield "cost", f"is {time_text(source.cost_s)}; it must be 0 s or more"
+        text = "has an effect only at an even rate; give the source a rate without burst and wave"
+        yield "catch_up", f"{text}, or remove this"
+    yield from _not_negative("cost", source.cost_s)
 
 
 def _about_generated_keys(keys: Keys) -> Iterator[Problem]:
@@ -459,7 +434,7 @@ def _about_generated_keys(keys: Keys) -> Iterator[Problem]:
     shares, total = keys.most_frequent, sum(keys.most_frequent)
     key = "keys.most_frequent"
     if len(shares) > max(1, keys.number):
-        yield key, (f"has {len(shares)} shares for {keys.number} keys; give at most one share for each key")
+        yield key, f"has {len(shares)} shares for {keys.number} keys; give at most one share for each key"
     elif any(not 0 <= share <= 1 for share in shares):
         yield key, f"is {list(shares)}; each share must be from 0 to 1"
     elif total > 1 + _ROUNDING:
@@ -468,57 +443,46 @@ def _about_generated_keys(keys: Keys) -> Iterator[Problem]:
         yield key, "gives every key a share of 0; give at least one key a share above 0"
 
 
-def _about_edge(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
-    targets = [vertex for vertex in scenario.vertices if vertex.name == edge.target]
+def _about_edge(scenario: Scenario, edge: Edge, producers: int, consumers: int) -> Iterator[Problem]:
+    """Yield the mistakes of an edge between so many subtasks; 0: not known yet."""
     if edge.shares:
-        yield from _about_shares(edge, targets[0].parallelism if targets else FROM_SOURCE)
+        yield from _about_shares(edge, consumers)
     yield from _about_fraction(scenario, edge)
     if edge.input < 0:
         yield "input", f"is {edge.input}; inputs are counted from 0"
     if edge.selectivity is not None:
         yield from _about_selectivity(edge.selectivity)
-    for message in _about_steps(edge.service or ()):
-        yield "service", message
-    yield from _about_buffers(scenario, edge)
+    yield from _about_steps(edge.service or ())
+    yield from _about_buffers(edge, producers, consumers)
+    targets = [vertex for vertex in scenario.vertices if vertex.name == edge.target]
     for key, value in (("selectivity", edge.selectivity), ("service", edge.service)):
         if value is not None and any(target.operator is not None for target in targets):
-            yield (
-                key,
-                f"has no effect, since {edge.target} runs a user's function; remove it, or give it to "
-                "the vertex",
-            )
+            text = f"has no effect, since {edge.target} runs a user's function"
+            yield key, f"{text}; remove it, or give it to the vertex"
 
 
-def _about_buffers(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
+def _about_buffers(edge: Edge, producers: int, consumers: int) -> Iterator[Problem]:
     buffers = edge.buffers
     for name, least in _LEAST_BUFFERS.items():
         count = getattr(buffers, name)
         if count is not None and count < least:
             yield f"buffers.{name}", f"is {count}; it must be {least} or more"
             return
-    parallelism = {vertex.name: vertex.parallelism for vertex in scenario.vertices}
-    producers, consumers = parallelism.get(edge.source, 0), parallelism.get(edge.target, 0)
-    if buffers.partition is None or not producers or not consumers:  # a parallelism of 0 is not known yet
+    if buffers.partition is None or not producers or not consumers:
         return
     subpartitions = max(channel_counts(edge.ship, consumers, producers))
     if buffers.partition < subpartitions + 1:
-        text = (
-            f"is {buffers.partition}, but a producer needs one buffer more than its {subpartitions} "
-            "subpartitions"
-        )
-        yield "buffers.partition", text
+        needs = f"needs one buffer more than its {subpartitions} subpartitions"
+        yield "buffers.partition", f"is {buffers.partition}, but a producer {needs}"
 
 
 def _about_shares(edge: Edge, consumers: int) -> Iterator[Problem]:
     shares = edge.shares
     if not edge.strategy.by_key:
         yield "shares", f"is given with {edge.ship}; shares are possible with hash only"
-    if consumers != FROM_SOURCE and len(shares) != consumers:
-        text = (
-            f"has {len(shares)} shares for the {consumers} subtasks of {edge.target}; give one share "
-            "for each subtask"
-        )
-        yield "shares", text
+    if consumers and len(shares) != consumers:
+        text = f"has {len(shares)} shares for the {consumers} subtasks of {edge.target}"
+        yield "shares", f"{text}; give one share for each subtask"
     if any(not 0 <= share < math.inf for share in shares) or sum(shares) <= 0:
         yield "shares", f"is {list(shares)}; each share must be 0 or more, and at least one above 0"
 
@@ -534,20 +498,20 @@ def _about_fraction(scenario: Scenario, edge: Edge) -> Iterator[Problem]:
             yield "fraction", text
 
 
-def _about_steps(service: Sequence[Step]) -> Iterator[str]:
+def _about_steps(service: Sequence[Step]) -> Iterator[Problem]:
     times = [at for at, _ in service]
     if any(not 0 <= cost < math.inf for _, cost in service):
-        yield "has a cost below 0; each cost must be 0 or more"
+        yield "service", "has a cost below 0; each cost must be 0 or more"
     if times and (times[0] != 0 or any(later <= at for at, later in pairwise(times))):
         shown = ", ".join(time_text(at) for at in times)
-        yield f"has steps at {shown}; the first must be at 0 s, and each later than the one before"
+        text = f"has steps at {shown}; the first must be at 0 s, and each later than the one before"
+        yield "service", text
 
 
 def event_time_problems(scenario: Scenario) -> Iterator[Problem]:
     """Yield mistakes in the event time of a job whose vertices and edges are valid."""
     for vertex in scenario.vertices:
-        for field, message in _about_event_time(scenario, vertex):
-            yield f"vertices.{vertex.name}.{field}", message
+        yield from _in_table(vertex_key(vertex.name), _about_event_time(scenario, vertex))
     if scenario.config.auto_watermark_interval_s <= 0 and sources_with_watermarks(scenario):
         names = [vertex.name for vertex in scenario.vertices if vertex.emits_by_event_time]
         text = f"is 0, so no watermarks are sent, but {names[0]} emits by event time; set it to 200 ms"
@@ -555,8 +519,7 @@ def event_time_problems(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _about_event_time(scenario: Scenario, vertex: Vertex) -> Iterator[Problem]:
-    if vertex.emit_by not in EMITS_BY:
-        yield "emit_by", f"{vertex.emit_by!r} is unknown; {did_you_mean(vertex.emit_by, EMITS_BY)}"
+    yield from _known("emit_by", vertex.emit_by, EMITS_BY)
     if vertex.emits_by_event_time and vertex.emit_every_s is None:
         yield "emit_by", "has no effect without emit_every; give emit_every, the size of the windows"
     elif vertex.emits_by_event_time:
@@ -568,14 +531,12 @@ def _about_event_time(scenario: Scenario, vertex: Vertex) -> Iterator[Problem]:
                 yield "emit_by", f"{text}; give that source an out_of_orderness, such as 0 s"
     if vertex.source is not None and vertex.source.out_of_orderness_s is not None:
         disorder_s = vertex.source.out_of_orderness_s
-        if not 0 <= disorder_s < math.inf:
-            yield "source.out_of_orderness", f"is {time_text(disorder_s)}; it must be 0 s or more"
+        key = "source.out_of_orderness"
+        if wrong := list(_not_negative(key, disorder_s)):
+            yield from wrong
         elif vertex.name not in sources_with_watermarks(scenario):
             text = "has no effect: no vertex after this source emits by event time"
-            yield (
-                "source.out_of_orderness",
-                (f'{text}; remove it, or set emit_by = "event_time" at a vertex after this source'),
-            )
+            yield key, f'{text}; remove it, or set emit_by = "event_time" at a vertex after this source'
 
 
 MOST_RECORDS_PER_S = 1e9
@@ -592,23 +553,21 @@ def fault_key(number: int, field: str = "") -> str:
 def fault_problems(scenario: Scenario) -> Iterator[Problem]:
     """Yield mistakes in faults, and in the times of checkpoints and savepoints that users request."""
     for number, at in enumerate(scenario.manual_checkpoints_s):
-        if not 0 <= at < scenario.duration_s:
-            yield f"checkpoints_at[{number}]", f"is {time_text(at)}; {_within(scenario)}"
+        yield from _before_end(f"checkpoints_at[{number}]", at, scenario)
     for number, savepoint in enumerate(scenario.savepoints):
-        if not 0 <= savepoint.at_s < scenario.duration_s:
-            yield f"savepoints_at[{number}]", f"is {time_text(savepoint.at_s)}; {_within(scenario)}"
+        yield from _before_end(f"savepoints_at[{number}]", savepoint.at_s, scenario)
     for number, fault in enumerate(scenario.faults):
-        for field, message in _about_fault(scenario, fault):
-            yield fault_key(number, field), message
+        yield from _in_table(fault_key(number), _about_fault(scenario, fault))
 
 
 def _about_fault(scenario: Scenario, fault: Fault) -> Iterator[Problem]:
     yield from _about_moment(scenario, fault)
-    yield from _about_times(fault)
+    yield from _positive("for", getattr(fault, "for_s", None))
+    yield from _positive("delay", getattr(fault, "delay_s", None))
     if isinstance(fault, KillSubtask):
         yield from _about_subtask(scenario, fault.subtask, "vertex", "subtask")
     elif isinstance(fault, KillTaskManager):
-        yield from _about_manager(scenario, "task_manager", fault.task_manager)
+        yield from _exists("task_manager", "task manager", fault.task_manager, scenario.task_managers)
     elif isinstance(fault, CutLink):
         yield from _about_link(scenario, fault)
     elif isinstance(fault, DelayMessages | DropMessages):
@@ -620,8 +579,7 @@ def _about_fault(scenario: Scenario, fault: Fault) -> Iterator[Problem]:
 def _about_moment(scenario: Scenario, fault: Fault) -> Iterator[Problem]:
     when = fault.when
     if isinstance(when, AtTime):
-        if not 0 <= when.time_s < scenario.duration_s:
-            yield "at", f"is {time_text(when.time_s)}; {_within(scenario)}"
+        yield from _before_end("at", when.time_s, scenario)
         return
     if when.number < 1:
         yield "number", f"is {when.number}; counting begins with 1"
@@ -636,13 +594,6 @@ def _about_moment(scenario: Scenario, fault: Fault) -> Iterator[Problem]:
         yield "on", f"is {what}, but {_NO_CHECKPOINTS}"
 
 
-def _about_times(fault: Fault) -> Iterator[Problem]:
-    times = [("for", getattr(fault, "for_s", None)), ("delay", getattr(fault, "delay_s", None))]
-    for key, value in times:
-        if value is not None and not 0 < value < math.inf:
-            yield key, f"is {time_text(value)}; it must be more than 0 s"
-
-
 def _about_channel(scenario: Scenario, when: OnChannel) -> Iterator[Problem]:
     source = list(_about_subtask(scenario, when.source, "from", "from_subtask"))
     target = list(_about_subtask(scenario, when.target, "to", "to_subtask"))
@@ -655,20 +606,14 @@ def _about_channel(scenario: Scenario, when: OnChannel) -> Iterator[Problem]:
         if (edge.source, edge.target) == (when.source.vertex, when.target.vertex)
     ]
     if not edges:
-        reached = [edge.target for edge in scenario.edges if edge.source == when.source.vertex]
-        text = f"no edge leads to it from {when.source.vertex}; {did_you_mean(when.target.vertex, reached)}"
-        yield (
-            "to",
-            text
-            if reached
-            else (f"no edge leads out of {when.source.vertex}; give a vertex that sends records"),
-        )
+        if reached := [edge.target for edge in scenario.edges if edge.source == when.source.vertex]:
+            hint = did_you_mean(when.target.vertex, reached)
+            yield "to", f"no edge leads to it from {when.source.vertex}; {hint}"
+        else:
+            yield "to", f"no edge leads out of {when.source.vertex}; give a vertex that sends records"
     elif not any(_connects(scenario, edge, when) for edge in edges):
-        text = (
-            f"with {edges[0].ship}, no records go from {when.source} to {when.target}; give a pair of "
-            "subtasks that are connected"
-        )
-        yield "to_subtask", text
+        text = f"with {edges[0].ship}, no records go from {when.source} to {when.target}"
+        yield "to_subtask", f"{text}; give a pair of subtasks that are connected"
 
 
 def _connects(scenario: Scenario, edge: Edge, when: OnChannel) -> bool:
@@ -680,35 +625,19 @@ def _connects(scenario: Scenario, edge: Edge, when: OnChannel) -> bool:
 
 
 def _about_subtask(scenario: Scenario, name: SubtaskName, vertex_key: str, key: str) -> Iterator[Problem]:
-    yield from (problems := list(_about_vertex_name(scenario, name.vertex, vertex_key)))
-    if not problems:
-        yield from _about_subtask_index(scenario, name.vertex, name.subtask, key)
-
-
-def _about_vertex_name(scenario: Scenario, name: str, key: str) -> Iterator[Problem]:
-    names = [vertex.name for vertex in scenario.vertices]
-    if name not in names:
-        yield key, f"no vertex is named {name!r}; {did_you_mean(name, names)}"
-
-
-def _about_subtask_index(scenario: Scenario, vertex: str, subtask: int, key: str) -> Iterator[Problem]:
-    count = scenario.vertex(vertex).parallelism
-    if subtask < 0 or 0 < count <= subtask:  # 0: unknown until the path has been opened
-        there = f"{vertex} has the subtasks 0 to {count - 1}" if count else ("subtasks are counted from 0")
-        yield key, f"is {subtask}; {there}"
-
-
-def _about_manager(scenario: Scenario, key: str, name: str) -> Iterator[Problem]:
-    managers = scenario.task_managers
-    if name not in managers:
-        yield key, f"no task manager is named {name!r}; {did_you_mean(name, managers)}"
+    parallelism = {vertex.name: vertex.parallelism for vertex in scenario.vertices}
+    yield from _exists(vertex_key, "vertex", name.vertex, parallelism)
+    count = parallelism.get(name.vertex, 0)  # 0 also until the path of a source has been opened
+    if name.vertex in parallelism and (name.subtask < 0 or 0 < count <= name.subtask):
+        there = f"{name.vertex} has the subtasks 0 to {count - 1}" if count else "subtasks are counted from 0"
+        yield key, f"is {name.subtask}; {there}"
 
 
 def _about_link(scenario: Scenario, fault: CutLink) -> Iterator[Problem]:
-    ends = (("from_task_manager", fault.from_task_manager), ("to_task_manager", fault.to_task_manager))
-    wrong = [problem for key, name in ends for problem in _about_manager(scenario, key, name)]
-    yield from wrong
-    if not wrong and (fault.from_task_manager, fault.to_task_manager) not in set(_links(scenario)):
+    managers = scenario.task_managers
+    yield from _exists("from_task_manager", "task manager", fault.from_task_manager, managers)
+    yield from _exists("to_task_manager", "task manager", fault.to_task_manager, managers)
+    if {*fault.ends} <= {*managers} and fault.ends not in set(_links(scenario)):
         links = ", ".join(f"{source} to {target}" for source, target in dict.fromkeys(_links(scenario)))
         text = f"no records are sent to it from {fault.from_task_manager}"
         yield "to_task_manager", f"{text}; links with records: {links or 'none'}"
@@ -722,31 +651,19 @@ def _links(scenario: Scenario) -> Iterable[tuple[str, str]]:
 
 
 def _about_messages(scenario: Scenario, fault: DelayMessages | DropMessages) -> Iterator[Problem]:
-    if fault.messages not in MESSAGES:
-        yield "messages", f"{fault.messages!r} is unknown; {did_you_mean(fault.messages, MESSAGES)}"
-    if fault.vertex is None:
-        if fault.subtask is not None:
-            yield "subtask", "is given without a vertex; give the vertex, too"
-    elif fault.subtask is None:
-        yield from _about_vertex_name(scenario, fault.vertex, "vertex")
-    else:
-        yield from _about_subtask(scenario, SubtaskName(fault.vertex, fault.subtask), "vertex", "subtask")
+    yield from _known("messages", fault.messages, MESSAGES)
+    if fault.vertex is not None:
+        yield from _about_subtask(
+            scenario, SubtaskName(fault.vertex, fault.subtask or 0), "vertex", "subtask"
+        )
+    elif fault.subtask is not None:
+        yield "subtask", "is given without a vertex; give the vertex, too"
 
 
-def _within(scenario: Scenario) -> str:
-    return f"it must be from 0 s to before the end, {time_text(scenario.duration_s)}"
-
-
-def rate_problems(rates: Sequence[float]) -> Iterator[str]:
-    """Yield mistakes in the rates of a source, at the start or after a change."""
+def _about_rates(rates: Sequence[float]) -> Iterator[Problem]:
     if any(not 0 <= rate <= MOST_RECORDS_PER_S for rate in rates):
         most = f"{MOST_RECORDS_PER_S:g} records per second"
-        yield f"is {list(rates)}; a rate must be from 0 (as fast as possible) to {most}"
-
-
-def change_key(number: int, field: str = "") -> str:
-    """Return the key of a change or of one of its fields; changes are numbered from 0."""
-    return f"changes.{number}.{field}".removesuffix(".")
+        yield "rate", f"is {list(rates)}; a rate must be from 0 (as fast as possible) to {most}"
 
 
 def change_problems(scenario: Scenario, *, to_run: bool = True) -> Iterator[Problem]:
@@ -756,14 +673,12 @@ def change_problems(scenario: Scenario, *, to_run: bool = True) -> Iterator[Prob
     """
     current = scenario
     for number, change in sorted(enumerate(scenario.changes), key=lambda each: each[1].at_s):
-        for field, message in _about_change(scenario, change):
-            yield change_key(number, field), message
+        yield from _in_table(f"changes.{number}", _about_change(scenario, change))
         before, current = current, changed(current, change)
         problems = set(option_problems(current.config)) - set(option_problems(before.config))
         if to_run and change.of_debloating and not problems:
             problems = set(policy_problems(current.config))
-        for field, message in sorted(problems):
-            yield change_key(number, field), message
+        yield from _in_table(f"changes.{number}", sorted(problems))
 
 
 def _about_change(scenario: Scenario, change: ScheduledChange) -> Iterator[Problem]:
@@ -772,7 +687,7 @@ def _about_change(scenario: Scenario, change: ScheduledChange) -> Iterator[Probl
         yield "at", f"is {time_text(change.at_s)}; it must be from 0 s to before the end of the run, {end}"
     of_vertex = change.service_s is not None or bool(change.service_skew or change.rates)
     if not (change.settings or of_vertex):
-        yield "", ("contains no change; give flink, policy, or a vertex with service, service_skew or rate")
+        yield "", "contains no change; give flink, policy, or a vertex with service, service_skew or rate"
     yield from _about_changed_settings(scenario, change)
     if change.vertex is None and of_vertex:
         yield "vertex", "is missing; give the vertex whose service or rate changes"
@@ -787,29 +702,23 @@ def _about_changed_settings(scenario: Scenario, change: ScheduledChange) -> Iter
             options = ", ".join(OPTIONS[each].name for each in CHANGEABLE if each in OPTIONS)
             yield f"flink.{name}", f"cannot change while a job runs; only these options can: {options}"
     if change.of_checkpoints and scenario.config.checkpoint_interval_s is None:
-        text = "the job takes no checkpoints; give it execution.checkpointing.interval from the start"
-        yield "flink", text
+        yield "flink", "the job takes no checkpoints; give it execution.checkpointing.interval from the start"
     overtakes = ("unaligned_enabled", True) in change.settings
     if overtakes and scenario.config.checkpoint_mode is CheckpointMode.AT_LEAST_ONCE:
-        yield (
-            "flink",
-            ("unaligned checkpoints are possible only in mode EXACTLY_ONCE, which this job does not use"),
-        )
+        text = "unaligned checkpoints are possible only in mode EXACTLY_ONCE, which this job does not use"
+        yield "flink", text
 
 
 def _about_changed_vertex(scenario: Scenario, change: ScheduledChange, name: str) -> Iterator[Problem]:
-    names = [vertex.name for vertex in scenario.vertices]
-    if name not in names:
-        yield "vertex", f"{name!r} is unknown; {did_you_mean(name, names)}"
+    if wrong := list(_known("vertex", name, [vertex.name for vertex in scenario.vertices])):
+        yield from wrong
         return
     vertex = scenario.vertex(name)
     if vertex.source is None and change.rates:
         yield "rate", f"{name} is not a source; change its service instead"
     if vertex.source is not None and (change.service_s is not None or change.service_skew):
         yield "service", f"{name} is a source; change its rate instead"
-    if change.service_s is not None and not 0 <= change.service_s < math.inf:
-        yield "service", f"is {time_text(change.service_s)}; it must be 0 s or more"
+    yield from _not_negative("service", change.service_s)
     if not all(0 <= factor < math.inf for factor in change.service_skew):
         yield "service_skew", f"is {list(change.service_skew)}; each must be 0 or more"
-    for message in rate_problems(change.rates):
-        yield "rate", message
+    yield from _about_rates(change.rates)

@@ -43,6 +43,7 @@ from .tables import (
     read_table,
     table_shape,
     write_table,
+    written_key,
 )
 from .user_code import KeyHash, KeyOf, NamedObject, OperatorOfRecords, Source, object_name
 from .value_kinds import (
@@ -227,7 +228,7 @@ class PathSpec(HoldsTuples):
     key: tuple[str, ...] = _key(
         _COLUMNS, (), "Columns whose values are the key of hash exchanges; empty: no key."
     )
-    repeat: bool = _key(FLAG, False, "Whether a subtask starts again after its last row.", written=True)
+    repeat: bool = written_key(FLAG, False, "Whether a subtask starts again after its last row.")
     rates: tuple[float, ...] = field(default=(0.0,), metadata=_RATES)
     out_of_orderness_s: float | None = field(default=None, metadata=_OUT_OF_ORDERNESS)
     format: str | None = _key(_FORMAT, None, "Format of the files; None: as the file name says.")
@@ -295,11 +296,8 @@ class Vertex(HoldsTuples):
     """One operator of the job, in `parallelism` subtasks; a source if `source` is given."""
 
     name: str = field(metadata=needed(STRING, '"source"', "", "Name of the vertex in edges and results."))
-    parallelism: int = key(
-        _PARALLELISM,
-        1,
-        "Number of subtasks; absent: 1, or the number of partitions of a path.",
-        written=True,
+    parallelism: int = written_key(
+        _PARALLELISM, 1, "Number of subtasks; absent: 1, or the number of partitions of a path."
     )
     task_manager: str | tuple[str, ...] | None = key(
         _PLACES,
@@ -487,7 +485,7 @@ class Edge(HoldsTuples):
             STRING, 'the name of a vertex, "stage1"', "", "Name of the vertex that reads.", name="to"
         )
     )
-    ship: str = key(one_of(SHIPS), "rebalance", "Ship strategy of the records.", written=True)
+    ship: str = written_key(one_of(SHIPS), "rebalance", "Ship strategy of the records.")
     key_hash: KeyHash | None = key(
         _OBJECT,
         None,
@@ -571,12 +569,10 @@ class Scenario(HoldsTuples):
             TablesOf(Vertex, label), doc="The operators of the job.", beside=(SERVICE_MODE, SLOTS)
         )
     )
-    edges: tuple[Edge, ...] = key(
-        TablesOf(Edge, label), (), "The exchanges between the operators.", written=True
-    )
-    warmup_s: float = key(TIME, 0.0, "Time at the beginning that results leave out.", written=True)
-    seed: int = key(INTEGER, 1, "Seed of random numbers; the same seed gives the same result.", written=True)
-    preset: str = key(_PRESET, DEFAULT_PRESET, "Version of Flink that sets the defaults.", written=True)
+    edges: tuple[Edge, ...] = written_key(TablesOf(Edge, label), (), "The exchanges between the operators.")
+    warmup_s: float = written_key(TIME, 0.0, "Time at the beginning that results leave out.")
+    seed: int = written_key(INTEGER, 1, "Seed of random numbers; the same seed gives the same result.")
+    preset: str = written_key(_PRESET, DEFAULT_PRESET, "Version of Flink that sets the defaults.")
     phases: tuple[tuple[float, float], ...] = key(
         list_of(_WINDOW),
         (),

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import QuantityError, ScenarioError
@@ -212,6 +213,10 @@ def key(
     """
     declared = Key(name=name, kind=kind, default=default, doc=doc, written=written, hidden=hidden)
     return dataclasses.field(default=default, metadata={"key": declared, "beside": beside})
+
+
+written_key = partial(key, written=True)
+"""Declare a field as `key` does, for a key that is in a document even if it has its default."""
 
 
 def needed(

@@ -296,13 +296,10 @@ def choice(members: type[StrEnum], aliases: Mapping[str, str] = MappingProxyType
             raise QuantityError(f"{value!r} is not one of the possible values", " or ".join(members))
         return member
 
-    others = by_name.keys() - {member.lower() for member in members}
-    return Kind(parse, str, _any_case_of([*members, *(name for name in by_name if name in others)]))
-
-
-def _any_case_of(words: Iterable[str]) -> Shape:
-    listed = list(words)
-    return {"anyOf": [{"enum": listed}, {"type": "string", "pattern": rf"^\s*({any_case(listed)})\s*$"}]}
+    of_members = {member.lower() for member in members}
+    words = [*members, *(name for name in by_name if name not in of_members)]
+    in_any_case = {"type": "string", "pattern": rf"^\s*({any_case(words)})\s*$"}
+    return Kind(parse, str, {"anyOf": [{"enum": words}, in_any_case]})
 
 
 def _text(value: object) -> str:
@@ -339,20 +336,21 @@ def _whole_from(least: int) -> Callable[[object], int]:
 
 
 def _fraction(value: object) -> float:
-    try:
-        number = -1.0 if isinstance(value, bool) else float(str(value))
-    except ValueError:
-        number = -1.0
+    number = _number_or_nan(value)
     if not 0 < number < 1:
         raise QuantityError(f"{value!r} is not a fraction", "a number between 0 and 1, such as 0.1")
     return number
 
 
-def _number(value: object) -> float:
+def _number_or_nan(value: object) -> float:
     try:
-        number = math.nan if isinstance(value, bool) else float(str(value))
+        return math.nan if isinstance(value, bool) else float(str(value))
     except ValueError:
-        number = math.nan
+        return math.nan
+
+
+def _number(value: object) -> float:
+    number = _number_or_nan(value)
     if not math.isfinite(number):
         raise QuantityError(f"{value!r} is not a number", "a number such as 1.5")
     return number

@@ -13,11 +13,15 @@ this base. (Flink: ``StateBackend``, ``SnapshotStrategy``, ``RunnableFuture<Snap
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from itertools import accumulate
+from typing import NamedTuple, Protocol, TypeVar
 
+from msgspec.structs import replace
+
+from buffers import Pieces
 from flowcontrol import SavepointFormat
 
-from .snapshots import Redistribution, StateHandle, StateKind, StoredFile
+from .snapshots import StateHandle, StoredFile
 
 NO_CHECKPOINT_ID = -1
 """The id of a snapshot that is not taken for a checkpoint."""
@@ -100,45 +104,36 @@ class StateBackend(Protocol):
         """Release resources outside memory; a second call does nothing."""
 
 
-class StatePiece(NamedTuple):
-    """Bytes of state that get a handle of their own. The fields are the same as in `StateHandle`."""
-
-    kind: StateKind
-    data: bytes
-    name: str = ""
-    key_groups: tuple[int, int] | None = None
-    redistribution: Redistribution = Redistribution.SPLIT
+D = TypeVar("D", bytes, Pieces)
 
 
-def store_pieces(
-    pieces: Sequence[StatePiece], name: str, write: WriteFile, inline_up_to: int
+def located(
+    pieces: Sequence[tuple[StateHandle, D]], store: Callable[[list[D]], StoredFile], inline_up_to: int
 ) -> list[StateHandle]:
-    """Store the pieces in one file, or inline if they are small; returns their handles.
+    """Return the handles of some pieces of state, with the places of their bytes.
 
-    The limit applies to all pieces together, as in a stream of Flink's ``FsCheckpointStreamFactory``. Without
-    pieces, no file is written.
+    If all pieces together have at most `inline_up_to` bytes, each handle contains its bytes. Otherwise,
+    `store` stores all pieces in one file, one after the other. (Flink: ``FsCheckpointStreamFactory``.)
 
     Raises:
         StorageError: if the file could not be stored.
     """
-    if sum(len(piece.data) for piece in pieces) <= inline_up_to:
-        return [_handle(piece, None, 0) for piece in pieces]
-    file = write(name, b"".join(piece.data for piece in pieces))
-    handles, offset = [], 0
-    for piece in pieces:
-        handles.append(_handle(piece, file, offset))
-        offset += len(piece.data)
-    return handles
+    if sum(handle.size for handle, _ in pieces) <= inline_up_to:
+        return [replace(handle, inline=bytes(data)) for handle, data in pieces]
+    file = store([data for _, data in pieces])
+    ends = accumulate(handle.size for handle, _ in pieces)
+    return [
+        replace(handle, file=file, offset=end - handle.size)
+        for (handle, _), end in zip(pieces, ends, strict=True)
+    ]
 
 
-def _handle(piece: StatePiece, file: StoredFile | None, offset: int) -> StateHandle:
-    return StateHandle(
-        kind=piece.kind,
-        name=piece.name,
-        size=len(piece.data),
-        inline=piece.data if file is None else None,
-        file=file,
-        offset=offset,
-        key_groups=piece.key_groups,
-        redistribution=piece.redistribution,
-    )
+def store_pieces(
+    pieces: Sequence[tuple[StateHandle, bytes]], name: str, write: WriteFile, inline_up_to: int
+) -> list[StateHandle]:
+    """Store pieces of state, as `located` does; the file has the given name.
+
+    Raises:
+        StorageError: if the file could not be stored.
+    """
+    return located(pieces, lambda data: write(name, b"".join(data)), inline_up_to)

@@ -235,30 +235,23 @@ class ChangelogSnapshot:
         backend: ChangelogBackend,
         checkpoint_id: int,
         stored: Sequence[StateHandle],
-        whole: BackendSnapshot | None,
         segment: Segment | None,
     ) -> None:
-        logged = SnapshotWork(logged_bytes=0 if segment is None else len(segment.data))
-        self.work = logged if whole is None else whole.work
+        self.work = SnapshotWork(logged_bytes=0 if segment is None else len(segment.data))
         self._backend = backend
         self._checkpoint_id = checkpoint_id
         self._stored = [replace(handle, stored_before=True) for handle in stored]
-        self._whole = whole
         self._segment = segment
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
         """Store the new changes, and return handles to the base and all changes."""
-        if self._whole is not None:
-            return self._whole.handles(write, inline_up_to)
         handles = list(self._stored)
         if self._segment is not None:
             handles.append(self._backend.stored(self._checkpoint_id, self._segment, write))
         return handles
 
     def release(self) -> None:
-        """Release the data kept for the snapshot."""
-        if self._whole is not None:
-            self._whole.release()
+        """Do nothing: the snapshot keeps no data of the backend."""
 
 
 @dataclass(slots=True, eq=False)
@@ -304,18 +297,20 @@ class ChangelogBackend:
     def snapshot(
         self, checkpoint_id: int = NO_CHECKPOINT_ID, savepoint: SavepointFormat | None = None
     ) -> BackendSnapshot:
-        """Mark the current base and log for a checkpoint, or the whole state for a savepoint."""
+        """Mark the current base and log for a checkpoint, or the whole state: for a savepoint, or if there is
+        no base yet.
+        """
         if savepoint is not None:
             return self._keyed.snapshot(checkpoint_id, savepoint)
         if self._base is None:
-            return ChangelogSnapshot(self, checkpoint_id, (), self._whole(checkpoint_id), None)
+            return self._whole(checkpoint_id)
         self._base.pending.add(checkpoint_id)
         parts = self._retained_parts()
         begin = parts[-1].end if parts else self.log.begin
         segment = self.log.since(begin) if self.log.end > begin else None
         self._unconfirmed[checkpoint_id] = parts
         stored = (*self._base.handles, *(part.handle for part in parts))
-        return ChangelogSnapshot(self, checkpoint_id, stored, None, segment)
+        return ChangelogSnapshot(self, checkpoint_id, stored, segment)
 
     def _retained_parts(self) -> list[_Part]:
         """Return the parts of the log to which a checkpoint taken now can refer.
@@ -334,9 +329,13 @@ class ChangelogBackend:
 
     def stored(self, checkpoint_id: int, segment: Segment, write: WriteFile) -> StateHandle:
         """Store a segment for a checkpoint, and return its handle."""
-        size, groups = len(segment.data), (self._keyed.key_groups.start, self._keyed.key_groups.stop - 1)
+        groups = self._keyed.key_groups
         handle = StateHandle(
-            kind=StateKind.KEYED, name=FILE_NAME, format=StateFormat.LOG, size=size, key_groups=groups
+            kind=StateKind.KEYED,
+            name=FILE_NAME,
+            format=StateFormat.LOG,
+            size=len(segment.data),
+            key_groups=(groups.start, groups.stop - 1),
         )
         if not self._in_files:
             return replace(handle, inline=segment.data)

@@ -32,7 +32,6 @@ from .backend import (
     BackendSnapshot,
     ReadHandle,
     SnapshotWork,
-    StatePiece,
     WriteFile,
     store_pieces,
 )
@@ -78,7 +77,7 @@ class KeyedSnapshot:
         expiries: Mapping[str, Expiry],
         now_ms: int,
     ) -> None:
-        self._key_groups = (key_groups.start, key_groups.stop - 1)
+        self._key_groups = key_groups
         self._tables = tables
         self._expiries = expiries
         lasting = [len(table) for name, (_, table) in tables.items() if name not in expiries]
@@ -97,7 +96,7 @@ class KeyedSnapshot:
         for _, table in self._tables.values():
             table.release()
 
-    def _pieces(self) -> Iterator[StatePiece]:
+    def _pieces(self) -> Iterator[tuple[StateHandle, bytes]]:
         for name, (kind, table) in sorted(self._tables.items(), key=lambda item: item[0]):
             entries = table.items()
             if name in self._expiries:
@@ -106,7 +105,7 @@ class KeyedSnapshot:
                 entries = [(key, stored) for key, stored in kept if stored is not None]
             data = encode_table(kind, _encoded(name, entries))
             if data is not None:
-                yield StatePiece(StateKind.KEYED, data, name, self._key_groups)
+                yield table_piece(name, self._key_groups, data)
 
 
 def _encoded(name: str, entries: Iterable[tuple[bytes, Any]]) -> Iterator[tuple[bytes, bytes]]:
@@ -123,6 +122,17 @@ def encode_table(kind: str, entries: Iterable[tuple[bytes, bytes]]) -> bytes | N
     for key, value in entries:
         flat += key, msgspec.Raw(value)
     return msgspec.msgpack.encode((LAYOUT, kind, flat)) if flat else None
+
+
+def table_piece(name: str, key_groups: range, table: bytes) -> tuple[StateHandle, bytes]:
+    """Return the table of a state, with its handle for `store_pieces`."""
+    groups = bounds_of(key_groups)
+    return StateHandle(kind=StateKind.KEYED, name=name, size=len(table), key_groups=groups), table
+
+
+def bounds_of(key_groups: range) -> tuple[int, int]:
+    """Return the first and the last key group, as in `StateHandle`."""
+    return key_groups.start, key_groups.stop - 1
 
 
 def decode_table(data: bytes) -> tuple[str, list[tuple[bytes, Any]]]:
@@ -191,7 +201,7 @@ class KeyedStateBackend:
                 subtask, or was seen before with another key group.
         """
         if key_group not in self.key_groups:
-            first, last = self.key_groups.start, self.key_groups.stop - 1
+            first, last = bounds_of(self.key_groups)
             raise StateError(
                 f"key group {key_group} does not belong to this subtask, which has the key groups "
                 f"{first} to {last}"
@@ -306,7 +316,7 @@ class KeyedStateBackend:
             StateError: if the bytes are not keyed state, or a name has state of another kind.
         """
         for handle in handles:
-            if handle.kind is StateKind.KEYED and self._owns_some_of(handle):
+            if handle.kind is StateKind.KEYED and handle.has_some_of(self.key_groups):
                 if handle.format is not StateFormat.CANONICAL:
                     needs = "set state.backend.type to rocksdb, since hashmap cannot restore that format"
                     raise StateError(f"the keyed state is stored as a {handle.format}; {needs}")
@@ -351,12 +361,6 @@ class KeyedStateBackend:
         if self._remember(plain, group) != group:
             self._refuse(plain, group)
         return True
-
-    def _owns_some_of(self, handle: StateHandle) -> bool:
-        if handle.key_groups is None:
-            return True
-        first, last = handle.key_groups
-        return first < self.key_groups.stop and self.key_groups.start <= last
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Do nothing: every checkpoint stores all of the state."""

@@ -14,7 +14,7 @@ from typing import Any
 from flowcontrol import SavepointFormat
 
 from ..errors import StateError
-from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, StatePiece, WriteFile, store_pieces
+from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, WriteFile, store_pieces
 from .copy_on_write import CopyOnWriteMap, MapSnapshot
 from .snapshots import Redistribution, StateHandle, StateKind
 from .value_encoding import decode_value, encode_value
@@ -95,9 +95,7 @@ class OperatorStateBackend:
         """
         for handle in handles:
             if handle.kind is StateKind.OPERATOR:
-                values = decode_value(read(handle))
-                if type(values) is not list:
-                    raise StateError(f"the operator state {handle.name!r} in the checkpoint is not a list")
+                values = list_in(handle, read)
                 if handle.redistribution is Redistribution.BROADCAST:
                     self.broadcast(handle.name).update(_entries(handle.name, values))
                     continue
@@ -121,6 +119,19 @@ class OperatorStateBackend:
 
     def close(self) -> None:
         """Do nothing: the state is in memory."""
+
+
+def list_in(handle: StateHandle, read: ReadHandle) -> list[Any]:
+    """Return the values of a list of operator state; for broadcast state, the entries as pairs.
+
+    Raises:
+        StorageError: if a file could not be read.
+        StateError: if the bytes are not a list.
+    """
+    values = decode_value(read(handle))
+    if type(values) is not list:
+        raise StateError(f"the operator state {handle.name!r} in the checkpoint is not a list")
+    return values
 
 
 class BroadcastState(MutableMapping[Any, Any]):
@@ -179,8 +190,7 @@ class OperatorSnapshot:
         """Store the states, one handle for each, and release them."""
         try:
             pieces = [
-                _piece(name, state)._replace(redistribution=self._redistributions[name])
-                for name, state in self._states.items()
+                _piece(name, state, self._redistributions[name]) for name, state in self._states.items()
             ]
             return store_pieces(pieces, FILE_NAME, write, inline_up_to)
         finally:
@@ -196,12 +206,16 @@ def _require_list(name: str, redistribution: Redistribution | None) -> None:
         raise StateError(f"operator state {name!r} is {_BROADCAST}, not a list; use broadcast({name!r})")
 
 
-def _piece(name: str, state: list[Any] | dict[Any, Any]) -> StatePiece:
+def _piece(
+    name: str, state: list[Any] | dict[Any, Any], redistribution: Redistribution
+) -> tuple[StateHandle, bytes]:
     values = state if isinstance(state, list) else [list(entry) for entry in state.items()]
     try:
-        return StatePiece(StateKind.OPERATOR, encode_value(values), name)
+        data = encode_value(values)
     except StateError as error:
         raise StateError(f"operator state {name!r}: {error}") from error
+    handle = StateHandle(kind=StateKind.OPERATOR, name=name, size=len(data), redistribution=redistribution)
+    return handle, data
 
 
 def _entries(name: str, pairs: list[Any]) -> dict[Any, Any]:

@@ -113,6 +113,13 @@ class StateHandle(msgspec.Struct, frozen=True, kw_only=True):
     stored_before: bool = False
     """Whether the bytes were stored by an earlier checkpoint and are used again."""
 
+    def has_some_of(self, groups: range) -> bool:
+        """Whether keyed state may belong to some of these key groups."""
+        if self.key_groups is None:
+            return True
+        first, last = self.key_groups
+        return first < groups.stop and groups.start <= last
+
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one subtask in a checkpoint.

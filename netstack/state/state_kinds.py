@@ -244,17 +244,13 @@ def parts_of(entry: bytes) -> tuple[bytes, bytes]:
     return entry[:begins], entry[begins:ends]
 
 
-class MapState(Generic[K, V]):
+class MapState(KeyedState[dict[K, V]], Generic[K, V]):
     """A map for each key (Flink: ``MapState``). None cannot be a value.
 
     Like keys of state, two keys in the map are equal if their bytes are equal.
     """
 
-    __slots__ = ("_current", "_table")
-
-    def __init__(self, table: Table, current: CurrentKey) -> None:
-        self._table = table
-        self._current = current
+    __slots__ = ()
 
     def get(self, key: K) -> V | None:
         """Return the value of a key in the map, or None."""

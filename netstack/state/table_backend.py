@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -19,15 +21,14 @@ import msgspec
 from flowcontrol import SavepointFormat
 
 from ..errors import StateError
-from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, StatePiece, WriteFile, store_pieces
-from .keyed_state import FILE_NAME, KeyedStateBackend, encode_table
+from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, WriteFile, store_pieces
+from .keyed_state import FILE_NAME, KeyedStateBackend, bounds_of, encode_table, table_piece
 from .snapshots import StateFormat, StateHandle, StateKind, StoredFile
 from .state_kinds import GROUP_BYTES
 from .table_store import (
     DEEPEST_LEVEL,
     FamilyTable,
     StoreView,
-    TableFile,
     TableOptions,
     TableStore,
     TableStores,
@@ -163,28 +164,29 @@ class TableStateBackend(KeyedStateBackend):
     ) -> TableSnapshot:
         """Flush, and keep the current files for a checkpoint; takes the time of a flush."""
         if self._store is None:
-            return TableSnapshot(self, checkpoint_id, None, None, 0)
-        flushed = self._store.flush()
+            return TableSnapshot(None, 0, self._store_entries)
+        flushed, view = self._store.flush(), self._store.view()
         if savepoint is SavepointFormat.CANONICAL:
-            snapshot: TableSnapshot = CanonicalSnapshot(
-                self, checkpoint_id, self._store.view(), None, flushed
-            )
+            snapshot = TableSnapshot(view, flushed, self._store_entries)
         else:
             shares = self._settings.incremental and savepoint is None
             confirmed = self._confirmed if shares else None
-            snapshot = TableSnapshot(self, checkpoint_id, self._store.view(), confirmed, flushed)
+            snapshot = TableSnapshot(view, flushed, partial(self._store_files, checkpoint_id, confirmed))
         self.on_flush()
         return snapshot
 
-    def canonical_handles_of(self, view: StoreView, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
-        """Store the entries of a snapshot's tables, one piece for each state that has entries."""
+    def _store_entries(self, view: StoreView, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
+        """Store the entries of a snapshot's tables, one piece for each state that has entries.
+
+        Their layout is the one that all backends read.
+        """
         pieces = []
         files, levels = (table.read() for table in view.files), [table.level for table in view.files]
         with self._beside("savepoint", files, levels) as store:
             for name, (kind, _) in sorted(self._tables.items()):
                 data = encode_table(kind, self._unexpired(name, store.family(name).items()))
                 if data is not None:
-                    pieces.append(StatePiece(StateKind.KEYED, data, name, self._range))
+                    pieces.append(table_piece(name, self.key_groups, data))
         return store_pieces(pieces, FILE_NAME, write, inline_up_to)
 
     def _unexpired(self, name: str, entries: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
@@ -205,18 +207,47 @@ class TableStateBackend(KeyedStateBackend):
         finally:
             store.close()
 
-    def handles_of(
-        self, snapshot: TableSnapshot, view: StoreView, write: WriteFile, inline_up_to: int
+    def _store_files(
+        self,
+        checkpoint_id: int,
+        confirmed: Mapping[int, StoredFile] | None,
+        view: StoreView,
+        write: WriteFile,
+        inline_up_to: int,
     ) -> list[StateHandle]:
         """Store the files of a snapshot that are not stored yet; returns handles to all tables and the
         catalogue.
+
+        `confirmed`: table files that need not be stored again; None if the snapshot shares no files.
         """
-        stored: dict[int, StoredFile] = {}
+        known, stored = confirmed or {}, dict[int, StoredFile]()
+        number = "" if checkpoint_id == NO_CHECKPOINT_ID else f"-{checkpoint_id}"
         handles = []
         for table in view.files:
-            handles.append(self._table_handle(snapshot, table, write, inline_up_to))
-            if (file := handles[-1].file) is not None:
+            own = f"{self._settings.first_checkpoint}-{table.number}"
+            name = self._names.setdefault(table.number, f"{self._name}-{own}")
+            file, inline = known.get(table.number), None
+            if file is None:
+                data = table.read()
+                if len(data) > inline_up_to:
+                    own = name.removeprefix(f"{self._name}-")  # `write` adds this prefix
+                    file = write(f"{own}{number}", data, shared=confirmed is not None)
+                else:
+                    inline = data
+            if file is not None:
                 stored[table.number] = file
+            handles.append(
+                StateHandle(
+                    kind=StateKind.KEYED,
+                    name=name,
+                    format=StateFormat.TABLE_FILE,
+                    size=table.size,
+                    inline=inline,
+                    file=file,
+                    key_groups=bounds_of(self.key_groups),
+                    stored_before=table.number in known,
+                )
+            )
         kinds = {name: kind for name, (kind, _) in sorted(self._tables.items())}
         names = tuple(handle.name for handle in handles)
         levels = tuple(table.level for table in view.files)
@@ -229,41 +260,11 @@ class TableStateBackend(KeyedStateBackend):
             size=len(data),
             inline=None if in_file else data,
             file=write(CATALOGUE_NAME, data) if in_file else None,
-            key_groups=self._range,
+            key_groups=bounds_of(self.key_groups),
         )
-        if snapshot.confirmed is not None and snapshot.checkpoint_id != NO_CHECKPOINT_ID:
-            self._stored[snapshot.checkpoint_id] = stored
+        if confirmed is not None and checkpoint_id != NO_CHECKPOINT_ID:
+            self._stored[checkpoint_id] = stored
         return [*handles, catalogue]
-
-    def _table_handle(
-        self, snapshot: TableSnapshot, table: TableFile, write: WriteFile, inline_up_to: int
-    ) -> StateHandle:
-        own = f"{self._settings.first_checkpoint}-{table.number}"
-        name = self._names.setdefault(table.number, f"{self._name}-{own}")
-        confirmed, shared = snapshot.confirmed or {}, snapshot.confirmed is not None
-        file, inline = confirmed.get(table.number), None
-        if file is None:
-            data = table.read()
-            if len(data) > inline_up_to:
-                own = name.removeprefix(f"{self._name}-")  # `write` adds this prefix
-                number = "" if snapshot.checkpoint_id == NO_CHECKPOINT_ID else f"-{snapshot.checkpoint_id}"
-                file = write(f"{own}{number}", data, shared=shared)
-            else:
-                inline = data
-        return StateHandle(
-            kind=StateKind.KEYED,
-            name=name,
-            format=StateFormat.TABLE_FILE,
-            size=table.size,
-            inline=inline,
-            file=file,
-            key_groups=self._range,
-            stored_before=table.number in confirmed,
-        )
-
-    @property
-    def _range(self) -> tuple[int, int]:
-        return self.key_groups.start, self.key_groups.stop - 1
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
         """Add the part of the keyed state that belongs to this subtask's key groups.
@@ -280,12 +281,12 @@ class TableStateBackend(KeyedStateBackend):
         tables: list[StateHandle] = []
         catalogues: list[tuple[Catalogue, list[StateHandle]]] = []
         for handle in handles:
-            if handle.kind is StateKind.KEYED and self._owns_some_of(handle):
+            if handle.kind is StateKind.KEYED and handle.has_some_of(self.key_groups):
                 if handle.format is StateFormat.TABLE_FILE:
                     tables.append(handle)
                 elif handle.format is StateFormat.CATALOGUE:  # follows the tables that it lists
                     catalogues.append((_catalogue(read(handle), tables), tables))
-                    same_range = handle.key_groups == self._range
+                    same_range = handle.key_groups == bounds_of(self.key_groups)
                     tables = []
         if tables:
             raise StateError(
@@ -342,49 +343,34 @@ class TableStateBackend(KeyedStateBackend):
 
 
 class TableSnapshot:
-    """The tables of a subtask at one moment; a `BackendSnapshot`.
+    """The tables of a subtask at one moment, none if `view` is None; a `BackendSnapshot`.
 
-    `flushed_bytes`: bytes written when it was taken. `confirmed`: table files that need not be stored again;
-    None if the snapshot shares no files.
+    `flushed_bytes`: bytes written when it was taken. `store` stores the tables and returns their handles.
     """
 
     def __init__(
         self,
-        backend: TableStateBackend,
-        checkpoint_id: int,
         view: StoreView | None,
-        confirmed: Mapping[int, StoredFile] | None,
         flushed_bytes: int,
+        store: Callable[[StoreView, WriteFile, int], list[StateHandle]],
     ) -> None:
-        self.checkpoint_id = checkpoint_id
-        self.confirmed = confirmed
         self.work = SnapshotWork(flushed_bytes=flushed_bytes, linked=int(view is not None))
-        self._backend = backend
         self._view = view
+        self._store = store
 
     def handles(self, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
-        """Store the catalogue and the tables that no confirmed checkpoint has stored; release all tables."""
+        """Store what no confirmed checkpoint has stored; release all tables."""
         if self._view is None:
             return []
         try:
-            return self._handles(self._view, write, inline_up_to)
+            return self._store(self._view, write, inline_up_to)
         finally:
             self.release()
-
-    def _handles(self, view: StoreView, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
-        return self._backend.handles_of(self, view, write, inline_up_to)
 
     def release(self) -> None:
         """Release the files; a second call does nothing."""
         if self._view is not None:
             self._view.release()
-
-
-class CanonicalSnapshot(TableSnapshot):
-    """The entries of a subtask's tables at one moment, in the layout that all backends read."""
-
-    def _handles(self, view: StoreView, write: WriteFile, inline_up_to: int) -> list[StateHandle]:
-        return self._backend.canonical_handles_of(view, write, inline_up_to)
 
 
 def _catalogue(data: bytes, tables: Sequence[StateHandle]) -> Catalogue:
@@ -398,14 +384,12 @@ def _catalogue(data: bytes, tables: Sequence[StateHandle]) -> Catalogue:
     return catalogue
 
 
+@dataclass(slots=True)
 class Accesses:
     """Numbers of reads and writes of a store, from which a task computes the time that they take."""
 
-    __slots__ = ("reads", "writes")
-
-    def __init__(self) -> None:
-        self.reads = 0
-        self.writes = 0
+    reads: int = 0
+    writes: int = 0
 
 
 class StoredState:

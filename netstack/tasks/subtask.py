@@ -316,7 +316,8 @@ class Subtask:
         if not next(putting_back, True):
             self._putting_back = putting_back
         if self.traced:
-            self.trace(restored_text(recovery.bytes, recovery.persisted_bytes), recovery.checkpoint_id)
+            restored = recovery.snapshot
+            self.trace(restored_text(restored.size, restored.persisted_bytes), recovery.checkpoint_id)
 
     @property
     def had_ended(self) -> bool:

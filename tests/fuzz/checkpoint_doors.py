@@ -24,7 +24,8 @@ from netstack import (
     StorageError,
 )
 from netstack.checkpoints.metadata_encoding import checksum
-from netstack.checkpoints.recovery import UNUSABLE, RecoverySource, Rescaling
+from netstack.checkpoints.recovery import UNUSABLE, RecoverySource
+from netstack.checkpoints.rescaling import Rescaling
 from netstack.exchange.key_groups import key_group_range
 from netstack.scenarios.exchange_patterns import JobShape
 from netstack.state.changelog import restore_logged

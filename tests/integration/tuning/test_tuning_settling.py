@@ -32,7 +32,7 @@ from netstack import (
     Vertex,
     from_json,
 )
-from netstack.results.recorder import SubtaskSample
+from netstack.results.recorder import CheckpointHead, SubtaskSample
 
 SCENARIO = Scenario(
     name="made-up",
@@ -63,7 +63,7 @@ class Recorded:
         self.now += 1.0
         self.read += rate
         for duration in checkpoints_s:
-            self.recorder.checkpoint(1, self.now - duration, {}, duration_s=duration)
+            self.recorder.checkpoint(CheckpointHead(1, self.now - duration, duration), {})
         self.recorder.sample(self.now, [SubtaskSample(), SubtaskSample(records_in=int(self.read))])
         return self.ending(self.recorder)
 

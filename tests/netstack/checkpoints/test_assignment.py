@@ -23,7 +23,7 @@ from netstack import (
     StateKind,
     SubtaskSnapshot,
 )
-from netstack.checkpoints.rescaling import StateAssignment, distribute, rescaling_mismatches, split
+from netstack.checkpoints.rescaling import Rescaling, StateAssignment, distribute, rescaling_mismatches, split
 from netstack.exchange.key_groups import assign_to_operators, key_group_range
 from netstack.scenarios.exchange_patterns import JobShape
 from netstack.state.value_encoding import decode_value, encode_value
@@ -78,7 +78,7 @@ def lists(snapshot: SubtaskSnapshot) -> dict[str, list[Any]]:
 def assigned(
     metadata: CheckpointMetadata, job: JobShape, vertex: str, hashes: Any = None
 ) -> list[SubtaskSnapshot]:
-    assignment = StateAssignment(metadata, job, hashes or {}, READ)
+    assignment = StateAssignment(metadata, Rescaling(job, hashes or {}), READ)
     return [assignment.of(vertex, index) for index in range(job.parallelism[vertex])]
 
 
@@ -158,7 +158,7 @@ def test_keys_whose_last_records_were_emitted_are_left_out_where_others_go_on(
 ) -> None:
     metadata = checkpoint({"source": 1, "count": 2}, *ENDED, kind=kind)
     job = shape({"source": 1, "count": 1})
-    one = StateAssignment(metadata, job, {}, READ, at_least_once=at_least_once).of("count", 0)
+    one = StateAssignment(metadata, Rescaling(job, {}, at_least_once), READ).of("count", 0)
     assert [handle.name for handle in one.handles] == names
     assert lists(one) == {"records held back": [b"y"]}
     assert not one.data_ended
@@ -300,7 +300,7 @@ def test_an_exchange_that_has_not_changed_keeps_its_pieces() -> None:
     assert numbers_in(part("join", 0, *(each for each in join.handles if each.exchange == 0))) == {0: [1]}
     (two,) = assigned(metadata, job, "two")
     assert [handle.inline for handle in two.handles] == [b"half", b"other"]
-    at_consumers = StateAssignment(metadata, job, {0: key_hash}, READ, output_at_consumers=True)
+    at_consumers = StateAssignment(metadata, Rescaling(job, {0: key_hash}, output_at_consumers=True), READ)
     assert at_consumers.of("two", 0).handles == ()
     assert [each.inline for each in at_consumers.of("join", 0).handles] == [records(1), b"halfhalf"]
     (end,) = at_consumers.of("end", 0).handles

@@ -10,7 +10,6 @@ import pytest
 import trio
 
 from flowcontrol import Alignment, AlignmentMetrics, CheckpointBarrier, CheckpointOptions
-from netstack.checkpoints.control_plane import ControlPlane
 from netstack.checkpoints.coordinator import CheckpointCoordinator, options_of_barriers
 from netstack.checkpoints.pending_checkpoint import Acknowledgement, Checkpoint, FailureReason
 from netstack.checkpoints.savepoints import SavepointRequest
@@ -132,7 +131,6 @@ class Job:
             randomness=Randomness(1, 1.0),
             job=JobShape("job", self.parallelism),
             storage=self.storage,
-            control_plane=ControlPlane(self.agenda),
             on_end=self.ended.append,
             fail_job=self.fail,
             first_id=first_id,
@@ -371,7 +369,7 @@ def test_a_checkpoint_whose_metadata_cannot_be_stored_fails() -> None:
     job.agenda.at(1.5, setattr, job.storage, "room", False)
     job.run(3.0, [1.0, 2.0])
     assert job.outcomes == [(1, "COMPLETED", None), (2, "FAILED", "FINALIZE_CHECKPOINT_FAILURE")]
-    assert job.ended[1].completed_at is None
+    assert job.ended[1].duration_s is None
     assert job.storage.checkpoints() == job.storage.present() == [1]
     assert "no room for checkpoint 2" in job.causes[0]
 
@@ -612,7 +610,6 @@ def test_a_task_that_cannot_go_on_fails_what_is_connected_with_it_if_somebody_kn
         randomness=Randomness(1, 1.0),
         job=JobShape("job", job.parallelism),
         storage=job.storage,
-        control_plane=ControlPlane(job.agenda),
         on_end=job.ended.append,
         fail_job=job.fail,
         fail_task=lambda task, cause: tasks.append((task, cause)),

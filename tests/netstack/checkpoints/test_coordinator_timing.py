@@ -14,7 +14,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flowcontrol import AlignmentMetrics, CheckpointBarrier
-from netstack.checkpoints.control_plane import ControlPlane
 from netstack.checkpoints.coordinator import CheckpointCoordinator
 from netstack.checkpoints.pending_checkpoint import Acknowledgement
 from netstack.checkpoints.storage import MemoryStorage
@@ -265,7 +264,6 @@ def real_coordinator(job: ModelJob) -> CheckpointCoordinator:
         randomness=job.randomness,
         job=JobShape("model", dict.fromkeys(NAMES, PARALLELISM)),
         storage=MemoryStorage(),
-        control_plane=ControlPlane(job.agenda),
         on_end=job.checkpoint_ended,
         fail_job=lambda cause: None,
     )

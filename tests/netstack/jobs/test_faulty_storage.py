@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 import pytest
 
@@ -93,9 +94,9 @@ def test_nothing_fits_into_a_full_storage() -> None:
 
 def test_the_longer_of_two_faults_counts() -> None:
     faulty = Faulty()
-    faulty.condition.fill(None)
+    faulty.condition.fill(inf)
     faulty.condition.fill(1.0)
-    faulty.condition.fail_uploads(None)
+    faulty.condition.fail_uploads(inf)
     assert faulty.writes(1e9) == (False, False)
 
 
@@ -103,7 +104,7 @@ def test_a_full_storage_can_be_read_and_cleaned_up() -> None:
     faulty = Faulty()
     file = faulty.storage.write(1, "state", b"abc")
     faulty.storage.complete(metadata(1))
-    faulty.condition.fill(None)
+    faulty.condition.fill(inf)
     assert faulty.storage.read(file) == b"abc"
     assert faulty.storage.load(1).checkpoint_id == 1
     faulty.storage.discard(1)
@@ -115,6 +116,6 @@ def test_the_message_names_the_file_and_the_reason() -> None:
     faulty.condition.fail_uploads(1.0)
     with pytest.raises(StorageError, match=r"^chk-7/state cannot be written: the upload failed$"):
         faulty.storage.write(7, "state", b"")
-    faulty.condition.fill(None)
+    faulty.condition.fill(inf)
     with pytest.raises(StorageError, match=r"^chk-7/_metadata cannot be written: no space is left$"):
         faulty.storage.complete(metadata(7))

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from netstack import (
     Vertex,
 )
 from netstack.jobs.result_figures import checkpoint_results, series_results, steady_results
-from netstack.results.recorder import LEAST_ROWS, SubtaskCheckpoint, SubtaskSample, Table
+from netstack.results.recorder import LEAST_ROWS, CheckpointHead, SubtaskCheckpoint, SubtaskSample, Table
 
 REFERENCES = Path(__file__).parents[2] / "data/flink-reference"
 SCENARIO = Scenario(
@@ -42,7 +43,8 @@ def record_checkpoint(
 ) -> None:
     """A checkpoint in which the stage's subtasks had those start delays, and the source 10 ms."""
     parts = {(0, subtask): part(delay, **fields) for subtask, delay in enumerate(delays)}
-    recorder.checkpoint(checkpoint_id, at, parts | {(1, 0): part(0.010)}, duration_s=max(delays) + 0.005)
+    head = CheckpointHead(checkpoint_id, at, max(delays) + 0.005)
+    recorder.checkpoint(head, parts | {(1, 0): part(0.010)})
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def test_medians_are_over_the_checkpoints_triggered_in_the_window(recorder):
     record_checkpoint(recorder, 2, 2.0, [0.1, 0.3], alignment_s=0.02, alignment_processed_bytes=100)
     record_checkpoint(recorder, 3, 4.0, [0.2, 0.6], alignment_s=0.04, alignment_processed_bytes=200)
     record_checkpoint(recorder, 4, 9.9, [9.0, 9.0])
-    [steady] = steady_results(replace_phases(SCENARIO, (2.0, 5.0)), recorder)
+    [steady] = steady_results(replace(SCENARIO, phases=((2.0, 5.0),)), recorder)
     assert (steady.checkpoints, steady.end_to_end_ms, steady.processed_bytes) == (2, 455.0, 300.0)
     assert (steady.end_to_end_ms_min, steady.end_to_end_ms_max) == (305.0, 605.0)
     source, stage = steady.vertices
@@ -67,18 +69,8 @@ def test_medians_are_over_the_checkpoints_triggered_in_the_window(recorder):
     assert stage.unaligned_share == 0.0
 
 
-def replace_phases(scenario: Scenario, *phases: tuple[float, float]) -> Scenario:
-    return Scenario(
-        name=scenario.name,
-        duration_s=scenario.duration_s,
-        vertices=scenario.vertices,
-        edges=scenario.edges,
-        phases=phases,
-    )
-
-
 def test_checkpoints_that_did_not_complete_do_not_count(recorder):
-    recorder.checkpoint(1, 2.0, {(0, 0): part(0.1)}, duration_s=None, status="FAILED")
+    recorder.checkpoint(CheckpointHead(1, 2.0, None, "FAILED"), {(0, 0): part(0.1)})
     [steady] = steady_results(SCENARIO, recorder)
     assert (steady.checkpoints, steady.end_to_end_ms, steady.end_to_end_ms_min) == (0, None, None)
     [checkpoint] = checkpoint_results(SCENARIO, recorder)
@@ -90,7 +82,7 @@ def test_checkpoints_that_did_not_complete_do_not_count(recorder):
 
 
 def test_a_subtask_that_took_no_part_leaves_the_rest(recorder):
-    recorder.checkpoint(1, 2.0, {(0, 1): part(0.3)}, duration_s=0.4)
+    recorder.checkpoint(CheckpointHead(1, 2.0, 0.4), {(0, 1): part(0.3)})
     stage = steady_results(SCENARIO, recorder)[0].vertices[1]
     assert (
         stage.start_delay_ms == stage.start_delay_ms_max_subtask == stage.start_delay_ms_mean_subtask == 300.0
@@ -120,7 +112,7 @@ def test_rates_are_slopes_and_gauges_medians(recorder):
         )
         debloated = stage._replace(debloated_buffer_size=1000 + second)
         recorder.sample(float(second), [stage, debloated, SubtaskSample()])
-    steady = steady_results(replace_phases(SCENARIO, (1.0, 3.0), (3.0, 4.0)), recorder)
+    steady = steady_results(replace(SCENARIO, phases=((1.0, 3.0), (3.0, 4.0))), recorder)
     source, stage = steady[0].vertices
     assert source.records_in_per_s == [0.0]
     assert stage.records_in_per_s == [100.0, 100.0]
@@ -173,7 +165,7 @@ def test_long_runs_keep_samples_and_checkpoints_in_step():
     recorder = Recorder([1], table_bytes=0)
     for second in range(3 * LEAST_ROWS):
         recorder.sample(float(second), [SubtaskSample(records_in=10 * second)])
-        recorder.checkpoint(second, float(second), {(0, 0): part(second / 1e3)}, duration_s=second / 1e3)
+        recorder.checkpoint(CheckpointHead(second, float(second), second / 1e3), {(0, 0): part(second / 1e3)})
     assert len(recorder.times) <= LEAST_ROWS
     assert list(recorder.samples_of(0)["records_in"][0]) == [10 * time for time in recorder.times]
     heads = recorder.checkpoints
@@ -234,12 +226,8 @@ def replay(scenario: Scenario, reference: dict[str, Any]) -> Recorder:
                 )
         recorder.sample(time, samples)
     for checkpoint in reference["checkpoints"]:
-        recorder.checkpoint(
-            checkpoint["id"],
-            checkpoint["t"],
-            parts_of(checkpoint),
-            duration_s=checkpoint["duration_ms"] / 1e3,
-        )
+        head = CheckpointHead(checkpoint["id"], checkpoint["t"], checkpoint["duration_ms"] / 1e3)
+        recorder.checkpoint(head, parts_of(checkpoint))
     return recorder
 
 
