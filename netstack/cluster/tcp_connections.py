@@ -14,7 +14,7 @@ from flowcontrol import BufferHeader, FrameSink, Message
 from ..engine.agenda import Agenda
 from ..exchange.connection import ConsumerEnd, ProducerEnd
 from ..exchange.emulated_link import EmulatedLink
-from ..exchange.link import ConsumingEnd, LinkEnd, ProducingEnd, Receiver
+from ..exchange.link import ConsumingEnd, ProducingEnd, Receiver
 from ..exchange.tcp_link import TcpLink
 from ..jobs.build import Find
 
@@ -58,7 +58,7 @@ class TcpConnections:
 class _AgendaEnd:
     """One end of a link, whose callbacks run through `Agenda.external`."""
 
-    def __init__(self, end: LinkEnd, agenda: Agenda) -> None:
+    def __init__(self, end: ProducingEnd | ConsumingEnd, agenda: Agenda) -> None:
         self._link_end = end
         self._agenda = agenda
         self._finished = False
