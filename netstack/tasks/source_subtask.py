@@ -7,7 +7,7 @@ at which more records are due. Times are seconds since the source began.
 from __future__ import annotations
 
 from math import cos, floor, pi
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from buffers import RecordBlock
 from flowcontrol import MAX_WATERMARK, CheckpointBarrier, EndOfData, PostCheckpointAction
@@ -32,18 +32,6 @@ _RATE_STEP_S = 0.001
 """Interval at which a continuously changing rate is evaluated."""
 
 _ROUNDING = 1e-9
-
-
-class Pace(Protocol):
-    """The number of records that are due over time."""
-
-    def due_by(self, elapsed_s: float) -> int:
-        """Return the number of records due by a time."""
-        ...
-
-    def next_due(self, elapsed_s: float) -> float:
-        """Return the time after `elapsed_s` at which more records are due."""
-        ...
 
 
 class Bursts:
@@ -82,6 +70,10 @@ class Wave:
     def next_due(self, elapsed_s: float) -> float:
         """Return the time, slightly later, at which the rate is evaluated again."""
         return elapsed_s + _RATE_STEP_S
+
+
+Pace = Bursts | Wave
+"""The number of records that are due over time."""
 
 
 def pace_of(source: SourceSpec | None, rate: float) -> Pace | None:

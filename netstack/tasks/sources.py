@@ -13,7 +13,7 @@ and end at once::
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +34,7 @@ FILLER = 0x2E
 """Value of the bytes of a generated record after its key, and of padding bytes of emitted records."""
 
 
-class _Readable(Protocol):
-    def read(self, max_records: int) -> RecordBlock | None: ...
-
-
-def skip(reader: SourceReader | _Readable, position: int) -> None:
+def skip(reader: SourceReader | SplitReader, position: int) -> None:
     """Skip the first ``position`` records of a new reader.
 
     If the reader has no `seek`, this takes as long as reading the records, since they are read and dropped.
