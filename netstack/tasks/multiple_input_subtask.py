@@ -16,7 +16,7 @@ from buffers import Content, RecordBlock, encode_behind, split_at_watermarks
 from flowcontrol import decode_event
 
 from ..exchange.channel import InputBuffer, InputChannel, Item
-from ..exchange.gate import InputGate
+from ..exchange.gate import InputGate, UnionGate
 from .operator_subtask import OperatorSubtask
 from .operators import Operator
 from .record_service import RecordByRecord
@@ -32,16 +32,15 @@ class GateWork(NamedTuple):
     throttle: Throttle
 
 
-class TaskInput:
+class TaskInput(UnionGate):
     """One input of a task, which is a gate or a union of gates, and the buffer that is being read from it.
 
     `parts` holds the unprocessed parts of the buffer; `serving` processes the first part. Each part except
-    the last ends with a watermark, which is processed when `records_served` is True. The gates of a union are
-    polled round robin, as in Flink's UnionInputGate.
+    the last ends with a watermark, which is processed when `records_served` is True.
     """
 
     def __init__(self) -> None:
-        self.gates: list[InputGate] = []
+        super().__init__([])
         self.servings: dict[InputGate, RecordByRecord] = {}
         self.buffer: InputBuffer | None = None
         self.serving: RecordByRecord | None = None
@@ -49,7 +48,6 @@ class TaskInput:
         self.parts: list[tuple[RecordBlock, int | None]] = []
         self.records_served = False
         self._polled_last = False
-        self._turn = 0
 
     @property
     def readable(self) -> bool:
@@ -58,16 +56,9 @@ class TaskInput:
 
     def poll(self, now: float) -> tuple[InputChannel, Item] | None:
         """Return the next item, from the gates in turn; None if no gate has one."""
-        gates = self.gates
-        for _ in gates:
-            gate = gates[self._turn]
-            self._turn = (self._turn + 1) % len(gates)
-            polled = gate.poll(now)
-            if polled is not None:
-                self._polled_last = True
-                return polled
-        self._polled_last = False
-        return None
+        polled = super().poll(now)
+        self._polled_last = polled is not None
+        return polled
 
 
 class MultipleInputSubtask(OperatorSubtask):
