@@ -9,8 +9,8 @@ StreamMultipleInputProcessor, which does not read batches of records in tasks wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from buffers import Content, RecordBlock, encode_behind, split_at_watermarks
 from flowcontrol import decode_event
@@ -21,7 +21,6 @@ from .operator_subtask import OperatorSubtask
 from .operators import Operator
 from .record_service import RecordByRecord
 from .service_time import Throttle
-from .time_account import Waiting
 
 
 class GateWork(NamedTuple):
@@ -67,7 +66,7 @@ class MultipleInputSubtask(OperatorSubtask):
     `works` holds the operator and throttle for each gate's records.
     """
 
-    __slots__ = ("_gate_of_channel", "_task_inputs", "_works")
+    __slots__ = ("_gate_of_channel", "_task_inputs", "_turn", "_works")
 
     _works: Sequence[GateWork]
 
@@ -75,6 +74,7 @@ class MultipleInputSubtask(OperatorSubtask):
         """Set the operators and throttles for the records of each gate, in the order of the gates."""
         self._works = works
         self._task_inputs: list[TaskInput] = []
+        self._turn = -1  # the input that was read last
 
     def connect(self, gates: list[InputGate]) -> None:
         """Set the gates to read from. Their channels and the outputs must exist already."""
@@ -105,32 +105,15 @@ class MultipleInputSubtask(OperatorSubtask):
         """The operators of the task and of its edges, without duplicates."""
         return dict.fromkeys([self.operator, *(work.operator for work in self._works)])
 
-    async def _read(self) -> None:
-        inputs, last = self._task_inputs, -1
-        while self.checkpoints.open_channels and not self.suspended:
-            if self.lateness is not None:
-                self.measure_lateness(self.lateness)
-            if self.mail:
-                await self.handle_mail()
-                if self.suspended:
-                    return
-            if not self.available:
-                await self.wait_for_output()
-            turn = self._readable_after(last)
-            if turn is None:
-                await self._wait(Waiting.INPUT)
-            else:
-                last = turn
-                await self._read_one(inputs[turn])
-
-    def _readable_after(self, last: int) -> int | None:
-        """Return the next input after `last`, in turn, that has data; None if no input has data."""
+    def _next_work(self) -> Coroutine[Any, Any, None] | None:
+        """Return the processing of the next record or event, from the input that is next in turn and has
+        data; None if no input has data.
+        """
         inputs = self._task_inputs
-        turn = last
         for _ in inputs:
-            turn = turn + 1 if turn + 1 < len(inputs) else 0
-            if inputs[turn].readable:
-                return turn
+            self._turn = (self._turn + 1) % len(inputs)
+            if inputs[self._turn].readable:
+                return self._read_one(inputs[self._turn])
         return None
 
     async def _read_one(self, task_input: TaskInput) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from math import floor
+from typing import Any
 
 from buffers import Content, RecordBlock, encode_behind, split_at_watermarks
 from flowcontrol import (
@@ -180,7 +181,7 @@ class OperatorSubtask(Subtask):
 
     async def _read(self) -> None:
         """Read and process all input."""
-        checkpoints, agenda = self.checkpoints, self.agenda
+        checkpoints = self.checkpoints
         while checkpoints.open_channels and not self.suspended:
             if self.lateness is not None:
                 self.measure_lateness(self.lateness)
@@ -190,15 +191,21 @@ class OperatorSubtask(Subtask):
                     return
             if not self.available:
                 await self.wait_for_output()
-            polled = self._poll(agenda.now)
-            if polled is None:
+            work = self._next_work()
+            if work is None:
                 await self._wait(Waiting.INPUT)
             else:
-                channel, item = polled
-                if item.is_event:
-                    await self._handle_event(channel, decode_event(bytes(item.payload)))
-                else:
-                    await self._process(channel, item)  # type: ignore[arg-type]
+                await work
+
+    def _next_work(self) -> Coroutine[Any, Any, None] | None:
+        """Return the processing of the next buffer or event; None if no gate has one."""
+        polled = self._poll(self.agenda.now)
+        if polled is None:
+            return None
+        channel, item = polled
+        if item.is_event:
+            return self._handle_event(channel, decode_event(bytes(item.payload)))
+        return self._process(channel, item)  # type: ignore[arg-type]
 
     @property
     def _service_s(self) -> float:
