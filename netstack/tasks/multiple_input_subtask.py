@@ -66,7 +66,7 @@ class MultipleInputSubtask(OperatorSubtask):
     `works` holds the operator and throttle for each gate's records.
     """
 
-    __slots__ = ("_gate_of_channel", "_task_inputs", "_turn", "_works")
+    __slots__ = ("_task_inputs", "_turn", "_works")
 
     _works: Sequence[GateWork]
 
@@ -81,7 +81,6 @@ class MultipleInputSubtask(OperatorSubtask):
         super().connect(gates)
         cost = self.environment.costs.consumer_record_s
         inputs: dict[int, TaskInput] = {}
-        self._gate_of_channel = {channel: gate for gate in gates for channel in gate.channels}
         for gate, work in zip(gates, self._works, strict=True):
             task_input = inputs.setdefault(work.input, TaskInput())
             task_input.gates.append(gate)
@@ -133,7 +132,7 @@ class MultipleInputSubtask(OperatorSubtask):
         block = channel.decoder.feed(buffer.payload)
         task_input.parts = [(block, None)] if self.watermarks is None else split_at_watermarks(block)
         task_input.buffer, task_input.channel, task_input.records_served = buffer, channel, False
-        task_input.serving = task_input.servings[self._gate_of_channel[channel]]
+        task_input.serving = task_input.servings[channel.gate]
         task_input.serving.begin(channel, task_input.parts[0][0], self._cost_of_buffer())
 
     async def _serve(self, task_input: TaskInput) -> bool:
@@ -161,7 +160,7 @@ class MultipleInputSubtask(OperatorSubtask):
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
         """Return the data of `channel` that has been read but not processed."""
-        gate, partial_records = self._gate_of_channel[channel], list[Content]()
+        gate, partial_records = channel.gate, list[Content]()
         for task_input in self._task_inputs:
             if gate in task_input.servings:
                 partial_records.append(task_input.servings[gate].rest(channel))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -170,25 +170,21 @@ class Endpoint:
 
     async def _write_to_partition(self, target: int, payload: memoryview) -> None:
         length = memoryview(_LENGTH.pack(len(payload)))
-        if not self._partition.write_record(target, length, payload):
-            await self._until_room()
+        partition = self._partition
+        if not partition.write_record(target, length, payload):
+            # Until the record is complete and the next one may begin.
+            await self._until_room(lambda: partition.go_on() and partition.available)
 
     async def _write_to_itself(self, payload: memoryview) -> None:
         self._loopback.add(payload)
         self._data.set()
         if self._loopback.full:
-            started = trio.current_time()
-            while self._loopback.full:
-                self._room = trio.Event()
-                await self._room.wait()
-                self._check()
-            self._write_blocked_s += trio.current_time() - started
+            await self._until_room(lambda: not self._loopback.full)
 
-    async def _until_room(self) -> None:
-        """Wait until the current record is complete and the next one may begin."""
-        partition = self._partition
+    async def _until_room(self, has_room: Callable[[], bool]) -> None:
+        """Wait until `has_room` returns True."""
         started = trio.current_time()
-        while not (partition.go_on() and partition.available):
+        while not has_room():
             self._room = trio.Event()
             await self._room.wait()
             self._check()
