@@ -392,16 +392,7 @@ class ConsumerEnd:
             self.bytes += header.size
             channel.landed(header.backlog)
             return
-        event = BufferResponse(
-            header.channel,
-            header.subpartition,
-            header.sequence_number,
-            header.backlog,
-            header.data_type,
-            header.compressed,
-            payload,
-        )
-        channel.on_message(event)
+        channel.on_message(header.with_payload(payload))
 
     def _channel(self, number: int) -> RemoteInputChannel | None:
         """Return the channel with this number; None if the channel was released."""

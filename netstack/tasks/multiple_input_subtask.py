@@ -79,12 +79,11 @@ class MultipleInputSubtask(OperatorSubtask):
     def connect(self, gates: list[InputGate]) -> None:
         """Set the gates to read from. Their channels and the outputs must exist already."""
         super().connect(gates)
-        cost = self.environment.costs.consumer_record_s
         inputs: dict[int, TaskInput] = {}
         for gate, work in zip(gates, self._works, strict=True):
             task_input = inputs.setdefault(work.input, TaskInput())
             task_input.gates.append(gate)
-            task_input.servings[gate] = RecordByRecord(self, work.operator, work.throttle, cost)
+            task_input.servings[gate] = RecordByRecord(self, work.operator, work.throttle)
         self._task_inputs = [inputs[number] for number in sorted(inputs)]
 
     @property

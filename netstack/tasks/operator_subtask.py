@@ -105,15 +105,13 @@ class OperatorSubtask(Subtask):
         self.watermarks: WatermarkFlow | None = None
         self._parts: list[tuple[RecordBlock, int | None]] = []  # of the buffer in progress, with watermarks
         self._parts_of: InputChannel | None = None
-        cost = costs.consumer_record_s
-        self._serving: Serving = WholeBuffers(environment.agenda, operator, throttle, cost)
+        self._serving: Serving = WholeBuffers(environment, operator, throttle)
 
     def connect(self, gates: list[InputGate]) -> None:
         """Set the gates to read from. Their channels and the outputs must exist already."""
         self.gates = gates
         if self.outputs or self.throttle.cores is not None:
-            cost = self.environment.costs.consumer_record_s
-            self._serving = RecordByRecord(self, self.operator, self.throttle, cost)
+            self._serving = RecordByRecord(self, self.operator, self.throttle)
         if self.watermarks is not None:
             self.watermarks.connect(gates, self._advance_event_time)
         self.checkpoints.connect(gates)
@@ -414,10 +412,6 @@ class OperatorSubtask(Subtask):
             ):
                 self.stall(self._behind_s)
                 self._behind_s = 0.0
-
-    def let_overtake(self) -> None:
-        """Allow barriers to overtake data from now on."""
-        self.checkpoints.let_overtake()
 
     def release(self) -> None:
         """Release all memory."""

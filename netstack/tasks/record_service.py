@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from buffers import Content, RecordBlock
 
-from ..engine.agenda import Agenda
 from ..exchange.channel import InputChannel
 from .operators import NOTHING, Operator
 from .service_time import Pauses, Throttle
 from .subtask import Subtask
+from .subtask_environment import Environment
 
 
 class Outbox:
@@ -84,11 +84,11 @@ class WholeBuffers:
         "_throttle",
     )
 
-    def __init__(self, agenda: Agenda, operator: Operator, throttle: Throttle, record_cost: float) -> None:
-        self._agenda = agenda
+    def __init__(self, environment: Environment, operator: Operator, throttle: Throttle) -> None:
+        self._agenda = environment.agenda
         self._operator = operator
         self._throttle = throttle
-        self._record_cost = record_cost
+        self._record_cost = environment.costs.consumer_record_s
         self._channel: InputChannel | None = None  # None between two blocks
         self._block = NOTHING
         self._seen = 0  # records of the block passed to the operator
@@ -167,12 +167,12 @@ class RecordByRecord:
         "records",
     )
 
-    def __init__(self, subtask: Subtask, operator: Operator, throttle: Throttle, record_cost: float) -> None:
+    def __init__(self, subtask: Subtask, operator: Operator, throttle: Throttle) -> None:
         self.records = 0
         self._subtask = subtask
         self._operator = operator
         self._throttle = throttle
-        self._record_cost = record_cost
+        self._record_cost = subtask.environment.costs.consumer_record_s
         self._spend = subtask.agenda.sleep if throttle.cores is None else throttle.cores.work
         self._channel: InputChannel | None = None  # None between two blocks
         self._block = NOTHING
