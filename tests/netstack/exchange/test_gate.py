@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -31,15 +29,11 @@ from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.results.recorder import SubtaskSample
 from netstack.scenarios.faults import ChannelItem
 from netstack.tasks.subtask import with_inputs
+from tests.vectors import scenarios
 
 pytestmark = pytest.mark.interpreted
 
-METRICS = {
-    scenario["id"]: scenario
-    for scenario in json.loads(
-        (Path(__file__).parents[2] / "data" / "vectors" / "metrics_input_buffers.json").read_text()
-    )["scenarios"]
-}
+METRICS = scenarios("metrics_input_buffers")
 
 
 class FakeChannel:
