@@ -22,8 +22,6 @@ from ..scenarios.faults import ChannelItem
 from .channel import InputChannel, Item
 from .remote_channel import RemoteInputChannel
 
-__all__ = ["GateFigures", "InputGate", "Item"]
-
 
 class GateFigures(NamedTuple):
     """Totals over all channels of a gate. `queue_length` counts buffers and events. `exclusive` and
