@@ -69,14 +69,15 @@ class AlternatingAligner(SingleCheckpointHandler):
 
     Invariants, besides those of the base class: an unaligned Trigger has no metrics, and one AlignmentEnd or
     one Abort of its checkpoint follows. An aligned Trigger is emitted when the last channel is counted. Each
-    barrier that did not overtake data blocks its channel, even if the checkpoint turns unaligned.
+    barrier that did not overtake data blocks its channel, even if the checkpoint turns unaligned. `state`:
+    progress of the pending checkpoint.
     """
 
-    __slots__ = ("_announced", "_forced", "_state")
+    __slots__ = ("_announced", "_forced", "state")
 
     def __init__(self, channels: int, *, checkpoints_after_tasks_finish: bool = True) -> None:
         super().__init__(channels, checkpoints_after_tasks_finish=checkpoints_after_tasks_finish)
-        self._state = AlternatingState.WAITING
+        self.state = AlternatingState.WAITING
         self._announced: dict[int, int] = {}
         self._forced: CheckpointBarrier | None = None
 
@@ -87,12 +88,7 @@ class AlternatingAligner(SingleCheckpointHandler):
         self._aligned, self._blocked = aligner._aligned, aligner._blocked
         self._barrier, self._target, self._start = aligner._barrier, aligner._target, aligner._start
         if aligner.pending:
-            self._state = AlternatingState.COLLECTING
-
-    @property
-    def state(self) -> AlternatingState:
-        """Progress of the pending checkpoint."""
-        return self._state
+            self.state = AlternatingState.COLLECTING
 
     def barrier(self, channel: int, barrier: CheckpointBarrier, now: float) -> list[Action]:
         """Handle a barrier polled from `channel` at `now`; returns the actions to carry out, in order.
@@ -134,7 +130,7 @@ class AlternatingAligner(SingleCheckpointHandler):
 
     @property
     def _may_align(self) -> bool:
-        return self._state in (AlternatingState.WAITING, AlternatingState.COLLECTING)
+        return self.state in (AlternatingState.WAITING, AlternatingState.COLLECTING)
 
     def _require_mine(self, barrier: CheckpointBarrier) -> None:
         if barrier.options.alignment is Alignment.AT_LEAST_ONCE:
@@ -150,9 +146,9 @@ class AlternatingAligner(SingleCheckpointHandler):
         if self._may_align and metrics is not None and not overtakes:
             return [Trigger(self._forced or self._barrier, metrics)]
         actions = self._time_out() if overtakes or self._is_too_late(barrier, now) else []
-        if self._state is AlternatingState.WAITING and barrier is not None:
-            self._state = AlternatingState.COLLECTING
-        if self._state is AlternatingState.WAITING_UNALIGNED and (barrier is not None or metrics is not None):
+        if self.state is AlternatingState.WAITING and barrier is not None:
+            self.state = AlternatingState.COLLECTING
+        if self.state is AlternatingState.WAITING_UNALIGNED and (barrier is not None or metrics is not None):
             actions.append(self._overtake())
         if metrics is not None:
             actions.append(AlignmentEnd(self.current_checkpoint_id, metrics))
@@ -163,7 +159,7 @@ class AlternatingAligner(SingleCheckpointHandler):
         channel.
         """
         if barrier is None:
-            return self._state is AlternatingState.COLLECTING and _time_left(self._barrier, now) < 0
+            return self.state is AlternatingState.COLLECTING and _time_left(self._barrier, now) < 0
         return self._may_align and _time_left(barrier, now) < 0
 
     def _time_out(self) -> list[Action]:
@@ -172,14 +168,14 @@ class AlternatingAligner(SingleCheckpointHandler):
             return []
         actions: list[Action] = [Prioritize(*announced) for announced in self._announced.items()]
         self._announced.clear()
-        if self._state is AlternatingState.COLLECTING:
+        if self.state is AlternatingState.COLLECTING:
             actions.append(self._overtake())
         else:
-            self._state = AlternatingState.WAITING_UNALIGNED
+            self.state = AlternatingState.WAITING_UNALIGNED
         return actions
 
     def _overtake(self) -> Trigger:
-        self._state = AlternatingState.COLLECTING_UNALIGNED
+        self.state = AlternatingState.COLLECTING_UNALIGNED
         return Trigger(self._barrier.as_unaligned(), None)
 
     def _set_alarm(self, before: int, now: float) -> list[Action]:
@@ -193,7 +189,7 @@ class AlternatingAligner(SingleCheckpointHandler):
 
     def _abort(self, checkpoint_id: int, reason: AbortReason) -> list[Action]:
         current = self.current_checkpoint_id
-        triggered = self._state is AlternatingState.COLLECTING_UNALIGNED
+        triggered = self.state is AlternatingState.COLLECTING_UNALIGNED
         actions = super()._abort(checkpoint_id, reason)
         if triggered and checkpoint_id != current:
             # Without this Abort, the current checkpoint would wait for in-flight data that never arrives.
@@ -201,7 +197,7 @@ class AlternatingAligner(SingleCheckpointHandler):
         return actions
 
     def _finish(self) -> list[Action]:
-        self._state = AlternatingState.WAITING
+        self.state = AlternatingState.WAITING
         self._announced.clear()
         self._forced = None
         return super()._finish()

@@ -92,11 +92,7 @@ class SingleCheckpointHandler(BarrierHandler):
         return actions + self._count(channel, barrier, now)
 
     def cancel(self, channel: int, checkpoint_id: int, now: float) -> list[Action]:
-        """Handle a cancel marker polled from `channel`; returns the actions to carry out, in order.
-
-        Raises:
-            LocalProtocolError: if the channel has ended or does not exist.
-        """
+        """Handle a cancel marker polled from `channel`; returns the actions to carry out, in order."""
         self._require_open(channel)
         current = self.current_checkpoint_id
         # As in Flink, a checkpoint that was only announced cannot be cancelled.
@@ -105,11 +101,7 @@ class SingleCheckpointHandler(BarrierHandler):
         return []
 
     def end_of_partition(self, channel: int, now: float) -> list[Action]:
-        """Handle the end of `channel`; returns the actions to carry out, in order.
-
-        Raises:
-            LocalProtocolError: if the channel had ended before or does not exist.
-        """
+        """Handle the end of `channel`; returns the actions to carry out, in order."""
         self._require_open(channel)
         self._ended.add(channel)
         self._blocked.discard(channel)

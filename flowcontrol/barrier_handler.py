@@ -201,11 +201,7 @@ class BarrierHandler(ABC):
     def announcement(
         self, channel: int, barrier: CheckpointBarrier, sequence_number: int, now: float
     ) -> list[Action]:
-        """Handle the announcement of a barrier; only `AlternatingAligner` acts on it.
-
-        Raises:
-            LocalProtocolError: if the channel has ended or does not exist.
-        """
+        """Handle the announcement of a barrier; only `AlternatingAligner` acts on it."""
         self._require_open(channel)
         return []
 

@@ -86,11 +86,7 @@ class BarrierTracker(BarrierHandler):
         return self._count(channel, checkpoint_id, now)
 
     def cancel(self, channel: int, checkpoint_id: int, now: float) -> list[Action]:
-        """Handle a cancel marker polled from `channel`; returns the actions to carry out, in order.
-
-        Raises:
-            LocalProtocolError: if the channel has ended or does not exist.
-        """
+        """Handle a cancel marker polled from `channel`; returns the actions to carry out, in order."""
         self._require_open(channel)
         older = [pending for pending in self._pending if pending < checkpoint_id]
         actions = [abort for pending in older for abort in self._abort(pending, AbortReason.CANCELLED)]
@@ -103,11 +99,7 @@ class BarrierTracker(BarrierHandler):
         return actions + self._count(channel, checkpoint_id, now)
 
     def end_of_partition(self, channel: int, now: float) -> list[Action]:
-        """Handle the end of `channel`; returns the actions to carry out, in order.
-
-        Raises:
-            LocalProtocolError: if the channel had ended before or does not exist.
-        """
+        """Handle the end of `channel`; returns the actions to carry out, in order."""
         self._require_open(channel)
         self._ended.add(channel)
         pending = list(self._pending)

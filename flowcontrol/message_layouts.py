@@ -162,16 +162,7 @@ class ResponseLayout:
         Raises:
             MalformedFrame: if a value is not legal.
         """
-        head = self.unpack_header(frame)
-        return BufferResponse(
-            head.channel,
-            head.subpartition,
-            head.sequence_number,
-            head.backlog,
-            head.data_type,
-            head.compressed,
-            frame[self.frame_bytes :],
-        )
+        return self.unpack_header(frame).with_payload(frame[self.frame_bytes :])
 
     def unpack_header(self, data: memoryview, start: int = 0) -> BufferHeader:
         """Decode all but the payload, from the first `frame_bytes` bytes of the frame at `start`.

@@ -77,6 +77,18 @@ class BufferHeader(msgspec.Struct, frozen=True, gc=False):
     compressed: bool
     size: int
 
+    def with_payload(self, payload: memoryview) -> BufferResponse:
+        """Return the complete message."""
+        return BufferResponse(
+            self.channel,
+            self.subpartition,
+            self.sequence_number,
+            self.backlog,
+            self.data_type,
+            self.compressed,
+            payload,
+        )
+
 
 class ErrorResponse(msgspec.Struct, frozen=True, gc=False):
     """The producer failed for one channel; if `channel` is None, for all channels of the connection.

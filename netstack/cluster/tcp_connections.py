@@ -15,7 +15,7 @@ from flowcontrol import BufferHeader, FrameSink, Message
 from ..engine.agenda import Agenda
 from ..exchange.connection import ConsumerEnd, ProducerEnd
 from ..exchange.emulated_link import EmulatedLink
-from ..exchange.link import ConsumingEnd, LinkEnd, ProducingEnd, Receiver
+from ..exchange.link import LinkEnd, Receiver
 from ..exchange.tcp_link import TcpLink
 from ..jobs.build import Find
 
@@ -56,13 +56,14 @@ class TcpConnections:
             end.finish()
 
 
-E = TypeVar("E", bound=LinkEnd)
+R = TypeVar("R")
+"""Receiver of the messages that arrive at an end."""
 
 
-class _AgendaEnd(Generic[E]):
+class _AgendaEnd(Generic[R]):
     """One end of a link, whose callbacks run through `Agenda.external`."""
 
-    def __init__(self, end: E, agenda: Agenda) -> None:
+    def __init__(self, end: LinkEnd[R], agenda: Agenda) -> None:
         self._end = end
         self._agenda = agenda
         self._finished = False
@@ -93,13 +94,13 @@ class _AgendaEnd(Generic[E]):
         self._end.finish()
 
 
-class _AgendaProducingEnd(_AgendaEnd[ProducingEnd]):
+class _AgendaProducingEnd(_AgendaEnd[Receiver]):
     def listen(self, receiver: Receiver) -> None:
         """Pass arriving messages to `receiver`."""
         self._end.listen(_AgendaReceiver(receiver, self._agenda))
 
 
-class _AgendaConsumingEnd(_AgendaEnd[ConsumingEnd]):
+class _AgendaConsumingEnd(_AgendaEnd[FrameSink]):
     def listen(self, receiver: FrameSink) -> None:
         """Pass arriving messages to `receiver`."""
         self._end.listen(_AgendaSink(receiver, self._agenda))

@@ -362,11 +362,7 @@ class Agenda:
             self._read_clock()
             if self.stopped or not heap or heap[0][0] > self.now:
                 break
-            _, _, callback, argument = heapq.heappop(heap)
-            if callback is None:
-                self.step(argument)
-            else:
-                callback(*argument)
+            self.run_entries(1)
 
     def _read_clock(self) -> None:
         assert self.clock is not None, "the agenda has no clock; create it with `clock`"

@@ -6,7 +6,6 @@ of the source have no effect until it is compiled again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -29,18 +28,10 @@ def stale_modules(root: Path = _ROOT) -> list[str]:
     """
     if not (root / "setup.py").is_file():
         return []
-    return [
-        str(source.relative_to(root))
-        for source, library in _compiled(root)
-        if source.stat().st_mtime > library.stat().st_mtime
-    ]
-
-
-def _compiled(root: Path = _ROOT) -> Iterator[tuple[Path, Path]]:
-    """Yield each source that has a compiled module beside it, with that module."""
-    suffix = EXTENSION_SUFFIXES[0]
+    suffix, stale = EXTENSION_SUFFIXES[0], list[str]()
     for package in _PACKAGES:
         for library in sorted((root / package).rglob(f"*{suffix}")):
             source = library.with_name(library.name.removesuffix(suffix) + ".py")
-            if source.is_file():
-                yield source, library
+            if source.is_file() and source.stat().st_mtime > library.stat().st_mtime:
+                stale.append(str(source.relative_to(root)))
+    return stale

@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
-from typing import Protocol
 
 from buffers import PipelinedSubpartition, ReceivedBuffer
 from flowcontrol import (
@@ -46,16 +45,13 @@ from ..engine.agenda import Agenda, Line
 from ..engine.randomness import Randomness
 from ..errors import LinkClosedError, PartitionNotFoundError, PeerFailedError
 from ..scenarios.config import CostModel
-from .link import ConsumingEnd, Link, ProducingEnd
+from .link import ConsumingEnd, ProducingEnd
 from .remote_channel import RemoteInputChannel
 
-
-class Notify(Protocol):
-    """Passes work from task threads to a network thread, in order."""
-
-    def __call__(self, work: Callable[..., None], *args: object) -> None:
-        """Call ``work(*args)`` in the network thread."""
-        ...
+Notify = Callable[..., None]
+"""Passes work from task threads to a network thread: ``notify(work, *args)`` calls ``work(*args)`` there, in
+order.
+"""
 
 
 class Notifier:
@@ -198,8 +194,7 @@ class ProducerEnd:
             self.queue.handle(message)
             if type(message) is AddCredit:
                 self._watch(message.channel)
-        if not self._leaving or self._end.ready:
-            self._write()
+        self._write()
 
     def _open(self, request: PartitionRequest) -> None:
         try:
@@ -221,8 +216,7 @@ class ProducerEnd:
         request = self._listeners.take(channel)
         if request is not None:
             self._open(request)
-            if not self._leaving or self._end.ready:
-                self._write()
+            self._write()
 
     def _set_timer(self) -> None:
         deadline = self._listeners.deadline
@@ -245,19 +239,16 @@ class ProducerEnd:
     def _data_available(self, sender: ChannelSender) -> None:
         self.queue.data_available(sender)
         self._watch(sender.channel)
-        if not self._leaving or self._end.ready:
-            self._write()
+        self._write()
 
     def _write(self) -> None:
-        """Write the next message, and further ones while the link is ready."""
-        end, next_message = self._end, self.queue.next_message
-        while (item := next_message()) is not None:
+        """Write messages while the link takes them: one at a time, or more if it is ready for more."""
+        end, leaving = self._end, self._leaving
+        while (not leaving or end.ready) and (item := self.queue.next_message()) is not None:
             message, buffer = item
-            self._leaving.append(buffer)
+            leaving.append(buffer)
             end.write(wire_size(message), self._written, message)
             self._watch(message.channel)
-            if not end.ready:
-                break
 
     def _watch(self, channel: int) -> None:
         if self.stalls is not None:
@@ -269,8 +260,7 @@ class ProducerEnd:
         buffer = self._leaving.popleft()
         if buffer is not None:
             buffer.release()
-        if not self._leaving or self._end.ready:
-            self._write()
+        self._write()
 
     def close(self) -> None:
         """Release all buffers, written or waiting; the link must have ended."""
@@ -402,16 +392,7 @@ class ConsumerEnd:
             self.bytes += header.size
             channel.landed(header.backlog)
             return
-        event = BufferResponse(
-            header.channel,
-            header.subpartition,
-            header.sequence_number,
-            header.backlog,
-            header.data_type,
-            header.compressed,
-            payload,
-        )
-        channel.on_message(event)
+        channel.on_message(header.with_payload(payload))
 
     def _channel(self, number: int) -> RemoteInputChannel | None:
         """Return the channel with this number; None if the channel was released."""
@@ -473,19 +454,3 @@ class ConsumerEnd:
 
     def _transmit(self, message: Message) -> None:
         self._end.write(wire_size(message), None, message)
-
-
-def connect(
-    agenda: Agenda,
-    link: Link,
-    costs: CostModel,
-    randomness: Randomness,
-    find: Callable[[int], PipelinedSubpartition],
-    blocked_until: Callable[[], float] | None = None,
-) -> tuple[ProducerEnd, ConsumerEnd]:
-    """Return both ends of a connection over an emulated `link`; `find` returns a channel's subpartition.
-
-    `blocked_until` returns the time when the consumer can write again, for links that can be cut.
-    """
-    producer = ProducerEnd(link.producing, Notifier(agenda, costs, randomness), find)
-    return producer, ConsumerEnd(link.consuming, Notifier(agenda, costs, randomness, blocked_until))

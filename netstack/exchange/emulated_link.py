@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from flowcontrol import BufferResponse, Message
 
 from ..engine.agenda import Agenda, Line
@@ -77,7 +79,8 @@ class EmulatedWire:
         if written is not None:
             agenda.at(left, written)
         if type(message) is BufferResponse and isinstance(message.payload, memoryview):
-            message = _detached(message)
+            # The segment may be reused before its bytes arrive.
+            message = replace(message, payload=bytes(message.payload))
         self._under_way.at(arrival, self.arrive, message)
 
     def finish(self) -> None:
@@ -161,16 +164,3 @@ class EmulatedLink:
     def under_way(self) -> int:
         """Number of messages in transit, in both directions."""
         return self.to_consumer.under_way + self.to_producer.under_way
-
-
-def _detached(message: BufferResponse) -> BufferResponse:
-    """Return `message` with a copy of its bytes, since the segment may be reused before they arrive."""
-    return BufferResponse(
-        message.channel,
-        message.subpartition,
-        message.sequence_number,
-        message.backlog,
-        message.data_type,
-        message.compressed,
-        bytes(message.payload),
-    )

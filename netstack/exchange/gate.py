@@ -22,8 +22,6 @@ from ..scenarios.faults import ChannelItem
 from .channel import InputChannel, Item
 from .remote_channel import RemoteInputChannel
 
-__all__ = ["GateFigures", "InputGate", "Item"]
-
 
 class GateFigures(NamedTuple):
     """Totals over all channels of a gate. `queue_length` counts buffers and events. `exclusive` and
@@ -264,3 +262,22 @@ class InputGate:
             channel.queued = channel.urgent = False
             channel.release()
         self.floating.lazy_destroy()
+
+
+class UnionGate:
+    """Several gates that are polled round robin (Flink's UnionInputGate)."""
+
+    def __init__(self, gates: list[InputGate]) -> None:
+        self.gates = gates
+        self._turn = 0
+
+    def poll(self, now: float) -> tuple[InputChannel, Item] | None:
+        """Return the next item, from the gate that is next in turn; None if no gate has one."""
+        gates = self.gates
+        for _ in gates:
+            gate = gates[self._turn]
+            self._turn = (self._turn + 1) % len(gates)
+            polled = gate.poll(now)
+            if polled is not None:
+                return polled
+        return None

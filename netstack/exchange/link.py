@@ -14,7 +14,7 @@ and one consuming end.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from flowcontrol import FrameSink, Message
 
@@ -27,8 +27,11 @@ class Receiver(Protocol):
         ...
 
 
-class LinkEnd(Protocol):
-    """One end of a link, for writing.
+AnyReceiver = TypeVar("AnyReceiver", contravariant=True)
+
+
+class LinkEnd(Protocol[AnyReceiver]):
+    """One end of a link: writes messages, and passes arriving messages to a receiver.
 
     Messages leave one after the other. Each arrives exactly once, in the order of writing.
     """
@@ -47,6 +50,10 @@ class LinkEnd(Protocol):
         """Call `work` after `delay_s` seconds, unless the link has ended."""
         ...
 
+    def listen(self, receiver: AnyReceiver) -> None:
+        """Pass arriving messages to `receiver`; called once, before any message arrives."""
+        ...
+
     def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
         """Send `message` of `size` encoded bytes.
 
@@ -62,34 +69,11 @@ class LinkEnd(Protocol):
         ...
 
 
-class ProducingEnd(LinkEnd, Protocol):
-    """Sends buffers."""
+ProducingEnd = LinkEnd[Receiver]
+"""The end at the partitions, which sends buffers."""
 
-    def listen(self, receiver: Receiver) -> None:
-        """Pass arriving messages to `receiver`; called once, before any message arrives."""
-        ...
+ConsumingEnd = LinkEnd[FrameSink]
+"""The end at the gates, which sends credit, sizes and requests.
 
-
-class ConsumingEnd(LinkEnd, Protocol):
-    """Sends credit, sizes and requests."""
-
-    def listen(self, receiver: FrameSink) -> None:
-        """Pass arriving messages to `receiver`; called once, before any message arrives.
-
-        A link within one process calls `receive` for buffers too, instead of `place` and `landed`.
-        """
-        ...
-
-
-class Link(Protocol):
-    """A connection from the partitions of one task manager to the gates of another."""
-
-    @property
-    def producing(self) -> ProducingEnd:
-        """The end at the partitions."""
-        ...
-
-    @property
-    def consuming(self) -> ConsumingEnd:
-        """The end at the gates."""
-        ...
+A link within one process calls `receive` for buffers too, instead of `place` and `landed`.
+"""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import floor
-from typing import Protocol
 
 import numpy as np
 
@@ -15,13 +14,6 @@ from buffers import RecordBlock
 from ..scenarios.user_code import KeyHash
 from .key_groups import assign_to_operators
 from .partition import LEAST_LOADED
-
-
-class ChannelSelector(Protocol):
-    """Chooses a channel for each record, in the order in which the records are written."""
-
-    def select(self, block: RecordBlock) -> list[int]:
-        """Return one channel for each record of `block`; the caller must write all of them."""
 
 
 class RoundRobin:
@@ -108,3 +100,9 @@ class MeasuredShares:
         drawn = np.searchsorted(self._until, self._generator.random(len(block)), side="right")
         chosen: list[int] = np.minimum(drawn, len(self._until) - 1).tolist()
         return chosen
+
+
+ChannelSelector = RoundRobin | KeyGroupSelector | Fraction | MeasuredShares
+"""Chooses a channel for each record, in the order in which the records are written: `select` returns one
+channel for each record of a block, and the caller must write all of them.
+"""

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import get_args
+from typing import Generic, TypeVar, get_args
 
 import trio
 
@@ -62,8 +62,8 @@ class TcpLink:
 
     def __init__(self, stream: Stream, limits: ConnectionLimits, peer: str) -> None:
         self.peer = peer
-        self.producing = TcpEnd(self)
-        self.consuming = TcpConsumingEnd(self)
+        self.producing: TcpEnd[Receiver] = TcpEnd(self)
+        self.consuming: TcpEnd[FrameSink] = TcpEnd(self)
         self.incoming = Incoming(peer, limits.max_channels, self.producing, self.consuming)
         self.incoming.on_finished = self._end_if_done
         self.outgoing = Outgoing()
@@ -81,11 +81,6 @@ class TcpLink:
         self._all_sent = trio.Event()
         self._over = trio.Event()
         self._peer_gone = trio.Event()
-
-    @property
-    def ready(self) -> bool:
-        """Whether fewer than `HIGH_WATERMARK_BYTES` bytes wait for the socket."""
-        return self.outgoing.waiting_bytes < HIGH_WATERMARK_BYTES
 
     def notify(self, work: Callable[..., None], *args: object) -> None:
         """Call ``work(*args)`` in the sending task, in order, so that several credits share one message."""
@@ -334,12 +329,13 @@ async def keep_alive(link: TcpLink, limit_s: float) -> None:
         sent_before, received_before = link.outgoing.sent_bytes, link.received_bytes
 
 
-class TcpEnd:
-    """This process's end of a `TcpLink`."""
+AnyReceiver = TypeVar("AnyReceiver")
 
-    __slots__ = ("_link", "finished", "receiver")
 
-    receiver: Receiver
+class TcpEnd(Generic[AnyReceiver]):
+    """One of this process's two ends of a `TcpLink`; see `netstack.exchange.link.LinkEnd`."""
+
+    receiver: AnyReceiver
 
     def __init__(self, link: TcpLink) -> None:
         self._link = link
@@ -348,7 +344,7 @@ class TcpEnd:
     @property
     def ready(self) -> bool:
         """Whether fewer than `HIGH_WATERMARK_BYTES` bytes wait for the socket."""
-        return self._link.ready
+        return self._link.outgoing.waiting_bytes < HIGH_WATERMARK_BYTES
 
     @property
     def now(self) -> float:
@@ -356,15 +352,15 @@ class TcpEnd:
         return trio.current_time()
 
     def after(self, delay_s: float, work: Callable[[], None]) -> None:
-        """Call `work` after `delay_s` seconds; see `netstack.exchange.link.LinkEnd`."""
+        """Call `work` after `delay_s` seconds."""
         self._link.after(delay_s, work)
 
-    def listen(self, receiver: Receiver) -> None:
+    def listen(self, receiver: AnyReceiver) -> None:
         """Pass arriving messages to `receiver`."""
         self.receiver = receiver
 
     def write(self, size: int, written: Callable[[], None] | None, message: Message) -> None:
-        """Send `message`; see `netstack.exchange.link.LinkEnd`."""
+        """Send `message`; `written` is called when it has left."""
         if self.finished:
             raise LinkClosedError(
                 self._link.peer, f"{type(message).__name__} cannot be sent after the last message"
@@ -378,25 +374,15 @@ class TcpEnd:
             self._link.end_finished()
 
 
-class TcpConsumingEnd(TcpEnd):
-    """The consuming end; its receiver provides the memory for arriving payloads."""
-
-    __slots__ = ()
-
-    receiver: FrameSink
-
-    def listen(self, receiver: FrameSink) -> None:  # type: ignore[override]
-        """Pass arriving messages to `receiver`."""
-        self.receiver = receiver
-
-
 class Incoming:
     """Receives from `peer`: passes buffers to the consuming end, requests to the producing end.
 
     `finished`: whether the peer has sent its last message; `on_finished` is called at that moment.
     """
 
-    def __init__(self, peer: str, max_channels: int, producing: TcpEnd, consuming: TcpConsumingEnd) -> None:
+    def __init__(
+        self, peer: str, max_channels: int, producing: TcpEnd[Receiver], consuming: TcpEnd[FrameSink]
+    ) -> None:
         self.finished = False
         self.on_control: Callable[[bytes], None] | None = None
         self.on_finished: Callable[[], None] = lambda: None

@@ -189,7 +189,7 @@ class Attempt:
         for subtask in self.present:
             subtask.environment = subtask.environment._replace(config=config)
             if isinstance(subtask, OperatorSubtask) and config.takes_unaligned_checkpoints:
-                subtask.let_overtake()
+                subtask.checkpoints.let_overtake()
         if config.debloat_enabled != debloated:
             self._debloating += 1
             for subtask in self.present if config.debloat_enabled else ():

@@ -17,7 +17,7 @@ from buffers import (
 
 from ..checkpoints.control_plane import TaskKey
 from ..checkpoints.pending_checkpoint import UpstreamTask
-from ..exchange.connection import ConsumerEnd, ProducerEnd, connect
+from ..exchange.connection import ConsumerEnd, Notifier, ProducerEnd
 from ..exchange.emulated_link import EmulatedLink
 from ..exchange.gate import InputGate
 from ..exchange.local_channel import LocalInputChannel
@@ -89,12 +89,11 @@ class EmulatedConnections:
         if pair not in self._reading:
             agenda, costs, randomness = given.agenda, given.costs, given.randomness
             link = self.links[pair] = EmulatedLink(agenda, costs, self._conditions, randomness)
-            sending, receiving = connect(
-                agenda, link, costs, randomness, self._find, link.to_producer.blocked_until
-            )
-            self.producers.append(sending)
+            notify = Notifier(agenda, costs, randomness)
+            self.producers.append(ProducerEnd(link.producing, notify, self._find))
+            notify = Notifier(agenda, costs, randomness, link.to_producer.blocked_until)
+            self._reading[pair] = receiving = ConsumerEnd(link.consuming, notify)
             self.consumers.append(receiving)
-            self._reading[pair] = receiving
         return self._reading[pair]
 
 

@@ -9,19 +9,18 @@ StreamMultipleInputProcessor, which does not read batches of records in tasks wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from buffers import Content, RecordBlock, encode_behind, split_at_watermarks
 from flowcontrol import decode_event
 
 from ..exchange.channel import InputBuffer, InputChannel, Item
-from ..exchange.gate import InputGate
+from ..exchange.gate import InputGate, UnionGate
 from .operator_subtask import OperatorSubtask
 from .operators import Operator
 from .record_service import RecordByRecord
 from .service_time import Throttle
-from .time_account import Waiting
 
 
 class GateWork(NamedTuple):
@@ -32,16 +31,15 @@ class GateWork(NamedTuple):
     throttle: Throttle
 
 
-class TaskInput:
+class TaskInput(UnionGate):
     """One input of a task, which is a gate or a union of gates, and the buffer that is being read from it.
 
     `parts` holds the unprocessed parts of the buffer; `serving` processes the first part. Each part except
-    the last ends with a watermark, which is processed when `records_served` is True. The gates of a union are
-    polled round robin, as in Flink's UnionInputGate.
+    the last ends with a watermark, which is processed when `records_served` is True.
     """
 
     def __init__(self) -> None:
-        self.gates: list[InputGate] = []
+        super().__init__([])
         self.servings: dict[InputGate, RecordByRecord] = {}
         self.buffer: InputBuffer | None = None
         self.serving: RecordByRecord | None = None
@@ -49,7 +47,6 @@ class TaskInput:
         self.parts: list[tuple[RecordBlock, int | None]] = []
         self.records_served = False
         self._polled_last = False
-        self._turn = 0
 
     @property
     def readable(self) -> bool:
@@ -58,16 +55,9 @@ class TaskInput:
 
     def poll(self, now: float) -> tuple[InputChannel, Item] | None:
         """Return the next item, from the gates in turn; None if no gate has one."""
-        gates = self.gates
-        for _ in gates:
-            gate = gates[self._turn]
-            self._turn = (self._turn + 1) % len(gates)
-            polled = gate.poll(now)
-            if polled is not None:
-                self._polled_last = True
-                return polled
-        self._polled_last = False
-        return None
+        polled = super().poll(now)
+        self._polled_last = polled is not None
+        return polled
 
 
 class MultipleInputSubtask(OperatorSubtask):
@@ -76,7 +66,7 @@ class MultipleInputSubtask(OperatorSubtask):
     `works` holds the operator and throttle for each gate's records.
     """
 
-    __slots__ = ("_gate_of_channel", "_task_inputs", "_works")
+    __slots__ = ("_task_inputs", "_turn", "_works")
 
     _works: Sequence[GateWork]
 
@@ -84,17 +74,16 @@ class MultipleInputSubtask(OperatorSubtask):
         """Set the operators and throttles for the records of each gate, in the order of the gates."""
         self._works = works
         self._task_inputs: list[TaskInput] = []
+        self._turn = -1  # the input that was read last
 
     def connect(self, gates: list[InputGate]) -> None:
         """Set the gates to read from. Their channels and the outputs must exist already."""
         super().connect(gates)
-        cost = self.environment.costs.consumer_record_s
         inputs: dict[int, TaskInput] = {}
-        self._gate_of_channel = {channel: gate for gate in gates for channel in gate.channels}
         for gate, work in zip(gates, self._works, strict=True):
             task_input = inputs.setdefault(work.input, TaskInput())
             task_input.gates.append(gate)
-            task_input.servings[gate] = RecordByRecord(self, work.operator, work.throttle, cost)
+            task_input.servings[gate] = RecordByRecord(self, work.operator, work.throttle)
         self._task_inputs = [inputs[number] for number in sorted(inputs)]
 
     @property
@@ -114,32 +103,15 @@ class MultipleInputSubtask(OperatorSubtask):
         """The operators of the task and of its edges, without duplicates."""
         return dict.fromkeys([self.operator, *(work.operator for work in self._works)])
 
-    async def _read(self) -> None:
-        inputs, last = self._task_inputs, -1
-        while self.checkpoints.open_channels and not self.suspended:
-            if self.lateness is not None:
-                self.measure_lateness(self.lateness)
-            if self.mail:
-                await self.handle_mail()
-                if self.suspended:
-                    return
-            if not self.available:
-                await self.wait_for_output()
-            turn = self._readable_after(last)
-            if turn is None:
-                await self._wait(Waiting.INPUT)
-            else:
-                last = turn
-                await self._read_one(inputs[turn])
-
-    def _readable_after(self, last: int) -> int | None:
-        """Return the next input after `last`, in turn, that has data; None if no input has data."""
+    def _next_work(self) -> Coroutine[Any, Any, None] | None:
+        """Return the processing of the next record or event, from the input that is next in turn and has
+        data; None if no input has data.
+        """
         inputs = self._task_inputs
-        turn = last
         for _ in inputs:
-            turn = turn + 1 if turn + 1 < len(inputs) else 0
-            if inputs[turn].readable:
-                return turn
+            self._turn = (self._turn + 1) % len(inputs)
+            if inputs[self._turn].readable:
+                return self._read_one(inputs[self._turn])
         return None
 
     async def _read_one(self, task_input: TaskInput) -> None:
@@ -159,7 +131,7 @@ class MultipleInputSubtask(OperatorSubtask):
         block = channel.decoder.feed(buffer.payload)
         task_input.parts = [(block, None)] if self.watermarks is None else split_at_watermarks(block)
         task_input.buffer, task_input.channel, task_input.records_served = buffer, channel, False
-        task_input.serving = task_input.servings[self._gate_of_channel[channel]]
+        task_input.serving = task_input.servings[channel.gate]
         task_input.serving.begin(channel, task_input.parts[0][0], self._cost_of_buffer())
 
     async def _serve(self, task_input: TaskInput) -> bool:
@@ -187,7 +159,7 @@ class MultipleInputSubtask(OperatorSubtask):
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
         """Return the data of `channel` that has been read but not processed."""
-        gate, partial_records = self._gate_of_channel[channel], list[Content]()
+        gate, partial_records = channel.gate, list[Content]()
         for task_input in self._task_inputs:
             if gate in task_input.servings:
                 partial_records.append(task_input.servings[gate].rest(channel))

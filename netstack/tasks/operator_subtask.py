@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from math import floor
+from typing import Any
 
 from buffers import Content, RecordBlock, encode_behind, split_at_watermarks
 from flowcontrol import (
@@ -17,7 +18,7 @@ from flowcontrol import (
 
 from ..checkpoints.recovery import SubtaskRecovery
 from ..exchange.channel import InputBuffer, InputChannel, Item
-from ..exchange.gate import InputGate
+from ..exchange.gate import InputGate, UnionGate
 from ..results.recorder import SubtaskSample
 from ..state.snapshots import EVENT_TIME, HELD_BACK, StateKind
 from ..state.subtask_state import SubtaskState
@@ -49,7 +50,6 @@ class OperatorSubtask(Subtask):
         "_buffer_cost",
         "_context",
         "_emit_every_s",
-        "_emits_held_back",
         "_parts",
         "_parts_of",
         "_poll",
@@ -58,7 +58,6 @@ class OperatorSubtask(Subtask):
         "_serving",
         "_state_times",
         "_steps_without_growth",
-        "_turn",
         "_upstream_recovered",
         "_with_data",
         "buffers_in",
@@ -95,7 +94,6 @@ class OperatorSubtask(Subtask):
         self._state_times = state_times(state, costs)
         self._requested: list[CheckpointBarrier] = []
         self._poll: Callable[[float], tuple[InputChannel, Item] | None]
-        self._turn = 0
         self._with_data = 0
         self._recovering = 0
         self._upstream_recovered: dict[object, set[int]] = {}  # by gate: indices of channels
@@ -104,29 +102,26 @@ class OperatorSubtask(Subtask):
         self._emit_every_s = emit_every_s
         self._behind_s = behind_s
         self._steps_without_growth = 0
-        self._emits_held_back = False
         self.watermarks: WatermarkFlow | None = None
         self._parts: list[tuple[RecordBlock, int | None]] = []  # of the buffer in progress, with watermarks
         self._parts_of: InputChannel | None = None
-        cost = costs.consumer_record_s
-        self._serving: Serving = WholeBuffers(environment.agenda, operator, throttle, cost)
+        self._serving: Serving = WholeBuffers(environment, operator, throttle)
 
     def connect(self, gates: list[InputGate]) -> None:
         """Set the gates to read from. Their channels and the outputs must exist already."""
         self.gates = gates
         if self.outputs or self.throttle.cores is not None:
-            cost = self.environment.costs.consumer_record_s
-            self._serving = RecordByRecord(self, self.operator, self.throttle, cost)
+            self._serving = RecordByRecord(self, self.operator, self.throttle)
         if self.watermarks is not None:
             self.watermarks.connect(gates, self._advance_event_time)
         self.checkpoints.connect(gates)
         self._with_data = self.checkpoints.open_channels
         # With one gate its poll is called directly, since it runs once per buffer.
-        self._poll = gates[0].poll if len(gates) == 1 else self._poll_in_turns
+        self._poll = gates[0].poll if len(gates) == 1 else UnionGate(gates).poll
 
     def data_arrived(self) -> None:
         """Resume if the subtask is waiting for input: a gate has become readable."""
-        if self._waiting is Waiting.INPUT:
+        if self.times.state is Waiting.INPUT:
             self._waiter.wake(self._wake_up * self._jitter())
 
     def post(self, mail: Mail) -> None:
@@ -184,7 +179,7 @@ class OperatorSubtask(Subtask):
 
     async def _read(self) -> None:
         """Read and process all input."""
-        checkpoints, agenda = self.checkpoints, self.agenda
+        checkpoints = self.checkpoints
         while checkpoints.open_channels and not self.suspended:
             if self.lateness is not None:
                 self.measure_lateness(self.lateness)
@@ -194,26 +189,21 @@ class OperatorSubtask(Subtask):
                     return
             if not self.available:
                 await self.wait_for_output()
-            polled = self._poll(agenda.now)
-            if polled is None:
+            work = self._next_work()
+            if work is None:
                 await self._wait(Waiting.INPUT)
             else:
-                channel, item = polled
-                if item.is_event:
-                    await self._handle_event(channel, decode_event(bytes(item.payload)))
-                else:
-                    await self._process(channel, item)  # type: ignore[arg-type]
+                await work
 
-    def _poll_in_turns(self, now: float) -> tuple[InputChannel, Item] | None:
-        """Return the next item from the gate that is next in turn."""
-        gates = self.gates
-        for _ in gates:
-            gate = gates[self._turn]
-            self._turn = (self._turn + 1) % len(gates)
-            polled = gate.poll(now)
-            if polled is not None:
-                return polled
-        return None
+    def _next_work(self) -> Coroutine[Any, Any, None] | None:
+        """Return the processing of the next buffer or event; None if no gate has one."""
+        polled = self._poll(self.agenda.now)
+        if polled is None:
+            return None
+        channel, item = polled
+        if item.is_event:
+            return self._handle_event(channel, decode_event(bytes(item.payload)))
+        return self._process(channel, item)  # type: ignore[arg-type]
 
     @property
     def _service_s(self) -> float:
@@ -243,21 +233,10 @@ class OperatorSubtask(Subtask):
         period = self._emit_every_s
         self.environment.scope.at((floor(self.agenda.now / period + 1e-9) + 1) * period, self._alarm)
 
-    def _alarm(self) -> None:
-        if not self.data_ended:
-            self.post(self._let_emit)
-            self._set_alarm()
-
-    def _let_emit(self) -> None:
-        self._emits_held_back = True
-
-    async def handle_mail(self) -> None:
-        """Handle all mail. Emit the held-back records if a timer has requested this."""
-        await super().handle_mail()
-        while self._emits_held_back and self.held_back is not None:
-            self._emits_held_back = False
+    async def _emit_periodically(self) -> None:
+        """Emit the held-back records."""
+        if self.held_back is not None:
             await self.emit_all(self.held_back.take())
-            await super().handle_mail()
 
     async def _advance_event_time(self, watermark: int) -> None:
         """Fire windows because the lowest watermark of all channels has risen, then send this watermark
@@ -433,10 +412,6 @@ class OperatorSubtask(Subtask):
             ):
                 self.stall(self._behind_s)
                 self._behind_s = 0.0
-
-    def let_overtake(self) -> None:
-        """Allow barriers to overtake data from now on."""
-        self.checkpoints.let_overtake()
 
     def release(self) -> None:
         """Release all memory."""

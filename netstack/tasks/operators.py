@@ -8,6 +8,7 @@ of its context; all other data is lost with the attempt.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import add
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -31,10 +32,6 @@ NOTHING = RecordBlock.from_payloads([])
 """An empty block."""
 
 
-def _unheard(text: str) -> None:
-    """Discard a trace message."""
-
-
 class OperatorContext(NamedTuple):
     """Context that an operator gets when it opens; the state in it has been restored.
 
@@ -49,7 +46,7 @@ class OperatorContext(NamedTuple):
     operator: OperatorStateBackend
     key_hash: KeyHash | None = None
     checkpointing: bool = False
-    trace: Callable[[str], None] = _unheard
+    trace: Callable[[str], None] = lambda text: None
 
     def key_groups(self, block: RecordBlock) -> list[int]:
         """Return the key group of each record.
@@ -280,7 +277,7 @@ class KeySum(Operator):
     def open(self, context: OperatorContext) -> None:
         """Declare the state."""
         self._context = context
-        self._sums = context.keyed.reducing("sum", _add)
+        self._sums = context.keyed.reducing("sum", add)
 
     def key_of(self, record: bytes) -> object:
         """Return the key of a record."""
@@ -313,10 +310,6 @@ class Sink(Operator):
         for payload in block.payloads():
             self._function(bytes(payload))
         return NOTHING
-
-
-def _add(left: int, right: int) -> int:
-    return left + right
 
 
 def map_records(function: RecordFunction) -> OperatorFactory:

@@ -7,15 +7,13 @@ are available. A snapshot in between stores the unprocessed rest of the block.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from buffers import Content, RecordBlock
 
-from ..engine.agenda import Agenda
 from ..exchange.channel import InputChannel
 from .operators import NOTHING, Operator
 from .service_time import Pauses, Throttle
 from .subtask import Subtask
+from .subtask_environment import Environment
 
 
 class Outbox:
@@ -68,36 +66,6 @@ class Outbox:
         self.position = start + 1
 
 
-class Serving(Protocol):
-    """A way to process the records of a buffer; all times are in seconds."""
-
-    @property
-    def records(self) -> int:
-        """Number of records whose service is finished."""
-        ...
-
-    @property
-    def pause_ends(self) -> float | None:
-        """End of the current pause within the buffer; None if there is no pause to wait for."""
-        ...
-
-    async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
-        """Process the records of one buffer; the buffer itself costs `spent` seconds."""
-        ...
-
-    def stall(self, duration: float) -> bool:
-        """Delay the planned finish times of records by `duration` seconds; returns False if none exist."""
-        ...
-
-    def catch_up(self) -> None:
-        """Pass all records whose service is finished to the operator."""
-        ...
-
-    def rest(self, channel: InputChannel) -> Content:
-        """Return the encoded records of `channel` that have been read but not processed."""
-        ...
-
-
 class WholeBuffers:
     """Spends the service time of a whole buffer in one wait.
 
@@ -116,11 +84,11 @@ class WholeBuffers:
         "_throttle",
     )
 
-    def __init__(self, agenda: Agenda, operator: Operator, throttle: Throttle, record_cost: float) -> None:
-        self._agenda = agenda
+    def __init__(self, environment: Environment, operator: Operator, throttle: Throttle) -> None:
+        self._agenda = environment.agenda
         self._operator = operator
         self._throttle = throttle
-        self._record_cost = record_cost
+        self._record_cost = environment.costs.consumer_record_s
         self._channel: InputChannel | None = None  # None between two blocks
         self._block = NOTHING
         self._seen = 0  # records of the block passed to the operator
@@ -135,11 +103,11 @@ class WholeBuffers:
 
     @property
     def pause_ends(self) -> float | None:
-        """End of the current pause; None if it is the last pause of the buffer."""
+        """End of the current pause within the buffer; None if there is no pause to wait for."""
         return None if self._pauses is None else self._pauses.end_within(self._agenda.now)
 
     async def serve(self, channel: InputChannel, block: RecordBlock, spent: float) -> None:
-        """Process all records in one wait."""
+        """Process the records of one buffer in one wait; the buffer itself costs `spent` seconds."""
         agenda, count = self._agenda, len(block)
         start = agenda.now + spent
         pauses = self._throttle.charge_all(count, start, self._record_cost)
@@ -165,7 +133,7 @@ class WholeBuffers:
             self._seen = records
 
     def stall(self, duration: float) -> bool:
-        """Delay the end of the remaining pauses by `duration`."""
+        """Delay the end of the remaining pauses by `duration` seconds; returns False if there are none."""
         if self._pauses is None:
             return False
         self._pauses.put_off(self._agenda.now, duration)
@@ -199,12 +167,12 @@ class RecordByRecord:
         "records",
     )
 
-    def __init__(self, subtask: Subtask, operator: Operator, throttle: Throttle, record_cost: float) -> None:
+    def __init__(self, subtask: Subtask, operator: Operator, throttle: Throttle) -> None:
         self.records = 0
         self._subtask = subtask
         self._operator = operator
         self._throttle = throttle
-        self._record_cost = record_cost
+        self._record_cost = subtask.environment.costs.consumer_record_s
         self._spend = subtask.agenda.sleep if throttle.cores is None else throttle.cores.work
         self._channel: InputChannel | None = None  # None between two blocks
         self._block = NOTHING
@@ -268,3 +236,7 @@ class RecordByRecord:
     def rest(self, channel: InputChannel) -> Content:
         """Return the encoded records whose output has not been written yet."""
         return self._block[self._outbox.position :].content if self._channel is channel else b""
+
+
+Serving = WholeBuffers | RecordByRecord
+"""A way to process the records of a buffer; all times are in seconds."""

@@ -88,8 +88,22 @@ class Throttle:
 
         Returns the number of records charged, and the sleep after the last of them in seconds (0: no sleep).
         """
-        cost = self._cost(now)
-        paid, pause = (1, cost) if self._exact and cost > 0 else self._charge(records, cost)
+        costs = self._costs
+        cost = costs[0] if len(costs) == 1 else costs[max(0, bisect_right(self._times, now) - 1)]
+        paid, pause = records, 0.0
+        if self._exact and cost > 0:
+            paid, pause = 1, cost
+        elif cost > 0:
+            debt = self._debt
+            due = ceil((SLEEP_THRESHOLD_S - debt) / cost - _ROUNDING)
+            if due < 1:
+                due = 1
+            if due > records:
+                self._debt = debt + records * cost
+            else:
+                late = self._oversleep * (0.5 + next(self._chance))
+                self._debt = -late
+                paid, pause = due, debt + due * cost + late + self._after_sleep
         self.charged_s += paid * cost
         return paid, pause
 
@@ -149,23 +163,3 @@ class Throttle:
             ends.append(now + left * overhead)
             counts.append(records)
         return Pauses(ends, counts)
-
-    def _charge(self, records: int, cost: float) -> tuple[int, float]:
-        if cost <= 0:
-            return records, 0.0
-        debt = self._debt
-        due = ceil((SLEEP_THRESHOLD_S - debt) / cost - _ROUNDING)
-        if due < 1:
-            due = 1
-        if due > records:
-            self._debt = debt + records * cost
-            return records, 0.0
-        late = self._oversleep * (0.5 + next(self._chance))
-        self._debt = -late
-        return due, debt + due * cost + late + self._after_sleep
-
-    def _cost(self, now: float) -> float:
-        costs = self._costs
-        if len(costs) == 1:
-            return costs[0]
-        return costs[max(0, bisect_right(self._times, now) - 1)]

@@ -7,7 +7,7 @@ at which more records are due. Times are seconds since the source began.
 from __future__ import annotations
 
 from math import cos, floor, pi
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from buffers import RecordBlock
 from flowcontrol import MAX_WATERMARK, CheckpointBarrier, EndOfData, PostCheckpointAction
@@ -32,18 +32,6 @@ _RATE_STEP_S = 0.001
 """Interval at which a continuously changing rate is evaluated."""
 
 _ROUNDING = 1e-9
-
-
-class Pace(Protocol):
-    """The number of records that are due over time."""
-
-    def due_by(self, elapsed_s: float) -> int:
-        """Return the number of records due by a time."""
-        ...
-
-    def next_due(self, elapsed_s: float) -> float:
-        """Return the time after `elapsed_s` at which more records are due."""
-        ...
 
 
 class Bursts:
@@ -82,6 +70,10 @@ class Wave:
     def next_due(self, elapsed_s: float) -> float:
         """Return the time, slightly later, at which the rate is evaluated again."""
         return elapsed_s + _RATE_STEP_S
+
+
+Pace = Bursts | Wave
+"""The number of records that are due over time."""
 
 
 def pace_of(source: SourceSpec | None, rate: float) -> Pace | None:
@@ -156,7 +148,6 @@ class SourceSubtask(Subtask):
         "_split_reader",
         "_started_at",
         "_timer",
-        "_watermark_due",
         "_watermarks",
         "_working_until",
     )
@@ -184,7 +175,6 @@ class SourceSubtask(Subtask):
         self._legacy = calls.legacy
         self._catch_up = calls.catch_up_s
         self._watermarks = watermarks
-        self._watermark_due = False
         self._started_at = (0.0, 0)  # time, and position in the input
         self._period = 1 / rate if rate > 0 else 0.0
         self._next_due = environment.agenda.now
@@ -274,23 +264,15 @@ class SourceSubtask(Subtask):
         if self._watermarks is not None:
             self.environment.scope.after(self._watermarks.interval_s, self._alarm)
 
-    def _alarm(self) -> None:
-        if not self.data_ended:
-            self.post(self._let_emit_watermark)
-            self._set_alarm()
+    def _let_emit(self) -> None:
+        self._emission_due = self._holds_for is None
 
-    def _let_emit_watermark(self) -> None:
-        self._watermark_due = self._holds_for is None
-
-    async def handle_mail(self) -> None:
-        """Handle all mail. Send a watermark if a timer has requested this and the watermark has risen."""
-        await super().handle_mail()
-        while self._watermark_due and self._watermarks is not None:
-            self._watermark_due = False
-            watermark = None if self.data_ended else self._watermarks.due()
+    async def _emit_periodically(self) -> None:
+        """Send a watermark if it has risen."""
+        if self._watermarks is not None and not self.data_ended:
+            watermark = self._watermarks.due()
             if watermark is not None:
                 await self.emit_watermark(watermark)
-            await super().handle_mail()
 
     def _read(self) -> bool:
         """Read the next block; returns False at the end of the input."""

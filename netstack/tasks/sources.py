@@ -13,7 +13,7 @@ and end at once::
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +34,7 @@ FILLER = 0x2E
 """Value of the bytes of a generated record after its key, and of padding bytes of emitted records."""
 
 
-class _Readable(Protocol):
-    def read(self, max_records: int) -> RecordBlock | None: ...
-
-
-def skip(reader: SourceReader | _Readable, position: int) -> None:
+def skip(reader: SourceReader | SplitReader, position: int) -> None:
     """Skip the first ``position`` records of a new reader.
 
     If the reader has no `seek`, this takes as long as reading the records, since they are read and dropped.
@@ -97,11 +93,9 @@ class GeneratedSource:
         """Return None, since any number of subtasks is possible."""
         return None
 
-    def open(self, subtask: int, parallelism: int) -> GeneratedReader | BlankReader:
+    def open(self, subtask: int, parallelism: int) -> GeneratedReader:
         """Return the endless reader of one subtask. The records do not depend on ``parallelism``."""
-        if self._blank:
-            return BlankReader(self._record_bytes)
-        return GeneratedReader(self._record_bytes, self._seed, subtask, self._keys)
+        return GeneratedReader(self._record_bytes, self._seed, subtask, self._keys, blank=self._blank)
 
     def key_hash(self, block: RecordBlock) -> NDArray[np.int32]:
         """Return Java's Long hash code of each record's key."""
@@ -124,16 +118,28 @@ class GeneratedReader:
     """Generates the records of one subtask in blocks; a read returns a slice of the current block.
 
     `cumulated` holds the cumulative frequency of each key, by its number; None: keys are any 64-bit numbers.
+    With `blank`, the records have lengths but no bytes.
     """
 
-    __slots__ = ("_block", "_cumulated", "_generator", "_position", "_seed", "_template")
+    __slots__ = ("_blank", "_block", "_cumulated", "_generator", "_position", "_seed", "_template")
 
     def __init__(
-        self, record_bytes: int, seed: int, subtask: int, cumulated: NDArray[np.float64] | None = None
+        self,
+        record_bytes: int,
+        seed: int,
+        subtask: int,
+        cumulated: NDArray[np.float64] | None = None,
+        *,
+        blank: bool = False,
     ) -> None:
         self._cumulated = cumulated
-        count = _records_at_a_time(record_bytes)
-        self._template = RecordBlock.from_matrix(np.full((count, record_bytes), FILLER, dtype=np.uint8))
+        self._blank = blank
+        stride = record_bytes + HEADER_BYTES
+        count = max(1, min(BLOCK_RECORDS, BLOCK_BYTES // stride))
+        if blank:
+            self._template = RecordBlock.blank(count, stride)
+        else:
+            self._template = RecordBlock.from_matrix(np.full((count, record_bytes), FILLER, dtype=np.uint8))
         self._seed = [seed, subtask]
         self._generator = np.random.Generator(np.random.PCG64(self._seed))
         self._position = count
@@ -165,8 +171,10 @@ class GeneratedReader:
         self._block = None
 
     def _generate(self) -> RecordBlock:
-        # A new array each time: slices of the previous one may still be in transit.
         template = self._template
+        if self._blank:
+            return template
+        # A new array each time: slices of the previous one may still be in transit.
         count, stride = len(template), template.stride
         data = template.data.copy()
         keys = np.frombuffer(self._draw(count), dtype=np.uint8)
@@ -180,38 +188,6 @@ class GeneratedReader:
             return self._generator.bytes(count * KEY_BYTES)
         chosen = np.searchsorted(self._cumulated, self._generator.random(count), side="right")
         return np.minimum(chosen, len(self._cumulated) - 1).astype(">i8").tobytes()
-
-
-class BlankReader:
-    """Returns blank records, with the same lengths and block sizes as a `GeneratedReader`."""
-
-    __slots__ = ("_block", "_position")
-
-    def __init__(self, record_bytes: int) -> None:
-        self._block = RecordBlock.blank(_records_at_a_time(record_bytes), record_bytes + HEADER_BYTES)
-        self._position = 0
-
-    def read(self, max_records: int) -> RecordBlock:
-        """Return the next 1 .. ``max_records`` records; there is no end."""
-        start = self._position % len(self._block)
-        self._position = min(start + max_records, len(self._block))
-        return self._block[start : self._position]
-
-    def seek(self, position: int) -> None:
-        """Move to a position.
-
-        Raises:
-            ValueError: if ``position`` is negative.
-        """
-        check_position(position)
-        self._position = position % len(self._block)
-
-    def close(self) -> None:
-        """Do nothing: the reader holds no resources."""
-
-
-def _records_at_a_time(record_bytes: int) -> int:
-    return max(1, min(BLOCK_RECORDS, BLOCK_BYTES // (record_bytes + HEADER_BYTES)))
 
 
 class CollectionSource:

@@ -43,13 +43,13 @@ class Subtask:
     """
 
     __slots__ = (
+        "_emission_due",
         "_final_checkpoint_completed",
         "_jitter",
         "_putting_back",
         "_recovery",
         "_stalled_s",
         "_waiter",
-        "_waiting",
         "_wake_up",
         "agenda",
         "checkpoints",
@@ -95,8 +95,8 @@ class Subtask:
         self._putting_back: Iterator[None] | None = None
         self.mail: deque[Mail] = deque()
         self._waiter = Waiter(self.agenda)
-        self._waiting = Waiting.NOTHING
         self._stalled_s = 0.0
+        self._emission_due = False
         self._final_checkpoint_completed = False
         self._wake_up = environment.costs.wake_up_s
         self._jitter = environment.randomness.jitter
@@ -117,7 +117,7 @@ class Subtask:
         """
         if self.lateness is None:
             return None
-        if self._waiting is not Waiting.NOTHING:
+        if self.times.state is not Waiting.NOTHING:
             self.times.add_until(self.agenda.now)
             self.measure_lateness(self.lateness)
         return self.lateness.behind_s(held_up_s)
@@ -148,7 +148,7 @@ class Subtask:
 
     def output_available(self) -> None:
         """Resume if the subtask is waiting for its outputs; called when a pool has buffers again."""
-        if self._waiting is Waiting.OUTPUT:
+        if self.times.state is Waiting.OUTPUT:
             self._waiter.wake(self._wake_up * self._jitter())
 
     @property
@@ -160,13 +160,35 @@ class Subtask:
         return True
 
     async def handle_mail(self) -> None:
-        """Handle all mail, including mail that arrives while a snapshot is being taken."""
-        while self.mail or self._stalled_s:
-            while self.mail:
-                self.mail.popleft()()
-            stalled, self._stalled_s = self._stalled_s, 0.0
-            if stalled:
-                await self.agenda.sleep(stalled)
+        """Handle all mail, including mail that arrives while a snapshot is being taken.
+
+        Then emit the output of a timer, if one is due.
+        """
+        while True:
+            while self.mail or self._stalled_s:
+                while self.mail:
+                    self.mail.popleft()()
+                stalled, self._stalled_s = self._stalled_s, 0.0
+                if stalled:
+                    await self.agenda.sleep(stalled)
+            if not self._emission_due:
+                return
+            self._emission_due = False
+            await self._emit_periodically()
+
+    def _set_alarm(self) -> None:
+        """Schedule the next `_alarm`, if the subtask has periodic output."""
+
+    def _alarm(self) -> None:
+        if not self.data_ended:
+            self.post(self._let_emit)
+            self._set_alarm()
+
+    def _let_emit(self) -> None:
+        self._emission_due = True
+
+    async def _emit_periodically(self) -> None:
+        """Emit the output of a timer; called between two records, after an `_alarm`."""
 
     def stall(self, duration: float) -> None:
         """Block for `duration` seconds after the mail has been handled."""
@@ -174,12 +196,9 @@ class Subtask:
 
     async def _wait(self, reason: Waiting) -> None:
         """Wait once, for `reason` or for mail."""
-        agenda = self.agenda
-        self._waiting = reason
-        self.times.enter(reason, agenda.now)
+        self.times.enter(reason, self.agenda.now)
         await self._waiter.wait()
-        self.times.enter(Waiting.NOTHING, agenda.now)
-        self._waiting = Waiting.NOTHING
+        self.times.enter(Waiting.NOTHING, self.agenda.now)
 
     async def wait_for_output(self) -> None:
         """Wait until the outputs can take another record; mail is handled meanwhile."""
@@ -364,7 +383,7 @@ class Subtask:
 
     def consumer_acknowledged(self) -> None:
         """Resume if the subtask waits for acknowledgements and all consumers have acknowledged."""
-        if self._waiting is Waiting.CONSUMERS and self._may_end:
+        if self.times.state is Waiting.CONSUMERS and self._may_end:
             self._waiter.wake(self._wake_up * self._jitter())
 
     def sample(self) -> SubtaskSample:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,50 +82,29 @@ class StartedSnapshot(NamedTuple):
     rest: Sequence[Action]
 
 
+@dataclass(slots=True, eq=False)
 class RunningCheckpoint:
-    """A checkpoint that the task has begun and not acknowledged yet.
+    """A checkpoint that the task has begun and not acknowledged yet."""
 
-    `barrier` becomes unaligned when it may overtake data. `metrics` is None until the alignment has ended.
-    `channel_data` collects in-flight data until it is complete and stored, and is None afterwards.
-    `open_outputs`: number of subpartitions whose data is still missing. `uploading_since`: end of the
-    synchronous part; `uploads`: number of uploads in progress. `written`: files in `storage` that belong
-    only to this checkpoint.
-    """
-
-    __slots__ = (
-        "barrier",
-        "channel_data",
-        "data_ended",
-        "handles",
-        "metrics",
-        "open_outputs",
-        "state",
-        "storage",
-        "sync_s",
-        "uploading_since",
-        "uploads",
-        "written",
-    )
-
-    def __init__(
-        self,
-        barrier: CheckpointBarrier,
-        metrics: AlignmentMetrics | None,
-        data_ended: bool,
-        storage: CheckpointStorage,
-    ) -> None:
-        self.barrier = barrier
-        self.storage = storage
-        self.metrics = metrics
-        self.data_ended = data_ended
-        self.sync_s = 0.0
-        self.state: StateSnapshot | None = None
-        self.handles: list[StateHandle] = []
-        self.written: list[StoredFile] = []
-        self.channel_data: dict[ChannelPlace, Pieces] | None = {}
-        self.open_outputs = 0
-        self.uploading_since: float | None = None
-        self.uploads = 0
+    barrier: CheckpointBarrier
+    """Becomes unaligned when it may overtake data."""
+    metrics: AlignmentMetrics | None
+    """None until the alignment has ended."""
+    data_ended: bool
+    storage: CheckpointStorage
+    sync_s: float = 0.0
+    state: StateSnapshot | None = None
+    handles: list[StateHandle] = field(default_factory=list)
+    written: list[StoredFile] = field(default_factory=list)
+    """Files in `storage` that belong only to this checkpoint."""
+    channel_data: dict[ChannelPlace, Pieces] | None = field(default_factory=dict)
+    """Collects in-flight data until it is complete and stored; None afterwards."""
+    open_outputs: int = 0
+    """Number of subpartitions whose data is still missing."""
+    uploading_since: float | None = None
+    """End of the synchronous part."""
+    uploads: int = 0
+    """Number of uploads in progress."""
 
 
 class TaskCheckpoints:

@@ -35,16 +35,16 @@ class Waiting(Enum):
 class TimeAccount:
     """Idle and back-pressured time of a subtask, in seconds; in the remaining time it was busy.
 
-    Only the time from `begin` to `end` counts: a subtask is not busy while it waits for others to be built,
-    nor after it has ended.
+    `state` is the current reason to wait. Only the time from `begin` to `end` counts: a subtask is not busy
+    while it waits for others to be built, nor after it has ended.
     """
 
-    __slots__ = ("_began_at", "_ended_at", "_since", "_state", "backpressured", "idle")
+    __slots__ = ("_began_at", "_ended_at", "_since", "backpressured", "idle", "state")
 
     def __init__(self) -> None:
         self.idle = 0.0
         self.backpressured = 0.0
-        self._state = Waiting.NOTHING
+        self.state = Waiting.NOTHING
         self._since = 0.0
         self._began_at: float | None = None
         self._ended_at: float | None = None
@@ -60,15 +60,15 @@ class TimeAccount:
     def enter(self, state: Waiting, now: float) -> None:
         """Record that the subtask begins to wait for `state`, or to work again."""
         self.add_until(now)
-        self._state = state
+        self.state = state
 
     def add_until(self, now: float) -> None:
         """Add the time until `now` to the current state."""
         elapsed = now - self._since
         self._since = now
-        if self._state is Waiting.OUTPUT:
+        if self.state is Waiting.OUTPUT:
             self.backpressured += elapsed
-        elif self._state is not Waiting.NOTHING:
+        elif self.state is not Waiting.NOTHING:
             self.idle += elapsed
 
     def until(self, now: float) -> tuple[float, float, float]:
@@ -77,9 +77,9 @@ class TimeAccount:
             return 0.0, 0.0, 0.0
         elapsed = now - self._since
         idle, backpressured = self.idle, self.backpressured
-        if self._state is Waiting.OUTPUT:
+        if self.state is Waiting.OUTPUT:
             backpressured += elapsed
-        elif self._state is not Waiting.NOTHING:
+        elif self.state is not Waiting.NOTHING:
             idle += elapsed
         last = now if self._ended_at is None else self._ended_at
         return last - self._began_at - idle - backpressured, idle, backpressured

@@ -81,7 +81,7 @@ class TransactionalSink(Operator):
         """Keep the last transaction for the last checkpoint; without checkpoints, commit it."""
         if not self._context.checkpointing:
             self.before_snapshot(0)
-            self._commit_up_to(max(self._pending, default=0))
+            self.checkpoint_completed(max(self._pending, default=0))
         return NOTHING
 
     def before_snapshot(self, checkpoint_id: int) -> None:
@@ -93,9 +93,6 @@ class TransactionalSink(Operator):
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Commit the transactions closed up to this checkpoint."""
-        self._commit_up_to(checkpoint_id)
-
-    def _commit_up_to(self, checkpoint_id: int) -> None:
         context = self._context
         for sealed in [number for number in self._pending if number <= checkpoint_id]:
             records = tuple(self._pending.pop(sealed))

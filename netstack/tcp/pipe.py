@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
 
 import trio
 
@@ -32,83 +31,58 @@ MAX_PARTS = 64
 _TLS_BYTES = 256 << 10
 
 
-class Pipe(Protocol):
-    """Both directions of a stream of bytes. Each direction is used by one task at a time."""
-
-    def send_now(self, parts: Sequence[bytes | memoryview]) -> int | None:
-        """Like `send`, but does not wait: returns None if no byte can be sent yet."""
-
-    def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
-        """Like `receive_into`, but does not wait: returns None if no bytes have arrived."""
-
-    async def send(self, parts: Sequence[bytes | memoryview]) -> int:
-        """Send bytes from the start of `parts`, 1 to `MAX_PARTS` pieces; returns the number of bytes sent.
-
-        Raises:
-            OSError, trio.BrokenResourceError: if the peer has closed the connection.
-        """
-
-    async def receive_into(self, buffers: Sequence[memoryview]) -> int:
-        """Fill `buffers` with arrived bytes, from the first on; returns the number of bytes read, 0 at the
-        end of the stream.
-
-        Raises:
-            OSError, trio.BrokenResourceError: if the peer has closed the connection.
-        """
-
-    async def send_eof(self) -> None:
-        """Stop sending. Data of the peer can still be received."""
-
-    async def aclose(self) -> None:
-        """Close the stream; data already sent still arrives."""
-
-
 class SocketPipe:
-    """The plain socket of a stream."""
+    """The plain socket of a stream of bytes. Each direction is used by one task at a time.
+
+    The methods that transfer bytes raise an OSError or a `trio.BrokenResourceError` if the peer has closed
+    the connection.
+    """
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self._descriptor = stream.socket.fileno()
 
     def send_now(self, parts: Sequence[bytes | memoryview]) -> int | None:
-        """Send some of `parts`; see `Pipe`."""
+        """Like `send`, but does not wait: returns None if no byte can be sent yet."""
         try:
             return os.writev(self._descriptor, parts)
         except BlockingIOError:
             return None
 
     def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
-        """Fill some of `buffers`; see `Pipe`."""
+        """Like `receive_into`, but does not wait: returns None if no bytes have arrived."""
         try:
             return os.readv(self._descriptor, buffers)
         except BlockingIOError:
             return None
 
     async def send(self, parts: Sequence[bytes | memoryview]) -> int:
-        """Send some of `parts`; see `Pipe`."""
+        """Send bytes from the start of `parts`, 1 to `MAX_PARTS` pieces; returns the number of bytes sent."""
         while (sent := self.send_now(parts)) is None:
             await trio.lowlevel.wait_writable(self._stream.socket)
         return sent
 
     async def receive_into(self, buffers: Sequence[memoryview]) -> int:
-        """Fill some of `buffers`; see `Pipe`."""
+        """Fill `buffers` with arrived bytes, from the first on; returns the number of bytes read, 0 at the
+        end of the stream.
+        """
         while (count := self.receive_now(buffers)) is None:
             await trio.lowlevel.wait_readable(self._stream.socket)
         return count
 
     async def send_eof(self) -> None:
-        """Stop sending."""
+        """Stop sending. Data of the peer can still be received."""
         with suppress(OSError, trio.BrokenResourceError):
             await self._stream.send_eof()
 
     async def aclose(self) -> None:
-        """Close the socket."""
+        """Close the socket; data already sent still arrives."""
         self._descriptor = -1
         await self._stream.aclose()
 
 
 class TlsPipe:
-    """A stream over TLS, which encrypts contiguous bytes."""
+    """A stream over TLS, which encrypts contiguous bytes; same methods as `SocketPipe`."""
 
     def __init__(self, stream: trio.SSLStream[trio.SocketStream]) -> None:
         self._stream = stream
@@ -120,13 +94,13 @@ class TlsPipe:
         """Return None: TLS may always have to wait."""
 
     async def send(self, parts: Sequence[bytes | memoryview]) -> int:
-        """Send all of `parts`; see `Pipe`."""
+        """Send all of `parts`."""
         data = b"".join(parts)
         await self._stream.send_all(data)
         return len(data)
 
     async def receive_into(self, buffers: Sequence[memoryview]) -> int:
-        """Fill some of `buffers`; see `Pipe`."""
+        """Fill `buffers` with arrived bytes; 0 at the end of the stream."""
         data = await self._stream.receive_some(min(_TLS_BYTES, sum(map(len, buffers))))
         start = 0
         for buffer in buffers:
@@ -144,6 +118,10 @@ class TlsPipe:
     async def aclose(self) -> None:
         """Close the underlying socket without waiting for the peer."""
         await trio.aclose_forcefully(self._stream)
+
+
+Pipe = SocketPipe | TlsPipe
+"""Both directions of a stream of bytes."""
 
 
 def pipe_over(stream: Stream) -> Pipe:

@@ -25,7 +25,6 @@ import trio
 from buffers import (
     DEFAULT_MAX_RECORD_BYTES,
     UNLIMITED_SIZE,
-    MemorySegment,
     NetworkBufferPool,
     PipelinedSubpartition,
     partition_buffers,
@@ -46,9 +45,6 @@ from .transport_config import TransportConfig, TransportStatistics
 READ_BYTES = 1 << 20
 """Approximate maximum number of bytes of records that one `read` returns."""
 
-MAX_RECORD_BYTES = DEFAULT_MAX_RECORD_BYTES
-"""Maximum length of a record in bytes. A reader treats a greater length as corrupt."""
-
 ALL_TARGETS = ALL
 """Target of a record for all processes."""
 
@@ -61,6 +57,9 @@ class Endpoint:
     All calls must come from trio tasks of one thread. Invariant: while `error` is None, every written record
     is in exactly one place: in a subpartition, on a link, in the gate of its reader, in `LoopbackRecords`, or
     already read.
+
+    Raises:
+        InsufficientBuffers: if the network memory in `config` is too small for this number of processes.
     """
 
     def __init__(self, index: int, size: int, config: TransportConfig) -> None:
@@ -76,18 +75,41 @@ class Endpoint:
         self._producers: dict[int, ProducerEnd] = {}
         self._records_received = self._record_bytes_received = self._buffers_received = 0
         self._write_blocked_s = self._read_blocked_s = 0.0
-        self._buffers = ExchangeBuffers(
-            index, size, config, on_room=lambda: self._room.set(), on_data=lambda: self._data.set()
-        )
-        self._subpartitions = self._buffers.subpartitions
-        self._partition = self._buffers.partition
-        self._gate = self._buffers.gate
+        self._open_channels = size
+
+        network, gate = config.network, config.gate(size)
+        self._loopback = LoopbackRecords(network.max_buffers_per_channel * network.segment_bytes)
+        self._memory = NetworkBufferPool(config.segments(size), network.segment_bytes)
+        # Exclusive segments first: records written before channels exist must not use their memory.
+        exclusive = gate.exclusive_per_channel
+        peers = (peer for peer in range(size) if peer != index)
+        self._exclusive = {peer: self._memory.request_unpooled(exclusive) for peer in peers}
+
+        starting_size = network.starting_segment_bytes if network.debloat_enabled else UNLIMITED_SIZE
+        self._subpartitions = [
+            PipelinedSubpartition(target, starting_size=starting_size, receiver_exclusive=exclusive)
+            for target in range(size)
+        ]
         for subpartition in self._subpartitions:
             subpartition.on_acknowledged = self._acknowledged
-        self._loopback = LoopbackRecords(
-            config.network.max_buffers_per_channel * config.network.segment_bytes
+        minimum, maximum = partition_buffers(
+            size, network.exclusive_buffers_per_channel, network.floating_buffers_per_gate
         )
-        self._open_channels = size
+        pool = self._memory.create_pool(
+            maximum,
+            minimum,
+            maximum,
+            subpartitions=size,
+            max_buffers_per_channel=network.max_buffers_per_channel,
+            max_overdraft=network.max_overdraft_buffers_per_gate,
+            on_available=lambda: self._room.set(),
+        )
+        flush_always = network.buffer_timeout_s == 0
+        self._partition = ResultPartition(pool, self._subpartitions, flush_always=flush_always)
+
+        pool = self._memory.create_pool(gate.total_floating, gate.required_floating, gate.total_floating)
+        debloater = debloater_of(network)
+        self._gate = InputGate(f"process {index}", pool, debloater, lambda: self._data.set())
         local = LocalInputChannel(
             self._gate, index, self._channel_id(index, index), self._subpartitions[index]
         )
@@ -105,7 +127,7 @@ class Endpoint:
         producer.stalls = self._stalls
         consumer = ConsumerEnd(link.consuming, link.notify, link.peer)
         channel_id = self._channel_id(peer, self.index)
-        exclusive = self._buffers.take_exclusive(peer)
+        exclusive = self._exclusive.pop(peer)  # the channel releases them
         channel = RemoteInputChannel(self._gate, peer, channel_id, consumer, exclusive, self._gate.floating)
         self._gate.add_channel(channel, self.index)
 
@@ -137,9 +159,10 @@ class Endpoint:
         if not ALL <= target < self.size:
             raise ValueError(f"the target {target} does not exist among {self.size} processes")
         payload = memoryview(record).cast("B")
-        if len(payload) > MAX_RECORD_BYTES:
+        if len(payload) > DEFAULT_MAX_RECORD_BYTES:  # a reader treats a greater length as corrupt
             raise ValueError(
-                f"a record of {len(payload)} bytes is too long; at most {MAX_RECORD_BYTES} bytes are allowed"
+                f"a record of {len(payload)} bytes is too long; at most {DEFAULT_MAX_RECORD_BYTES} bytes are "
+                "allowed"
             )
         if self._subpartitions[0].finished:
             raise LinkClosedError(f"task {self.index}", "a record cannot be sent after the last one")
@@ -147,25 +170,21 @@ class Endpoint:
 
     async def _write_to_partition(self, target: int, payload: memoryview) -> None:
         length = memoryview(_LENGTH.pack(len(payload)))
-        if not self._partition.write_record(target, length, payload):
-            await self._until_room()
+        partition = self._partition
+        if not partition.write_record(target, length, payload):
+            # Until the record is complete and the next one may begin.
+            await self._until_room(lambda: partition.go_on() and partition.available)
 
     async def _write_to_itself(self, payload: memoryview) -> None:
         self._loopback.add(payload)
         self._data.set()
         if self._loopback.full:
-            started = trio.current_time()
-            while self._loopback.full:
-                self._room = trio.Event()
-                await self._room.wait()
-                self._check()
-            self._write_blocked_s += trio.current_time() - started
+            await self._until_room(lambda: not self._loopback.full)
 
-    async def _until_room(self) -> None:
-        """Wait until the current record is complete and the next one may begin."""
-        partition = self._partition
+    async def _until_room(self, has_room: Callable[[], bool]) -> None:
+        """Wait until `has_room` returns True."""
         started = trio.current_time()
-        while not (partition.go_on() and partition.available):
+        while not has_room():
             self._room = trio.Event()
             await self._room.wait()
             self._check()
@@ -300,7 +319,7 @@ class Endpoint:
     def statistics(self) -> TransportStatistics:
         """Return the current counters."""
         links = self.links.values()
-        memory = self._buffers.memory
+        memory = self._memory
         return TransportStatistics(
             index=self.index,
             records_sent=self._partition.records_out + self._loopback.records,
@@ -325,72 +344,12 @@ class Endpoint:
         """Release all memory after all links have ended; returns the number of segments still in use."""
         for producer in self._producers.values():
             producer.close()
-        return self._buffers.release()
-
-
-class ExchangeBuffers:
-    """The memory, the partition and the gate (without channels) of process `index` of `size`.
-
-    `on_room` is called when a record may be written, `on_data` when a record may be read.
-
-    Raises:
-        InsufficientBuffers: if the network memory in `config` is too small for this number of processes.
-    """
-
-    def __init__(
-        self,
-        index: int,
-        size: int,
-        config: TransportConfig,
-        on_room: Callable[[], None],
-        on_data: Callable[[], None],
-    ) -> None:
-        self._size = size
-        self._config = config
-        self.memory = NetworkBufferPool(config.segments(size), config.network.segment_bytes)
-        # Exclusive segments first: records written before channels exist must not use their memory.
-        count = config.gate(size).exclusive_per_channel
-        peers = (peer for peer in range(size) if peer != index)
-        self._exclusive = {peer: self.memory.request_unpooled(count) for peer in peers}
-        network = self._config.network
-        starting_size = network.starting_segment_bytes if network.debloat_enabled else UNLIMITED_SIZE
-        self.subpartitions = [
-            PipelinedSubpartition(target, starting_size=starting_size, receiver_exclusive=count)
-            for target in range(self._size)
-        ]
-        self.partition = self._make_partition(on_room)
-        spec = self._config.gate(self._size)
-        pool = self.memory.create_pool(spec.total_floating, spec.required_floating, spec.total_floating)
-        self.gate = InputGate(f"process {index}", pool, debloater_of(self._config.network), on_data)
-
-    def _make_partition(self, on_room: Callable[[], None]) -> ResultPartition:
-        network = self._config.network
-        minimum, maximum = partition_buffers(
-            self._size, network.exclusive_buffers_per_channel, network.floating_buffers_per_gate
-        )
-        pool = self.memory.create_pool(
-            maximum,
-            minimum,
-            maximum,
-            subpartitions=self._size,
-            max_buffers_per_channel=network.max_buffers_per_channel,
-            max_overdraft=network.max_overdraft_buffers_per_gate,
-            on_available=on_room,
-        )
-        return ResultPartition(pool, self.subpartitions, flush_always=network.buffer_timeout_s == 0)
-
-    def take_exclusive(self, peer: int) -> list[MemorySegment]:
-        """Return the segments for the channel from `peer`; the channel releases them."""
-        return self._exclusive.pop(peer)
-
-    def release(self) -> int:
-        """Release all memory after all links have ended; returns the number of segments still in use."""
         for segments in self._exclusive.values():
-            self.memory.recycle_unpooled(segments)
-        self.partition.release()
-        self.gate.release()
-        leaked = self.memory.used
-        self.memory.destroy()
+            self._memory.recycle_unpooled(segments)
+        self._partition.release()
+        self._gate.release()
+        leaked = self._memory.used
+        self._memory.destroy()
         return leaked
 
 

@@ -1,7 +1,5 @@
 """Aligned barriers: the scenarios of Flink's own tests, for both handlers that can align."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +13,7 @@ from flowcontrol import (
     Resume,
     Trigger,
 )
-
-VECTORS = Path(__file__).parents[1] / "data" / "vectors"
-
-
-def scenarios(name: str) -> dict[str, dict[str, Any]]:
-    document = json.loads((VECTORS / f"{name}.json").read_text())
-    assert len(document["scenarios"]) == document["scenario_count"]
-    return {scenario["id"]: scenario for scenario in document["scenarios"]}
-
+from tests.vectors import scenarios
 
 ALIGNED = scenarios("barrier_aligned")
 HANDLERS = [BarrierAligner, AlternatingAligner]

@@ -1,7 +1,6 @@
 """Throughput and buffer size: Flink's figures, the announcement rules, and bounds that always hold."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowcontrol import BufferDebloater, BufferSizeEMA, ThroughputCalculator
-
-VECTORS = Path(__file__).parents[1] / "data" / "vectors"
+from tests.vectors import VECTORS, scenarios
 
 HISTORICAL = {
     "debloat_throughput_ema_historical": (
@@ -19,12 +17,6 @@ HISTORICAL = {
     ),
 }
 """Files of figures that hold for no version with a preset."""
-
-
-def scenarios(name: str) -> dict[str, dict[str, Any]]:
-    document = json.loads((VECTORS / f"{name}.json").read_text())
-    assert len(document["scenarios"]) == document["scenario_count"]
-    return {scenario["id"]: scenario for scenario in document["scenarios"]}
 
 
 EMA = scenarios("debloat_buffer_size_ema")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -29,10 +27,9 @@ from flowcontrol import (
     ResumeConsumption,
     SendQueue,
 )
+from tests.vectors import scenarios
 
-VECTORS = json.loads(
-    (Path(__file__).parents[1] / "data" / "vectors" / "credit_sender_request_queue.json").read_text()
-)["scenarios"]
+VECTORS = scenarios("credit_sender_request_queue")
 
 ELSEWHERE = {
     "tx-new-buffer-size": "needs a writer: in tests/netstack/exchange/test_partition.py",
@@ -206,7 +203,7 @@ class Player:
 
 
 @pytest.mark.parametrize(
-    "scenario", [v for v in VECTORS if v["id"] not in ELSEWHERE], ids=lambda scenario: scenario["id"]
+    "scenario", [v for v in VECTORS.values() if v["id"] not in ELSEWHERE], ids=lambda scenario: scenario["id"]
 )
 def test_vector(scenario: dict[str, Any]) -> None:
     player = Player(scenario)
@@ -224,7 +221,7 @@ def test_every_vector_is_played_or_listed() -> None:
         "tx-cancel",
     }
     assert played.isdisjoint(ELSEWHERE)
-    assert {scenario["id"] for scenario in VECTORS} == played | set(ELSEWHERE)
+    assert set(VECTORS) == played | set(ELSEWHERE)
 
 
 def opened(

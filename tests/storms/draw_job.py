@@ -405,12 +405,12 @@ class EventTimes:
 
 def _has_read_all(subtask: Any) -> bool:
     """Whether a task has read all that those before it have sent, which stand still."""
-    if subtask.mail or subtask._waiting.name != "INPUT":
+    if subtask.mail or subtask.times.state.name != "INPUT":
         return False
     if any(channel.queue_length for gate in subtask.gates for channel in gate.channels):
         return False
     return all(
-        (each._waiting.name in ("INPUT", "CONSUMERS", "TIME") or each.ended)
+        (each.times.state.name in ("INPUT", "CONSUMERS", "TIME") or each.ended)
         and not each.mail
         and not any(output.partition.queued.length for output in each.outputs)
         for each in subtask.upstream

@@ -210,7 +210,7 @@ def check_mail(attempt: Any) -> None:
     for subtask in attempt.subtasks:
         waits = subtask._waiter._routine is not None
         if waits and subtask.mail and not any(output.partition.blocked for output in subtask.outputs):
-            raise Broken(f"{subtask} waits for {subtask._waiting.value}, and has mail")
+            raise Broken(f"{subtask} waits for {subtask.times.state.value}, and has mail")
 
 
 def check_segments(name: str, memory: NetworkBufferPool) -> None:

@@ -165,7 +165,11 @@ def splits_all(original: Method) -> Method:
 
 
 def reads_the_first(original: Method) -> Method:
-    return lambda subtask, last: original(subtask, -1)
+    def next_work(subtask: MultipleInputSubtask) -> Any:
+        subtask._turn = -1
+        return original(subtask)
+
+    return next_work
 
 
 def reads_again(original: Method) -> Method:
@@ -371,7 +375,7 @@ INTERPRETED = pytest.mark.interpreted  # a method of a compiled class cannot be 
         ),
         pytest.param(
             MultipleInputSubtask,
-            "_readable_after",
+            "_next_work",
             reads_the_first,
             "while that from",
             id="inputs are not read in turns",

@@ -505,7 +505,7 @@ def test_a_job_that_may_stand_still_is_not_held_to_its_end(timeout_s: float, sta
 
 def test_a_task_that_waits_has_no_mail() -> None:
     task = SimpleNamespace(mail=[], outputs=[SimpleNamespace(partition=SimpleNamespace(blocked=False))])
-    task._waiting, task._waiter = Waiting.INPUT, SimpleNamespace(_routine=object())
+    task.times, task._waiter = SimpleNamespace(state=Waiting.INPUT), SimpleNamespace(_routine=object())
     attempt = SimpleNamespace(subtasks=[task])
     check_mail(attempt)
     task.mail.append(print)

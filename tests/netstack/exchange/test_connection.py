@@ -34,7 +34,7 @@ from netstack.engine.agenda import Agenda
 from netstack.engine.agenda_loop import run_agenda
 from netstack.engine.randomness import Randomness
 from netstack.errors import PartitionNotFoundError
-from netstack.exchange.connection import Notifier, connect
+from netstack.exchange.connection import ConsumerEnd, Notifier, ProducerEnd
 from netstack.exchange.emulated_link import EmulatedEnd, EmulatedLink
 from netstack.exchange.gate import InputGate
 from netstack.exchange.remote_channel import RemoteInputChannel
@@ -101,14 +101,11 @@ class Connected:
         self.memory = NetworkBufferPool(64, SEGMENT_SIZE)
         self.output = self.memory.create_pool(32, 32, 32)
         self.subpartition = PipelinedSubpartition(0, receiver_exclusive=exclusive)
-        self.producer, self.consumer = connect(
-            self.agenda,
-            self.link,
-            costs,
-            randomness,
-            {0: self.subpartition}.__getitem__ if partitions is None else partitions.__getitem__,
-            self.link.emulated.to_producer.blocked_until,
-        )
+        find = ({0: self.subpartition} if partitions is None else partitions).__getitem__
+        self.producer = ProducerEnd(self.link.producing, Notifier(self.agenda, costs, randomness), find)
+        blocked_until = self.link.emulated.to_producer.blocked_until
+        notify = Notifier(self.agenda, costs, randomness, blocked_until)
+        self.consumer = ConsumerEnd(self.link.consuming, notify)
         pool = self.memory.create_pool(floating, 1, floating)
         self.gate = InputGate("input", pool, None, lambda: None)
         segments = self.memory.request_unpooled(exclusive)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -12,23 +11,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buffers import EventBuffer, NetworkBufferPool, PipelinedSubpartition
-from flowcontrol import DataType, DebloatPolicy, DebloatSettings, FlinkPolicy
-from netstack.exchange.channel import InputChannel
+from flowcontrol import (
+    CheckpointBarrier,
+    DataType,
+    DebloatPolicy,
+    DebloatSettings,
+    EndOfData,
+    FlinkPolicy,
+    data_type_of,
+    encode_event,
+)
+from netstack.exchange.channel import InputChannel, Item
 from netstack.exchange.connection import ConsumerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.results.recorder import SubtaskSample
+from netstack.scenarios.faults import ChannelItem
 from netstack.tasks.subtask import with_inputs
+from tests.vectors import scenarios
 
 pytestmark = pytest.mark.interpreted
 
-METRICS = {
-    scenario["id"]: scenario
-    for scenario in json.loads(
-        (Path(__file__).parents[2] / "data" / "vectors" / "metrics_input_buffers.json").read_text()
-    )["scenarios"]
-}
+METRICS = scenarios("metrics_input_buffers")
 
 
 class FakeChannel:
@@ -41,13 +46,18 @@ class FakeChannel:
         self.queued = self.urgent = False
         self.urgent_items: deque[EventBuffer] = deque()
         self.requested: list[int] = []
-        self.items: deque[EventBuffer | None] = deque()
+        self.items: deque[Item | None] = deque()
+        self.polled_buffers = self.polled_barriers = 0
+        self.tap: Callable[[ChannelItem], None] | None = None
         self.announced: list[int] = []
         self.buffers_in_use = buffers_in_use
         self.released = False
 
     def arrive(self, size: int = 10) -> None:
-        self.items.append(EventBuffer(bytes(size), DataType.EVENT_BUFFER))
+        self.add(EventBuffer(bytes(size), DataType.EVENT_BUFFER))
+
+    def add(self, *items: Item | None) -> None:
+        self.items.extend(items)
         self.gate.data_arrived(cast(InputChannel, self))
 
     def arrive_first(self) -> None:
@@ -63,10 +73,9 @@ class FakeChannel:
         self.requested.append(subpartition)
 
     def phantom(self) -> None:
-        self.items.append(None)
-        self.gate.data_arrived(cast(InputChannel, self))
+        self.add(None)
 
-    def poll(self) -> tuple[EventBuffer | None, bool]:
+    def poll(self) -> tuple[Item | None, bool]:
         item = self.urgent_items.popleft() if self.urgent_items else self.items.popleft()
         return item, bool(self.items or self.urgent_items)
 
@@ -456,3 +465,66 @@ class Told:
 
     def credit_gained(self) -> None:
         self._offered.append(self._channel)
+
+
+class DataBuffer:
+    """Bytes as a channel would hand them over."""
+
+    is_event = False
+    data_type = DataType.DATA_BUFFER
+    payload = memoryview(b"data")
+    size = 4
+
+
+DATA = cast(Item, DataBuffer())
+BARRIER = CheckpointBarrier(7, 0.0)
+
+
+def barrier(data_type: DataType = DataType.ALIGNED_CHECKPOINT_BARRIER) -> EventBuffer:
+    return EventBuffer(encode_event(BARRIER), data_type)
+
+
+def tapped() -> tuple[Readable, list[ChannelItem]]:
+    """A gate whose channel "a" has a tap, and what the tap is told."""
+    readable, seen = Readable("ab"), list[ChannelItem]()
+    readable.channels["a"].tap = seen.append
+    return readable, seen
+
+
+def test_data_and_barriers_are_told_of_and_other_events_are_not() -> None:
+    readable, seen = tapped()
+    end = EventBuffer(encode_event(EndOfData()), data_type_of(EndOfData()))
+    readable.channels["a"].add(DATA, barrier(), DATA, end)
+    assert readable.poll_all() == "aaaa"
+    assert seen == [ChannelItem.BUFFER, ChannelItem.BARRIER, ChannelItem.BUFFER]
+
+
+def test_channels_without_a_tap_only_count() -> None:
+    readable, seen = tapped()
+    channel = readable.channels["b"]
+    channel.add(DATA, barrier())
+    assert readable.poll_all() == "bb"
+    assert seen == []
+    assert (channel.polled_buffers, channel.polled_barriers) == (1, 1)
+
+
+def test_a_tap_is_told_when_the_task_polls_and_not_when_data_arrives() -> None:
+    readable, seen = tapped()
+    readable.channels["a"].add(DATA, DATA)
+    assert seen == []
+    readable.poll()
+    assert seen == [ChannelItem.BUFFER]
+
+
+def test_an_empty_gate_tells_nothing() -> None:
+    readable, seen = tapped()
+    assert readable.poll() is None
+    assert seen == []
+
+
+@pytest.mark.parametrize("data_type", [DataType.ALIGNED_CHECKPOINT_BARRIER, DataType.EVENT_BUFFER])
+def test_a_barrier_is_one_in_every_mode(data_type: DataType) -> None:
+    readable, seen = tapped()
+    readable.channels["a"].add(barrier(data_type))
+    readable.poll_all()
+    assert seen == [ChannelItem.BARRIER]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -51,15 +49,9 @@ from netstack.exchange.connection import ConsumerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
 from netstack.exchange.remote_channel import RemoteInputChannel
+from tests.vectors import scenarios
 
-VECTORS = {
-    scenario["id"]: scenario
-    for scenario in json.loads(
-        (
-            Path(__file__).parents[2] / "data" / "vectors" / "credit_receiver_remote_input_channel.json"
-        ).read_text()
-    )["scenarios"]
-}
+VECTORS = scenarios("credit_receiver_remote_input_channel")
 
 DATA, EVENT, BARRIER = DataType.DATA_BUFFER, DataType.EVENT_BUFFER, DataType.ALIGNED_CHECKPOINT_BARRIER
 PRIORITY = DataType.PRIORITIZED_EVENT_BUFFER
@@ -109,7 +101,28 @@ class FakeConnection:
         self.credit_due += 1
 
 
-class Receiver:
+class Reader:
+    """Reads a gate."""
+
+    gate: InputGate
+
+    def read(self) -> bytes | None:
+        """The next item, which is recycled."""
+        polled = self.gate.poll(0.0)
+        if polled is None:
+            return None
+        payload = bytes(polled[1].payload)
+        polled[1].release()
+        return payload
+
+    def read_all(self) -> list[bytes]:
+        payloads = []
+        while (payload := self.read()) is not None:
+            payloads.append(payload)
+        return payloads
+
+
+class Receiver(Reader):
     """A gate with one remote channel over a fake connection."""
 
     def __init__(self, exclusive: int = 2, floating: int = 4, *, first_sequence: int = 0) -> None:
@@ -133,21 +146,6 @@ class Receiver:
         is_event = self.channel.on_message(message)
         self.sequence = self.channel.receiver.expected_sequence
         return is_event
-
-    def read(self) -> bytes | None:
-        """The next item, which is recycled."""
-        polled = self.gate.poll(0.0)
-        if polled is None:
-            return None
-        payload = bytes(polled[1].payload)
-        polled[1].release()
-        return payload
-
-    def read_all(self) -> list[bytes]:
-        payloads = []
-        while (payload := self.read()) is not None:
-            payloads.append(payload)
-        return payloads
 
 
 def gate_over(memory: NetworkBufferPool, floating: int) -> tuple[InputGate, LocalBufferPool]:
@@ -560,7 +558,7 @@ def test_release_gives_everything_back() -> None:
     assert receiver.memory.used == 0
 
 
-class LocalPair:
+class LocalPair(Reader):
     """A subpartition and the local channel that reads it."""
 
     def __init__(self) -> None:
@@ -588,39 +586,23 @@ class LocalPair:
     def overtake(self, checkpoint_id: int) -> list[bytes]:
         return self.subpartition.overtake(EventConsumer(EventBuffer(unaligned(checkpoint_id), PRIORITY)))
 
-    def read_one(self) -> bytes | None:
-        """The next item, which is recycled."""
-        polled = self.gate.poll(0.0)
-        if polled is None:
-            return None
-        payload = bytes(polled[1].payload)
-        polled[1].release()
-        return payload
-
-    def read(self) -> list[bytes]:
-        """All that can be read now."""
-        payloads = []
-        while (payload := self.read_one()) is not None:
-            payloads.append(payload)
-        return payloads
-
 
 def test_a_local_channel_finds_what_was_there_before() -> None:
     pair = LocalPair()
     pair.add(b"one")
     pair.add(b"two", finish=False)
-    assert pair.read() == []
+    assert pair.read_all() == []
     pair.channel.request(0)
-    assert pair.read() == [b"one"]
+    assert pair.read_all() == [b"one"]
 
 
 def test_a_local_channel_reads_what_is_flushed() -> None:
     pair = LocalPair()
     pair.channel.request(0)
     pair.add(b"one", finish=False)
-    assert pair.read() == []
+    assert pair.read_all() == []
     pair.subpartition.flush()
-    assert pair.read() == [b"one"]
+    assert pair.read_all() == [b"one"]
 
 
 def test_a_local_channel_stops_at_a_barrier_until_resumed() -> None:
@@ -630,11 +612,11 @@ def test_a_local_channel_stops_at_a_barrier_until_resumed() -> None:
     pair.add_barrier()
     pair.add(b"two")
     pair.add(b"three")
-    assert [len(payload) for payload in pair.read()] == [3, 34]
+    assert [len(payload) for payload in pair.read_all()] == [3, 34]
     pair.channel.resume()
-    assert pair.read() == [b"two"]
+    assert pair.read_all() == [b"two"]
     pair.subpartition.flush()
-    assert pair.read() == [b"three"]
+    assert pair.read_all() == [b"three"]
 
 
 def test_a_local_channel_reads_an_unaligned_barrier_first() -> None:
@@ -646,7 +628,7 @@ def test_a_local_channel_reads_an_unaligned_barrier_first() -> None:
     assert not pair.gate.priority_readable
     assert pair.overtake(1) == [b"one", b"two"]
     assert pair.gate.priority_readable
-    assert pair.read() == [unaligned(), b"one"]
+    assert pair.read_all() == [unaligned(), b"one"]
 
 
 def test_a_local_channel_finds_a_barrier_that_overtook_before_or_while_it_was_blocked() -> None:
@@ -654,14 +636,14 @@ def test_a_local_channel_finds_a_barrier_that_overtook_before_or_while_it_was_bl
     pair.overtake(1)
     pair.channel.request(0)
     assert pair.gate.priority_readable
-    assert pair.read() == [unaligned()]
+    assert pair.read_all() == [unaligned()]
     pair.add_barrier()
-    assert pair.read() == [aligned()]
+    assert pair.read_all() == [aligned()]
     pair.overtake(2)
     assert not pair.gate.readable
     pair.channel.resume()
     assert pair.gate.priority_readable
-    assert pair.read() == [unaligned(2)]
+    assert pair.read_all() == [unaligned(2)]
 
 
 def test_a_local_channel_persists_what_is_read_before_the_barrier() -> None:
@@ -670,10 +652,10 @@ def test_a_local_channel_persists_what_is_read_before_the_barrier() -> None:
     pair.add(b"one")
     pair.add(b"two")
     assert pair.channel.start_persisting(3) == []
-    assert pair.read() == [b"one"]
+    assert pair.read_all() == [b"one"]
     assert pair.overtake(3) == [b"two"]
     pair.subpartition.flush()
-    assert pair.read() == [unaligned(3), b"two"]
+    assert pair.read_all() == [unaligned(3), b"two"]
     assert pair.persisted.data == [(3, b"one")]
 
 
@@ -687,13 +669,13 @@ def test_a_local_channel_persists_nothing_for_a_barrier_that_was_read() -> None:
     assert polled is not None
     assert polled[1].is_event
     assert pair.channel.start_persisting(3) == []
-    assert pair.read() == [b"one"]
+    assert pair.read_all() == [b"one"]
     assert pair.persisted.data == []
     assert pair.channel.start_persisting(4) == []
     pair.channel.stop_persisting(4)
     pair.add(b"two")
     pair.subpartition.flush()
-    assert pair.read() == [b"two"]
+    assert pair.read_all() == [b"two"]
     assert pair.persisted.data == []
 
 
@@ -703,7 +685,7 @@ def test_a_local_channel_announces_nothing() -> None:
     barrier = EventConsumer(EventBuffer(timeoutable(), TIMEOUTABLE))
     pair.subpartition.add_timeoutable(barrier, 1, lambda data: None)
     assert not pair.gate.priority_readable
-    assert pair.read() == [timeoutable()]
+    assert pair.read_all() == [timeoutable()]
     with pytest.raises(LocalProtocolError, match="a local channel announces no events"):
         pair.channel.prioritize(0)
 
@@ -720,10 +702,10 @@ def test_a_local_channel_reads_recovered_data_before_its_subpartition() -> None:
     assert (channel.buffers_in_use, channel.has_priority) == (5, False)
     assert channel.start_persisting(1) == [b"recovered"]
     channel.stop_persisting(1)
-    assert pair.read() == [b"recovered", end]
+    assert pair.read_all() == [b"recovered", end]
     assert pair.gate.recovered(channel)
     channel.request(0)
-    assert pair.read() == [unaligned(), b"one"]
+    assert pair.read_all() == [unaligned(), b"one"]
 
 
 def test_a_barrier_overtakes_recovered_data_of_a_local_channel_and_each_checkpoint_keeps_it_once() -> None:
@@ -732,15 +714,15 @@ def test_a_barrier_overtakes_recovered_data_of_a_local_channel_and_each_checkpoi
     pair.channel.request(0)
     pair.add(b"one")
     assert pair.overtake(1) == [b"one"]
-    assert pair.read_one() == unaligned(1)
+    assert pair.read() == unaligned(1)
     assert pair.channel.start_persisting(1) == [bytes(64), b"rest"]
-    assert pair.read_one() == bytes(64)
+    assert pair.read() == bytes(64)
     assert pair.channel.start_persisting(2) == [b"rest"]
     pair.channel.stop_persisting(2)
     assert pair.channel.start_persisting(1) == []
-    assert pair.read() == [b"rest"]
+    assert pair.read_all() == [b"rest"]
     pair.add(b"two", finish=False)
-    assert pair.read() == [b"one"]
+    assert pair.read_all() == [b"one"]
     assert pair.persisted.data == []
 
 

@@ -45,7 +45,7 @@ from netstack.engine.randomness import Randomness
 from netstack.exchange.connection import ConsumerEnd, Notify, ProducerEnd
 from netstack.exchange.emulated_link import EmulatedLink
 from netstack.exchange.gate import InputGate
-from netstack.exchange.link import ConsumingEnd, LinkEnd, ProducingEnd
+from netstack.exchange.link import ConsumingEnd, ProducingEnd
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.exchange.tcp_link import TcpLink
 
@@ -175,7 +175,9 @@ def _response(number: int, payload: bytes) -> BufferResponse:
     return BufferResponse(1, 0, number, 0, DataType.DATA_BUFFER, False, payload)
 
 
-def write(end: LinkEnd, message: Message, written: Callable[[], None] | None = None) -> None:
+def write(
+    end: ProducingEnd | ConsumingEnd, message: Message, written: Callable[[], None] | None = None
+) -> None:
     end.write(wire_size(message), written, message)
 
 

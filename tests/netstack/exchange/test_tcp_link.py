@@ -53,7 +53,6 @@ from netstack.exchange.link import Receiver
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.exchange.tcp_link import (
     Incoming,
-    TcpConsumingEnd,
     TcpEnd,
     TcpLink,
     keep_alive,
@@ -494,7 +493,8 @@ class Heard:
 
 @pytest.mark.parametrize("kind", get_args(Message))
 def test_each_message_of_the_protocol_reaches_its_recipient_and_no_other(kind: type[Message]) -> None:
-    producing, consuming = TcpEnd(cast(TcpLink, None)), TcpConsumingEnd(cast(TcpLink, None))
+    producing: TcpEnd[Receiver] = TcpEnd(cast(TcpLink, None))
+    consuming: TcpEnd[FrameSink] = TcpEnd(cast(TcpLink, None))
     to_producer, to_consumer, control = Heard(), Heard(), list[bytes]()
     producing.listen(cast(Receiver, to_producer))
     consuming.listen(cast(FrameSink, to_consumer))
