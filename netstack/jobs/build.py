@@ -115,9 +115,9 @@ def plan_segments(scenario: Scenario) -> dict[str, int]:
         return dict.fromkeys(scenario.task_managers, limit // config.segment_bytes)
     needed = dict.fromkeys(scenario.task_managers, 0)
     for edge in scenario.edges:
-        for manager, subpartitions in _partitions(scenario, edge):
+        for manager, subpartitions in partitions_of(scenario, edge):
             needed[manager] += edge.buffers.pool_segments(config, subpartitions)
-        for manager, spec, remote in _gates(scenario, edge):
+        for manager, spec, remote in gates_of(scenario, edge):
             needed[manager] += gate_segments(spec, remote)
     return needed
 
@@ -129,9 +129,9 @@ def required_segments(scenario: Scenario) -> dict[str, int]:
     config = scenario.config
     needed = dict.fromkeys(scenario.task_managers, 0)
     for edge in scenario.edges:
-        for manager, subpartitions in _partitions(scenario, edge):
+        for manager, subpartitions in partitions_of(scenario, edge):
             needed[manager] += edge.buffers.pool(config, subpartitions)[0]
-        for manager, spec, remote in _gates(scenario, edge):
+        for manager, spec, remote in gates_of(scenario, edge):
             needed[manager] += remote * spec.exclusive_per_channel + spec.required_floating
     return needed
 
@@ -152,14 +152,14 @@ def check_memory(scenario: Scenario, task_manager: str | None = None) -> None:
             raise InsufficientBuffers(required, total, total, scenario.config.segment_bytes, name)
 
 
-def _partitions(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, int]]:
+def partitions_of(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, int]]:
     """Yield the task manager and the number of subpartitions of each partition of an edge."""
     producer = scenario.vertex(edge.source)
     for index, targets in enumerate(scenario.consumers_reached(edge)):
         yield producer.manager_of(index), len(targets)
 
 
-def _gates(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, GateBuffersSpec, int]]:
+def gates_of(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, GateBuffersSpec, int]]:
     """Yield the task manager, the buffers, and the number of remote channels of each gate of an edge."""
     producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
     reached = scenario.consumers_reached(edge)
