@@ -54,10 +54,6 @@ class PointRow(msgspec.Struct, frozen=True, kw_only=True):
     result: str | None = None
     """The result as JSON, also for a job that failed permanently; without its series unless requested."""
 
-    def labelled(self, point: Point) -> PointRow:
-        """Return the row with the labels of a point that has the same key."""
-        return msgspec.structs.replace(self, labels=point.labels)
-
 
 def failed_row(point: Point, error: str, wall_seconds: float = 0.0) -> PointRow:
     """Return the row of a point that has no result."""
@@ -75,28 +71,17 @@ def failed_row(point: Point, error: str, wall_seconds: float = 0.0) -> PointRow:
 
 
 _TEXTS = pa.map_(pa.string(), pa.string())
-_OWN = {
-    "key": pa.string(),
-    "name": pa.string(),
-    "labels": _TEXTS,
-    "seed": pa.int64(),
-    "probe": pa.string(),
-    "status": pa.string(),
-    "error": pa.string(),
-    "wall_seconds": pa.float64(),
-    "emulated_seconds": pa.float64(),
-    "versions": _TEXTS,
-    "result": pa.string(),
-}
 _SPARK = {pa.string(): "string", pa.int64(): "bigint", pa.float64(): "double", _TEXTS: "map<string,string>"}
 
 
-def _measured(kind: object) -> pa.DataType:
-    """Return the column type of a measure: integer or floating point, nullable."""
-    return pa.int64() if kind in (int, int | None) else pa.float64()
+def _columns(rows: type[msgspec.Struct]) -> dict[str, pa.DataType]:
+    """Return the type of the column for each field that is a number, a text or a table of texts."""
+    types = {int: pa.int64(), float: pa.float64(), float | None: pa.float64(), dict[str, str]: _TEXTS}
+    return {field.name: types.get(field.type, pa.string()) for field in msgspec.structs.fields(rows)}
 
 
-_MEASURES = {field.name: _measured(field.type) for field in msgspec.structs.fields(Measures)}
+_MEASURES = _columns(Measures)
+_OWN = {name: kind for name, kind in _columns(PointRow).items() if name != "measures"}
 
 ROW_SCHEMA = pa.schema({**_OWN, **_MEASURES})
 """The columns of rows; all are nullable."""

@@ -205,14 +205,15 @@ class _Ledger:
         """
         if self._trouble is not None:
             raise self._trouble
-        return [self._rows[point.key].labelled(point) for point in self._points]
+        rows = ((self._rows[point.key], point.labels) for point in self._points)
+        return [msgspec.structs.replace(row, labels=labels) for row, labels in rows]
 
     def _report(self) -> None:
         self._progress(sum(point.key in self._rows for point in self._points))
 
 
 def _run_on_spark(points: Sequence[Point], session: SparkSession, ledger: _Ledger) -> None:
-    arrivals = run_cancellable(session, lambda: _prepared(session, ledger))
+    arrivals = run_cancellable(session, lambda: _arrivals(session, ledger))
     try:
         _run_job(points, session, arrivals, ledger)
         return
@@ -227,12 +228,6 @@ def _run_on_spark(points: Sequence[Point], session: SparkSession, ledger: _Ledge
             if not _costs_one_point(error, session):
                 raise
             ledger.add(failed_row(point, first_cause(error)))
-
-
-def _prepared(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]]:
-    """Send our packages to the workers if they lack them; return the accumulator that fills the ledger."""
-    send_packages(session)
-    return _arrivals(session, ledger)
 
 
 def _run_job(
@@ -274,7 +269,11 @@ def _costs_one_point(error: Exception, session: SparkSession) -> bool:
 
 
 def _arrivals(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]]:
-    """Return the accumulator that adds rows to the ledger when a task succeeds."""
+    """Send our packages to the workers if they lack them, and return the accumulator that fills the ledger.
+
+    The accumulator adds the rows of a task when the task succeeds.
+    """
+    send_packages(session)
     reference = weakref.ref(ledger)  # PySpark never releases an accumulator
 
     def add(value: object, rows: list[bytes]) -> None:
