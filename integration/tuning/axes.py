@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
 
 from netstack import (
     OPTIONS,
@@ -56,6 +56,10 @@ class AxisValue:
 
     text: str
     change: Change
+
+
+Read = Callable[[str], AxisValue]
+"""Function that reads one value of an axis; raises QuantityError or UsageError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,32 +123,26 @@ def read_axes(
     Raises:
         UsageError: with a line for each mistake, beginning with the axis.
     """
+    of_vertices = {SERVICE: service, SKEW: skew, PARALLELISM: parallelism}
     all_given = (
-        _Given(TARGET, target, _target),
-        *(_option(text) for text in options),
-        _Given(SERVICE, service, _of_vertices(SERVICE)),
-        _Given(SKEW, skew, _of_vertices(SKEW)),
-        _Given(PARALLELISM, parallelism, _of_vertices(PARALLELISM)),
-        _Given(LATENCY, latency, _latency),
-        _Given(POLICY, policy, _policy),
+        (TARGET, target, _target),
+        *map(_option, options),
+        *((axis, text, partial(_vertex_value, axis)) for axis, text in of_vertices.items()),
+        (LATENCY, latency, _latency),
+        (POLICY, policy, _policy),
     )
-    return _axes_of(all_given, targets_vary=target is not None)
-
-
-def _axes_of(all_given: Sequence[_Given], *, targets_vary: bool) -> tuple[Axis, ...]:
     problems: list[str] = []
     axes: list[Axis] = []
-    for given in all_given:
-        if given.text is None:
+    for name, text, read in all_given:
+        if text is None:
             continue
-        if any(axis.name == given.name for axis in axes):
-            problems.append(f"{given.name}: is given twice; give the option once, with all values")
-        if targets_vary and given.name in _OF_TARGET:
+        if any(axis.name == name for axis in axes):
+            problems.append(f"{name}: is given twice; give the option once, with all values")
+        if target is not None and name in _OF_TARGET:
             problems.append(
-                f"{given.name}: conflicts with the axis target, which sets this option too; "
-                "use only one of the two"
+                f"{name}: conflicts with the axis target, which sets this option too; use only one of the two"
             )
-        axes.append(Axis(given.name, tuple(_values(given.name, given.text, given.read, problems))))
+        axes.append(Axis(name, tuple(_values(name, text, read, problems))))
     if problems:
         raise UsageError(list(dict.fromkeys(problems)))
     return tuple(axes)
@@ -161,17 +159,7 @@ An axis for one of them would override the target, and its labels would be wrong
 """
 
 
-class _Given(NamedTuple):
-    """An axis as the user typed it; None: not given."""
-
-    name: str
-    text: str | None
-    read: Callable[[str], AxisValue]
-
-
-def _values(
-    name: str, text: str, read: Callable[[str], AxisValue], problems: list[str]
-) -> Iterator[AxisValue]:
+def _values(name: str, text: str, read: Read, problems: list[str]) -> Iterator[AxisValue]:
     """Split a text at commas, and return each different value once. Add mistakes to `problems`."""
     seen = set()
     for part in text.split(","):
@@ -187,13 +175,14 @@ def _values(
                 yield value
 
 
-def _option(text: str) -> _Given:
+def _option(text: str) -> tuple[str, str, Read]:
+    """Return the name of an option, its values, and the function that reads a value."""
     assigned = split_assignment(text)
     if assigned is None or not assigned[0]:
         wrong = "sets no value" if assigned is None else "names no option"
-        return _Given(text, "", lambda value: _no_option(wrong))
+        return text, "", lambda value: _no_option(wrong)
     name, values = assigned
-    return _Given(name, values, lambda value: _option_value(name, value))
+    return name, values, partial(_option_value, name)
 
 
 def _no_option(wrong: str) -> AxisValue:
@@ -206,17 +195,14 @@ def _option_value(name: str, text: str) -> AxisValue:
     if problems:
         raise UsageError([problem.removeprefix(f"{name}: ") for problem in problems])
     (field,) = read.given
-    return AxisValue(shown_value(field, getattr(read, field)), _setting({field: getattr(read, field)}))
+    value = getattr(read, field)
+    return AxisValue(shown_value(field, value), _setting({field: value}))
 
 
 def _target(text: str) -> AxisValue:
-    return _target_value(parse_flink_duration(text, needs_unit=True))
-
-
-def _target_value(value: object) -> AxisValue:
-    return AxisValue(
-        shown_value("debloat_target_s", value), _setting({"debloat_enabled": True, "debloat_target_s": value})
-    )
+    target_s = parse_flink_duration(text, needs_unit=True)
+    change = _setting({"debloat_enabled": True, "debloat_target_s": target_s})
+    return AxisValue(shown_value("debloat_target_s", target_s), change)
 
 
 def _policy(text: str) -> AxisValue:
@@ -235,12 +221,9 @@ def _latency(text: str) -> AxisValue:
     return AxisValue(format_duration(latency_s), change)
 
 
-def _of_vertices(name: str) -> Callable[[str], AxisValue]:
-    def read(text: str) -> AxisValue:
-        value = read_vertex_value(name, text)
-        return AxisValue(value.text, lambda scenario: change_vertices(scenario, value))
-
-    return read
+def _vertex_value(axis: str, text: str) -> AxisValue:
+    value = read_vertex_value(axis, text)
+    return AxisValue(value.text, lambda scenario: change_vertices(scenario, value))
 
 
 def shown_value(field: str, value: object) -> str:

@@ -14,9 +14,10 @@ The settings of the last row, and the combination of the best two, depend on fir
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from netstack import (
     OPTIONS,
@@ -29,7 +30,8 @@ from netstack import (
 )
 
 from ..diagnosis.observation import NO_PAUSE, may_overtake, share_of_interval
-from .axes import FLINK, Axis, AxisValue, shown_value
+from .axes import FLINK, shown_value
+from .choice import Constraints
 
 SETTING = "setting"
 """Name of the label that holds a point's setting."""
@@ -63,6 +65,23 @@ class Mechanism(StrEnum):
     INTERVAL = "interval"
 
 
+class Question(NamedTuple):
+    """The settings to compare, and the limits that they must meet."""
+
+    constraints: Constraints = Constraints()
+    targets_s: Sequence[float] | None = None
+    """Debloat targets to try; None: `DEFAULT_TARGETS_S`, or `LARGE_TARGETS_S` for a large job."""
+    policies: Sequence[str] = ()
+    """Debloat policies to try beside that of the job."""
+    only: Collection[Mechanism] = tuple(Mechanism)
+    version: str | None = None
+    """Flink version to which the user may upgrade; None: no upgrade."""
+
+
+USUAL = Question()
+"""All mechanisms, with the usual targets and limits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """Options to change together. The present setting changes none."""
@@ -77,9 +96,8 @@ class Setting:
     @property
     def target_s(self) -> float:
         """The debloat target that the setting sets; infinite if it sets none or turns debloating off."""
-        values = dict(self.changes)
-        target = values.get("debloat_target_s", math.inf)
-        return float(target) if isinstance(target, float) else math.inf
+        target = dict(self.changes).get("debloat_target_s")
+        return target if isinstance(target, float) else math.inf
 
     @property
     def policy(self) -> str | None:
@@ -106,46 +124,24 @@ class Setting:
         ]
 
 
-def axis_of(settings: Sequence[Setting]) -> Axis:
-    """Return the settings as an axis of a sweep."""
-    return Axis(SETTING, tuple(AxisValue(each.name, each.apply) for each in settings))
-
-
 def is_large(scenario: Scenario) -> bool:
     """Return whether a run of the job takes so long that fewer settings are tried, each with one seed."""
     return scenario.channels >= LARGE_CHANNELS
 
 
-def first_settings(
-    scenario: Scenario,
-    *,
-    targets: Sequence[float] | None = None,
-    policies: Sequence[str] = (),
-    only: Collection[Mechanism] = tuple(Mechanism),
-    version: str | None = None,
-    max_checkpoint_ms: float | None = None,
-) -> list[Setting]:
-    """Return the settings to run first: the present one, and those of each mechanism that applies to the job.
-
-    Args:
-        scenario: The job as it is.
-        targets: Debloat targets in seconds; by default `DEFAULT_TARGETS_S`, or `LARGE_TARGETS_S` for a large
-            job.
-        policies: Debloat policies to try beside that of the job.
-        only: The mechanisms to try.
-        version: Flink version that the user may upgrade to; by default that of the scenario's preset.
-        max_checkpoint_ms: The user's limit for checkpoint durations.
-    """
+def first_settings(scenario: Scenario, question: Question = USUAL) -> list[Setting]:
+    """Return the settings to run first: the present one, and those of each mechanism that applies."""
+    targets = question.targets_s
     if targets is None:
         targets = LARGE_TARGETS_S if is_large(scenario) else DEFAULT_TARGETS_S
     made = [
         Setting(NOW, "keep the present setting"),
-        *_debloating(scenario, targets, policies),
-        *_unaligned(scenario, max_checkpoint_ms),
-        *_adaptive(scenario, version or scenario.preset),
+        *_debloating(scenario, targets, question.policies),
+        *_unaligned(scenario, question.constraints.max_checkpoint_ms),
+        *_adaptive(scenario, question.version or scenario.preset),
         *_fewer_buffers(scenario),
     ]
-    return [each for each in made if {*each.mechanisms} <= {*only}]
+    return [each for each in made if {*each.mechanisms} <= {*question.only}]
 
 
 def later_settings(
@@ -274,10 +270,6 @@ def _combined(best: Sequence[Setting]) -> Iterator[Setting]:
                 f"{first.name}, {other.name}",
                 f"{first.action}, and {other.action}",
                 (*first.mechanisms, *other.mechanisms),
-                tuple({**_values(first), **_values(other)}.items()),
+                tuple({**dict(first.changes), **dict(other.changes)}.items()),
             )
             return
-
-
-def _values(setting: Setting) -> Mapping[str, object]:
-    return dict(setting.changes)
