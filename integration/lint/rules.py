@@ -91,13 +91,6 @@ class Remark(msgspec.Struct, frozen=True):
     """The remedy; empty if the message contains it."""
 
 
-class Place(NamedTuple):
-    """The line on which an option is set, and the name used there."""
-
-    name: str
-    line: int
-
-
 class Settings(NamedTuple):
     """The settings of a file under the rules of a version."""
 
@@ -105,8 +98,8 @@ class Settings(NamedTuple):
     """The options that the version reads. Others have the version's built-in values."""
     others: Mapping[str, int | float | bool | str]
     """Options that the emulator lacks, by their present names."""
-    places: Mapping[str, Place]
-    """The places of options, by their present names."""
+    places: Mapping[str, Entry]
+    """The entries that set options, by the present names of the options."""
     version: Version
 
     @property
@@ -130,8 +123,8 @@ class Settings(NamedTuple):
     def remark(self, severity: Severity, rule: str, option: str, message: str, advice: str = "") -> Remark:
         """Return a remark on an option. `option` is a field or a name."""
         name = name_of(option) if option in OPTIONS else option
-        place = self.places.get(name)
-        line, named = (None, self.spelt(option)) if place is None else (place.line, place.name)
+        entry = self.places.get(name)
+        line, named = (None, self.spelt(option)) if entry is None else (entry.line, entry.name)
         return Remark(line, severity, rule, named, message, advice)
 
     def spelt(self, option: str) -> str:
@@ -256,14 +249,14 @@ def read_settings(
     """
     fields: dict[str, object] = {}
     others: dict[str, int | float | bool | str] = {}
-    places: dict[str, Place] = {}
+    places: dict[str, Entry] = {}
     findings: list[Remark] = []
     # Later entries replace earlier ones. Old names come first, so that the version's own name wins.
     listed = [(entry, CATALOGUE[entry.name]) for entry in entries if entry.name in CATALOGUE]
     for entry, known in sorted(listed, key=lambda pair: pair[0].name == pair[1].name_in(version)):
         if known.name_in(version) is None or not is_read(entry.name, version):
             continue
-        places[known.name] = Place(entry.name, entry.line)
+        places[known.name] = entry
         if entry.value is None or not entry.value.strip():
             findings.append(Remark(entry.line, "error", "bad-value", entry.name, "has no value"))
             continue
@@ -300,15 +293,14 @@ def about_ranges(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("error", "out-of-range", "state_memory_threshold_bytes", message)
 
 
-def about_usual(entries: list[Entry], settings: Settings) -> Iterator[Remark]:
+def about_usual(settings: Settings) -> Iterator[Remark]:
     """Yield values that Flink accepts but that are probably mistakes; at most one per option."""
-    texts = {(entry.name, entry.line): entry.value or "" for entry in entries}
-    for name, place in settings.places.items():
+    for name, entry in settings.places.items():
         known = CATALOGUE[name]
         field = known.field if known.field is not None and settings.gives(known.field) else None
         if field is None and name not in settings.others:
             continue  # Flink cannot read this value
-        text = texts[place.name, place.line].strip()
+        text = (entry.value or "").strip()
         kind = kind_of(known)
         notice = None if kind is None else unit_notice(kind, text)
         usual = None if field is None else _USUAL.get(field)
