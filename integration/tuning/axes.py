@@ -124,7 +124,7 @@ def read_axes(
         UsageError: with a line for each mistake, beginning with the axis.
     """
     of_vertices = {SERVICE: service, SKEW: skew, PARALLELISM: parallelism}
-    all_given = (
+    all_given: tuple[tuple[str, str | None, Read], ...] = (
         (TARGET, target, _target),
         *map(_option, options),
         *((axis, text, partial(_vertex_value, axis)) for axis, text in of_vertices.items()),
