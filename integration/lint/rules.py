@@ -67,6 +67,8 @@ SLOW_S = 30.0
 
 _TUNING = ("debloat_period_s", "debloat_target_s", "debloat_samples", "debloat_threshold_percent")
 
+_OF_UNALIGNED = ("aligned_checkpoint_timeout_s", "unaligned_forced", "max_subtasks_per_channel_state_file")
+
 _BACKLOG = "execution.checkpointing.interval-during-backlog"
 _BACKOFF = "taskmanager.network.request-backoff"
 
@@ -183,15 +185,8 @@ def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
                 advice = f"remove it; {_INSTEAD[known.field]}"
             yield Remark(entry.line, "warning", "ignored-option", entry.name, message, advice)
         elif entry.name != now:
-            advice = f"write {now}"
-            yield Remark(
-                entry.line,
-                "note",
-                "old-name",
-                entry.name,
-                "is an old name, which later versions may not read",
-                advice,
-            )
+            message = "is an old name, which later versions may not read"
+            yield Remark(entry.line, "note", "old-name", entry.name, message, f"write {now}")
 
 
 def about_repeated(file: ConfigPart, version: Version) -> Iterator[Remark]:
@@ -372,15 +367,13 @@ def _sizes(settings: Settings) -> Iterator[Remark]:
 
 def _threshold(settings: Settings) -> Iterator[Remark]:
     """Yield a warning if the threshold is so high that new sizes are hardly ever announced."""
-    percent = settings.config.debloat_threshold_percent
+    field, percent = "debloat_threshold_percent", settings.config.debloat_threshold_percent
     if percent == 100:  # `about_usual` warns about larger values
         message = (
             f"is {percent}: sizes hardly ever differ by so much, so a smaller size is announced only "
             "when it reaches the minimum"
         )
-        yield settings.remark(
-            "warning", "debloating-defeated", "debloat_threshold_percent", message, "the default is 25"
-        )
+        yield settings.remark("warning", "debloating-defeated", field, message, "the default is 25")
 
 
 def _flushes(settings: Settings) -> Iterator[Remark]:
@@ -388,21 +381,15 @@ def _flushes(settings: Settings) -> Iterator[Remark]:
     target = settings.config.debloat_target_s
     if timeout == 0:
         message = "is 0, which sends each record in a buffer of its own, whose size debloating cannot change"
-        yield settings.remark(
-            "warning",
-            "debloating-defeated",
-            "buffer_timeout_interval_s",
-            message,
-            "set it to some milliseconds",
-        )
+        advice = "set it to some milliseconds"
+        yield settings.remark("warning", "debloating-defeated", "buffer_timeout_interval_s", message, advice)
     elif timeout is not None and timeout > target > 0:
         message = (
             f"is {format_duration(target)}, but without back-pressure a record may wait for "
             f"{format_duration(timeout)} in a buffer that is not full"
         )
-        yield settings.remark(
-            "note", "timeout-above-target", "debloat_target_s", message, "debloating cannot shorten this wait"
-        )
+        advice = "debloating cannot shorten this wait"
+        yield settings.remark("note", "timeout-above-target", "debloat_target_s", message, advice)
 
 
 def _inertia(settings: Settings) -> Iterator[Remark]:
@@ -415,9 +402,8 @@ def _inertia(settings: Settings) -> Iterator[Remark]:
             f"buffer sizes follow a change of load only after about {follows_s:.0f} s "
             f"({config.debloat_samples} samples, one every {format_duration(config.debloat_period_s)})"
         )
-        yield settings.remark(
-            "warning", "slow-debloating", field, message, "set fewer samples, or a shorter period"
-        )
+        advice = "set fewer samples, or a shorter period"
+        yield settings.remark("warning", "slow-debloating", field, message, advice)
 
 
 def _parallelism(settings: Settings) -> Iterator[Remark]:
@@ -443,13 +429,8 @@ def _single_records(settings: Settings) -> Iterator[Remark]:
             "is 0, but a debloated buffer may be smaller than a record: the task then blocks within the "
             "record"
         )
-        yield settings.remark(
-            "warning",
-            "no-overdraft",
-            "max_overdraft_buffers_per_gate",
-            message,
-            "set it to 5, the default; or raise min-segment-size to the size of a record",
-        )
+        advice = "set it to 5, the default; or raise min-segment-size to the size of a record"
+        yield settings.remark("warning", "no-overdraft", "max_overdraft_buffers_per_gate", message, advice)
 
 
 def _unaligned(settings: Settings) -> Iterator[Remark]:
@@ -459,19 +440,10 @@ def _unaligned(settings: Settings) -> Iterator[Remark]:
             f"has no effect: the checkpointing mode is {config.checkpoint_mode}, and only EXACTLY_ONCE "
             "has unaligned checkpoints"
         )
-        yield settings.remark(
-            "warning",
-            "no-unaligned",
-            "unaligned_enabled",
-            message,
-            "remove this option, or set the mode to EXACTLY_ONCE",
-        )
+        advice = "remove this option, or set the mode to EXACTLY_ONCE"
+        yield settings.remark("warning", "no-unaligned", "unaligned_enabled", message, advice)
     if not config.unaligned_enabled and not settings.is_unreadable("unaligned_enabled"):
-        for field in (
-            "aligned_checkpoint_timeout_s",
-            "unaligned_forced",
-            "max_subtasks_per_channel_state_file",
-        ):
+        for field in _OF_UNALIGNED:
             if settings.gives(field):
                 message = f"has no effect unless {settings.spelt('unaligned_enabled')} is true"
                 yield settings.remark("warning", "no-unaligned", field, message)
@@ -506,9 +478,8 @@ def _aligned_timeout(settings: Settings) -> Iterator[Remark]:
             f"is {format_duration(timeout)}, but by then the checkpoint has expired: its timeout is "
             f"{format_duration(config.checkpoint_timeout_s)}"
         )
-        yield settings.remark(
-            "warning", "never-unaligned", field, message, "make it shorter than the checkpoint timeout"
-        )
+        advice = "make it shorter than the checkpoint timeout"
+        yield settings.remark("warning", "never-unaligned", field, message, advice)
     elif config.debloat_enabled and timeout < config.debloat_target_s:
         message = (
             f"is {format_duration(timeout)}, less than the debloat target of "
@@ -521,18 +492,14 @@ def _aligned_timeout(settings: Settings) -> Iterator[Remark]:
 
 def _times(settings: Settings) -> Iterator[Remark]:
     config = settings.config
-    timeout, target, pause = (
-        config.checkpoint_timeout_s,
-        config.debloat_target_s,
-        config.checkpoint_min_pause_s,
-    )
+    timeout, target = config.checkpoint_timeout_s, config.debloat_target_s
     if config.debloat_enabled and not config.takes_unaligned_checkpoints and 0 < timeout <= target:
         message = (
             f"is {format_duration(timeout)}, but a barrier may wait as long as the debloat target, "
             f"{format_duration(target)}: under back-pressure, hardly any checkpoint completes in time"
         )
         yield settings.remark("warning", "timeout-below-target", "checkpoint_timeout_s", message)
-    interval = config.checkpoint_interval_s
+    interval, pause = config.checkpoint_interval_s, config.checkpoint_min_pause_s
     if interval is not None and pause > interval:
         message = (
             f"is {format_duration(pause)}, longer than the checkpoint interval of "
@@ -570,13 +537,8 @@ def _bounds(settings: Settings) -> Iterator[Remark]:
     if least > most:
         given = "" if settings.gives("network_memory_min_bytes") else ", its default"
         message = f"is {format_size(most)}, but the minimum is larger: {format_size(least)}{given}"
-        yield settings.remark(
-            "error",
-            "out-of-range",
-            "network_memory_max_bytes",
-            message,
-            "Flink does not start with these values",
-        )
+        advice = "Flink does not start with these values"
+        yield settings.remark("error", "out-of-range", "network_memory_max_bytes", message, advice)
     elif least == most and settings.gives("network_memory_fraction"):
         message = f"has no effect: the minimum and the maximum are both {format_size(most)}"
         yield settings.remark("note", "fraction", "network_memory_fraction", message)
@@ -630,9 +592,8 @@ def _counts(settings: Settings) -> Iterator[Remark]:
     most, each = config.max_buffers_per_channel, config.exclusive_buffers_per_channel
     if most == 1:
         message = "is 1, so no record is ever sent: the only buffer of a channel is the one being filled"
-        yield settings.remark(
-            "error", "no-buffers", "max_buffers_per_channel", message, "set it to 10, the default"
-        )
+        advice = "set it to 10, the default"
+        yield settings.remark("error", "no-buffers", "max_buffers_per_channel", message, advice)
     elif most < each:
         message = (
             f"is {most}, less than the {each} of buffers-per-channel: a channel cannot use all of its "

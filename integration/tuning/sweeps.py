@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
@@ -23,7 +23,7 @@ import msgspec
 
 from netstack import Scenario, SourceError
 
-from ..seed_runs import ctrl_c_held, worker_pool
+from ..seed_runs import Done, ctrl_c_held, worker_pool
 from ..spark.driver import held_interrupts, is_local, run_cancellable
 from ..spark.failure_causes import first_cause, is_from_spark, one_line
 from ..spark.session import spark_session
@@ -35,9 +35,6 @@ from .points import Grid, Point
 if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
-
-Done = Callable[[int], None]
-"""Callback with the number of finished points."""
 
 _RAISED = "Traceback (most recent call last)"
 """Text in Spark's error if a Python task raised an exception."""
