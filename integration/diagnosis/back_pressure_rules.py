@@ -456,14 +456,11 @@ def _whose(view: Observation, vertex: VertexSteady) -> list[str]:
         shares += "buffers are used"
     if min(floating, exclusive) >= HIGH_USAGE:
         return [f"{shares}: data waits on all or most channels"]
-    if floating >= HIGH_USAGE or _some_writers_full(view, vertex):
+    written = known(used for _, writer in view.inputs(vertex) for used in writer.outPoolUsage)
+    some_writers_full = max(written, default=0.0) >= HIGH_USAGE and min(written) < LOW_USAGE
+    if floating >= HIGH_USAGE or some_writers_full:
         return [f"{shares}: data waits on some of the channels only"]
     return [shares]
-
-
-def _some_writers_full(view: Observation, vertex: VertexSteady) -> bool:
-    usages = known(used for _, writer in view.inputs(vertex) for used in writer.outPoolUsage)
-    return any(used >= HIGH_USAGE for used in usages) and any(used < LOW_USAGE for used in usages)
 
 
 def _least_usages(view: Observation, vertex: VertexSteady) -> tuple[float, float] | None:

@@ -85,14 +85,10 @@ def _text(before: Result, after: Result, window: int) -> str | None:
     share = quotient(rates[0], rates[1])
     if was is None or now is None or share is None:
         return None
+    change = f"at {100 * share:.1f} % of the throughput"
+    if share > 1.1:
+        change = f"with {share:.1f} times the throughput"
     return (
         f"emulated in {after.wall_seconds:.1f} s: a checkpoint takes {milliseconds(now.end_to_end_ms)} "
-        f"instead of {milliseconds(was.end_to_end_ms)}, {_throughput(share)}"
+        f"instead of {milliseconds(was.end_to_end_ms)}, {change}"
     )
-
-
-def _throughput(share: float) -> str:
-    """Return a throughput relative to the previous one: as a factor above 1.1, else in percent."""
-    if share > 1.1:
-        return f"with {share:.1f} times the throughput"
-    return f"at {100 * share:.1f} % of the throughput"

@@ -372,7 +372,8 @@ def _emitted(
     scenario: Scenario, reach: Mapping[str, Mapping[str, int]], capacity: Mapping[str, float]
 ) -> dict[str, float]:
     """Return the records/s of each source."""
-    rates = {name: _rates(scenario.vertex(name)) for name in reach}
+    sources = [scenario.vertex(name) for name in reach]
+    rates = {each.name: [each.rate(subtask) for subtask in range(each.parallelism)] for each in sources}
     emitted = {name: sum(each) for name, each in rates.items()}
     factor = min([1.0, *(capacity[name] / flow for name, flow in _totals(emitted, reach).items() if flow)])
     emitted = {name: factor * flow for name, flow in emitted.items()}
@@ -397,10 +398,6 @@ def _totals(emitted: Mapping[str, float], reach: Mapping[str, Mapping[str, int]]
         for name, times in reach[source].items():
             total[name] = total.get(name, 0.0) + flow * times
     return total
-
-
-def _rates(source: Vertex) -> list[float]:
-    return [source.rate(subtask) for subtask in range(source.parallelism)]
 
 
 def _capacity(scenario: Scenario, vertex: Vertex, record_bytes: int) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import pyarrow as pa
@@ -94,7 +94,12 @@ def spark_schema() -> str:
 
 def to_table(rows: Iterable[PointRow]) -> pa.Table:
     """Return rows as a table."""
-    return pa.Table.from_pylist([_flat(row) for row in rows], ROW_SCHEMA)
+    flat = []
+    for row in rows:
+        values = msgspec.structs.asdict(row)
+        measures = values.pop("measures")
+        flat.append(values | ({} if measures is None else msgspec.structs.asdict(measures)))
+    return pa.Table.from_pylist(flat, ROW_SCHEMA)
 
 
 def from_table(table: pa.Table) -> list[PointRow]:
@@ -105,19 +110,12 @@ def from_table(table: pa.Table) -> list[PointRow]:
     """
     if set(table.schema.names) != set(ROW_SCHEMA.names):
         raise ValueError("the columns differ from those that this version writes")
-    return [_row(values) for values in table.to_pylist(maps_as_pydicts="lossy")]
-
-
-def _flat(row: PointRow) -> dict[str, Any]:
-    values = msgspec.structs.asdict(row)
-    measures = values.pop("measures")
-    return values | ({} if measures is None else msgspec.structs.asdict(measures))
-
-
-def _row(values: dict[str, Any]) -> PointRow:
-    columns = {name: values[name] for name in _OWN}
-    measured = {name: values[name] for name in _MEASURES}
-    return PointRow(**columns, measures=Measures(**measured) if columns["status"] == "finished" else None)
+    rows = []
+    for values in table.to_pylist(maps_as_pydicts="lossy"):
+        measured = {name: values.pop(name) for name in _MEASURES}
+        measures = Measures(**measured) if values["status"] == "finished" else None
+        rows.append(PointRow(**values, measures=measures))
+    return rows
 
 
 class PointStore:

@@ -347,12 +347,14 @@ def _summary(race: Race, setting: Setting) -> SettingSummary:
     steps = race.steps.get(setting.name, [])
     figures["adaptation_ms"] = estimate(None if run is None else run.adaptation_ms for run in steps)
     (outcome,) = race.outcomes(among=[setting])
-    own_target = setting.mechanisms == (Mechanism.DEBLOATING,) and setting.policy is None
+    only_target = setting.mechanisms == (Mechanism.DEBLOATING,) and setting.policy is None
+    config = setting.apply(race.scenario).config
+    has_target = config.debloat_enabled and (only_target or setting.name == NOW)
     return SettingSummary(
         name=setting.name,
         action=setting.action,
         configuration=setting.lines(race.scenario.config),
-        target_ms=_target_ms(race.scenario, setting) if own_target or setting.name == NOW else None,
+        target_ms=1e3 * config.debloat_target_s if has_target else None,
         policy=setting.policy,
         seeds=sorted(by_seed),
         failed=failed,
@@ -361,11 +363,6 @@ def _summary(race: Race, setting: Setting) -> SettingSummary:
         broken=broken_limits(outcome, race.constraints, takes_checkpoints=race.scenario.takes_checkpoints),
         **{name: sum(getattr(run, name) for run in runs) for name in COUNTS},
     )
-
-
-def _target_ms(scenario: Scenario, setting: Setting) -> float | None:
-    config = setting.apply(scenario).config
-    return 1e3 * config.debloat_target_s if config.debloat_enabled else None
 
 
 def _failure(row: PointRow) -> str:
@@ -379,7 +376,8 @@ def _words(race: Race, settings: Mapping[str, SettingSummary], choice: Choice) -
     if choice.chosen is None:
         return [_nothing_fits(settings, race)]
     chosen = settings[choice.chosen]
-    words = [_keep(settings, race) if chosen is now else f"{_action(chosen)}: {effect(chosen, now)}."]
+    action = chosen.action[0].upper() + chosen.action[1:]
+    words = [_keep(settings, race) if chosen is now else f"{action}: {effect(chosen, now)}."]
     words += known(PRICES.get(each) for each in race.settings[choice.chosen].mechanisms)
     words += [alternative_text(kind, settings[name], now) for kind, name in choice.alternatives]
     if undecided := race.undecided():
@@ -398,10 +396,6 @@ def _words(race: Race, settings: Mapping[str, SettingSummary], choice: Choice) -
             "once."
         )
     return [*words, *_few_checkpoints(now, chosen)]
-
-
-def _action(setting: SettingSummary) -> str:
-    return setting.action[0].upper() + setting.action[1:]
 
 
 def effect(chosen: SettingSummary, now: SettingSummary, than: str = "") -> str:
