@@ -17,9 +17,10 @@ For the last three axes, ``VERTEX:VALUE`` changes only this vertex.
 
 from __future__ import annotations
 
-import dataclasses
+import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from netstack import (
@@ -29,6 +30,9 @@ from netstack import (
     QuantityError,
     Scenario,
     Section,
+    ShipStrategy,
+    Vertex,
+    did_you_mean,
     format_duration,
     parse_duration,
     parse_flink_duration,
@@ -39,12 +43,12 @@ from netstack import (
 )
 
 from ..errors import UsageError
-from .vertex_axes import PARALLELISM, SERVICE, SKEW, change_vertices, read_vertex_value, surplus_factors
 
 Change = Callable[[Scenario], Scenario]
 """Function that changes a scenario; raises ScenarioError if the scenario lacks the part to change."""
 
 TARGET, POLICY, LATENCY = "target", "policy", "latency"
+SERVICE, SKEW, PARALLELISM = "service", "skew", "parallelism"
 
 FLINK = NetworkConfig().debloat_policy
 """The only policy that a real Flink has."""
@@ -96,7 +100,13 @@ def problems_after(scenario: Scenario, values: Iterable[AxisValue]) -> list[str]
     except InputError as error:
         return list(error.problems)
     problems = [f"{key}: {message}" for key, message in scenario_problems(changed)]
-    return problems + surplus_factors(scenario, changed)
+    # Surplus factors have no effect. Fewer factors than subtasks are valid, because they repeat.
+    had = {vertex.name: vertex.service_skew for vertex in scenario.vertices}
+    return problems + [
+        f"{vertex.name!r} has {vertex.parallelism} subtasks, and {len(vertex.service_skew)} factors are given"
+        for vertex in changed.vertices
+        if vertex.service_skew != had.get(vertex.name) and len(vertex.service_skew) > vertex.parallelism
+    ]
 
 
 def read_axes(
@@ -123,11 +133,12 @@ def read_axes(
     Raises:
         UsageError: with a line for each mistake, beginning with the axis.
     """
-    of_vertices = {SERVICE: service, SKEW: skew, PARALLELISM: parallelism}
     all_given: tuple[tuple[str, str | None, Read], ...] = (
         (TARGET, target, _target),
         *map(_option, options),
-        *((axis, text, partial(_vertex_value, axis)) for axis, text in of_vertices.items()),
+        (SERVICE, service, _service),
+        (SKEW, skew, _skew),
+        (PARALLELISM, parallelism, _parallelism),
         (LATENCY, latency, _latency),
         (POLICY, policy, _policy),
     )
@@ -207,7 +218,7 @@ def _target(text: str) -> AxisValue:
 
 def _policy(text: str) -> AxisValue:
     def change(scenario: Scenario) -> Scenario:
-        return dataclasses.replace(scenario, config=dataclasses.replace(scenario.config, debloat_policy=text))
+        return replace(scenario, config=replace(scenario.config, debloat_policy=text))
 
     return AxisValue(text, change)
 
@@ -216,14 +227,92 @@ def _latency(text: str) -> AxisValue:
     latency_s = parse_duration(text)
 
     def change(scenario: Scenario) -> Scenario:
-        return dataclasses.replace(scenario, link=dataclasses.replace(scenario.link, latency_s=latency_s))
+        return replace(scenario, link=replace(scenario.link, latency_s=latency_s))
 
     return AxisValue(format_duration(latency_s), change)
 
 
-def _vertex_value(axis: str, text: str) -> AxisValue:
-    value = read_vertex_value(axis, text)
-    return AxisValue(value.text, lambda scenario: change_vertices(scenario, value))
+def _service(text: str) -> AxisValue:
+    vertex, colon, value = text.rpartition(":")
+    cost_s = parse_duration(value)
+
+    def change(vertex: Vertex) -> Vertex:
+        return replace(vertex, service=((0.0, cost_s),))
+
+    return _vertex_value(SERVICE, vertex if colon else None, format_duration(cost_s), change)
+
+
+_FACTORS = re.compile(r"(?:(.+?):)??([0-9.]+(?::[0-9.]+)*)")
+
+_FACTORS_HINT = "factors such as 1:1:1:4"
+
+
+def _skew(text: str) -> AxisValue:
+    match = _FACTORS.fullmatch(text)
+    if match is None:
+        raise QuantityError(f"{text!r} is not a list of factors", _FACTORS_HINT)
+    try:
+        factors = tuple(float(factor) for factor in match[2].split(":"))
+    except ValueError:
+        raise QuantityError(f"{match[2]!r} has a factor that is no number", _FACTORS_HINT) from None
+    if not any(factors):  # records without cost would show nothing
+        message = (
+            f"all factors in {match[2]!r} are 0, so records would cost no time; give at least one above 0"
+        )
+        raise QuantityError(message, _FACTORS_HINT)
+
+    def change(vertex: Vertex) -> Vertex:
+        return replace(vertex, service_skew=factors)
+
+    return _vertex_value(SKEW, match[1], ":".join(f"{factor:g}" for factor in factors), change)
+
+
+def _parallelism(text: str) -> AxisValue:
+    vertex, colon, value = text.rpartition(":")
+    if not value.strip().isdecimal() or int(value) < 1:
+        raise QuantityError(f"{value!r} is no parallelism", "a whole number from 1")
+    change = partial(_scaled, parallelism=int(value))
+    return _vertex_value(PARALLELISM, vertex if colon else None, str(int(value)), change)
+
+
+def _scaled(vertex: Vertex, parallelism: int) -> Vertex:
+    """Return a vertex with another number of subtasks. A source keeps its total rate."""
+    source = vertex.source
+    if source is not None and source.rates and all(source.rates):  # 0 means as fast as possible
+        total = math.fsum(vertex.rate(subtask) for subtask in range(vertex.parallelism))
+        after = replace(vertex, parallelism=parallelism)
+        unscaled = math.fsum(after.rate(subtask) for subtask in range(parallelism))
+        rates = tuple(rate * total / unscaled for rate in source.rates)
+        source = replace(source, rates=rates)
+    return replace(vertex, parallelism=parallelism, source=source)
+
+
+def _vertex_value(axis: str, name: str | None, text: str, change: Callable[[Vertex], Vertex]) -> AxisValue:
+    """Return a value of an axis that changes the named vertex, or the vertices that the module lists."""
+
+    def change_all(scenario: Scenario) -> Scenario:
+        names = _names(scenario, axis) if name is None else {_named(scenario, axis, name)}
+        vertices = (change(vertex) if vertex.name in names else vertex for vertex in scenario.vertices)
+        return replace(scenario, vertices=tuple(vertices))
+
+    return AxisValue(text if name is None else f"{name}:{text}", change_all)
+
+
+def _names(scenario: Scenario, axis: str) -> set[str]:
+    working = {vertex.name for vertex in scenario.vertices if vertex.source is None}
+    if axis != PARALLELISM:
+        return {vertex.name for vertex in scenario.vertices if vertex.service} or working
+    tied = {edge.source for edge in scenario.edges if edge.strategy is ShipStrategy.FORWARD}
+    return working | tied
+
+
+def _named(scenario: Scenario, axis: str, name: str) -> str:
+    names = {vertex.name: vertex for vertex in scenario.vertices}
+    if name not in names:
+        raise UsageError([f"no vertex is named {name!r}; {did_you_mean(name, names)}"])
+    if axis != PARALLELISM and names[name].source is not None:
+        raise UsageError([f"{name!r} is a source, which does no work on records; name another vertex"])
+    return name
 
 
 def shown_value(field: str, value: object) -> str:
@@ -233,4 +322,4 @@ def shown_value(field: str, value: object) -> str:
 
 
 def _setting(values: dict[str, object]) -> Change:
-    return lambda scenario: dataclasses.replace(scenario, config=with_options(scenario.config, values))
+    return lambda scenario: replace(scenario, config=with_options(scenario.config, values))

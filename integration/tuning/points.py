@@ -28,8 +28,7 @@ from netstack import (
 
 from ..errors import UsageError
 from ..spark.workers import code_digest
-from .axes import Axis, AxisValue, apply, problems_after
-from .vertex_axes import PARALLELISM, SKEW
+from .axes import PARALLELISM, SKEW, Axis, AxisValue, apply, problems_after
 
 Probe = Literal["main", "step"]
 """Purpose of a point: to measure the performance of a setting, or how fast it follows the load."""
