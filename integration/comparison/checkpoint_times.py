@@ -257,9 +257,7 @@ def _after(
     return max(0.0, sync_ms - beside_ms), late_async
 
 
-def _reported(
-    values: Sequence[float | None] | Sequence[int | None] | Sequence[bool | None], subtask: int
-) -> float | None:
+def _reported(values: Sequence[float | None], subtask: int) -> float | None:
     """Return the value of a subtask; Flink reports missing values as negative numbers."""
     value = value_at(values, subtask)
     return None if value is None or value < 0 else float(value)
