@@ -167,8 +167,8 @@ class Race:
     constraints: Constraints
     conditions: Mapping[str, str]
     settings: dict[str, Setting] = field(default_factory=dict)
-    runs: dict[str, dict[int, Measures]] = field(default_factory=dict)
-    """Figures by setting and seed."""
+    runs: dict[str, dict[int, Measures | None]] = field(default_factory=dict)
+    """Figures by setting and seed; None: the run failed."""
     steps: dict[str, list[Measures | None]] = field(default_factory=dict)
     """Figures of runs with a step of the load, by setting."""
     rows: list[PointRow] = field(default_factory=list)
@@ -186,7 +186,7 @@ class Race:
             name = row.labels.get(SETTING, NOW)
             if row.probe == "step":
                 self.steps.setdefault(name, []).append(row.measures)
-            elif row.measures is not None:
+            else:
                 self.runs.setdefault(name, {})[row.seed] = row.measures
             self.rows.append(row)
 
@@ -196,12 +196,12 @@ class Race:
 
     def seeds_of(self, name: str) -> set[int]:
         """Return the seeds of all runs of a setting, including failed runs."""
-        rows = (row for row in self.rows if row.probe == "main")
-        return {row.seed for row in rows if row.labels.get(SETTING, NOW) == name}
+        return set(self.runs.get(name, ()))
 
-    def failed(self, name: str) -> int:
-        """Return the number of failed runs of a setting."""
-        return len(self.seeds_of(name)) - len(self.runs.get(name, ()))
+    def finished(self, name: str, seed: int | None = None) -> dict[int, Measures]:
+        """Return the figures of a setting by seed, without failed runs: of all seeds, or of one."""
+        runs = self.runs.get(name, {}).items()
+        return {at: run for at, run in runs if run is not None and seed in (None, at)}
 
     def outcomes(self, seed: int | None = None, among: Iterable[Setting] | None = None) -> list[Outcome]:
         """Return the outcome of each setting that has run, over all seeds or for one seed."""
@@ -212,9 +212,7 @@ class Race:
         ran = self.seeds_of(setting.name)
         if not ran or (seed is not None and seed not in ran):
             return None
-        runs = self.runs.get(setting.name, {})
-        if seed is not None:
-            runs = {at: run for at, run in runs.items() if at == seed}
+        runs = self.finished(setting.name, seed)
 
         def mean(name: str) -> float | None:
             return mean_of_known(getattr(run, name) for run in runs.values())
@@ -232,12 +230,12 @@ class Race:
             delay_p95_ms=mean("record_delay_p95_ms"),
             stored_bytes=mean("persisted_bytes"),
             expired=expired / ended if ended else None,
-            failed=self.failed(setting.name) if seed is None else int(seed not in runs),
+            failed=len(ran) - len(runs) if seed is None else int(seed not in runs),
         )
 
     def shares(self, runs: Mapping[int, Measures]) -> list[float | None]:
         """Return the throughput of runs of a setting, as shares of the present one with the same seeds."""
-        now = self.runs.get(NOW, {})
+        now = self.finished(NOW)
         return [
             quotient(run.throughput_per_s, now[seed].throughput_per_s)
             for seed, run in runs.items()
@@ -281,8 +279,7 @@ class Race:
 
     def is_decided(self) -> bool:
         """Return whether more seeds would hardly change the choice or the chosen setting's figures."""
-        name = self.choice().chosen or NOW
-        runs = self.runs.get(name, {})
+        runs = self.finished(self.choice().chosen or NOW)
         shares = known(self.shares(runs))
         times = known(run.end_to_end_ms for run in runs.values())
         allowed_ms = max(SAME_MS, SAME_SHARE * fmean(times)) if times else 0.0
@@ -341,8 +338,8 @@ def present_text(scenario: Scenario) -> str:
 
 
 def _summary(race: Race, setting: Setting) -> SettingSummary:
-    by_seed = race.runs.get(setting.name, {})
-    runs, failed = list(by_seed.values()), race.failed(setting.name)
+    by_seed = race.finished(setting.name)
+    runs, failed = list(by_seed.values()), len(race.seeds_of(setting.name)) - len(by_seed)
     figures = {name: estimate([*(getattr(run, name) for run in runs), *[None] * failed]) for name in FIGURES}
     steps = race.steps.get(setting.name, [])
     figures["adaptation_ms"] = estimate(None if run is None else run.adaptation_ms for run in steps)
