@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from buffers import gate_buffers, partition_buffers
 from netstack import (
     OPTIONS,
     PRESETS,
     CheckpointStorageType,
+    EdgeBuffers,
     NetworkConfig,
     QuantityError,
     format_duration,
@@ -68,6 +68,9 @@ SLOW_S = 30.0
 _TUNING = ("debloat_period_s", "debloat_target_s", "debloat_samples", "debloat_threshold_percent")
 
 _OF_UNALIGNED = ("aligned_checkpoint_timeout_s", "unaligned_forced", "max_subtasks_per_channel_state_file")
+
+_BUFFERS = EdgeBuffers()
+"""Numbers of buffers as the options set them."""
 
 _BACKLOG = "execution.checkpointing.interval-during-backlog"
 _BACKOFF = "taskmanager.network.request-backoff"
@@ -551,7 +554,9 @@ def _too_little(settings: Settings) -> Iterator[Remark]:
     if most is None or parallelism is None or config.segment_bytes <= 0:
         return
     slots = min(settings.whole(SLOTS) or 1, parallelism)
-    needed, there = slots * required_segments(config, parallelism), most // config.segment_bytes
+    gate, (partition, _) = _BUFFERS.gate(config, parallelism), _BUFFERS.pool(config, parallelism)
+    of_subtask = parallelism * gate.exclusive_per_channel + gate.required_floating + partition
+    needed, there = slots * of_subtask, most // config.segment_bytes
     if needed > there:
         message = (
             f"has room for {there:,} buffers, but a single exchange between {parallelism} and "
@@ -562,21 +567,13 @@ def _too_little(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("error", "too-little-memory", "network_memory_max_bytes", message, advice)
 
 
-def required_segments(config: NetworkConfig, parallelism: int) -> int:
-    """Return the segments that a subtask needs to start, at each end of an all-to-all exchange."""
-    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
-    spec = gate_buffers(parallelism, each, floating, config.max_required_buffers_per_gate)
-    gate = parallelism * spec.exclusive_per_channel + spec.required_floating
-    return gate + partition_buffers(parallelism, each, floating)[0]
-
-
 def _required(settings: Settings) -> Iterator[Remark]:
     config, parallelism = settings.config, settings.whole(PARALLELISM)
     most = config.max_required_buffers_per_gate
     if most is None or parallelism is None:
         return
     each = config.exclusive_buffers_per_channel
-    left = gate_buffers(parallelism, each, config.floating_buffers_per_gate, most).exclusive_per_channel
+    left = _BUFFERS.gate(config, parallelism).exclusive_per_channel
     if left < each:
         message = (
             f"is {most}: with {parallelism} channels, each channel gets only {left} of its {each} "
