@@ -223,9 +223,10 @@ def _contenders(race: Race, runs: int) -> set[str]:
     for group in groups:
         outcomes = race.outcomes(among=group)
         names |= {*known([race.choose(outcomes).chosen])}
-        for number, outcome in enumerate(outcomes):
-            lucky = [*outcomes[:number], _lucky(outcome, 1.0 / sqrt(runs)), *outcomes[number + 1 :]]
-            names |= {outcome.name} if race.choose(lucky).chosen == outcome.name else set()
+        for outcome in outcomes:
+            lucky = [_lucky(each, 1.0 / sqrt(runs)) if each is outcome else each for each in outcomes]
+            if race.choose(lucky).chosen == outcome.name:
+                names.add(outcome.name)
     return names
 
 

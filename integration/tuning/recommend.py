@@ -339,11 +339,12 @@ def present_text(scenario: Scenario) -> str:
 
 def _summary(race: Race, setting: Setting) -> SettingSummary:
     by_seed = race.finished(setting.name)
-    runs, failed = list(by_seed.values()), len(race.seeds_of(setting.name)) - len(by_seed)
-    figures = {name: estimate([*(getattr(run, name) for run in runs), *[None] * failed]) for name in FIGURES}
+    runs = list(by_seed.values())
+    (outcome,) = race.outcomes(among=[setting])
+    lost = [None] * outcome.failed
+    figures = {name: estimate([*(getattr(run, name) for run in runs), *lost]) for name in FIGURES}
     steps = race.steps.get(setting.name, [])
     figures["adaptation_ms"] = estimate(None if run is None else run.adaptation_ms for run in steps)
-    (outcome,) = race.outcomes(among=[setting])
     only_target = setting.mechanisms == (Mechanism.DEBLOATING,) and setting.policy is None
     config = setting.apply(race.scenario).config
     has_target = config.debloat_enabled and (only_target or setting.name == NOW)
@@ -354,7 +355,7 @@ def _summary(race: Race, setting: Setting) -> SettingSummary:
         target_ms=1e3 * config.debloat_target_s if has_target else None,
         policy=setting.policy,
         seeds=sorted(by_seed),
-        failed=failed,
+        failed=outcome.failed,
         figures={name: figure for name, figure in figures.items() if figure is not None},
         throughput_share=estimate(race.shares(by_seed), 4),
         broken=broken_limits(outcome, race.constraints, takes_checkpoints=race.scenario.takes_checkpoints),
