@@ -167,21 +167,17 @@ def measure_data(source: SparkSource, settings: DemoSettings) -> Data:
 
 def demo_scenarios(source: SparkSource, data: Data, settings: DemoSettings) -> dict[str, Scenario]:
     """Return the scenarios by the name of the run: without and with debloating, all else equal."""
-    off = _scenario(source, data, settings)
-    config = with_options(off.config, {"debloat_enabled": True, "debloat_target_s": settings.target_s})
-    return {OFF: off, ON: replace(off, config=config)}
+    modes = mode_scenarios(source, data, settings)
+    return {OFF: modes[ALIGNED], ON: modes[DEBLOATED]}
 
 
 def mode_scenarios(source: SparkSource, data: Data, settings: DemoSettings) -> dict[str, Scenario]:
     """Return the scenario of each checkpoint mode, all else equal."""
-    plain = demo_scenarios(source, data, settings)[OFF]
-    scenarios = {}
-    for mode, options in MODES.items():
-        given = dict(options)
-        if mode == DEBLOATED:
-            given["debloat_target_s"] = settings.target_s
-        scenarios[mode] = replace(plain, config=with_options(plain.config, given))
-    return scenarios
+    plain = _scenario(source, data, settings)
+    modes = {**MODES, DEBLOATED: {**MODES[DEBLOATED], "debloat_target_s": settings.target_s}}
+    return {
+        mode: replace(plain, config=with_options(plain.config, options)) for mode, options in modes.items()
+    }
 
 
 def _scenario(source: SparkSource, data: Data, settings: DemoSettings) -> Scenario:
@@ -198,11 +194,7 @@ def _scenario(source: SparkSource, data: Data, settings: DemoSettings) -> Scenar
         seed=settings.seed,
         config=config,
         vertices=(
-            Vertex(
-                name="source",
-                parallelism=PARALLELISM,
-                source=spec.opened(source),
-            ),
+            Vertex(name="source", parallelism=PARALLELISM, source=spec.opened(source)),
             Vertex(name="consumer", parallelism=PARALLELISM, service=((0.0, cost),)),
         ),
         edges=(Edge(source="source", target="consumer", ship="hash"),),

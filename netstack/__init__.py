@@ -21,8 +21,8 @@ netstack.checkpoints   storage: location of checkpoints; recovery: start from a 
                        requests for savepoints; state_reader: content of a checkpoint
 netstack.exchange      partition, gate, connection, remote_channel, selectors, key_groups, java_hash,
                        tcp_link: transfer of records from one task to others
-netstack.jobs          emulation; job: a job that can be inspected while it runs; subtask_maker,
-                       result_figures
+netstack.jobs          build: a job from a scenario, and its memory; emulation; job: a job that can be
+                       inspected while it runs; subtask_maker, result_figures
 netstack.engine        agenda: the next event; compiled: whether the core is compiled
 netstack.transport     transport_config, endpoint, transport: records between processes
 netstack.tcp           mesh, handshaking, sealed_requests, pipe: TCP connections between processes
@@ -87,6 +87,10 @@ from .exchange.partition import ResultPartition as ResultPartition
 from .exchange.remote_channel import RemoteInputChannel as RemoteInputChannel
 from .exchange.selectors import RoundRobin as RoundRobin
 from .exchange.tcp_link import TcpLink as TcpLink
+from .jobs.build import gates_of as gates_of
+from .jobs.build import partitions_of as partitions_of
+from .jobs.build import plan_segments as plan_segments
+from .jobs.build import required_segments as required_segments
 from .jobs.emulation import RunOptions as RunOptions
 from .jobs.emulation import emulate, run_job
 from .jobs.job import Job as Job

@@ -30,13 +30,13 @@ from ..present.console import PAGE, say, to_stderr
 from ..present.documents import Tuning, indented, present, write_files
 from ..present.progress import progress
 from ..present.tuning import print_tuning
-from ..tuning.advice import Question, RunPoints, advise
+from ..tuning.advice import RunPoints, advise
 from ..tuning.axes import POLICY, TARGET, Axis, read_axes
 from ..tuning.choice import Constraints
 from ..tuning.pitfalls import find_pitfalls
 from ..tuning.point_rows import FOLDER, PointRow
 from ..tuning.points import Point
-from ..tuning.settings import DEFAULT_TARGETS_S, Mechanism
+from ..tuning.settings import DEFAULT_TARGETS_S, Mechanism, Question
 from ..tuning.shown_runs import runs_to_show
 from ..tuning.sweeps import LocalProcesses, run_points
 from .arguments import (

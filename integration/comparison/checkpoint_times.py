@@ -158,18 +158,14 @@ def checkpoint_times(checkpoint: CheckpointResult, vertex: str | None = None) ->
     if vertex is not None:
         return CheckpointTimes(end_to_end_ms=part.end_to_end_ms, phases=part.phases, vertex=vertex)
     whole = max(checkpoint.duration_ms, part.end_to_end_ms)
-    if whole - part.end_to_end_ms > _SAME_MS and not _all_known(checkpoint):
+    # If the acknowledgement times of some subtasks are unknown, the last one is uncertain.
+    ends = [vertex.end_to_end_ms for vertex in checkpoint.vertices]
+    if whole - part.end_to_end_ms > _SAME_MS and not all(times and None not in times for times in ends):
         return CheckpointTimes(end_to_end_ms=whole, phases=_with_rest({}, whole), vertex=None)
     phases = dict(part.phases)
     last = ACKNOWLEDGEMENT if ACKNOWLEDGEMENT in phases else UNREPORTED
     phases[last] += whole - part.end_to_end_ms  # the coordinator's time after the last acknowledgement
     return CheckpointTimes(end_to_end_ms=whole, phases=phases, vertex=part.vertex)
-
-
-def _all_known(checkpoint: CheckpointResult) -> bool:
-    """Whether the acknowledgement times of all subtasks are known. If not, the last one is uncertain."""
-    ends = [vertex.end_to_end_ms for vertex in checkpoint.vertices]
-    return all(times and None not in times for times in ends)
 
 
 def subtask_parts(checkpoint: CheckpointResult) -> Iterator[SubtaskPart]:
@@ -261,9 +257,7 @@ def _after(
     return max(0.0, sync_ms - beside_ms), late_async
 
 
-def _reported(
-    values: Sequence[float | None] | Sequence[int | None] | Sequence[bool | None], subtask: int
-) -> float | None:
+def _reported(values: Sequence[float | None], subtask: int) -> float | None:
     """Return the value of a subtask; Flink reports missing values as negative numbers."""
     value = value_at(values, subtask)
     return None if value is None or value < 0 else float(value)

@@ -99,15 +99,14 @@ def _by_name(value: object) -> dict[str, object]:
 def _figures(first: Result, second: Result) -> Iterator[FigureDifference]:
     left, right = figures_of(first), figures_of(second)
     for quantity in QUANTITIES:
-        values = quantity.value(left), quantity.value(right)
-        if quantity.optional and not any(values):
+        one, other = quantity.value(left), quantity.value(right)
+        if quantity.optional and not one and not other:
             continue
-        known = values[0] is not None and values[1] is not None
         yield FigureDifference(
             quantity=quantity.name,
             meaning=quantity.meaning,
-            first=values[0],
-            second=values[1],
-            difference=(values[1] or 0.0) - (values[0] or 0.0) if known else None,
-            ratio=quotient(values[1], values[0]),
+            first=one,
+            second=other,
+            difference=None if one is None or other is None else other - one,
+            ratio=quotient(other, one),
         )

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from netstack import OPTIONS, Series, ShipStrategy, VertexSteady, capacity_by_load
+from netstack import OPTIONS, Series, VertexSteady, capacity_by_load
 
 from ..number_text import bytes_per_second, digits, milliseconds, percent, size
 from ..optional_figures import Values, complete, highest, known, mean, value_at
@@ -230,7 +230,7 @@ def skewed_records(view: Observation) -> Iterator[Finding]:
     """Find vertices with one subtask that gets more records than the others."""
     for vertex in view.consumers:
         uneven = _unevenness(vertex.records_in_per_s)
-        ways = [ShipStrategy.of(exchange.ship) for exchange, _ in view.inputs(vertex)]
+        ways = [exchange.strategy for exchange, _ in view.inputs(vertex)]
         by_load = view.config.adaptive_partitioner_enabled and any(way.in_turns for way in ways)
         if uneven is None or uneven < SKEW or by_load:
             continue
@@ -312,10 +312,10 @@ def some_readers_full(view: Observation) -> Iterator[Finding]:
     for writer in view.vertices:
         for exchange, reader in view.outputs(writer):
             full, empty = _unequal(reader)
-            if view.is_back_pressured(writer) and full and not ShipStrategy.of(exchange.ship).pointwise:
+            if view.is_back_pressured(writer) and full and not exchange.strategy.pointwise:
                 compare = "Compare the machines and the work of the full subtasks with those of the others."
                 spread = "Spread the keys, by a salt or by a local aggregation before the exchange."
-                steps = [spread, compare] if ShipStrategy.of(exchange.ship).by_key else [compare]
+                steps = [spread, compare] if exchange.strategy.by_key else [compare]
                 yield Finding(
                     rule="some-readers-full",
                     severity="problem",
@@ -347,7 +347,7 @@ def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
             continue
         if not is_busy(reader) or (_unevenness(reader.records_in_per_s) or SKEW) > _EVEN or not all(costs):
             continue
-        if not all(ShipStrategy.of(exchange.ship).in_turns for exchange, _ in inputs):
+        if not all(exchange.strategy.in_turns for exchange, _ in inputs):
             continue
         now, slowest = sum(known(reader.records_in_per_s)), _dearest(reader)
         rates = [1000 / cost for cost in costs]
@@ -355,8 +355,6 @@ def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
             possible = capacity_by_load(exchange.ship, writer.parallelism, rates)
             if not view.is_back_pressured(writer) or possible < _WORTHWHILE * now:
                 continue
-            tried = view.tried({field: True})
-            result = "" if tried is None else f" ({tried})"
             yield Finding(
                 rule="slow-reader-in-turns",
                 severity="problem",
@@ -368,8 +366,8 @@ def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
                     f"busy ms per record, by subtask: {span(costs)}",
                 ],
                 next=[
-                    f"Set {OPTIONS[field].name}: true, from Flink 2.3 on{result}. It changes the order in "
-                    "which records are processed; state by key is not affected."
+                    f"Set {OPTIONS[field].name}: true, from Flink 2.3 on{view.tried_text({field: True})}. "
+                    "It changes the order in which records are processed; state by key is not affected."
                 ],
             )
 
@@ -444,40 +442,33 @@ def _both_pools(vertex: VertexSteady) -> str:
 
 def _whose(view: Observation, vertex: VertexSteady) -> list[str]:
     """Return as text the usage of both kinds of buffers, and whether data waits on all or some channels."""
-    floating, exclusive = _usages(view, vertex)
-    if floating is None or exclusive is None:
+    measured = _measured(vertex)
+    usages = measured or _least_usages(view, vertex)
+    if usages is None:
         return []
+    floating, exclusive = usages
     shares = (
         f"{percent(floating)} of the floating buffers and {percent(exclusive)} of the exclusive buffers "
         "are used"
     )
-    if _measured(vertex) is None:
+    if measured is None:
         shares = f"at least {percent(floating)} of the floating and {percent(exclusive)} of the exclusive "
         shares += "buffers are used"
     if min(floating, exclusive) >= HIGH_USAGE:
         return [f"{shares}: data waits on all or most channels"]
-    if floating >= HIGH_USAGE or _some_writers_full(view, vertex):
+    written = known(used for _, writer in view.inputs(vertex) for used in writer.outPoolUsage)
+    some_writers_full = max(written, default=0.0) >= HIGH_USAGE and min(written) < LOW_USAGE
+    if floating >= HIGH_USAGE or some_writers_full:
         return [f"{shares}: data waits on some of the channels only"]
     return [shares]
 
 
-def _some_writers_full(view: Observation, vertex: VertexSteady) -> bool:
-    usages = known(used for _, writer in view.inputs(vertex) for used in writer.outPoolUsage)
-    return any(used >= HIGH_USAGE for used in usages) and any(used < LOW_USAGE for used in usages)
-
-
-def _usages(view: Observation, vertex: VertexSteady) -> tuple[float | None, float | None]:
-    """Return the usage of floating and of exclusive buffers in the fullest subtask.
-
-    If Flink does not report them, the values are lower bounds.
-    """
-    measured = _measured(vertex)
-    if measured is not None:
-        return measured
+def _least_usages(view: Observation, vertex: VertexSteady) -> tuple[float, float] | None:
+    """Return lower bounds for the usage of floating and exclusive buffers in the fullest subtask."""
     usage = highest(vertex.inPoolUsage)
     exclusive, floating = view.credit_buffers(vertex)
     if usage is None or not exclusive or not floating:
-        return None, None
+        return None
     used = usage * (exclusive + floating)
     return max(0.0, used - exclusive) / floating, max(0.0, used - floating) / exclusive
 
@@ -487,10 +478,6 @@ def _measured(vertex: VertexSteady) -> tuple[float, float] | None:
     floating = complete(vertex.inputFloatingBuffersUsage)
     exclusive = complete(vertex.inputExclusiveBuffersUsage)
     return None if floating is None or exclusive is None else (max(floating), max(exclusive))
-
-
-def _subtasks(usage: Sequence[float | None], least: float, below: float) -> list[int]:
-    return [index for index, used in enumerate(usage) if used is not None and least <= used < below]
 
 
 def full_readers(vertex: VertexSteady) -> list[int]:
@@ -505,19 +492,15 @@ def _unequal(vertex: VertexSteady) -> tuple[list[int], list[int]]:
     full at different times. So a full subtask must also be hardly idle, and the idle share of an empty one
     must exceed that of the full ones by `_STARVED`.
     """
-    idle = [None if time is None else time / 1000 for time in vertex.idle_ms_per_s]
-    full = [
-        subtask
-        for subtask in _subtasks(vertex.inPoolUsage, HIGH_USAGE, 2.0)
-        if (time := value_at(idle, subtask)) is not None and time < _STARVED
+    pools = [
+        (subtask, used, idle_ms / 1000)
+        for subtask, used in enumerate(vertex.inPoolUsage)
+        if used is not None and (idle_ms := value_at(vertex.idle_ms_per_s, subtask)) is not None
     ]
-    least = min(known(value_at(idle, subtask) for subtask in full), default=0.0) + _STARVED
-    empty = [
-        subtask
-        for subtask in _subtasks(vertex.inPoolUsage, -1.0, LOW_USAGE)
-        if (time := value_at(idle, subtask)) is not None and time >= least
-    ]
-    return (full, empty) if full and empty else ([], [])
+    full = {subtask: idle for subtask, used, idle in pools if used >= HIGH_USAGE and idle < _STARVED}
+    least = min(full.values(), default=0.0) + _STARVED
+    empty = [subtask for subtask, used, idle in pools if used < LOW_USAGE and idle >= least]
+    return (list(full), empty) if full and empty else ([], [])
 
 
 def subtasks_text(vertex: VertexSteady, subtasks: Sequence[int]) -> str:

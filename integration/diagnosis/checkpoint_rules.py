@@ -255,14 +255,13 @@ def _let_less_wait(view: Observation) -> str:
     else:
         advice, changes = "Turn on buffer debloating", {"debloat_enabled": True}
         what = f"with a target of {milliseconds(1000 * config.debloat_target_s)}, "
-    tried = view.tried(changes)
-    result = "" if tried is None else f" ({what}{tried})"
-    return f"{advice}{result}. `netstack tune` finds the best target and what it costs."
+    return (
+        f"{advice}{view.tried_text(changes, what)}. `netstack tune` finds the best target and what it costs."
+    )
 
 
 def _overtake(view: Observation) -> str:
-    tried = view.tried({"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.0})
-    result = "" if tried is None else f" ({tried})"
+    result = view.tried_text({"unaligned_enabled": True, "aligned_checkpoint_timeout_s": 0.0})
     return f"Or take unaligned checkpoints{result}, from the start or after an aligned timeout."
 
 

@@ -23,6 +23,7 @@ from netstack import (
     Result,
     Scenario,
     Series,
+    ShipStrategy,
     Steady,
     Vertex,
     VertexSteady,
@@ -207,6 +208,11 @@ class Exchange:
     buffers: EdgeBuffers = AS_OPTIONS_SAY
 
     @property
+    def strategy(self) -> ShipStrategy:
+        """The ship strategy of the exchange."""
+        return ShipStrategy.of(self.ship)
+
+    @property
     def name(self) -> str:
         """Name of the exchange in findings."""
         return f"{self.source} -> {self.target}"
@@ -248,6 +254,11 @@ class Observation:
     def target_ms(self) -> float:
         """Target of debloating, in ms."""
         return 1000 * self.config.debloat_target_s
+
+    def tried_text(self, changes: Mapping[str, object], what: str = "") -> str:
+        """Return the outcome of other options as text in brackets, after `what`; empty: not emulated."""
+        outcome = self.tried(changes)
+        return "" if outcome is None else f" ({what}{outcome})"
 
     def inputs(self, vertex: VertexSteady) -> list[tuple[Exchange, VertexSteady]]:
         """The exchanges that a vertex reads, each with the vertex that writes it."""
@@ -302,13 +313,12 @@ class Observation:
 
     def credit_buffers(self, vertex: VertexSteady) -> tuple[int, int]:
         """Exclusive and floating buffers of the subtask with the most of them."""
-        gates = [
-            (exchange.buffers, max(channel_counts(exchange.ship, writer.parallelism, vertex.parallelism)))
-            for exchange, writer in self.inputs(vertex)
-            if exchange.remote
-        ]
-        exclusive = sum(channels * buffers.per_channel(self.config) for buffers, channels in gates)
-        return exclusive, sum(buffers.per_gate(self.config) for buffers, _ in gates)
+        exclusive = floating = 0
+        for (exchange, _), channels in zip(self.inputs(vertex), self.channels_by_gate(vertex), strict=True):
+            if exchange.remote:
+                exclusive += channels * exchange.buffers.per_channel(self.config)
+                floating += exchange.buffers.per_gate(self.config)
+        return exclusive, floating
 
 
 def observations(result: Result) -> list[Observation]:

@@ -1,4 +1,4 @@
-"""The table of rules, and the diagnosis that they give: findings, problems first, and unknown figures.
+"""The tables of rules, and the diagnosis that they give: findings, problems first, and unknown figures.
 
 A rule that needs an unmeasured figure finds nothing. A diagnosis lists these figures, so that a missing
 finding is not mistaken for "no problem".
@@ -7,7 +7,7 @@ finding is not mistaken for "no problem".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,51 +19,45 @@ from . import back_pressure_rules, checkpoint_rules, debloating_rules
 from .observation import Finding, Observation
 
 Find = Callable[[Observation], Iterator[Finding]]
-Command = Literal["diagnose", "tune"]
 
-
-class Rule(NamedTuple):
-    """A row of the table: a rule, and the command that applies it."""
-
-    find: Find
-    command: Command = "diagnose"
-
-
-RULES = (
-    Rule(back_pressure_rules.operator_bound),
-    Rule(back_pressure_rules.at_its_limit),
-    Rule(back_pressure_rules.not_bound),
-    Rule(back_pressure_rules.alternating),
-    Rule(back_pressure_rules.skewed_records),
-    Rule(back_pressure_rules.skewed_cost),
-    Rule(back_pressure_rules.unequal_writers),
-    Rule(back_pressure_rules.network_bound),
-    Rule(back_pressure_rules.slow_reader_in_turns),
-    Rule(back_pressure_rules.some_readers_full),
-    Rule(back_pressure_rules.input_full),
-    Rule(back_pressure_rules.output_full_input_free),
-    Rule(checkpoint_rules.stands_still),
-    Rule(checkpoint_rules.uneven),
-    Rule(checkpoint_rules.slow_phase),
-    Rule(checkpoint_rules.late_source),
-    Rule(checkpoint_rules.back_to_back),
-    Rule(checkpoint_rules.failed),
-    Rule(checkpoint_rules.stores_data_in_flight),
-    Rule(debloating_rules.at_the_minimum),
-    Rule(debloating_rules.off_target),
-    Rule(debloating_rules.smaller_than_a_record),
-    Rule(debloating_rules.at_the_maximum),
-    Rule(debloating_rules.slow_input, "tune"),
-    Rule(debloating_rules.large_records, "tune"),
-    Rule(debloating_rules.minimum_size, "tune"),
-    Rule(debloating_rules.high_parallelism, "tune"),
-    Rule(debloating_rules.window_bursts, "tune"),
-    Rule(debloating_rules.moving_load, "tune"),
-    Rule(debloating_rules.skewed_consumers, "tune"),
-    Rule(debloating_rules.back_to_back, "tune"),
+RULES: tuple[Find, ...] = (
+    back_pressure_rules.operator_bound,
+    back_pressure_rules.at_its_limit,
+    back_pressure_rules.not_bound,
+    back_pressure_rules.alternating,
+    back_pressure_rules.skewed_records,
+    back_pressure_rules.skewed_cost,
+    back_pressure_rules.unequal_writers,
+    back_pressure_rules.network_bound,
+    back_pressure_rules.slow_reader_in_turns,
+    back_pressure_rules.some_readers_full,
+    back_pressure_rules.input_full,
+    back_pressure_rules.output_full_input_free,
+    checkpoint_rules.stands_still,
+    checkpoint_rules.uneven,
+    checkpoint_rules.slow_phase,
+    checkpoint_rules.late_source,
+    checkpoint_rules.back_to_back,
+    checkpoint_rules.failed,
+    checkpoint_rules.stores_data_in_flight,
+    debloating_rules.at_the_minimum,
+    debloating_rules.off_target,
+    debloating_rules.smaller_than_a_record,
+    debloating_rules.at_the_maximum,
 )
-"""All rules. Findings of one severity are in the order of their rules. `tune` applies its own rules to each
-point of a sweep that has debloating on."""
+"""The rules of `diagnose`. Findings of one severity are in the order of their rules."""
+
+PITFALLS: tuple[Find, ...] = (
+    debloating_rules.slow_input,
+    debloating_rules.large_records,
+    debloating_rules.minimum_size,
+    debloating_rules.high_parallelism,
+    debloating_rules.window_bursts,
+    debloating_rules.moving_load,
+    debloating_rules.skewed_consumers,
+    debloating_rules.back_to_back,
+)
+"""The rules that `tune` applies to each point of a sweep that has debloating on."""
 
 _ORDER = ("problem", "notice", "fine")
 
@@ -107,14 +101,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     windows: list[WindowDiagnosis]
 
 
-def rules_of(command: Command) -> list[Find]:
-    """Return the rules that a command applies, in the order of the table."""
-    return [rule.find for rule in RULES if rule.command == command]
-
-
 def diagnose(view: Observation) -> WindowDiagnosis:
     """Return the findings of all rules of `diagnose` for one observation, problems first."""
-    findings = [finding for find in rules_of("diagnose") for finding in find(view)]
+    findings = [finding for find in RULES for finding in find(view)]
     findings.sort(key=lambda finding: _ORDER.index(finding.severity))
     return WindowDiagnosis(
         from_s=view.steady.from_s,

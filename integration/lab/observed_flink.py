@@ -14,7 +14,6 @@ Requests to the cluster run in threads, so the lab continues meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from statistics import fmean
 from time import monotonic
 
 import trio
@@ -23,7 +22,7 @@ from netstack import CheckpointResult, InputError, Scenario, Steady, VertexStead
 
 from ..errors import FlinkRestError, JobWentError, NotRunningError, UsageError
 from ..flink import Imported, JobWatch, Measured
-from ..optional_figures import complete, highest, lowest
+from ..optional_figures import Values, complete, highest, lowest, mean
 from .live_job import LiveJob
 from .messages import (
     FlinkCheckpoint,
@@ -46,9 +45,6 @@ Read = Callable[[bool, Watching], Imported]
 
 StartWatch = Callable[[Imported], JobWatch | None]
 """Function that starts polling a job that was read; None: it is a recording."""
-
-
-_Values = Sequence[float | None]
 
 
 class ObservedFlink:
@@ -204,23 +200,22 @@ def job_figures(scenario: Scenario, steady: Steady, over_s: float | None) -> Job
 
 
 def _vertex(scenario: Scenario, shown: VertexSteady) -> VertexFigures:
-    """Return the figures of a vertex, with input and output figures only if it has inputs or outputs."""
+    """Return the figures of a vertex, with input and output figures only if it has inputs or outputs.
+
+    A figure is unknown if it is for one of the subtasks, because a partial sum would mislead.
+    """
     reads = any(edge.target == shown.name for edge in scenario.edges)
     writes = any(edge.source == shown.name for edge in scenario.edges)
-    records = shown.records_in_per_s if reads else shown.records_out_per_s
-    busy, backpressured, idle = (
-        _of_all(fmean, values)
-        for values in (shown.busy_ms_per_s, shown.backpressured_ms_per_s, shown.idle_ms_per_s)
-    )
+    records = complete(shown.records_in_per_s if reads else shown.records_out_per_s)
     return VertexFigures(
-        busy=_seconds(busy),
-        backpressured=_seconds(backpressured),
-        idle=_seconds(idle),
-        records_per_s=_of_all(sum, records),
-        in_pool=_of_all(fmean, shown.inPoolUsage) if reads else None,
-        out_pool=_of_all(fmean, shown.outPoolUsage) if writes else None,
-        input_queue=_of_all(fmean, shown.inputQueueLength) if reads else None,
-        output_queue=_of_all(fmean, shown.outputQueueLength) if writes else None,
+        busy=_seconds(mean(shown.busy_ms_per_s)),
+        backpressured=_seconds(mean(shown.backpressured_ms_per_s)),
+        idle=_seconds(mean(shown.idle_ms_per_s)),
+        records_per_s=None if records is None else sum(records),
+        in_pool=mean(shown.inPoolUsage) if reads else None,
+        out_pool=mean(shown.outPoolUsage) if writes else None,
+        input_queue=mean(shown.inputQueueLength) if reads else None,
+        output_queue=mean(shown.outputQueueLength) if writes else None,
         buffer_bytes=lowest(shown.debloatedBufferSize) if reads else None,
         time_to_consume_s=_seconds(highest(shown.estimatedTimeToConsumeBuffersMs)) if reads else None,
         start_delay_s=_seconds(shown.start_delay_ms_mean_subtask),
@@ -241,13 +236,7 @@ def checkpoint_of(checkpoint: CheckpointResult) -> FlinkCheckpoint:
     )
 
 
-def _of_all(combined: Callable[[list[float]], float], values: _Values) -> float | None:
-    """Return a figure over all subtasks; None if one is unknown, because a partial sum would mislead."""
-    known_values = complete(values)
-    return None if known_values is None else combined(known_values)
-
-
-def _longest(of_vertices: Iterable[_Values]) -> float | None:
+def _longest(of_vertices: Iterable[Values]) -> float | None:
     return _seconds(highest(time for times in of_vertices for time in times))
 
 

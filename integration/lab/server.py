@@ -34,7 +34,7 @@ from netstack import InputError
 from ..errors import UsageError
 from .lab import Lab
 from .live_job import LiveJob
-from .messages import Answer, Hello, ReadAgain, Refused, encode, read_request
+from .messages import Answer, ReadAgain, Refused, encode, read_request
 from .observed_flink import ObservedFlink
 
 MOST_PAGES = 32
@@ -277,9 +277,10 @@ class LabServer:
                     await socket.send_text(encode(self.flink.reading))
                     known = None
                 elif lab is not None:
-                    if known is None or known != (lab, lab.version):
+                    if known != (lab, lab.version):
                         known = lab, lab.version
-                        hello = self._hello(lab)
+                        shape = None if self.flink is None else self.flink.shape
+                        hello = msgspec.structs.replace(lab.hello(), flink=shape)
                         sent = [_Sent(side) for side in lab.sides]  # after the hello with the history so far
                         await socket.send_text(encode(hello))
                     for message in [text for each in sent for text in each.changes()] + self._frames:
@@ -287,10 +288,6 @@ class LabServer:
                 await new_frame.wait()
         except (WebSocketDisconnect, RuntimeError, trio.BrokenResourceError):
             page.cancel()
-
-    def _hello(self, lab: Lab) -> Hello:
-        hello = lab.hello()
-        return hello if self.flink is None else msgspec.structs.replace(hello, flink=self.flink.shape)
 
     def _answer_to(self, text: str) -> Answer | None:
         """Carry out a request of a page. Return the answer for that page."""

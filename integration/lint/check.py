@@ -79,6 +79,6 @@ def _findings(part: ConfigPart, version: Version, name: str) -> list[Remark]:
         *ranges,
     ]
     if not ranges:
-        findings += about_usual(part.entries, settings)
+        findings += about_usual(settings)
         findings += about_combinations(settings)
     return findings

@@ -14,7 +14,7 @@ manifests.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,8 +43,6 @@ NEW_NAME = "config.yaml"
 _OF_OPERATOR = ("FlinkDeployment", "FlinkSessionJob")
 
 _KINDS = (*_OF_OPERATOR, "ConfigMap", "List")
-
-_FILES: Mapping[str, bool] = {OLD_NAME: True, NEW_NAME: False}
 
 _DEEPEST_LIST = 8
 """Maximum nesting of manifests of kind List."""
@@ -110,7 +108,11 @@ def read_config_file(path: Path) -> list[ConfigPart]:
     if path.name == OLD_NAME:
         return [_read_lines(text)]
     try:
-        return [part for node in _documents(text) for part in _parts(node)]
+        return [
+            part
+            for node in _documents(text)
+            for part in (_parts_of_manifest(node) if _is_manifest(node) else [_of_mapping(node)])
+        ]
     except RecursionError:
         raise FileError([f"{path}: is nested too deeply to be a Flink configuration"]) from None
     except _NotOptions as error:
@@ -124,37 +126,57 @@ class _NotOptions(Exception):  # noqa: N818 - it names the content
         self.line = line
 
 
-def _parts(node: yaml.Node) -> Iterator[ConfigPart]:
-    if not _is_manifest(node):
-        yield _of_mapping(node)
-        return
-    for place in _places_in(node):
-        if place.text is not None:
-            yield _of_text(place)
-        elif place.node is not None:
-            yield _of_mapping(place.node)._replace(version=place.version, line=place.line)
+def _is_manifest(node: yaml.Node) -> bool:
+    """Return whether a document is a manifest of Kubernetes."""
+    kind = _text_at(node, "kind")
+    return kind is not None and (kind in _KINDS or _text_at(node, "apiVersion") is not None)
 
 
-def _of_text(place: _Place) -> ConfigPart:
-    """Return the options of a file embedded in another one. Line numbers are those of the outer file."""
-    text = place.text or ""
-    if place.is_old:
+def _parts_of_manifest(node: yaml.Node, depth: int = 0) -> Iterator[ConfigPart]:
+    """Yield the options at each place in a manifest that has options."""
+    kind = _text_at(node, "kind")
+    if kind == "List" and depth < _DEEPEST_LIST:
+        items = _child(node, "items")
+        for item in items.value if isinstance(items, yaml.SequenceNode) else ():
+            yield from _parts_of_manifest(item, depth + 1)
+    elif kind in _OF_OPERATOR:
+        options = _child(node, "spec", "flinkConfiguration")
+        if isinstance(options, yaml.MappingNode):
+            match = re.fullmatch(r"v([0-9]+)_([0-9]+)", _text_at(node, "spec", "flinkVersion") or "")
+            version = None if match is None else f"{match[1]}.{match[2]}"
+            yield _of_mapping(options)._replace(version=version, line=_line(options))
+    elif kind == "ConfigMap":
+        for name in (OLD_NAME, NEW_NAME):
+            content = _child(node, "data", name)
+            if isinstance(content, yaml.ScalarNode):
+                yield _embedded(content, name)
+
+
+def _embedded(content: yaml.ScalarNode, name: str) -> ConfigPart:
+    """Return the options of a file embedded in another one.
+
+    Line numbers are those of the outer file, as exactly as YAML allows.
+    """
+    text, first = str(content.value), _line(content)
+
+    def outer(line: int) -> int:
+        # After ``|``, each line of the text is a line of the file.
+        return first + line if content.style == "|" else first
+
+    if name == OLD_NAME:
         part = _read_lines(text)
     else:
         try:
             inner = _documents(text)
             part = _of_mapping(inner[0]) if inner else ConfigPart([], [], [], is_old=False)
         except _NotOptions as error:
-            raise _NotOptions(str(error), place.outer_line(error.line or 0)) from None
+            raise _NotOptions(str(error), outer(error.line or 0)) from None
     return ConfigPart(
-        [each._replace(line=place.outer_line(each.line)) for each in part.entries],
-        [each._replace(line=place.outer_line(each.line)) for each in part.skipped],
-        [
-            Repeated(each.name, place.outer_line(each.line), place.outer_line(each.first_line))
-            for each in part.repeated
-        ],
+        [each._replace(line=outer(each.line)) for each in part.entries],
+        [each._replace(line=outer(each.line)) for each in part.skipped],
+        [Repeated(each.name, outer(each.line), outer(each.first_line)) for each in part.repeated],
         part.is_old,
-        line=place.line,
+        line=first,
     )
 
 
@@ -182,7 +204,7 @@ def _entries(
             raise _NotOptions("the name of an option must be text", _line(key))
         if len(prefix) + len(key.value) > _LONGEST_NAME:
             raise _NotOptions(f"a name is longer than {_LONGEST_NAME} characters", _line(key))
-        name, line = f"{prefix}{key.value}", key.start_mark.line + 1
+        name, line = f"{prefix}{key.value}", _line(key)
         if lines.setdefault(name, line) != line:
             repeated.append(Repeated(name, line, lines[name]))
         if isinstance(value, yaml.MappingNode) and value.value:
@@ -240,50 +262,6 @@ def _read_lines(text: str) -> ConfigPart:
         else:
             part.skipped.append(Skipped(content, number))
     return part
-
-
-class _Place(NamedTuple):
-    """A place with options: a mapping, or the text of an embedded file."""
-
-    line: int
-    """The line where the place begins."""
-    node: yaml.Node | None = None
-    text: str | None = None
-    is_old: bool = False
-    version: str | None = None
-    keeps_lines: bool = False
-    """Whether each line of the text is a line of the file, as after ``|`` in YAML."""
-
-    def outer_line(self, line: int) -> int:
-        """Return the line of the file for a line of the embedded text, as exactly as YAML allows."""
-        return self.line + line if self.keeps_lines else self.line
-
-
-def _is_manifest(node: yaml.Node) -> bool:
-    """Return whether a document is a manifest of Kubernetes."""
-    kind = _text_at(node, "kind")
-    return kind is not None and (kind in _KINDS or _text_at(node, "apiVersion") is not None)
-
-
-def _places_in(node: yaml.Node | None, depth: int = 0) -> Iterator[_Place]:
-    """Yield the places of options in a manifest."""
-    kind = _text_at(node, "kind")
-    if kind == "List" and depth < _DEEPEST_LIST:
-        items = _child(node, "items")
-        for item in items.value if isinstance(items, yaml.SequenceNode) else ():
-            yield from _places_in(item, depth + 1)
-    elif kind in _OF_OPERATOR:
-        options = _child(node, "spec", "flinkConfiguration")
-        if isinstance(options, yaml.MappingNode):
-            match = re.fullmatch(r"v([0-9]+)_([0-9]+)", _text_at(node, "spec", "flinkVersion") or "")
-            version = None if match is None else f"{match[1]}.{match[2]}"
-            yield _Place(options.start_mark.line + 1, node=options, version=version)
-    elif kind == "ConfigMap":
-        for name, is_old in _FILES.items():
-            content = _child(node, "data", name)
-            if isinstance(content, yaml.ScalarNode):
-                line, keeps = content.start_mark.line + 1, content.style == "|"
-                yield _Place(line, text=str(content.value), is_old=is_old, keeps_lines=keeps)
 
 
 class _FromEvents(Composer, Resolver):  # type: ignore[misc]

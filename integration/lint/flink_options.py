@@ -348,21 +348,17 @@ def nearest(name: str, only_close: bool = False, version: Version = LATEST) -> l
         return []
     if continued := [each for each in names if _continues(name, each) or _continues(each, name)]:
         return [max(continued, key=len)]
-    return _sibling(name, names) or _in_family(name, names)
-
-
-def _sibling(name: str, names: Iterable[str]) -> list[str]:
-    parent, _, end = name.rpartition(".")
-    ends = [each.rpartition(".")[2] for each in names if each.rpartition(".")[0] == parent]
-    return [f"{parent}.{close}" for close in get_close_matches(end, ends, n=1, cutoff=0.5)]
-
-
-def _in_family(name: str, names: Iterable[str]) -> list[str]:
-    """Return the option of the same family whose end is most similar."""
+    parent = name.rpartition(".")[0]
+    siblings = [each for each in names if each.rpartition(".")[0] == parent]
     family = next((each for each in FAMILIES if name.startswith(each)), "")
-    ends = [each.removeprefix(family) for each in names if each.startswith(family)]
-    close = get_close_matches(name.removeprefix(family), ends, n=1, cutoff=0.6)
-    return [family + end for end in close]
+    return _with_similar_end(name, f"{parent}.", siblings, 0.5) or _with_similar_end(name, family, names, 0.6)
+
+
+def _with_similar_end(name: str, beginning: str, names: Iterable[str], cutoff: float) -> list[str]:
+    """Return the one of the names with this beginning whose end is most similar to that of `name`."""
+    ends = [each.removeprefix(beginning) for each in names if each.startswith(beginning)]
+    close = get_close_matches(name.removeprefix(beginning), ends, n=1, cutoff=cutoff)
+    return [beginning + end for end in close]
 
 
 def _continues(longer: str, shorter: str) -> bool:

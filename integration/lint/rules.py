@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from buffers import gate_buffers, partition_buffers
 from netstack import (
     OPTIONS,
     PRESETS,
     CheckpointStorageType,
+    EdgeBuffers,
     NetworkConfig,
     QuantityError,
     format_duration,
@@ -67,6 +67,11 @@ SLOW_S = 30.0
 
 _TUNING = ("debloat_period_s", "debloat_target_s", "debloat_samples", "debloat_threshold_percent")
 
+_OF_UNALIGNED = ("aligned_checkpoint_timeout_s", "unaligned_forced", "max_subtasks_per_channel_state_file")
+
+_BUFFERS = EdgeBuffers()
+"""Numbers of buffers as the options set them."""
+
 _BACKLOG = "execution.checkpointing.interval-during-backlog"
 _BACKOFF = "taskmanager.network.request-backoff"
 
@@ -91,13 +96,6 @@ class Remark(msgspec.Struct, frozen=True):
     """The remedy; empty if the message contains it."""
 
 
-class Place(NamedTuple):
-    """The line on which an option is set, and the name used there."""
-
-    name: str
-    line: int
-
-
 class Settings(NamedTuple):
     """The settings of a file under the rules of a version."""
 
@@ -105,8 +103,8 @@ class Settings(NamedTuple):
     """The options that the version reads. Others have the version's built-in values."""
     others: Mapping[str, int | float | bool | str]
     """Options that the emulator lacks, by their present names."""
-    places: Mapping[str, Place]
-    """The places of options, by their present names."""
+    places: Mapping[str, Entry]
+    """The entries that set options, by the present names of the options."""
     version: Version
 
     @property
@@ -130,8 +128,8 @@ class Settings(NamedTuple):
     def remark(self, severity: Severity, rule: str, option: str, message: str, advice: str = "") -> Remark:
         """Return a remark on an option. `option` is a field or a name."""
         name = name_of(option) if option in OPTIONS else option
-        place = self.places.get(name)
-        line, named = (None, self.spelt(option)) if place is None else (place.line, place.name)
+        entry = self.places.get(name)
+        line, named = (None, self.spelt(option)) if entry is None else (entry.line, entry.name)
         return Remark(line, severity, rule, named, message, advice)
 
     def spelt(self, option: str) -> str:
@@ -190,15 +188,8 @@ def about_names(entries: list[Entry], version: Version) -> Iterator[Remark]:
                 advice = f"remove it; {_INSTEAD[known.field]}"
             yield Remark(entry.line, "warning", "ignored-option", entry.name, message, advice)
         elif entry.name != now:
-            advice = f"write {now}"
-            yield Remark(
-                entry.line,
-                "note",
-                "old-name",
-                entry.name,
-                "is an old name, which later versions may not read",
-                advice,
-            )
+            message = "is an old name, which later versions may not read"
+            yield Remark(entry.line, "note", "old-name", entry.name, message, f"write {now}")
 
 
 def about_repeated(file: ConfigPart, version: Version) -> Iterator[Remark]:
@@ -256,14 +247,14 @@ def read_settings(
     """
     fields: dict[str, object] = {}
     others: dict[str, int | float | bool | str] = {}
-    places: dict[str, Place] = {}
+    places: dict[str, Entry] = {}
     findings: list[Remark] = []
     # Later entries replace earlier ones. Old names come first, so that the version's own name wins.
     listed = [(entry, CATALOGUE[entry.name]) for entry in entries if entry.name in CATALOGUE]
     for entry, known in sorted(listed, key=lambda pair: pair[0].name == pair[1].name_in(version)):
         if known.name_in(version) is None or not is_read(entry.name, version):
             continue
-        places[known.name] = Place(entry.name, entry.line)
+        places[known.name] = entry
         if entry.value is None or not entry.value.strip():
             findings.append(Remark(entry.line, "error", "bad-value", entry.name, "has no value"))
             continue
@@ -300,15 +291,14 @@ def about_ranges(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("error", "out-of-range", "state_memory_threshold_bytes", message)
 
 
-def about_usual(entries: list[Entry], settings: Settings) -> Iterator[Remark]:
+def about_usual(settings: Settings) -> Iterator[Remark]:
     """Yield values that Flink accepts but that are probably mistakes; at most one per option."""
-    texts = {(entry.name, entry.line): entry.value or "" for entry in entries}
-    for name, place in settings.places.items():
+    for name, entry in settings.places.items():
         known = CATALOGUE[name]
         field = known.field if known.field is not None and settings.gives(known.field) else None
         if field is None and name not in settings.others:
             continue  # Flink cannot read this value
-        text = texts[place.name, place.line].strip()
+        text = (entry.value or "").strip()
         kind = kind_of(known)
         notice = None if kind is None else unit_notice(kind, text)
         usual = None if field is None else _USUAL.get(field)
@@ -380,15 +370,13 @@ def _sizes(settings: Settings) -> Iterator[Remark]:
 
 def _threshold(settings: Settings) -> Iterator[Remark]:
     """Yield a warning if the threshold is so high that new sizes are hardly ever announced."""
-    percent = settings.config.debloat_threshold_percent
+    field, percent = "debloat_threshold_percent", settings.config.debloat_threshold_percent
     if percent == 100:  # `about_usual` warns about larger values
         message = (
             f"is {percent}: sizes hardly ever differ by so much, so a smaller size is announced only "
             "when it reaches the minimum"
         )
-        yield settings.remark(
-            "warning", "debloating-defeated", "debloat_threshold_percent", message, "the default is 25"
-        )
+        yield settings.remark("warning", "debloating-defeated", field, message, "the default is 25")
 
 
 def _flushes(settings: Settings) -> Iterator[Remark]:
@@ -396,21 +384,15 @@ def _flushes(settings: Settings) -> Iterator[Remark]:
     target = settings.config.debloat_target_s
     if timeout == 0:
         message = "is 0, which sends each record in a buffer of its own, whose size debloating cannot change"
-        yield settings.remark(
-            "warning",
-            "debloating-defeated",
-            "buffer_timeout_interval_s",
-            message,
-            "set it to some milliseconds",
-        )
+        advice = "set it to some milliseconds"
+        yield settings.remark("warning", "debloating-defeated", "buffer_timeout_interval_s", message, advice)
     elif timeout is not None and timeout > target > 0:
         message = (
             f"is {format_duration(target)}, but without back-pressure a record may wait for "
             f"{format_duration(timeout)} in a buffer that is not full"
         )
-        yield settings.remark(
-            "note", "timeout-above-target", "debloat_target_s", message, "debloating cannot shorten this wait"
-        )
+        advice = "debloating cannot shorten this wait"
+        yield settings.remark("note", "timeout-above-target", "debloat_target_s", message, advice)
 
 
 def _inertia(settings: Settings) -> Iterator[Remark]:
@@ -423,9 +405,8 @@ def _inertia(settings: Settings) -> Iterator[Remark]:
             f"buffer sizes follow a change of load only after about {follows_s:.0f} s "
             f"({config.debloat_samples} samples, one every {format_duration(config.debloat_period_s)})"
         )
-        yield settings.remark(
-            "warning", "slow-debloating", field, message, "set fewer samples, or a shorter period"
-        )
+        advice = "set fewer samples, or a shorter period"
+        yield settings.remark("warning", "slow-debloating", field, message, advice)
 
 
 def _parallelism(settings: Settings) -> Iterator[Remark]:
@@ -451,13 +432,8 @@ def _single_records(settings: Settings) -> Iterator[Remark]:
             "is 0, but a debloated buffer may be smaller than a record: the task then blocks within the "
             "record"
         )
-        yield settings.remark(
-            "warning",
-            "no-overdraft",
-            "max_overdraft_buffers_per_gate",
-            message,
-            "set it to 5, the default; or raise min-segment-size to the size of a record",
-        )
+        advice = "set it to 5, the default; or raise min-segment-size to the size of a record"
+        yield settings.remark("warning", "no-overdraft", "max_overdraft_buffers_per_gate", message, advice)
 
 
 def _unaligned(settings: Settings) -> Iterator[Remark]:
@@ -467,19 +443,10 @@ def _unaligned(settings: Settings) -> Iterator[Remark]:
             f"has no effect: the checkpointing mode is {config.checkpoint_mode}, and only EXACTLY_ONCE "
             "has unaligned checkpoints"
         )
-        yield settings.remark(
-            "warning",
-            "no-unaligned",
-            "unaligned_enabled",
-            message,
-            "remove this option, or set the mode to EXACTLY_ONCE",
-        )
+        advice = "remove this option, or set the mode to EXACTLY_ONCE"
+        yield settings.remark("warning", "no-unaligned", "unaligned_enabled", message, advice)
     if not config.unaligned_enabled and not settings.is_unreadable("unaligned_enabled"):
-        for field in (
-            "aligned_checkpoint_timeout_s",
-            "unaligned_forced",
-            "max_subtasks_per_channel_state_file",
-        ):
+        for field in _OF_UNALIGNED:
             if settings.gives(field):
                 message = f"has no effect unless {settings.spelt('unaligned_enabled')} is true"
                 yield settings.remark("warning", "no-unaligned", field, message)
@@ -514,9 +481,8 @@ def _aligned_timeout(settings: Settings) -> Iterator[Remark]:
             f"is {format_duration(timeout)}, but by then the checkpoint has expired: its timeout is "
             f"{format_duration(config.checkpoint_timeout_s)}"
         )
-        yield settings.remark(
-            "warning", "never-unaligned", field, message, "make it shorter than the checkpoint timeout"
-        )
+        advice = "make it shorter than the checkpoint timeout"
+        yield settings.remark("warning", "never-unaligned", field, message, advice)
     elif config.debloat_enabled and timeout < config.debloat_target_s:
         message = (
             f"is {format_duration(timeout)}, less than the debloat target of "
@@ -529,18 +495,14 @@ def _aligned_timeout(settings: Settings) -> Iterator[Remark]:
 
 def _times(settings: Settings) -> Iterator[Remark]:
     config = settings.config
-    timeout, target, pause = (
-        config.checkpoint_timeout_s,
-        config.debloat_target_s,
-        config.checkpoint_min_pause_s,
-    )
+    timeout, target = config.checkpoint_timeout_s, config.debloat_target_s
     if config.debloat_enabled and not config.takes_unaligned_checkpoints and 0 < timeout <= target:
         message = (
             f"is {format_duration(timeout)}, but a barrier may wait as long as the debloat target, "
             f"{format_duration(target)}: under back-pressure, hardly any checkpoint completes in time"
         )
         yield settings.remark("warning", "timeout-below-target", "checkpoint_timeout_s", message)
-    interval = config.checkpoint_interval_s
+    interval, pause = config.checkpoint_interval_s, config.checkpoint_min_pause_s
     if interval is not None and pause > interval:
         message = (
             f"is {format_duration(pause)}, longer than the checkpoint interval of "
@@ -578,13 +540,8 @@ def _bounds(settings: Settings) -> Iterator[Remark]:
     if least > most:
         given = "" if settings.gives("network_memory_min_bytes") else ", its default"
         message = f"is {format_size(most)}, but the minimum is larger: {format_size(least)}{given}"
-        yield settings.remark(
-            "error",
-            "out-of-range",
-            "network_memory_max_bytes",
-            message,
-            "Flink does not start with these values",
-        )
+        advice = "Flink does not start with these values"
+        yield settings.remark("error", "out-of-range", "network_memory_max_bytes", message, advice)
     elif least == most and settings.gives("network_memory_fraction"):
         message = f"has no effect: the minimum and the maximum are both {format_size(most)}"
         yield settings.remark("note", "fraction", "network_memory_fraction", message)
@@ -597,7 +554,9 @@ def _too_little(settings: Settings) -> Iterator[Remark]:
     if most is None or parallelism is None or config.segment_bytes <= 0:
         return
     slots = min(settings.whole(SLOTS) or 1, parallelism)
-    needed, there = slots * required_segments(config, parallelism), most // config.segment_bytes
+    gate, (partition, _) = _BUFFERS.gate(config, parallelism), _BUFFERS.pool(config, parallelism)
+    of_subtask = parallelism * gate.exclusive_per_channel + gate.required_floating + partition
+    needed, there = slots * of_subtask, most // config.segment_bytes
     if needed > there:
         message = (
             f"has room for {there:,} buffers, but a single exchange between {parallelism} and "
@@ -608,21 +567,13 @@ def _too_little(settings: Settings) -> Iterator[Remark]:
         yield settings.remark("error", "too-little-memory", "network_memory_max_bytes", message, advice)
 
 
-def required_segments(config: NetworkConfig, parallelism: int) -> int:
-    """Return the segments that a subtask needs to start, at each end of an all-to-all exchange."""
-    each, floating = config.exclusive_buffers_per_channel, config.floating_buffers_per_gate
-    spec = gate_buffers(parallelism, each, floating, config.max_required_buffers_per_gate)
-    gate = parallelism * spec.exclusive_per_channel + spec.required_floating
-    return gate + partition_buffers(parallelism, each, floating)[0]
-
-
 def _required(settings: Settings) -> Iterator[Remark]:
     config, parallelism = settings.config, settings.whole(PARALLELISM)
     most = config.max_required_buffers_per_gate
     if most is None or parallelism is None:
         return
     each = config.exclusive_buffers_per_channel
-    left = gate_buffers(parallelism, each, config.floating_buffers_per_gate, most).exclusive_per_channel
+    left = _BUFFERS.gate(config, parallelism).exclusive_per_channel
     if left < each:
         message = (
             f"is {most}: with {parallelism} channels, each channel gets only {left} of its {each} "
@@ -638,9 +589,8 @@ def _counts(settings: Settings) -> Iterator[Remark]:
     most, each = config.max_buffers_per_channel, config.exclusive_buffers_per_channel
     if most == 1:
         message = "is 1, so no record is ever sent: the only buffer of a channel is the one being filled"
-        yield settings.remark(
-            "error", "no-buffers", "max_buffers_per_channel", message, "set it to 10, the default"
-        )
+        advice = "set it to 10, the default"
+        yield settings.remark("error", "no-buffers", "max_buffers_per_channel", message, advice)
     elif most < each:
         message = (
             f"is {most}, less than the {each} of buffers-per-channel: a channel cannot use all of its "

@@ -35,13 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from buffers import InsufficientBuffers
-from netstack import (
-    EdgeBuffers,
-    Result,
-    Scenario,
-    format_size,
-    producers_of_consumers,
-)
+from netstack import EdgeBuffers, Result, Scenario, format_size, gates_of, partitions_of
 
 from ..comparison.checkpoint_times import barrier_delay_ms, completed_within
 from ..errors import UsageError
@@ -140,16 +134,14 @@ class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def convex(points: Mapping[int, float]) -> Curve:
     """Return the lower convex hull of `points`, costs by size, up to the lowest cost; at least one point."""
-    corners: list[tuple[int, float]] = []
-    for size, cost in sorted(points.items()):
-        if not corners or cost < corners[-1][1]:
-            while len(corners) > 1:
-                (left, left_cost), (middle, middle_cost) = corners[-2:]
-                if (middle_cost - left_cost) * (size - middle) < (cost - middle_cost) * (middle - left):
-                    break
-                corners.pop()
-            corners.append((size, cost))
-    return dict(corners)
+    last = min(points)
+    corners = {last: points[last]}
+    while lower := [size for size in points if size > last and points[size] < points[last]]:
+        # The steepest straight line leads to the next corner; of several points on this line, the farthest.
+        slopes = {size: (points[size] - points[last]) / (size - last) for size in lower}
+        last = min(lower, key=lambda size: (slopes[size], -size))
+        corners[last] = points[last]
+    return corners
 
 
 def split(
@@ -217,10 +209,8 @@ class Place:
         return convex({size: best if delay <= same else delay for size, delay in good.items()})
 
     def next_sizes(self, asked_per_s: float) -> list[int]:
-        """Return the sizes to emulate next.
-
-        These are all new steps below the best size. If there are none and the best size is the largest so
-        far, it is the next step above.
+        """Return all new steps below the best size. If there are none, and the best size is the largest so
+        far, return the next step above.
         """
         best = max(self.curve(asked_per_s))
         new = [step for step in self.steps if step not in self.points]
@@ -249,18 +239,14 @@ def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
     """
     config, places = scenario.config, list[Place]()
     for edge, rate in zip(scenario.edges, bytes_per_s, strict=True):
-        sender, receiver = scenario.vertex(edge.source), scenario.vertex(edge.target)
-        reached = scenario.consumers_reached(edge)
-        parts = max(map(len, reached))
+        partitions, gates = list(partitions_of(scenario, edge)), list(gates_of(scenario, edge))
+        parts = max(subpartitions for _, subpartitions in partitions)
         least, most = edge.buffers.pool(config, parts)
         steps = _steps(least, max(most, 2 * least), _STEPS)
-        pools = Counter(map(sender.manager_of, range(sender.parallelism)))
+        pools = Counter(manager for manager, _ in partitions)
         name = f"the partitions of {edge.source} for {edge.target}"
         places.append(Place(name, parts, pools, steps, steps[1]))
-        channels = max(
-            sum(sender.manager_of(source) != receiver.manager_of(consumer) for source, _ in sources)
-            for consumer, sources in enumerate(producers_of_consumers(reached, receiver.parallelism))
-        )
+        channels = max(remote for _, _, remote in gates)
         base, steps = 1, [1]
         if channels:
             needed = max(1, math.ceil(rate * 2 * scenario.link.latency_s / config.segment_bytes))
@@ -268,7 +254,7 @@ def places_of(scenario: Scenario, bytes_per_s: Sequence[float]) -> list[Place]:
             given = channels * edge.buffers.per_channel(config) + edge.buffers.per_gate(config)
             larger = _steps(base, max(base, given, 4 * needed), 3)
             steps = sorted({*_steps(needed, base, _STEPS - 2), *larger})
-        pools = Counter(map(receiver.manager_of, range(receiver.parallelism)))
+        pools = Counter(manager for manager, _, _ in gates)
         name = f"the gates of {edge.target} that read {edge.source}"
         places.append(Place(name, channels, pools, steps, base))
     return places
@@ -287,9 +273,9 @@ def with_sizes(scenario: Scenario, places: Sequence[Place], sizes: Sequence[int]
     its partition, except one for each other subpartition.
     """
     edges, most = [], scenario.config.max_buffers_per_channel
-    for number, edge in enumerate(scenario.edges):
-        partition, gate = sizes[2 * number : 2 * number + 2]
-        subpartitions, channels = (place.parts for place in places[2 * number : 2 * number + 2])
+    parts = [place.parts for place in places]
+    ends = zip(scenario.edges, parts[::2], parts[1::2], sizes[::2], sizes[1::2], strict=True)
+    for edge, subpartitions, channels, partition, gate in ends:
         own = (gate - 1) // channels if channels else 0
         rest, quota = gate - own * channels, min(most, max(2, partition - subpartitions + 1))
         buffers = EdgeBuffers(exclusive=own, floating=rest, partition=partition, max_per_channel=quota)
@@ -326,31 +312,30 @@ class Planner:
         Return the curve of each place. A size counts only if the sources emit at least `asked_per_s` records.
         This is the lower of the present rate and the rate with the base sizes, minus `NOTABLE_CHANGE`.
         """
-        wanted = [[place.base, place.steps[0]] for place in self.places]
-        while any(wanted):
-            new = [(place, size) for place, sizes in zip(self.places, wanted, strict=True) for size in sizes]
-            settings = [with_sizes(self.job, self.places, self._with_one(place, size)) for place, size in new]
-            for (place, size), figures in zip(new, self.figures(settings), strict=True):
+        wanted = [(place, size) for place in self.places for size in (place.base, place.steps[0])]
+        while wanted:
+            settings = [with_sizes(self.job, self.places, self._with_one(*each)) for each in wanted]
+            for (place, size), figures in zip(wanted, self.figures(settings), strict=True):
                 place.points[size] = figures
             base = self.places[0].points[self.places[0].base]
             if base is None:
-                raise UsageError(
-                    [f"budget: no checkpoint of {self.job.name} completes, so none can be shortened"]
-                )
+                problem = f"budget: no checkpoint of {self.job.name} completes, so none can be shortened"
+                raise UsageError([problem])
             rates = [each.records_per_s for each in (self.now, base) if each is not None]
-            self.asked_per_s = min(rates) * (1 - NOTABLE_CHANGE)
-            curves = [place.curve(self.asked_per_s) for place in self.places]
-            wanted = [place.next_sizes(self.asked_per_s) for place in self.places]
+            self.asked_per_s = asked_per_s = min(rates) * (1 - NOTABLE_CHANGE)
+            curves = [place.curve(asked_per_s) for place in self.places]
             least = self.pools * [min(curve) for curve in curves]
             first = least.sum(axis=1).argmax()
             fits = least[first].sum() <= self.budget
-            if not fits and not any(wanted):
-                wanted = [place.next_below(self.asked_per_s) for place in self.places]
+            wanted = [(place, size) for place in self.places for size in place.next_sizes(asked_per_s)]
+            if not fits and not wanted:
+                wanted = [(place, size) for place in self.places for size in place.next_below(asked_per_s)]
         if not fits:
-            buffers, name = least[first].tolist(), self.places[least[first].argmax()].name
-            counts, segment = (self.budget, sum(buffers), max(buffers)), self.job.config.segment_bytes
+            needed, segment = least[first], self.job.config.segment_bytes
+            counts = self.budget, int(needed.sum()), int(needed.max())
             given, whole, part = (format_size(count * segment) for count in counts)
             text = f"budget: {given} is too little: task manager {self.managers[first][0]} needs at least "
+            name = self.places[needed.argmax()].name
             raise UsageError([f"{text}{whole}, of which {part} are for {name}"])
         return curves
 
@@ -455,15 +440,12 @@ def plan_budget(
     sizes, figures = planner.best(plan)
     job = planner.job
     edges = with_sizes(job, places, sizes).edges
-    ends = [
-        PlannedPlace(parts=place.parts, least=min(curve), enough=max(*curve, size), planned=size)
-        for place, curve, size in zip(places, curves, sizes, strict=True)
-    ]
-    buffers = planner.pools @ [(end.least, end.planned, end.enough) for end in ends]
-    saving = [
-        np.interp(size, list(curve), list(curve.values())) - min(curve.values())
-        for curve, size in zip(curves, sizes, strict=True)
-    ]
+    ends, saving = [], []
+    for place, curve, size in zip(places, curves, sizes, strict=True):
+        ends.append(PlannedPlace(parts=place.parts, least=min(curve), enough=max(*curve, size), planned=size))
+        saving.append(np.interp(size, list(curve), list(curve.values())) - min(curve.values()))
+    planned_bytes = segment * planner.pools @ [(end.least, end.planned, end.enough) for end in ends]
+    rows = zip(planner.managers, planner.pools, planned_bytes.tolist(), worth, strict=True)
     memory = [
         PlannedMemory(
             task_managers=names,
@@ -474,9 +456,7 @@ def plan_budget(
             saved_at=[places[number].name for number in gaining],
             left_ms=float(np.sign(counts) @ saving),
         )
-        for names, counts, (least, planned, enough), (saved, gaining) in zip(
-            planner.managers, planner.pools, (segment * buffers).tolist(), worth, strict=True
-        )
+        for names, counts, (least, planned, enough), (saved, gaining) in rows
     ]
     most = max(each.planned_bytes for each in memory)
     trials = [

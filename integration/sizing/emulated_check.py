@@ -11,7 +11,7 @@ keeps each of them short.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -24,7 +24,7 @@ from netstack import GeneratorSpec, Result, Scenario, Steady, VertexSteady
 from ..comparison.with_flink import Spread
 from ..emulating import emulate
 from ..optional_figures import highest, known, lowest, mean_of_known
-from ..seed_runs import reads_paths, run_seeds
+from ..seed_runs import Done, reads_paths, run_seeds
 from .job_size import JobSize, share_of_slowest, size_job
 
 CHECKPOINTS = 8
@@ -88,9 +88,7 @@ class JobCheck(msgspec.Struct, frozen=True, kw_only=True):
     """Check of the memory to start; None: not tried, since the sources read files."""
 
 
-def check_job(
-    scenario: Scenario, size: JobSize, seeds: int, done: Callable[[int], None] = lambda count: None
-) -> JobCheck:
+def check_job(scenario: Scenario, size: JobSize, seeds: int, done: Done = lambda count: None) -> JobCheck:
     """Emulate a job with several seeds and return the figures that correspond to its computed ones.
 
     `done` is called with the number of runs that have ended.

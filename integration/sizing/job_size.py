@@ -25,13 +25,12 @@ rates are those of one subtask in bytes/s. None: unknown.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
 
-from buffers import gate_segments
 from netstack import (
     FROM_SOURCE,
     Edge,
@@ -41,7 +40,8 @@ from netstack import (
     Vertex,
     capacity_by_load,
     channel_counts,
-    producers_of_consumers,
+    plan_segments,
+    required_segments,
 )
 
 from ..errors import UsageError
@@ -217,20 +217,8 @@ def _exchange(scenario: Scenario, edge: Edge) -> ExchangeSize:
 
 def _memory(scenario: Scenario) -> list[MemorySize]:
     config = scenario.config
-    required: Counter[str] = Counter(dict.fromkeys(scenario.task_managers, 0))
-    most = required.copy()
-    for edge in scenario.edges:
-        sender, receiver = scenario.vertex(edge.source), scenario.vertex(edge.target)
-        reached = scenario.consumers_reached(edge)
-        for producer, targets in enumerate(reached):
-            manager = sender.manager_of(producer)
-            required[manager] += edge.buffers.pool(config, len(targets))[0]
-            most[manager] += edge.buffers.pool_segments(config, len(targets))
-        for consumer, channels in enumerate(producers_of_consumers(reached, receiver.parallelism)):
-            manager, spec = receiver.manager_of(consumer), edge.buffers.gate(config, len(channels))
-            remote = sum(sender.manager_of(source) != manager for source, _ in channels)
-            required[manager] += remote * spec.exclusive_per_channel + spec.required_floating
-            most[manager] += gate_segments(spec, remote)
+    required = required_segments(scenario)
+    most = plan_segments(replace(scenario, config=replace(config, network_memory_max_bytes=None)))
     return [
         MemorySize(
             task_manager=name,
@@ -384,7 +372,8 @@ def _emitted(
     scenario: Scenario, reach: Mapping[str, Mapping[str, int]], capacity: Mapping[str, float]
 ) -> dict[str, float]:
     """Return the records/s of each source."""
-    rates = {name: _rates(scenario.vertex(name)) for name in reach}
+    sources = [scenario.vertex(name) for name in reach]
+    rates = {each.name: [each.rate(subtask) for subtask in range(each.parallelism)] for each in sources}
     emitted = {name: sum(each) for name, each in rates.items()}
     factor = min([1.0, *(capacity[name] / flow for name, flow in _totals(emitted, reach).items() if flow)])
     emitted = {name: factor * flow for name, flow in emitted.items()}
@@ -409,10 +398,6 @@ def _totals(emitted: Mapping[str, float], reach: Mapping[str, Mapping[str, int]]
         for name, times in reach[source].items():
             total[name] = total.get(name, 0.0) + flow * times
     return total
-
-
-def _rates(source: Vertex) -> list[float]:
-    return [source.rate(subtask) for subtask in range(source.parallelism)]
 
 
 def _capacity(scenario: Scenario, vertex: Vertex, record_bytes: int) -> float:

@@ -9,13 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .advice import Advice, Question, advise
+    from .advice import Advice, advise
     from .axes import Axis, AxisValue, read_axes
     from .choice import Constraints
     from .measures import Measures, measure
     from .point_rows import PointRow
     from .points import Grid, Point, Probe
     from .recommend import Recommendation
+    from .settings import Question
     from .sweeps import run_points, sweep
 
 __all__ = [
@@ -38,13 +39,14 @@ __all__ = [
 ]
 
 _MODULES = {
-    ".advice": ("Advice", "Question", "advise"),
+    ".advice": ("Advice", "advise"),
     ".axes": ("Axis", "AxisValue", "read_axes"),
     ".choice": ("Constraints",),
     ".measures": ("Measures", "measure"),
     ".point_rows": ("PointRow",),
     ".points": ("Grid", "Point", "Probe"),
     ".recommend": ("Recommendation",),
+    ".settings": ("Question",),
     ".sweeps": ("run_points", "sweep"),
 }
 

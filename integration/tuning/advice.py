@@ -14,7 +14,7 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from math import inf, sqrt
 from typing import NamedTuple
 
@@ -22,17 +22,18 @@ from netstack import Scenario
 
 from ..errors import UsageError
 from ..optional_figures import known
-from .axes import Axis, problems_after
-from .choice import Constraints, Outcome
+from .axes import Axis, AxisValue, problems_after
+from .choice import Outcome
 from .point_rows import PointRow
 from .points import Grid, Point, point_of, with_step
 from .recommend import OWN, Race, Recommendation, recommend
 from .settings import (
     NOW,
     SETTING,
+    USUAL,
     Mechanism,
+    Question,
     Setting,
-    axis_of,
     first_settings,
     is_large,
     later_settings,
@@ -59,23 +60,6 @@ RunPoints = Callable[[Sequence[Point], str], list[PointRow]]
 
 Its second argument is a text to show meanwhile.
 """
-
-
-class Question(NamedTuple):
-    """The settings to compare, and the limits that they must meet."""
-
-    constraints: Constraints = Constraints()
-    targets_s: Sequence[float] | None = None
-    """Debloat targets to try; None: the default ones for a job of this size."""
-    policies: Sequence[str] = ()
-    """Debloat policies to try beside that of the job."""
-    only: Collection[Mechanism] = tuple(Mechanism)
-    version: str | None = None
-    """Flink version to which the user may upgrade; None: no upgrade."""
-
-
-USUAL = Question()
-"""All mechanisms, with the usual targets and limits."""
 
 
 class Advice(NamedTuple):
@@ -132,31 +116,19 @@ def _contest(
 ) -> Generator[_Wave, Sequence[PointRow], Recommendation]:
     """Yield the points to run, wave by wave. Return the recommendation at the end."""
     scenario = race.scenario
-    table = _valid(
-        scenario,
-        first_settings(
-            scenario,
-            targets=question.targets_s,
-            policies=question.policies,
-            only=question.only,
-            version=question.version,
-            max_checkpoint_ms=question.constraints.max_checkpoint_ms,
-        ),
-    )
+    table = _valid(scenario, first_settings(scenario, question))
     first = race.add_settings(each for each in table if each.target_s >= _LONG_TARGET_S)
-    race.add_rows((yield "trying settings", _points(race, first, scenario.seed)))
+    yield from _run(race, first, scenario.seed, "trying settings")
     short = [each for each in table if each.target_s < _LONG_TARGET_S]
     race.left_out = [each.name for each in short if _is_beyond(each, race)]
     further = race.add_settings(each for each in short if each.name not in race.left_out)
-    if further:
-        race.add_rows((yield "trying shorter targets", _points(race, further, scenario.seed)))
+    yield from _run(race, further, scenario.seed, "trying shorter targets")
     now = next((each for each in race.outcomes() if each.name == NOW), None)
     later = later_settings(
         scenario, question.only, None if now is None else now.checkpoint_ms, _best_of_each(race)
     )
     combined = race.add_settings(_valid(scenario, later))
-    if combined:
-        race.add_rows((yield "trying combinations", _points(race, combined, scenario.seed)))
+    yield from _run(race, combined, scenario.seed, "trying combinations")
     if most_seeds is None:
         most_seeds = 1 if is_large(scenario) else MOST_SEEDS
     for number in range(1, most_seeds):
@@ -164,20 +136,14 @@ def _contest(
             break
         names = _contenders(race, number)
         settings = [each for name, each in race.settings.items() if name in names]
-        points = _points(race, settings, scenario.seed + number)
-        race.add_rows((yield f"seed {number + 1} of settings that may win", points))
-    if not is_large(scenario):
-        yield from _step(race)
-    return recommend(race)
-
-
-def _step(race: Race) -> Generator[_Wave, Sequence[PointRow], None]:
-    """Run the chosen setting with a step of the load."""
+        why = f"seed {number + 1} of settings that may win"
+        yield from _run(race, settings, scenario.seed + number, why)
     chosen = race.choice().chosen or NOW
-    stepping = with_step(race.settings[chosen].apply(race.scenario))
+    stepping = None if is_large(scenario) else with_step(race.settings[chosen].apply(scenario))
     if stepping is not None:
         labels = {**race.conditions, SETTING: chosen}
         race.add_rows((yield "a step of the load", [point_of(stepping, labels, probe="step")]))
+    return recommend(race)
 
 
 def _valid(scenario: Scenario, settings: Sequence[Setting]) -> list[Setting]:
@@ -189,7 +155,7 @@ def _valid(scenario: Scenario, settings: Sequence[Setting]) -> list[Setting]:
     problems: list[str] = []
     valid = []
     for setting in settings:
-        found = problems_after(scenario, axis_of([setting]).values)
+        found = problems_after(scenario, [AxisValue(setting.name, setting.apply)])
         if not found:
             valid.append(setting)
         elif setting.name == NOW or Mechanism.DEBLOATING in setting.mechanisms:
@@ -199,16 +165,17 @@ def _valid(scenario: Scenario, settings: Sequence[Setting]) -> list[Setting]:
     return valid
 
 
-def _points(race: Race, settings: Sequence[Setting], seed: int) -> list[Point]:
-    """Return the points of some settings with one seed, without those that have run.
-
-    The shortest target comes first.
-    """
-    return [
+def _run(
+    race: Race, settings: Sequence[Setting], seed: int, why: str
+) -> Generator[_Wave, Sequence[PointRow], None]:
+    """Run the settings that have not run with this seed, the shortest target first."""
+    points = [
         point_of(setting.apply(race.scenario), {**race.conditions, SETTING: setting.name}, seed)
         for setting in sorted(settings, key=lambda each: each.target_s)
         if seed not in race.seeds_of(setting.name)
     ]
+    if points:
+        race.add_rows((yield why, points))
 
 
 def _is_beyond(setting: Setting, race: Race) -> bool:
@@ -256,9 +223,10 @@ def _contenders(race: Race, runs: int) -> set[str]:
     for group in groups:
         outcomes = race.outcomes(among=group)
         names |= {*known([race.choose(outcomes).chosen])}
-        for number, outcome in enumerate(outcomes):
-            lucky = [*outcomes[:number], _lucky(outcome, 1.0 / sqrt(runs)), *outcomes[number + 1 :]]
-            names |= {outcome.name} if race.choose(lucky).chosen == outcome.name else set()
+        for outcome in outcomes:
+            lucky = [_lucky(each, 1.0 / sqrt(runs)) if each is outcome else each for each in outcomes]
+            if race.choose(lucky).chosen == outcome.name:
+                names.add(outcome.name)
     return names
 
 

@@ -17,10 +17,11 @@ For the last three axes, ``VERTEX:VALUE`` changes only this vertex.
 
 from __future__ import annotations
 
-import dataclasses
+import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
 
 from netstack import (
     OPTIONS,
@@ -29,6 +30,9 @@ from netstack import (
     QuantityError,
     Scenario,
     Section,
+    ShipStrategy,
+    Vertex,
+    did_you_mean,
     format_duration,
     parse_duration,
     parse_flink_duration,
@@ -39,12 +43,12 @@ from netstack import (
 )
 
 from ..errors import UsageError
-from .vertex_axes import PARALLELISM, SERVICE, SKEW, change_vertices, read_vertex_value, surplus_factors
 
 Change = Callable[[Scenario], Scenario]
 """Function that changes a scenario; raises ScenarioError if the scenario lacks the part to change."""
 
 TARGET, POLICY, LATENCY = "target", "policy", "latency"
+SERVICE, SKEW, PARALLELISM = "service", "skew", "parallelism"
 
 FLINK = NetworkConfig().debloat_policy
 """The only policy that a real Flink has."""
@@ -56,6 +60,10 @@ class AxisValue:
 
     text: str
     change: Change
+
+
+Read = Callable[[str], AxisValue]
+"""Function that reads one value of an axis; raises QuantityError or UsageError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,13 @@ def problems_after(scenario: Scenario, values: Iterable[AxisValue]) -> list[str]
     except InputError as error:
         return list(error.problems)
     problems = [f"{key}: {message}" for key, message in scenario_problems(changed)]
-    return problems + surplus_factors(scenario, changed)
+    # Surplus factors have no effect. Fewer factors than subtasks are valid, because they repeat.
+    had = {vertex.name: vertex.service_skew for vertex in scenario.vertices}
+    return problems + [
+        f"{vertex.name!r} has {vertex.parallelism} subtasks, and {len(vertex.service_skew)} factors are given"
+        for vertex in changed.vertices
+        if vertex.service_skew != had.get(vertex.name) and len(vertex.service_skew) > vertex.parallelism
+    ]
 
 
 def read_axes(
@@ -119,32 +133,27 @@ def read_axes(
     Raises:
         UsageError: with a line for each mistake, beginning with the axis.
     """
-    all_given = (
-        _Given(TARGET, target, _target),
-        *(_option(text) for text in options),
-        _Given(SERVICE, service, _of_vertices(SERVICE)),
-        _Given(SKEW, skew, _of_vertices(SKEW)),
-        _Given(PARALLELISM, parallelism, _of_vertices(PARALLELISM)),
-        _Given(LATENCY, latency, _latency),
-        _Given(POLICY, policy, _policy),
+    all_given: tuple[tuple[str, str | None, Read], ...] = (
+        (TARGET, target, _target),
+        *map(_option, options),
+        (SERVICE, service, _service),
+        (SKEW, skew, _skew),
+        (PARALLELISM, parallelism, _parallelism),
+        (LATENCY, latency, _latency),
+        (POLICY, policy, _policy),
     )
-    return _axes_of(all_given, targets_vary=target is not None)
-
-
-def _axes_of(all_given: Sequence[_Given], *, targets_vary: bool) -> tuple[Axis, ...]:
     problems: list[str] = []
     axes: list[Axis] = []
-    for given in all_given:
-        if given.text is None:
+    for name, text, read in all_given:
+        if text is None:
             continue
-        if any(axis.name == given.name for axis in axes):
-            problems.append(f"{given.name}: is given twice; give the option once, with all values")
-        if targets_vary and given.name in _OF_TARGET:
+        if any(axis.name == name for axis in axes):
+            problems.append(f"{name}: is given twice; give the option once, with all values")
+        if target is not None and name in _OF_TARGET:
             problems.append(
-                f"{given.name}: conflicts with the axis target, which sets this option too; "
-                "use only one of the two"
+                f"{name}: conflicts with the axis target, which sets this option too; use only one of the two"
             )
-        axes.append(Axis(given.name, tuple(_values(given.name, given.text, given.read, problems))))
+        axes.append(Axis(name, tuple(_values(name, text, read, problems))))
     if problems:
         raise UsageError(list(dict.fromkeys(problems)))
     return tuple(axes)
@@ -161,17 +170,7 @@ An axis for one of them would override the target, and its labels would be wrong
 """
 
 
-class _Given(NamedTuple):
-    """An axis as the user typed it; None: not given."""
-
-    name: str
-    text: str | None
-    read: Callable[[str], AxisValue]
-
-
-def _values(
-    name: str, text: str, read: Callable[[str], AxisValue], problems: list[str]
-) -> Iterator[AxisValue]:
+def _values(name: str, text: str, read: Read, problems: list[str]) -> Iterator[AxisValue]:
     """Split a text at commas, and return each different value once. Add mistakes to `problems`."""
     seen = set()
     for part in text.split(","):
@@ -187,13 +186,14 @@ def _values(
                 yield value
 
 
-def _option(text: str) -> _Given:
+def _option(text: str) -> tuple[str, str, Read]:
+    """Return the name of an option, its values, and the function that reads a value."""
     assigned = split_assignment(text)
     if assigned is None or not assigned[0]:
         wrong = "sets no value" if assigned is None else "names no option"
-        return _Given(text, "", lambda value: _no_option(wrong))
+        return text, "", lambda value: _no_option(wrong)
     name, values = assigned
-    return _Given(name, values, lambda value: _option_value(name, value))
+    return name, values, partial(_option_value, name)
 
 
 def _no_option(wrong: str) -> AxisValue:
@@ -206,22 +206,19 @@ def _option_value(name: str, text: str) -> AxisValue:
     if problems:
         raise UsageError([problem.removeprefix(f"{name}: ") for problem in problems])
     (field,) = read.given
-    return AxisValue(shown_value(field, getattr(read, field)), _setting({field: getattr(read, field)}))
+    value = getattr(read, field)
+    return AxisValue(shown_value(field, value), _setting({field: value}))
 
 
 def _target(text: str) -> AxisValue:
-    return _target_value(parse_flink_duration(text, needs_unit=True))
-
-
-def _target_value(value: object) -> AxisValue:
-    return AxisValue(
-        shown_value("debloat_target_s", value), _setting({"debloat_enabled": True, "debloat_target_s": value})
-    )
+    target_s = parse_flink_duration(text, needs_unit=True)
+    change = _setting({"debloat_enabled": True, "debloat_target_s": target_s})
+    return AxisValue(shown_value("debloat_target_s", target_s), change)
 
 
 def _policy(text: str) -> AxisValue:
     def change(scenario: Scenario) -> Scenario:
-        return dataclasses.replace(scenario, config=dataclasses.replace(scenario.config, debloat_policy=text))
+        return replace(scenario, config=replace(scenario.config, debloat_policy=text))
 
     return AxisValue(text, change)
 
@@ -230,17 +227,92 @@ def _latency(text: str) -> AxisValue:
     latency_s = parse_duration(text)
 
     def change(scenario: Scenario) -> Scenario:
-        return dataclasses.replace(scenario, link=dataclasses.replace(scenario.link, latency_s=latency_s))
+        return replace(scenario, link=replace(scenario.link, latency_s=latency_s))
 
     return AxisValue(format_duration(latency_s), change)
 
 
-def _of_vertices(name: str) -> Callable[[str], AxisValue]:
-    def read(text: str) -> AxisValue:
-        value = read_vertex_value(name, text)
-        return AxisValue(value.text, lambda scenario: change_vertices(scenario, value))
+def _service(text: str) -> AxisValue:
+    vertex, colon, value = text.rpartition(":")
+    cost_s = parse_duration(value)
 
-    return read
+    def change(vertex: Vertex) -> Vertex:
+        return replace(vertex, service=((0.0, cost_s),))
+
+    return _vertex_value(SERVICE, vertex if colon else None, format_duration(cost_s), change)
+
+
+_FACTORS = re.compile(r"(?:(.+?):)??([0-9.]+(?::[0-9.]+)*)")
+
+_FACTORS_HINT = "factors such as 1:1:1:4"
+
+
+def _skew(text: str) -> AxisValue:
+    match = _FACTORS.fullmatch(text)
+    if match is None:
+        raise QuantityError(f"{text!r} is not a list of factors", _FACTORS_HINT)
+    try:
+        factors = tuple(float(factor) for factor in match[2].split(":"))
+    except ValueError:
+        raise QuantityError(f"{match[2]!r} has a factor that is no number", _FACTORS_HINT) from None
+    if not any(factors):  # records without cost would show nothing
+        message = (
+            f"all factors in {match[2]!r} are 0, so records would cost no time; give at least one above 0"
+        )
+        raise QuantityError(message, _FACTORS_HINT)
+
+    def change(vertex: Vertex) -> Vertex:
+        return replace(vertex, service_skew=factors)
+
+    return _vertex_value(SKEW, match[1], ":".join(f"{factor:g}" for factor in factors), change)
+
+
+def _parallelism(text: str) -> AxisValue:
+    vertex, colon, value = text.rpartition(":")
+    if not value.strip().isdecimal() or int(value) < 1:
+        raise QuantityError(f"{value!r} is no parallelism", "a whole number from 1")
+    change = partial(_scaled, parallelism=int(value))
+    return _vertex_value(PARALLELISM, vertex if colon else None, str(int(value)), change)
+
+
+def _scaled(vertex: Vertex, parallelism: int) -> Vertex:
+    """Return a vertex with another number of subtasks. A source keeps its total rate."""
+    source = vertex.source
+    if source is not None and source.rates and all(source.rates):  # 0 means as fast as possible
+        total = math.fsum(vertex.rate(subtask) for subtask in range(vertex.parallelism))
+        after = replace(vertex, parallelism=parallelism)
+        unscaled = math.fsum(after.rate(subtask) for subtask in range(parallelism))
+        rates = tuple(rate * total / unscaled for rate in source.rates)
+        source = replace(source, rates=rates)
+    return replace(vertex, parallelism=parallelism, source=source)
+
+
+def _vertex_value(axis: str, name: str | None, text: str, change: Callable[[Vertex], Vertex]) -> AxisValue:
+    """Return a value of an axis that changes the named vertex, or the vertices that the module lists."""
+
+    def change_all(scenario: Scenario) -> Scenario:
+        names = _names(scenario, axis) if name is None else {_named(scenario, axis, name)}
+        vertices = (change(vertex) if vertex.name in names else vertex for vertex in scenario.vertices)
+        return replace(scenario, vertices=tuple(vertices))
+
+    return AxisValue(text if name is None else f"{name}:{text}", change_all)
+
+
+def _names(scenario: Scenario, axis: str) -> set[str]:
+    working = {vertex.name for vertex in scenario.vertices if vertex.source is None}
+    if axis != PARALLELISM:
+        return {vertex.name for vertex in scenario.vertices if vertex.service} or working
+    tied = {edge.source for edge in scenario.edges if edge.strategy is ShipStrategy.FORWARD}
+    return working | tied
+
+
+def _named(scenario: Scenario, axis: str, name: str) -> str:
+    names = {vertex.name: vertex for vertex in scenario.vertices}
+    if name not in names:
+        raise UsageError([f"no vertex is named {name!r}; {did_you_mean(name, names)}"])
+    if axis != PARALLELISM and names[name].source is not None:
+        raise UsageError([f"{name!r} is a source, which does no work on records; name another vertex"])
+    return name
 
 
 def shown_value(field: str, value: object) -> str:
@@ -250,4 +322,4 @@ def shown_value(field: str, value: object) -> str:
 
 
 def _setting(values: dict[str, object]) -> Change:
-    return lambda scenario: dataclasses.replace(scenario, config=with_options(scenario.config, values))
+    return lambda scenario: replace(scenario, config=with_options(scenario.config, values))

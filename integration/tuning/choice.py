@@ -129,31 +129,26 @@ def choose(outcomes: Sequence[Outcome], now: str, limits: Constraints, *, takes_
     gaining = [each for each in fitting if each is not present and (not may_stay or is_worth(each, present))]
     if not gaining:
         return Choice(now if may_stay else None, close=frozenset([now]))
-    scale = _Scale([*gaining, present], present, limits)
-    distances = {each.name: scale.distance(each) for each in gaining}
-    nearest = min(distances.values())
-    if may_stay and scale.distance(present) < nearest - TIE:
-        return Choice(now, tuple(_alternatives(present, gaining, scale)), frozenset([now]))
+    distances = _distances([*gaining, present], present, limits)
+    nearest = min(distances[each.name] for each in gaining)
+    if may_stay and distances[now] < nearest - TIE:
+        return Choice(now, tuple(_alternatives(present, gaining, distances)), frozenset([now]))
 
     def order(each: Outcome) -> tuple[float, ...]:
         return each.mechanisms, bool(each.stored_bytes), -each.target_s, distances[each.name]
 
     chosen = min((each for each in gaining if distances[each.name] <= nearest + TIE), key=order)
-    close = frozenset(name for name, distance in distances.items() if distance <= nearest + 2 * TIE)
-    return Choice(chosen.name, tuple(_alternatives(chosen, gaining, scale)), close)
+    close = frozenset(each.name for each in gaining if distances[each.name] <= nearest + 2 * TIE)
+    return Choice(chosen.name, tuple(_alternatives(chosen, gaining, distances)), close)
 
 
 def is_worth(outcome: Outcome, now: Outcome) -> bool:
     """Return whether any figure of a setting is better than now by enough to be worth a change."""
-    times = ((outcome.checkpoint_ms, now.checkpoint_ms), (outcome.delay_ms, now.delay_ms))
-    faster = any(
-        after is not None
-        and before is not None
-        and _is_shorter(after, before)
-        and before - after >= min(WORTH_SHARE * before, WORTH_MS)
-        for after, before in times
+    return (
+        _is_clearly_shorter(outcome.checkpoint_ms, now.checkpoint_ms)
+        or _is_clearly_shorter(outcome.delay_ms, now.delay_ms)
+        or (outcome.throughput is not None and outcome.throughput >= 1 + WORTH_THROUGHPUT)
     )
-    return faster or (outcome.throughput is not None and outcome.throughput >= 1 + WORTH_THROUGHPUT)
 
 
 def is_same(one: Outcome, other: Outcome) -> bool:
@@ -188,7 +183,19 @@ def _is_shorter(after: float, before: float) -> bool:
     return before - after > max(SAME_SHARE * before, SAME_MS)
 
 
-def _alternatives(chosen: Outcome, gaining: Sequence[Outcome], scale: _Scale) -> list[tuple[str, str]]:
+def _is_clearly_shorter(after: float | None, before: float | None) -> bool:
+    """Whether a time is shorter by enough to be worth a change."""
+    return (
+        after is not None
+        and before is not None
+        and _is_shorter(after, before)
+        and before - after >= min(WORTH_SHARE * before, WORTH_MS)
+    )
+
+
+def _alternatives(
+    chosen: Outcome, gaining: Sequence[Outcome], distances: Mapping[str, float]
+) -> list[tuple[str, str]]:
     """Return at most two alternatives to the chosen setting, each as its advantage and its name.
 
     Candidates are the best setting that loses no throughput, the best one that stores no in-flight data, and
@@ -203,67 +210,43 @@ def _alternatives(chosen: Outcome, gaining: Sequence[Outcome], scale: _Scale) ->
             if (chosen.throughput or 0.0) < 1 - SAME_THROUGHPUT <= (each.throughput or 0.0)
         ],
         "nothing more to store": [each for each in others if stored and not each.stored_bytes],
-        "fastest": [
-            each
-            for each in others
-            if each.checkpoint_ms is not None
-            and chosen.checkpoint_ms is not None
-            and _is_shorter(each.checkpoint_ms, chosen.checkpoint_ms)
-            and chosen.checkpoint_ms - each.checkpoint_ms >= min(WORTH_SHARE * chosen.checkpoint_ms, WORTH_MS)
-        ],
+        "fastest": [each for each in others if _is_clearly_shorter(each.checkpoint_ms, chosen.checkpoint_ms)],
     }
+    times = {each.name: each.checkpoint_ms or 0.0 for each in others}
     found: dict[str, str] = {}
     for kind, among in kinds.items():
+        rank = times if kind == "fastest" else distances
         if among:
-            best = min(among, key=_time) if kind == "fastest" else min(among, key=scale.distance)
-            found.setdefault(best.name, kind)
+            found.setdefault(min(among, key=lambda each: rank[each.name]).name, kind)
     return [(kind, name) for name, kind in found.items()][:2]
 
 
-def _time(outcome: Outcome) -> float:
-    assert outcome.checkpoint_ms is not None
-    return outcome.checkpoint_ms
+def _distances(outcomes: Sequence[Outcome], now: Outcome, limits: Constraints) -> dict[str, float]:
+    """Return, by setting, the sum of its distances from the best value of each figure, 0 to 4."""
+    most = max(known(each.throughput for each in outcomes), default=1.0)
+    least = most * min(limits.min_throughput, 1 - SAME_THROUGHPUT)
+    most_stored = max([FEW_BYTES, *known(each.stored_bytes for each in outcomes)])
+    checkpoints = _places([each.checkpoint_ms for each in outcomes], now.checkpoint_ms)
+    delays = _places([each.delay_ms for each in outcomes], now.delay_ms)
+    return {
+        each.name: checkpoint
+        + delay
+        + min(1.0, (most - (each.throughput or 0.0)) / (most - least))
+        + (each.stored_bytes or 0.0) / most_stored
+        for each, checkpoint, delay in zip(outcomes, checkpoints, delays, strict=True)
+    }
 
 
-class _Scale:
-    """Measures how far a setting is from the best value of each figure."""
+def _places(times: Sequence[float | None], now: float | None) -> list[float]:
+    """Return the position of each time between the shortest, 0, and the longest, 1, on a logarithmic scale.
 
-    def __init__(self, outcomes: Sequence[Outcome], now: Outcome, limits: Constraints) -> None:
-        self._times = [
-            _LogRange([each.checkpoint_ms for each in outcomes], now.checkpoint_ms),
-            _LogRange([each.delay_ms for each in outcomes], now.delay_ms),
-        ]
-        shares = known(each.throughput for each in outcomes)
-        self._most_throughput = max(shares, default=1.0)
-        self._least_throughput = self._most_throughput * min(limits.min_throughput, 1 - SAME_THROUGHPUT)
-        self._most_stored = max([FEW_BYTES, *known(each.stored_bytes for each in outcomes)])
-
-    def distance(self, outcome: Outcome) -> float:
-        """Return the sum of the distances of a setting from the best value of each figure, 0 to 4."""
-        lost = self._most_throughput - (outcome.throughput or 0.0)
-        stored = outcome.stored_bytes or 0.0
-        return (
-            self._times[0].place(outcome.checkpoint_ms)
-            + self._times[1].place(outcome.delay_ms)
-            + min(1.0, lost / (self._most_throughput - self._least_throughput))
-            + stored / self._most_stored
-        )
-
-
-class _LogRange:
-    """The range of some times, on a logarithmic scale from 0 to 1."""
-
-    def __init__(self, times: Sequence[float | None], now: float | None) -> None:
-        least = max(SAME_MS, _WORTHLESS_SHARE * (now or 0.0))
-        present = [max(least, time) for time in times if time is not None]
-        self._least = least
-        self._low = log(min(present, default=least))
-        # Range of at least a factor of two, so that times that hardly differ count little.
-        self._extent = max(log(2.0), log(max(present, default=least)) - self._low)
-        self._is_known = bool(present)
-
-    def place(self, time: float | None) -> float:
-        """Return the position of a time in the range. An unknown time counts as the worst."""
-        if not self._is_known:
-            return 0.0
-        return 1.0 if time is None else (log(max(self._least, time)) - self._low) / self._extent
+    An unknown time counts as the longest.
+    """
+    if not known(times):
+        return [0.0] * len(times)
+    least = max(SAME_MS, _WORTHLESS_SHARE * (now or 0.0))
+    logs = [None if time is None else log(max(least, time)) for time in times]
+    low, high = min(known(logs)), max(known(logs))
+    # Range of at least a factor of two, so that times that hardly differ count little.
+    extent = max(log(2.0), high - low)
+    return [1.0 if each is None else (each - low) / extent for each in logs]

@@ -7,7 +7,6 @@ from math import inf, sqrt
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 """Confidence level: the share of intervals that contain the true mean."""
@@ -42,21 +41,12 @@ def estimate(values: Iterable[float | None], decimals: int = 2) -> Estimate | No
     present = np.array([value for value in given if value is not None], dtype=np.float64)
     if not present.size:
         return None
-    mean = float(present.mean())
-    low, high = _interval(present) if present.size > 1 else (None, None)
-    return Estimate(
-        round(mean, decimals),
-        None if low is None else round(low, decimals),
-        None if high is None else round(high, decimals),
-        len(present),
-        len(given),
-    )
+    mean, low, high = float(present.mean()), None, None
+    if present.size > 1:
+        from scipy.special import stdtrit  # slow to import; `scipy.stats` takes a second
 
-
-def _interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    from scipy.special import stdtrit  # slow to import; `scipy.stats` takes a second
-
-    quantile = float(stdtrit(len(values) - 1, (1.0 + CONFIDENCE) / 2.0))
-    mean, reach = float(values.mean()), quantile * float(values.std(ddof=1)) / sqrt(len(values))
-    least = 0.0 if values.min() >= 0.0 else -inf  # amounts are not negative
-    return max(least, mean - reach), mean + reach
+        quantile = float(stdtrit(present.size - 1, (1.0 + CONFIDENCE) / 2.0))
+        reach = quantile * float(present.std(ddof=1)) / sqrt(present.size)
+        least = 0.0 if present.min() >= 0.0 else -inf  # amounts are not negative
+        low, high = round(max(least, mean - reach), decimals), round(mean + reach, decimals)
+    return Estimate(round(mean, decimals), low, high, len(present), len(given))

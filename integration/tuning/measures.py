@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from netstack import CheckpointResult, CheckpointStatus, Result, VertexSteady
+from netstack import CheckpointStatus, Result
 
 from ..comparison.checkpoint_times import completed_within, mean_times, triggered_within
 from ..comparison.window_figures import bytes_in_flight, consumers, is_debloated, last_consumers
@@ -102,15 +102,17 @@ def measure(result: Result, *, step_at_s: float | None = None) -> Measures:
     durations = known(checkpoint.duration_ms for checkpoint in completed)
     times, delays = mean_times(completed), record_delays_ms(result)
     sizes = known(size for vertex in window.vertices for size in vertex.debloatedBufferSize)
+    rate = total(rate for vertex in last_consumers(result, window) for rate in vertex.records_in_per_s)
+    pending = [checkpoint.t for checkpoint in triggered if checkpoint.status == CheckpointStatus.IN_PROGRESS]
     return Measures(
-        throughput_per_s=_throughput(last_consumers(result, window)),
+        throughput_per_s=_rounded(rate, 1),
         start_delay_ms=_rounded(times.start_delay_ms if times else None),
         start_delay_max_ms=highest(vertex.start_delay_ms_max_subtask for vertex in consumers(result, window)),
         alignment_ms=_rounded(times.alignment_ms if times else None),
         state_ms=_rounded(times.snapshot_ms if times else None),
         end_to_end_ms=_rounded(times.end_to_end_ms if times else None),
         end_to_end_p95_ms=_percentile(durations, 95),
-        pending_ms=_pending_ms(result, triggered),
+        pending_ms=round((result.emulated_seconds - min(pending)) * 1e3, 2) if pending else None,
         in_flight_bytes=_rounded(middle(bytes_in_flight(result, window))),
         record_delay_ms=_rounded(middle(delays)),
         record_delay_p95_ms=_percentile(delays, 95),
@@ -124,22 +126,8 @@ def measure(result: Result, *, step_at_s: float | None = None) -> Measures:
     )
 
 
-def _throughput(readers: Sequence[VertexSteady]) -> float | None:
-    rate = total(rate for vertex in readers for rate in vertex.records_in_per_s)
-    return None if rate is None else round(rate, 1)
-
-
-def _pending_ms(result: Result, triggered: Sequence[CheckpointResult]) -> float | None:
-    ages = [
-        result.emulated_seconds - checkpoint.t
-        for checkpoint in triggered
-        if checkpoint.status == CheckpointStatus.IN_PROGRESS
-    ]
-    return round(max(ages) * 1e3, 2) if ages else None
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(float(value), 2)
+def _rounded(value: float | None, decimals: int = 2) -> float | None:
+    return None if value is None else round(float(value), decimals)
 
 
 def _percentile(values: Sequence[float], percent: float) -> float | None:
@@ -177,7 +165,11 @@ def adaptation_ms(result: Result, step_at_s: float) -> float | None:
     if flow is None:
         return None
     debloated = {series.vertex for series in result.series if is_debloated(series)}
-    stepping = [name for name in _stepping(result, step_at_s) if name in debloated]
+    stepping = [
+        vertex.name
+        for vertex in result.scenario.vertices
+        if vertex.name in debloated and any(abs(at - step_at_s) < 1e-6 for at, _ in vertex.service)
+    ]
     times = complete(_settled_ms(result, flow, name, step_at_s) for name in stepping)
     return None if times is None else max(times)
 
@@ -242,15 +234,6 @@ def _reached(times: Figures, curve: Figures, values: Figures) -> Figures:
     share = np.divide(values - curve[before], rise, out=np.zeros_like(values), where=rise > 0)
     reached: Figures = times[before] + np.clip(share, 0.0, 1.0) * (times[after] - times[before])
     return reached
-
-
-def _stepping(result: Result, step_at_s: float) -> list[str]:
-    """Return the vertices whose service time has a step at `step_at_s`."""
-    return [
-        vertex.name
-        for vertex in result.scenario.vertices
-        if any(abs(at - step_at_s) < 1e-6 for at, _ in vertex.service)
-    ]
 
 
 def _settled_ms(result: Result, flow: _Flow, vertex: str, step_at_s: float) -> float | None:

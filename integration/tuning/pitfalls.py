@@ -13,7 +13,7 @@ import msgspec
 from netstack import Result, from_json
 
 from ..diagnosis.observation import Finding, Observation, observations
-from ..diagnosis.rule_table import rules_of
+from ..diagnosis.rule_table import PITFALLS
 from ..files.shipped import example
 from ..optional_figures import known
 from .point_rows import PointRow
@@ -61,7 +61,7 @@ def pitfalls_of(points: Iterable[ObservedPoint]) -> list[Pitfall]:
     """Return the pitfalls that points show, in the order of the rules. Each is listed once per vertex."""
     seen = list(points)
     shown: dict[tuple[str, str], list[tuple[Finding, ObservedPoint]]] = {}
-    for rule in rules_of("tune"):
+    for rule in PITFALLS:
         for point in seen:
             for finding in rule(point.view):
                 shown.setdefault((finding.rule, finding.where), []).append((finding, point))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import pyarrow as pa
@@ -54,10 +54,6 @@ class PointRow(msgspec.Struct, frozen=True, kw_only=True):
     result: str | None = None
     """The result as JSON, also for a job that failed permanently; without its series unless requested."""
 
-    def labelled(self, point: Point) -> PointRow:
-        """Return the row with the labels of a point that has the same key."""
-        return msgspec.structs.replace(self, labels=point.labels)
-
 
 def failed_row(point: Point, error: str, wall_seconds: float = 0.0) -> PointRow:
     """Return the row of a point that has no result."""
@@ -75,28 +71,17 @@ def failed_row(point: Point, error: str, wall_seconds: float = 0.0) -> PointRow:
 
 
 _TEXTS = pa.map_(pa.string(), pa.string())
-_OWN = {
-    "key": pa.string(),
-    "name": pa.string(),
-    "labels": _TEXTS,
-    "seed": pa.int64(),
-    "probe": pa.string(),
-    "status": pa.string(),
-    "error": pa.string(),
-    "wall_seconds": pa.float64(),
-    "emulated_seconds": pa.float64(),
-    "versions": _TEXTS,
-    "result": pa.string(),
-}
 _SPARK = {pa.string(): "string", pa.int64(): "bigint", pa.float64(): "double", _TEXTS: "map<string,string>"}
 
 
-def _measured(kind: object) -> pa.DataType:
-    """Return the column type of a measure: integer or floating point, nullable."""
-    return pa.int64() if kind in (int, int | None) else pa.float64()
+def _columns(rows: type[msgspec.Struct]) -> dict[str, pa.DataType]:
+    """Return the type of the column for each field that is a number, a text or a table of texts."""
+    types = {int: pa.int64(), float: pa.float64(), float | None: pa.float64(), dict[str, str]: _TEXTS}
+    return {field.name: types.get(field.type, pa.string()) for field in msgspec.structs.fields(rows)}
 
 
-_MEASURES = {field.name: _measured(field.type) for field in msgspec.structs.fields(Measures)}
+_MEASURES = _columns(Measures)
+_OWN = {name: kind for name, kind in _columns(PointRow).items() if name != "measures"}
 
 ROW_SCHEMA = pa.schema({**_OWN, **_MEASURES})
 """The columns of rows; all are nullable."""
@@ -109,7 +94,12 @@ def spark_schema() -> str:
 
 def to_table(rows: Iterable[PointRow]) -> pa.Table:
     """Return rows as a table."""
-    return pa.Table.from_pylist([_flat(row) for row in rows], ROW_SCHEMA)
+    flat = []
+    for row in rows:
+        values = msgspec.structs.asdict(row)
+        measures = values.pop("measures")
+        flat.append(values | ({} if measures is None else msgspec.structs.asdict(measures)))
+    return pa.Table.from_pylist(flat, ROW_SCHEMA)
 
 
 def from_table(table: pa.Table) -> list[PointRow]:
@@ -120,19 +110,12 @@ def from_table(table: pa.Table) -> list[PointRow]:
     """
     if set(table.schema.names) != set(ROW_SCHEMA.names):
         raise ValueError("the columns differ from those that this version writes")
-    return [_row(values) for values in table.to_pylist(maps_as_pydicts="lossy")]
-
-
-def _flat(row: PointRow) -> dict[str, Any]:
-    values = msgspec.structs.asdict(row)
-    measures = values.pop("measures")
-    return values | ({} if measures is None else msgspec.structs.asdict(measures))
-
-
-def _row(values: dict[str, Any]) -> PointRow:
-    columns = {name: values[name] for name in _OWN}
-    measured = {name: values[name] for name in _MEASURES}
-    return PointRow(**columns, measures=Measures(**measured) if columns["status"] == "finished" else None)
+    rows = []
+    for values in table.to_pylist(maps_as_pydicts="lossy"):
+        measured = {name: values.pop(name) for name in _MEASURES}
+        measures = Measures(**measured) if values["status"] == "finished" else None
+        rows.append(PointRow(**values, measures=measures))
+    return rows
 
 
 class PointStore:

@@ -16,6 +16,7 @@ import msgspec
 from netstack import JobFailedError, PathSpec, Result, Scenario, read_scenario, to_json
 
 from ..emulating import emulate
+from ..files.reading import one_line
 from ..seed_runs import open_sources
 from ..spark.workers import MapFunction, worker_function
 from .measures import measure
@@ -55,31 +56,23 @@ def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda sce
     started = perf_counter()
     try:
         scenario = read_scenario(point.document)
-        if point.probe == "step":
-            return _finished(point, emulate(prepare(scenario)), step_at_s(scenario))
-        result = emulate(prepare(scenario), end_of_run=EndOnceSettled(scenario))
-        return _finished(point, result, None)
+        step = step_at_s(scenario) if point.probe == "step" else None
+        end = EndOnceSettled(scenario) if step is None else None
+        result = emulate(prepare(scenario), end_of_run=end)
+        row = _with_result(failed_row(point, ""), result)
+        return msgspec.structs.replace(
+            row, status="finished", error=None, measures=measure(result, step_at_s=step)
+        )
     except JobFailedError as error:
-        return _failed_for_good(point, error.result)
+        after_s, cause = error.result.emulated_seconds, one_line(error.result.failure)
+        row = failed_row(point, f"the job failed for good after {after_s:.1f} s: {cause}")
+        return _with_result(row, error.result)
     except Exception as error:  # any error: the other points must still run
-        text = " ".join(str(error).split())
-        return failed_row(point, text or type(error).__name__, perf_counter() - started)
+        text = one_line(error) or type(error).__name__
+        return failed_row(point, text, perf_counter() - started)
 
 
-def _failed_for_good(point: Point, result: Result) -> PointRow:
-    cause = " ".join(str(result.failure).split())
-    row = failed_row(point, f"the job failed for good after {result.emulated_seconds:.1f} s: {cause}")
-    return _with_result(row, point, result)
-
-
-def _finished(point: Point, result: Result, step: float | None) -> PointRow:
-    row = _with_result(failed_row(point, ""), point, result)
-    return msgspec.structs.replace(
-        row, status="finished", error=None, measures=measure(result, step_at_s=step)
-    )
-
-
-def _with_result(row: PointRow, point: Point, result: Result) -> PointRow:
+def _with_result(row: PointRow, result: Result) -> PointRow:
     return msgspec.structs.replace(
         row,
         wall_seconds=result.wall_seconds,

@@ -28,8 +28,7 @@ from netstack import (
 
 from ..errors import UsageError
 from ..spark.workers import code_digest
-from .axes import Axis, AxisValue, apply, problems_after
-from .vertex_axes import PARALLELISM, SKEW
+from .axes import PARALLELISM, SKEW, Axis, AxisValue, apply, problems_after
 
 Probe = Literal["main", "step"]
 """Purpose of a point: to measure the performance of a setting, or how fast it follows the load."""
@@ -64,7 +63,8 @@ def with_step(scenario: Scenario) -> Scenario | None:
         faults=(),
     )
     at = step_at_s(longer)
-    stepping = replace(slowest, service=_with_step(slowest, at))
+    before = tuple(step for step in slowest.service if step[0] < at)
+    stepping = replace(slowest, service=(*before, (at, STEP_FACTOR * _cost_at(slowest.service, at))))
     vertices = tuple(stepping if vertex is slowest else vertex for vertex in scenario.vertices)
     window = ((at + duration) / 2, duration)
     return replace(longer, vertices=vertices, phases=(window,), warmup_s=min(scenario.warmup_s, at))
@@ -93,11 +93,6 @@ def _cost(vertex: Vertex, at: float) -> float:
 
 def _cost_at(steps: tuple[tuple[float, float], ...], at: float) -> float:
     return next((cost for begin, cost in reversed(steps) if begin <= at), 0.0)
-
-
-def _with_step(vertex: Vertex, at: float) -> tuple[tuple[float, float], ...]:
-    before = tuple(step for step in vertex.service if step[0] < at)
-    return (*before, (at, STEP_FACTOR * _cost_at(vertex.service, at)))
 
 
 SEEDS = 3
@@ -140,8 +135,9 @@ def point_of(
         raise UsageError(problems)
     seeded = scenario if seed is None else dataclasses.replace(scenario, seed=seed)
     document = scenario_document(seeded)
+    content = msgspec.json.encode([document, probe, code_digest()], order="sorted")
     return Point(
-        key=_key(document, probe),
+        key=hashlib.sha256(content).hexdigest()[:KEY_CHARACTERS],
         labels=dict(labels or {}),
         seed=seeded.seed,
         probe=probe,
@@ -193,9 +189,8 @@ class Grid:
         if self.seeds < 1:
             raise UsageError([f"seeds: is {self.seeds}; at least 1 is needed"])
         problems = problems_after(scenario, ())
-        scaled = any(
-            axis.name == PARALLELISM for axis in self.axes
-        )  # skew factors then depend on the new parallelism
+        # The number of skew factors that make sense depends on the new parallelism, if it varies too.
+        scaled = any(axis.name == PARALLELISM for axis in self.axes)
         alone = [axis for axis in self.axes if not (scaled and axis.name == SKEW)]
         problems = problems or [problem for axis in alone for problem in axis.problems(scenario)]
         if not problems:
@@ -220,8 +215,3 @@ def _objects_in(scenario: Scenario) -> Iterator[str]:
     for edge in scenario.edges:
         if edge.key_hash is not None:
             yield edge_key(edge, "key_hash")
-
-
-def _key(document: Mapping[str, Any], probe: Probe) -> str:
-    content = msgspec.json.encode([document, probe, code_digest()], order="sorted")
-    return hashlib.sha256(content).hexdigest()[:KEY_CHARACTERS]

@@ -167,8 +167,8 @@ class Race:
     constraints: Constraints
     conditions: Mapping[str, str]
     settings: dict[str, Setting] = field(default_factory=dict)
-    runs: dict[str, dict[int, Measures]] = field(default_factory=dict)
-    """Figures by setting and seed."""
+    runs: dict[str, dict[int, Measures | None]] = field(default_factory=dict)
+    """Figures by setting and seed; None: the run failed."""
     steps: dict[str, list[Measures | None]] = field(default_factory=dict)
     """Figures of runs with a step of the load, by setting."""
     rows: list[PointRow] = field(default_factory=list)
@@ -186,7 +186,7 @@ class Race:
             name = row.labels.get(SETTING, NOW)
             if row.probe == "step":
                 self.steps.setdefault(name, []).append(row.measures)
-            elif row.measures is not None:
+            else:
                 self.runs.setdefault(name, {})[row.seed] = row.measures
             self.rows.append(row)
 
@@ -196,54 +196,46 @@ class Race:
 
     def seeds_of(self, name: str) -> set[int]:
         """Return the seeds of all runs of a setting, including failed runs."""
-        rows = (row for row in self.rows if row.probe == "main")
-        return {row.seed for row in rows if row.labels.get(SETTING, NOW) == name}
+        return set(self.runs.get(name, ()))
 
-    def failed(self, name: str) -> int:
-        """Return the number of failed runs of a setting."""
-        return len(self.seeds_of(name)) - len(self.runs.get(name, ()))
+    def finished(self, name: str, seed: int | None = None) -> dict[int, Measures]:
+        """Return the figures of a setting by seed, without failed runs: of all seeds, or of one."""
+        runs = self.runs.get(name, {}).items()
+        return {at: run for at, run in runs if run is not None and seed in (None, at)}
 
     def outcomes(self, seed: int | None = None, among: Iterable[Setting] | None = None) -> list[Outcome]:
         """Return the outcome of each setting that has run, over all seeds or for one seed."""
         settings = self.settings.values() if among is None else among
-        found = (self._outcome(setting, seed) for setting in settings)
-        return known(found)
+        return known(self._outcome(setting, seed) for setting in settings)
 
     def _outcome(self, setting: Setting, seed: int | None) -> Outcome | None:
         ran = self.seeds_of(setting.name)
         if not ran or (seed is not None and seed not in ran):
             return None
-        runs = self.runs.get(setting.name, {})
-        if seed is not None:
-            runs = {at: run for at, run in runs.items() if at == seed}
-        figures = {
-            name: mean_of_known(getattr(run, name) for run in runs.values())
-            for name in (
-                "end_to_end_ms",
-                "end_to_end_p95_ms",
-                "record_delay_ms",
-                "record_delay_p95_ms",
-                "persisted_bytes",
-            )
-        }
+        runs = self.finished(setting.name, seed)
+
+        def mean(name: str) -> float | None:
+            return mean_of_known(getattr(run, name) for run in runs.values())
+
         ended = sum(run.checkpoints_completed + run.checkpoints_expired for run in runs.values())
         expired = sum(run.checkpoints_expired for run in runs.values())
         return Outcome(
             name=setting.name,
             mechanisms=len(setting.mechanisms),
             target_s=setting.target_s,
-            checkpoint_ms=figures["end_to_end_ms"],
-            checkpoint_p95_ms=figures["end_to_end_p95_ms"],
-            throughput=mean_of_known(self._shares(runs)),
-            delay_ms=figures["record_delay_ms"],
-            delay_p95_ms=figures["record_delay_p95_ms"],
-            stored_bytes=figures["persisted_bytes"],
+            checkpoint_ms=mean("end_to_end_ms"),
+            checkpoint_p95_ms=mean("end_to_end_p95_ms"),
+            throughput=mean_of_known(self.shares(runs)),
+            delay_ms=mean("record_delay_ms"),
+            delay_p95_ms=mean("record_delay_p95_ms"),
+            stored_bytes=mean("persisted_bytes"),
             expired=expired / ended if ended else None,
-            failed=self.failed(setting.name) if seed is None else int(seed not in runs),
+            failed=len(ran) - len(runs) if seed is None else int(seed not in runs),
         )
 
-    def _shares(self, runs: Mapping[int, Measures]) -> list[float | None]:
-        now = self.runs.get(NOW, {})
+    def shares(self, runs: Mapping[int, Measures]) -> list[float | None]:
+        """Return the throughput of runs of a setting, as shares of the present one with the same seeds."""
+        now = self.finished(NOW)
         return [
             quotient(run.throughput_per_s, now[seed].throughput_per_s)
             for seed, run in runs.items()
@@ -287,9 +279,8 @@ class Race:
 
     def is_decided(self) -> bool:
         """Return whether more seeds would hardly change the choice or the chosen setting's figures."""
-        name = self.choice().chosen or NOW
-        runs = self.runs.get(name, {})
-        shares = known(self._shares(runs))
+        runs = self.finished(self.choice().chosen or NOW)
+        shares = known(self.shares(runs))
         times = known(run.end_to_end_ms for run in runs.values())
         allowed_ms = max(SAME_MS, SAME_SHARE * fmean(times)) if times else 0.0
         precise = _standard_error(shares) <= SAME_THROUGHPUT and _standard_error(times) <= allowed_ms
@@ -315,11 +306,9 @@ def recommend(race: Race) -> Recommendation:
     ran.sort(key=lambda each: (each.name != NOW, each.policy or "", each.target_s))
     settings = [_summary(race, each) for each in ran]
     by_name = {each.name: each for each in settings}
-    verdict, chosen = _verdict(choice)
-    better, said = _about_policies(race, by_name, chosen)
-    words = [*said, *_words(race, by_name, choice)]
-    if better is not None:
-        verdict, chosen = "set", better
+    better, said = _about_policies(race, by_name, choice.chosen or NOW)
+    alternatives = [Alternative(kind=kind, name=name) for kind, name in choice.alternatives]
+    chosen = better or choice.chosen
     return Recommendation(
         scenario=race.scenario.name,
         conditions=dict(race.conditions),
@@ -328,16 +317,14 @@ def recommend(race: Race) -> Recommendation:
         versions=next((dict(row.versions) for row in race.rows if row.versions), {}),
         present=present_text(race.scenario),
         settings=settings,
-        verdict=verdict,
-        chosen=chosen,
-        alternatives=[Alternative(kind=kind, name=name) for kind, name in choice.alternatives]
-        if better is None
-        else [],
+        verdict="none" if chosen is None else "keep" if chosen == NOW else "set",
+        chosen=chosen or NOW,
+        alternatives=alternatives if better is None else [],
         undecided=race.undecided(),
-        configuration=by_name[chosen].configuration,
+        configuration=by_name[chosen or NOW].configuration,
         left_out=race.left_out,
         failures=[_failure(row) for row in race.rows if row.measures is None],
-        words=words,
+        words=[*said, *_words(race, by_name, choice)],
     )
 
 
@@ -350,41 +337,30 @@ def present_text(scenario: Scenario) -> str:
     return f"target {format_duration(config.debloat_target_s)}{aligned}"
 
 
-def _verdict(choice: Choice) -> tuple[Literal["set", "keep", "none"], str]:
-    if choice.chosen is None:
-        return "none", NOW
-    return ("keep", NOW) if choice.chosen == NOW else ("set", choice.chosen)
-
-
 def _summary(race: Race, setting: Setting) -> SettingSummary:
-    runs = list(race.runs.get(setting.name, {}).values())
-    failed = race.failed(setting.name)
-    lost = [None] * failed
+    by_seed = race.finished(setting.name)
+    runs = list(by_seed.values())
+    (outcome,) = race.outcomes(among=[setting])
+    lost = [None] * outcome.failed
     figures = {name: estimate([*(getattr(run, name) for run in runs), *lost]) for name in FIGURES}
     steps = race.steps.get(setting.name, [])
     figures["adaptation_ms"] = estimate(None if run is None else run.adaptation_ms for run in steps)
-    (outcome,) = race.outcomes(among=[setting])
-    own_target = setting.mechanisms == (Mechanism.DEBLOATING,) and setting.policy is None
+    only_target = setting.mechanisms == (Mechanism.DEBLOATING,) and setting.policy is None
+    config = setting.apply(race.scenario).config
+    has_target = config.debloat_enabled and (only_target or setting.name == NOW)
     return SettingSummary(
         name=setting.name,
         action=setting.action,
         configuration=setting.lines(race.scenario.config),
-        target_ms=_target_ms(race.scenario, setting) if own_target or setting.name == NOW else None,
+        target_ms=1e3 * config.debloat_target_s if has_target else None,
         policy=setting.policy,
-        seeds=sorted(race.runs.get(setting.name, {})),
-        failed=failed,
+        seeds=sorted(by_seed),
+        failed=outcome.failed,
         figures={name: figure for name, figure in figures.items() if figure is not None},
-        throughput_share=estimate(race._shares(race.runs.get(setting.name, {})), 4),
-        checkpoints_completed=sum(run.checkpoints_completed for run in runs),
-        checkpoints_failed=sum(run.checkpoints_failed for run in runs),
-        checkpoints_expired=sum(run.checkpoints_expired for run in runs),
+        throughput_share=estimate(race.shares(by_seed), 4),
         broken=broken_limits(outcome, race.constraints, takes_checkpoints=race.scenario.takes_checkpoints),
+        **{name: sum(getattr(run, name) for run in runs) for name in COUNTS},
     )
-
-
-def _target_ms(scenario: Scenario, setting: Setting) -> float | None:
-    config = setting.apply(scenario).config
-    return 1e3 * config.debloat_target_s if config.debloat_enabled else None
 
 
 def _failure(row: PointRow) -> str:
@@ -398,7 +374,8 @@ def _words(race: Race, settings: Mapping[str, SettingSummary], choice: Choice) -
     if choice.chosen is None:
         return [_nothing_fits(settings, race)]
     chosen = settings[choice.chosen]
-    words = [_keep(settings, race) if chosen is now else f"{_action(chosen)}: {effect(chosen, now)}."]
+    action = chosen.action[0].upper() + chosen.action[1:]
+    words = [_keep(settings, race) if chosen is now else f"{action}: {effect(chosen, now)}."]
     words += known(PRICES.get(each) for each in race.settings[choice.chosen].mechanisms)
     words += [alternative_text(kind, settings[name], now) for kind, name in choice.alternatives]
     if undecided := race.undecided():
@@ -419,29 +396,19 @@ def _words(race: Race, settings: Mapping[str, SettingSummary], choice: Choice) -
     return [*words, *_few_checkpoints(now, chosen)]
 
 
-def _action(setting: SettingSummary) -> str:
-    return setting.action[0].upper() + setting.action[1:]
-
-
 def effect(chosen: SettingSummary, now: SettingSummary, than: str = "") -> str:
     """Return as text how `chosen` compares with `now`: times, throughput, and what else `chosen` costs."""
-    parts = [
-        _compared("checkpoints take", chosen.mean("end_to_end_ms"), now.mean("end_to_end_ms"), than)
-        if chosen.mean("end_to_end_ms") is not None
-        else _compared("records take", chosen.mean("record_delay_ms"), now.mean("record_delay_ms"), than)
-    ]
-    parts.append(throughput_text(chosen, now))
+    takes_checkpoints = chosen.mean("end_to_end_ms") is not None
+    what, time = ("checkpoints", "end_to_end_ms") if takes_checkpoints else ("records", "record_delay_ms")
+    before = now.mean(time)
+    instead = ", and none completes now" if before is None else f" instead of {milliseconds(before)}{than}"
+    parts = [f"{what} take {milliseconds(chosen.mean(time))}{instead}", throughput_text(chosen, now)]
     if stored := chosen.mean("persisted_bytes"):
         parts.append(f"each stores {size(stored)} of data in flight")
     delay, before = chosen.mean("record_delay_ms"), now.mean("record_delay_ms")
     if stored and delay is not None and before is not None and delay > 0.8 * before:
         parts.append(f"records still take {milliseconds(delay)}")
-    return ", ".join(part for part in parts if part)
-
-
-def _compared(what: str, after: float | None, before: float | None, than: str) -> str:
-    instead = ", and none completes now" if before is None else f" instead of {milliseconds(before)}{than}"
-    return f"{what} {milliseconds(after)}{instead}"
+    return ", ".join(parts)
 
 
 def throughput_text(setting: SettingSummary, now: SettingSummary) -> str:

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from netstack import (
     OPTIONS,
@@ -29,7 +30,8 @@ from netstack import (
 )
 
 from ..diagnosis.observation import NO_PAUSE, may_overtake, share_of_interval
-from .axes import FLINK, Axis, AxisValue, shown_value
+from .axes import FLINK, shown_value
+from .choice import Constraints
 
 SETTING = "setting"
 """Name of the label that holds a point's setting."""
@@ -63,6 +65,23 @@ class Mechanism(StrEnum):
     INTERVAL = "interval"
 
 
+class Question(NamedTuple):
+    """The settings to compare, and the limits that they must meet."""
+
+    constraints: Constraints = Constraints()
+    targets_s: Sequence[float] | None = None
+    """Debloat targets to try; None: `DEFAULT_TARGETS_S`, or `LARGE_TARGETS_S` for a large job."""
+    policies: Sequence[str] = ()
+    """Debloat policies to try beside that of the job."""
+    only: Collection[Mechanism] = tuple(Mechanism)
+    version: str | None = None
+    """Flink version to which the user may upgrade; None: no upgrade."""
+
+
+USUAL = Question()
+"""All mechanisms, with the usual targets and limits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """Options to change together. The present setting changes none."""
@@ -71,29 +90,26 @@ class Setting:
     action: str
     """Action that applies the setting, as a clause: "set the debloat target to 1 s"."""
     mechanisms: tuple[Mechanism, ...] = ()
-    changes: tuple[tuple[str, object], ...] = ()
+    changes: Mapping[str, object] = field(default_factory=dict)
     """Fields of `NetworkConfig` with their new values."""
 
     @property
     def target_s(self) -> float:
         """The debloat target that the setting sets; infinite if it sets none or turns debloating off."""
-        values = dict(self.changes)
-        target = values.get("debloat_target_s", math.inf)
-        return float(target) if isinstance(target, float) else math.inf
+        target = self.changes.get("debloat_target_s")
+        return target if isinstance(target, float) else math.inf
 
     @property
     def policy(self) -> str | None:
         """The debloat policy that the setting sets; None: the job's own."""
-        policy = dict(self.changes).get("debloat_policy")
+        policy = self.changes.get("debloat_policy")
         return None if policy is None else str(policy)
 
     def apply(self, scenario: Scenario) -> Scenario:
         """Return the scenario with this setting."""
-        config = scenario.config
-        values = dict(self.changes)
-        if (policy := values.pop("debloat_policy", None)) is not None:
-            config = replace(config, debloat_policy=str(policy))
-        return replace(scenario, config=with_options(config, values) if values else config)
+        config = replace(scenario.config, debloat_policy=self.policy or scenario.config.debloat_policy)
+        options = {field: value for field, value in self.changes.items() if field in OPTIONS}
+        return replace(scenario, config=with_options(config, options))
 
     def lines(self, config: NetworkConfig) -> list[str]:
         """Return the lines to paste into Flink's configuration; empty if Flink lacks the policy."""
@@ -101,14 +117,9 @@ class Setting:
             return []
         return [
             f"{OPTIONS[field].name}: {shown_value(field, value)}"
-            for field, value in self.changes
+            for field, value in self.changes.items()
             if field in OPTIONS and getattr(config, field) != value
         ]
-
-
-def axis_of(settings: Sequence[Setting]) -> Axis:
-    """Return the settings as an axis of a sweep."""
-    return Axis(SETTING, tuple(AxisValue(each.name, each.apply) for each in settings))
 
 
 def is_large(scenario: Scenario) -> bool:
@@ -116,36 +127,19 @@ def is_large(scenario: Scenario) -> bool:
     return scenario.channels >= LARGE_CHANNELS
 
 
-def first_settings(
-    scenario: Scenario,
-    *,
-    targets: Sequence[float] | None = None,
-    policies: Sequence[str] = (),
-    only: Collection[Mechanism] = tuple(Mechanism),
-    version: str | None = None,
-    max_checkpoint_ms: float | None = None,
-) -> list[Setting]:
-    """Return the settings to run first: the present one, and those of each mechanism that applies to the job.
-
-    Args:
-        scenario: The job as it is.
-        targets: Debloat targets in seconds; by default `DEFAULT_TARGETS_S`, or `LARGE_TARGETS_S` for a large
-            job.
-        policies: Debloat policies to try beside that of the job.
-        only: The mechanisms to try.
-        version: Flink version that the user may upgrade to; by default that of the scenario's preset.
-        max_checkpoint_ms: The user's limit for checkpoint durations.
-    """
+def first_settings(scenario: Scenario, question: Question = USUAL) -> list[Setting]:
+    """Return the settings to run first: the present one, and those of each mechanism that applies."""
+    targets = question.targets_s
     if targets is None:
         targets = LARGE_TARGETS_S if is_large(scenario) else DEFAULT_TARGETS_S
     made = [
         Setting(NOW, "keep the present setting"),
-        *_debloating(scenario, targets, policies),
-        *_unaligned(scenario, max_checkpoint_ms),
-        *_adaptive(scenario, version or scenario.preset),
+        *_debloating(scenario, targets, question.policies),
+        *_unaligned(scenario, question.constraints.max_checkpoint_ms),
+        *_adaptive(scenario, question.version or scenario.preset),
         *_fewer_buffers(scenario),
     ]
-    return [each for each in made if {*each.mechanisms} <= {*only}]
+    return [each for each in made if {*each.mechanisms} <= {*question.only}]
 
 
 def later_settings(
@@ -172,28 +166,20 @@ def _debloating(scenario: Scenario, targets: Sequence[float], policies: Sequence
             "debloating off",
             "turn debloating off",
             (Mechanism.DEBLOATING,),
-            (("debloat_enabled", False),),
+            {"debloat_enabled": False},
         )
     for policy in policies or [config.debloat_policy]:
+        other = {} if policy == config.debloat_policy else {"debloat_policy": policy}
         for length in sorted(set(targets)):
-            present = config.debloat_enabled and config.debloat_target_s == length
-            if not (present and policy == config.debloat_policy):
-                yield _target(length, policy, config)
-
-
-def _target(length: float, policy: str, config: NetworkConfig) -> Setting:
-    text = format_duration(length)
-    other = policy != config.debloat_policy
-    return Setting(
-        f"{policy}, target {text}" if other else f"target {text}",
-        f"set the debloat target to {text}",
-        (Mechanism.DEBLOATING,),
-        (
-            *((("debloat_policy", policy),) if other else ()),
-            ("debloat_enabled", True),
-            ("debloat_target_s", length),
-        ),
-    )
+            if config.debloat_enabled and config.debloat_target_s == length and not other:
+                continue  # the present setting
+            text = format_duration(length)
+            yield Setting(
+                f"{policy}, target {text}" if other else f"target {text}",
+                f"set the debloat target to {text}",
+                (Mechanism.DEBLOATING,),
+                {**other, "debloat_enabled": True, "debloat_target_s": length},
+            )
 
 
 def _unaligned(scenario: Scenario, max_checkpoint_ms: float | None) -> Iterator[Setting]:
@@ -217,11 +203,11 @@ def _unaligned(scenario: Scenario, max_checkpoint_ms: float | None) -> Iterator[
             f"unaligned{after}",
             f"let checkpoints become unaligned{after}" if timeout else "take unaligned checkpoints",
             (Mechanism.UNALIGNED,),
-            (
-                ("unaligned_enabled", True),
-                ("aligned_checkpoint_timeout_s", timeout),
-                ("max_concurrent_checkpoints", 1),
-            ),
+            {
+                "unaligned_enabled": True,
+                "aligned_checkpoint_timeout_s": timeout,
+                "max_concurrent_checkpoints": 1,
+            },
         )
 
 
@@ -235,20 +221,15 @@ def _adaptive(scenario: Scenario, version: str) -> Iterator[Setting]:
         "adaptive selection",
         f"{upgrade}turn adaptive partition selection on",
         (Mechanism.ADAPTIVE,),
-        (("adaptive_partitioner_enabled", True),),
+        {"adaptive_partitioner_enabled": True},
     )
 
 
 def _fewer_buffers(scenario: Scenario) -> Iterator[Setting]:
     config = scenario.config
-    changes = tuple((field, few) for field, few in _FEW_BUFFERS.items() if getattr(config, field) > few)
+    changes = {field: few for field, few in _FEW_BUFFERS.items() if getattr(config, field) > few}
     if is_before(scenario.preset, "2.0") and changes:
-        yield Setting(
-            "fewer buffers",
-            "take fewer network buffers",
-            (Mechanism.BUFFERS,),
-            changes,
-        )
+        yield Setting("fewer buffers", "take fewer network buffers", (Mechanism.BUFFERS,), changes)
 
 
 def _longer_interval(scenario: Scenario, checkpoint_ms: float | None) -> Iterator[Setting]:
@@ -261,7 +242,7 @@ def _longer_interval(scenario: Scenario, checkpoint_ms: float | None) -> Iterato
         f"interval {text}",
         f"set the checkpoint interval to {text}",
         (Mechanism.INTERVAL,),
-        (("checkpoint_interval_s", longer),),
+        {"checkpoint_interval_s": longer},
     )
 
 
@@ -274,10 +255,6 @@ def _combined(best: Sequence[Setting]) -> Iterator[Setting]:
                 f"{first.name}, {other.name}",
                 f"{first.action}, and {other.action}",
                 (*first.mechanisms, *other.mechanisms),
-                tuple({**_values(first), **_values(other)}.items()),
+                {**first.changes, **other.changes},
             )
             return
-
-
-def _values(setting: Setting) -> Mapping[str, object]:
-    return dict(setting.changes)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
@@ -24,7 +24,7 @@ import msgspec
 from netstack import Scenario, SourceError
 
 from ..interrupts import held_interrupts, starting_processes
-from ..seed_runs import worker_pool
+from ..seed_runs import Done, worker_pool
 from ..spark.driver import is_local, run_cancellable
 from ..spark.failure_causes import first_cause, is_from_spark, one_line
 from ..spark.session import spark_session
@@ -36,9 +36,6 @@ from .points import Grid, Point
 if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
-
-Done = Callable[[int], None]
-"""Callback with the number of finished points."""
 
 _RAISED = "Traceback (most recent call last)"
 """Text in Spark's error if a Python task raised an exception."""
@@ -206,14 +203,15 @@ class _Ledger:
         """
         if self._trouble is not None:
             raise self._trouble
-        return [self._rows[point.key].labelled(point) for point in self._points]
+        rows = ((self._rows[point.key], point.labels) for point in self._points)
+        return [msgspec.structs.replace(row, labels=labels) for row, labels in rows]
 
     def _report(self) -> None:
         self._progress(sum(point.key in self._rows for point in self._points))
 
 
 def _run_on_spark(points: Sequence[Point], session: SparkSession, ledger: _Ledger) -> None:
-    arrivals = run_cancellable(session, lambda: _prepared(session, ledger))
+    arrivals = run_cancellable(session, lambda: _arrivals(session, ledger))
     try:
         _run_job(points, session, arrivals, ledger)
         return
@@ -228,12 +226,6 @@ def _run_on_spark(points: Sequence[Point], session: SparkSession, ledger: _Ledge
             if not _costs_one_point(error, session):
                 raise
             ledger.add(failed_row(point, first_cause(error)))
-
-
-def _prepared(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]]:
-    """Send our packages to the workers if they lack them; return the accumulator that fills the ledger."""
-    send_packages(session)
-    return _arrivals(session, ledger)
 
 
 def _run_job(
@@ -275,7 +267,11 @@ def _costs_one_point(error: Exception, session: SparkSession) -> bool:
 
 
 def _arrivals(session: SparkSession, ledger: _Ledger) -> Accumulator[list[bytes]]:
-    """Return the accumulator that adds rows to the ledger when a task succeeds."""
+    """Send our packages to the workers if they lack them, and return the accumulator that fills the ledger.
+
+    The accumulator adds the rows of a task when the task succeeds.
+    """
+    send_packages(session)
     reference = weakref.ref(ledger)  # PySpark never releases an accumulator
 
     def add(value: object, rows: list[bytes]) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from buffers import (
     UNLIMITED_SIZE,
+    GateBuffersSpec,
     InsufficientBuffers,
     NetworkBufferPool,
     PipelinedSubpartition,
@@ -142,17 +143,30 @@ def _pool_sizes(scenario: Scenario) -> Iterator[tuple[str, int, int]]:
     """Yield the task manager, and the minimum and maximum number of segments, of each partition and gate."""
     config = scenario.config
     for edge in scenario.edges:
-        producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
-        reached = scenario.consumers_reached(edge)
-        for index, targets in enumerate(reached):
-            least, _ = edge.buffers.pool(config, len(targets))
-            yield producer.manager_of(index), least, edge.buffers.pool_segments(config, len(targets))
-        managers = [producer.manager_of(source) for source in range(producer.parallelism)]
-        for index, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
-            manager, spec = consumer.manager_of(index), edge.buffers.gate(config, len(channels))
-            remote = sum([managers[source] != manager for source, _ in channels])
+        for manager, subpartitions in partitions_of(scenario, edge):
+            least, _ = edge.buffers.pool(config, subpartitions)
+            yield manager, least, edge.buffers.pool_segments(config, subpartitions)
+        for manager, spec, remote in gates_of(scenario, edge):
             least = remote * spec.exclusive_per_channel + spec.required_floating
             yield manager, least, gate_segments(spec, remote)
+
+
+def partitions_of(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, int]]:
+    """Yield the task manager and the number of subpartitions of each partition of an edge."""
+    producer = scenario.vertex(edge.source)
+    for index, targets in enumerate(scenario.consumers_reached(edge)):
+        yield producer.manager_of(index), len(targets)
+
+
+def gates_of(scenario: Scenario, edge: Edge) -> Iterator[tuple[str, GateBuffersSpec, int]]:
+    """Yield the task manager, the buffers, and the number of remote channels of each gate of an edge."""
+    producer, consumer = scenario.vertex(edge.source), scenario.vertex(edge.target)
+    reached = scenario.consumers_reached(edge)
+    managers = [producer.manager_of(source) for source in range(producer.parallelism)]
+    for index, channels in enumerate(producers_of_consumers(reached, consumer.parallelism)):
+        manager = consumer.manager_of(index)
+        remote = sum([managers[source] != manager for source, _ in channels])
+        yield manager, edge.buffers.gate(scenario.config, len(channels)), remote
 
 
 class JobBuilder:

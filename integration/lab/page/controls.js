@@ -108,6 +108,12 @@ class Input {
     if (problem !== null) this.element.append(this.problem);
   }
 
+  // Show the current value.
+  show(control) {
+    this.value = control.value;
+    this.revert();
+  }
+
   revert() {}
 }
 
@@ -117,11 +123,6 @@ class Switch extends Input {
     this.input = element("input", this.hooks("checkbox"));
     this.input.addEventListener("change", () => changed(String(this.input.checked)));
     this.element = element("div", { class: "control switch" }, this.input, this.label());
-  }
-
-  show(control) {
-    this.value = control.value;
-    this.revert();
   }
 
   revert() {
@@ -136,11 +137,6 @@ class Choice extends Input {
     this.input = element("select", this.hooks(), ...options);
     this.input.addEventListener("change", () => changed(this.input.value));
     this.element = element("div", { class: "control" }, this.label(), this.input);
-  }
-
-  show(control) {
-    this.value = control.value;
-    this.revert();
   }
 
   revert() {

@@ -1,7 +1,7 @@
 // A running Flink beside the lab: how far its job is read, and what it shows now beside what is predicted.
 
 import { byId, element, setHidden, setText } from "./dom.js";
-import { bytes, duration, percent, rate, threeDigits } from "./format.js";
+import { bytes, duration, NONE, percent, rate, threeDigits } from "./format.js";
 
 // A column of the vertices: its head, the figure, and its words.
 const VERTEX_COLUMNS = [
@@ -36,7 +36,7 @@ const SIGNS = { running: "\u25b6 running", recorded: "a recording", away: "\u26a
 const NOT_YET = "No figures until the queues have settled.";
 
 function buffersOf(number) {
-  return number === null || number === undefined ? "\u2013" : threeDigits(number);
+  return number === null || number === undefined ? NONE : threeDigits(number);
 }
 
 export class Flink {
@@ -134,7 +134,7 @@ export class Flink {
     const cells = this.#cells.get(key) ?? [];
     cells.forEach((cell, at) => {
       const [, field, words] = columns[at];
-      setText(cell, figures ? words(figures[field]) : "\u2013");
+      setText(cell, figures ? words(figures[field]) : NONE);
       cell.title = figures ? "" : NOT_YET;
     });
   }

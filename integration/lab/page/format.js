@@ -45,8 +45,12 @@ export function percent(share) {
   return share === null || share === undefined ? NONE : `${Math.round(share * 100)} %`;
 }
 
+export function counted(number, what) {
+  return number === 1 ? `1 ${what}` : `${grouped(number)} ${what}s`;
+}
+
 export function buffers(number) {
-  return number === 1 ? "1 buffer" : `${grouped(number)} buffers`;
+  return counted(number, "buffer");
 }
 
 export function speed(perSecond) {
@@ -61,10 +65,7 @@ export function readDuration(text) {
 
 // A text that a scenario takes, for where a slider stands.
 export function writeDuration(seconds) {
-  if (seconds === 0) return "0 s";
-  if (seconds < 1e-3) return `${threeDigits(seconds * 1e6)} us`;
-  if (seconds < 1) return `${threeDigits(seconds * 1e3)} ms`;
-  return `${threeDigits(seconds)} s`;
+  return duration(seconds).replace("µ", "u");
 }
 
 // The first number of a text such as "3000, 2000"; null: there is none.

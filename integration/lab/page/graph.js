@@ -4,7 +4,7 @@ import { element, setText, throttled } from "./dom.js";
 import { buffers, percent } from "./format.js";
 import { BOX_HEIGHT, graphLayout } from "./layout.js";
 import { Picker } from "./picker.js";
-import { colours, sized, striped } from "./theme.js";
+import { colours, fillRect, sized, striped } from "./theme.js";
 import { edgeSums, edgeWords, subtaskWords, withoutShares } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -102,7 +102,6 @@ class VertexBox {
     if (this.#width <= 0) return;
     this.showFigures();
     const context = sized(this.canvas, this.#width, BARS_HEIGHT);
-    context.clearRect(0, 0, this.#width, BARS_HEIGHT);
     const step = this.#width / this.vertex.parallelism;
     const gap = step >= 6 ? 2 : step >= 3 ? 1 : 0;
     for (let n = 0; n < this.vertex.parallelism; n++) this.#bar(context, n * step, step - gap, shares?.[n] ?? [0, 0, 0]);
@@ -122,12 +121,10 @@ class VertexBox {
   #bar(context, left, width, [busy, idle, pressured]) {
     const runs = busy + idle + pressured > 0;
     const [solid, stripes] = [busy * BARS_HEIGHT, pressured * BARS_HEIGHT];
-    context.fillStyle = runs ? colours.idle : colours.panel;
-    context.fillRect(left, 0, width, BARS_HEIGHT);
-    context.fillStyle = colours.busy;
-    context.fillRect(left, BARS_HEIGHT - solid, width, solid);
-    context.fillStyle = striped(context, colours.pressured, colours.page);
-    context.fillRect(left, BARS_HEIGHT - solid - stripes, width, stripes);
+    fillRect(context, runs ? colours.idle : colours.panel, left, 0, width, BARS_HEIGHT);
+    fillRect(context, colours.busy, left, BARS_HEIGHT - solid, width, solid);
+    const pattern = striped(context, colours.pressured, colours.page);
+    fillRect(context, pattern, left, BARS_HEIGHT - solid - stripes, width, stripes);
     if (width < 4) return; // one frame around all of them has to do
     context.strokeStyle = colours.quiet;
     context.lineWidth = 1;

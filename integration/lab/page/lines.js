@@ -3,12 +3,11 @@
 //   0 → 1   [    ▮▮▮▮]--------(7)----------[▮▮▮    ]   0   32 KiB
 //   channel  sender          wire, barrier  receiver credit size
 
-import { bytes } from "./format.js";
-import { colours, striped, wantsStillness } from "./theme.js";
+import { bytes, NONE } from "./format.js";
+import { colours, fillRect, striped, wantsStillness, write } from "./theme.js";
 
 export const ROW_HEIGHT = 19;
 export const HEAD_HEIGHT = 22;
-const FONT = "13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif";
 const BAR = 13;
 const MOST_CELLS = 20; // more buffers than these are drawn as one bar
 const NEARER = 0.22; // the share of its way that a barrier moves in a frame
@@ -68,20 +67,12 @@ export class Lines {
   // Returns whether something still moves.
   draw(context, width, frame, picked) {
     const at = columnsOf(width);
-    context.clearRect(0, 0, width, this.height);
-    context.font = FONT;
-    context.textBaseline = "middle";
     this.#head(context, at, width);
     const blocked = new Set(frame?.blocked);
     this.edge.channels.forEach(([producer, consumer], place) => {
       const middle = HEAD_HEIGHT + place * ROW_HEIGHT + ROW_HEIGHT / 2;
-      if (place === picked) {
-        context.fillStyle = colours.line;
-        context.fillRect(0, middle - ROW_HEIGHT / 2, width, ROW_HEIGHT);
-      }
-      context.fillStyle = place === picked ? colours.text : colours.quiet;
-      context.textAlign = "left";
-      context.fillText(`${producer ?? "all"} → ${consumer}`, 2, middle);
+      if (place === picked) fillRect(context, colours.line, 0, middle - ROW_HEIGHT / 2, width, ROW_HEIGHT);
+      write(context, `${producer ?? "all"} → ${consumer}`, 2, middle, "left", place === picked ? colours.text : colours.quiet);
       this.#wire(context, at, middle);
       if (frame !== undefined) this.#channel(context, at, middle, frame, place, blocked.has(place));
     });
@@ -89,18 +80,13 @@ export class Lines {
   }
 
   #head(context, at, width) {
-    context.fillStyle = colours.quiet;
     const middle = HEAD_HEIGHT / 2 - 1;
     const narrow = width < 420;
-    context.textAlign = "left";
-    context.fillText(narrow ? "Chan." : "Channel", 2, middle);
-    context.textAlign = "right";
-    context.fillText("Sender", at.wire - 2, middle);
-    context.fillText("Credit", at.credit, middle);
-    context.textAlign = "left";
-    context.fillText("Receiver", at.receiver + 2, middle);
-    context.textAlign = "right";
-    context.fillText(narrow ? "Size" : "Buf. size", width - 2, middle);
+    write(context, narrow ? "Chan." : "Channel", 2, middle);
+    write(context, "Sender", at.wire - 2, middle, "right");
+    write(context, "Credit", at.credit, middle, "right");
+    write(context, "Receiver", at.receiver + 2, middle);
+    write(context, narrow ? "Size" : "Buf. size", width - 2, middle, "right");
   }
 
   #wire(context, at, middle) {
@@ -120,27 +106,18 @@ export class Lines {
     const fill = blocked ? striped(context, colours.alarm, colours.page) : colours.accent;
     this.#queue(context, at.wire, -at.queue, middle, frame.sender[place], share, colours.accent);
     this.#queue(context, at.receiver, at.queue, middle, frame.receiver[place], share, fill);
-    if (blocked) {
-      context.fillStyle = colours.alarm;
-      context.fillRect(at.receiver - 4, middle - BAR / 2, 3, BAR);
-    }
+    if (blocked) fillRect(context, colours.alarm, at.receiver - 4, middle - BAR / 2, 3, BAR);
     const credit = frame.credit[place];
-    context.textAlign = "right";
-    context.fillStyle = credit === null ? colours.quiet : colours.text;
-    context.fillText(credit === null ? "–" : String(credit), at.credit, middle);
-    context.fillStyle = colours.line;
-    context.fillRect(at.size, middle + BAR / 2 - 1, at.sizeWidth - 2, 2);
-    context.fillStyle = colours.accent;
-    context.fillRect(at.size, middle + BAR / 2 - 1, (at.sizeWidth - 2) * share, 2);
-    context.fillStyle = colours.text;
-    context.fillText(bytes(frame.size[place]), at.size + at.sizeWidth - 2, middle - 1);
+    write(context, credit === null ? NONE : String(credit), at.credit, middle, "right", credit === null ? colours.quiet : colours.text);
+    fillRect(context, colours.line, at.size, middle + BAR / 2 - 1, at.sizeWidth - 2, 2);
+    fillRect(context, colours.accent, at.size, middle + BAR / 2 - 1, (at.sizeWidth - 2) * share, 2);
+    write(context, bytes(frame.size[place]), at.size + at.sizeWidth - 2, middle - 1, "right", colours.text);
   }
 
   // A queue grows away from the wire; the height of its buffers is the size that they may have.
   #queue(context, from, length, middle, count, share, fill) {
     const [left, width] = length < 0 ? [from + length, -length] : [from, length];
-    context.fillStyle = colours.panel;
-    context.fillRect(left, middle - BAR / 2, width, BAR);
+    fillRect(context, colours.panel, left, middle - BAR / 2, width, BAR);
     context.strokeStyle = colours.line;
     context.strokeRect(left + 0.5, middle - BAR / 2 + 0.5, width - 1, BAR - 1);
     const height = Math.max(3, Math.round(BAR * share));
@@ -182,7 +159,5 @@ function barrierMark(context, x, middle, id) {
   context.fill();
   context.strokeStyle = colours.page;
   context.stroke();
-  context.fillStyle = colours["on-barrier"];
-  context.textAlign = "center";
-  context.fillText(text, x, middle + 0.5);
+  write(context, text, x, middle + 0.5, "center", colours["on-barrier"]);
 }

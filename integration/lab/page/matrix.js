@@ -3,9 +3,8 @@
 import { buffers, bytes } from "./format.js";
 import { matrixLayout } from "./layout.js";
 import { between, readColour } from "./scales.js";
-import { colours } from "./theme.js";
+import { colours, fillRect, write } from "./theme.js";
 
-const FONT = "13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif";
 const LEFT = 34;
 const TOP = 20;
 const KEY_HEIGHT = 30;
@@ -65,15 +64,10 @@ export class Matrix {
   }
 
   draw(context, width, frame, picked) {
-    this.fit(width);
-    context.clearRect(0, 0, width, this.height);
-    context.font = FONT;
-    context.textBaseline = "middle";
     this.#axes(context);
     const [across, down] = [this.columns * this.cell, this.rows * this.cell];
     if (frame === undefined) {
-      context.fillStyle = colours.panel;
-      context.fillRect(LEFT, TOP, across, down);
+      fillRect(context, colours.panel, LEFT, TOP, across, down);
       return false;
     }
     const end = this.#paint(frame);
@@ -88,16 +82,13 @@ export class Matrix {
   }
 
   #axes(context) {
-    context.fillStyle = colours.quiet;
-    const axis = this.whole ? "consumer →" : this.edge.summed ? "sum for each consumer" : "channel";
-    context.textAlign = "left";
-    context.fillText(this.whole ? `producer ↓   ${axis}` : axis, 2, TOP / 2);
-    context.textAlign = "right";
+    const cells = this.edge.summed ? "sum for each consumer" : "channel";
+    write(context, this.whole ? "producer ↓   consumer →" : cells, 2, TOP / 2);
     const every = Math.max(1, Math.ceil(18 / this.cell));
     const step = [1, 2, 4, 8, 16, 32].find((each) => each >= every) ?? 64;
     for (let row = 0; row < this.rows; row += step) {
       const label = this.whole ? row : row * this.columns;
-      context.fillText(String(label), LEFT - 4, TOP + (row + 0.5) * this.cell);
+      write(context, String(label), LEFT - 4, TOP + (row + 0.5) * this.cell, "right");
     }
   }
 
@@ -177,17 +168,14 @@ export class Matrix {
   #key(context, end) {
     const top = TOP + this.rows * this.cell + 10;
     const { words } = MEASURES[this.scale.measure];
-    context.fillStyle = colours.quiet;
-    context.textAlign = "left";
-    context.fillText("0", LEFT, top + 7);
+    write(context, "0", LEFT, top + 7);
     const ramp = heatRamp();
     const [left, width] = [LEFT + 14, 96];
     for (let x = 0; x < width; x++) {
-      context.fillStyle = `rgb(${ramp[Math.round(Math.sqrt(x / width) * (ramp.length - 1))].join(" ")})`;
-      context.fillRect(left + x, top, 1, 14);
+      const colour = ramp[Math.round(Math.sqrt(x / width) * (ramp.length - 1))];
+      fillRect(context, `rgb(${colour.join(" ")})`, left + x, top, 1, 14);
     }
-    context.fillStyle = colours.quiet;
-    context.fillText(words(end), left + width + 6, top + 7);
+    write(context, words(end), left + width + 6, top + 7);
   }
 }
 

@@ -13,10 +13,10 @@ export class Model {
   take(message) {
     switch (message.type) {
       case "hello": return this.#greeted(message);
-      case "frame": return this.#of(message, (side) => { side.frame = withShares(message, side.frame); }, "frame");
-      case "row": return this.#of(message, (side) => { side.rows.push(message); }, "row");
-      case "checkpoint": return this.#of(message, (side) => { side.checkpoints.push(message); }, "checkpoint");
-      case "incident": return this.#of(message, (side) => { side.incidents.push(message); }, "incident");
+      case "frame": return this.#of(message, (side) => { side.frame = withShares(message, side.frame); });
+      case "row": return this.#of(message, (side) => { side.rows.push(message); });
+      case "checkpoint": return this.#of(message, (side) => { side.checkpoints.push(message); });
+      case "incident": return this.#of(message, (side) => { side.incidents.push(message); });
       case "flink":
         this.flink = message;
         return "flink";
@@ -24,11 +24,11 @@ export class Model {
     }
   }
 
-  #of(message, change, what) {
+  #of(message, change) {
     const side = this.sides.get(message.side);
     if (side === undefined) return null; // of a side that was given up while the message was under way
     change(side);
-    return what;
+    return message.type;
   }
 
   #greeted(hello) {

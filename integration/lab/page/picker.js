@@ -13,8 +13,9 @@ export class Picker {
     Object.assign(this, { canvas, at, beside, words, drawn, chosen });
     canvas.tabIndex = 0;
     canvas.setAttribute("role", "application");
-    canvas.addEventListener("pointermove", (event) => this.#pick(at(event.offsetX, event.offsetY), false));
-    canvas.addEventListener("pointerdown", (event) => this.#pick(at(event.offsetX, event.offsetY), false));
+    for (const kind of ["pointermove", "pointerdown"]) {
+      canvas.addEventListener(kind, (event) => this.#pick(at(event.offsetX, event.offsetY), false));
+    }
     canvas.addEventListener("pointerleave", () => this.#pick(null, false));
     canvas.addEventListener("focus", () => {
       if (canvas.matches(":focus-visible")) this.#pick(this.place ?? 0, true);

@@ -3,10 +3,9 @@
 import uPlot from "./vendor/uPlot.esm.js";
 import { element, throttled } from "./dom.js";
 import { bytes, duration, moment, percent, rate, threeDigits } from "./format.js";
-import { colours, vertexColour, whenThemeChanges } from "./theme.js";
+import { colours, FONT, vertexColour, whenThemeChanges } from "./theme.js";
 
 const HEIGHT = 190;
-const FONT = "13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif";
 const DASH = { a: [], b: [6, 4] };
 const LONGEST_STEP_S = 1.5; // between rows; where they are further apart the job did not run
 

@@ -4,6 +4,7 @@ const NAMES = [
   "page", "panel", "text", "quiet", "line", "accent", "alarm", "busy", "idle", "pressured", "barrier",
   "on-barrier", "cool", "hot",
 ];
+export const FONT = "13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif";
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const VERTEX_COLOURS = 8;
@@ -58,7 +59,7 @@ export function striped(context, colour, ground) {
   return stripes.get(key);
 }
 
-// Make a canvas as sharp as the screen is; returns its context, in CSS pixels.
+// Make a canvas as sharp as the screen is, and empty; returns its context, in CSS pixels.
 export function sized(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   const [across, down] = [Math.round(width * ratio), Math.round(height * ratio)];
@@ -70,5 +71,20 @@ export function sized(canvas, width, height) {
   }
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  context.font = FONT;
+  context.textBaseline = "middle";
   return context;
+}
+
+export function fillRect(context, colour, left, top, width, height) {
+  context.fillStyle = colour;
+  context.fillRect(left, top, width, height);
+}
+
+// Write a text that begins, ends or has its middle at `x`, by `align`.
+export function write(context, text, x, y, align = "left", colour = colours.quiet) {
+  context.fillStyle = colour;
+  context.textAlign = align;
+  context.fillText(text, x, y);
 }

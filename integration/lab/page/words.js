@@ -1,6 +1,6 @@
 // What a channel or a subtask does, in words. Nothing here knows of the page.
 
-import { buffers, bytes, grouped, percent, subtaskName } from "./format.js";
+import { buffers, bytes, counted, grouped, percent, subtaskName } from "./format.js";
 
 export function channelName(hello, edge, place) {
   const [producer, consumer] = edge.channels[place];
@@ -61,9 +61,7 @@ export function edgeSums(frame) {
 
 export function edgeWords(sums) {
   const credit = sums.credit === null ? "no credit needed" : `credit for ${buffers(sums.credit)}`;
-  const channels = sums.blocked === 1 ? "1 channel" : `${grouped(sums.blocked)} channels`;
-  const blocked = sums.blocked > 0 ? `, ${channels} blocked` : "";
+  const blocked = sums.blocked > 0 ? `, ${counted(sums.blocked, "channel")} blocked` : "";
   const waiting = `${buffers(sums.sender)} at senders, ${grouped(sums.receiver)} at receivers`;
-  const under_way = sums.underWay === 1 ? "1 message" : `${grouped(sums.underWay)} messages`;
-  return `${waiting}, ${credit}, ${under_way} on the wire${blocked}`;
+  return `${waiting}, ${credit}, ${counted(sums.underWay, "message")} on the wire${blocked}`;
 }

@@ -13,7 +13,7 @@ import pytest
 from integration import load_scenario
 from integration.diagnosis.debloating_rules import IDLE
 from integration.diagnosis.observation import observation_of
-from integration.diagnosis.rule_table import rules_of
+from integration.diagnosis.rule_table import PITFALLS
 from integration.tuning.pitfalls import (
     ObservedPoint,
     Pitfall,
@@ -55,7 +55,7 @@ def found_in(result: Result) -> dict[str, Pitfall]:
 
 def test_each_pitfall_has_its_scenario() -> None:
     files = {path.stem for path in (EXAMPLES).glob("*.toml")}
-    assert {find.__name__ for find in rules_of("tune")} == files == set(MISSED)
+    assert {find.__name__ for find in PITFALLS} == files == set(MISSED)
 
 
 @pytest.mark.parametrize("name", MISSED)

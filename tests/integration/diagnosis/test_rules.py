@@ -47,7 +47,7 @@ from integration.diagnosis.debloating_rules import (
     smaller_than_a_record,
 )
 from integration.diagnosis.observation import Exchange, Finding, Observation
-from integration.diagnosis.rule_table import RULES, UNDECIDED, Find, diagnose
+from integration.diagnosis.rule_table import PITFALLS, RULES, UNDECIDED, Find, diagnose
 from netstack import (
     CheckpointResult,
     LinkConditions,
@@ -604,7 +604,7 @@ def test_diagnosis_and_pitfalls_give_one_answer_to_one_question(data: st.DataObj
 
 
 def test_every_rule_has_its_row() -> None:
-    listed = [rule.find for rule in RULES]
+    listed = [*RULES, *PITFALLS]
     written = {
         function
         for module in (back_pressure_rules, checkpoint_rules, debloating_rules)

@@ -31,10 +31,10 @@ from integration.present.tuning_charts import (
     trade_off,
     tuning_charts,
 )
-from integration.tuning.advice import Question
 from integration.tuning.axes import read_axes
 from integration.tuning.measures import Measures
 from integration.tuning.recommend import Recommendation
+from integration.tuning.settings import Question
 from tests.integration.sample_results import sample_results
 from tests.integration.tuning.made_up import SCENARIO, Figures, advice, measures, recommendation
 

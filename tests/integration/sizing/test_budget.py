@@ -64,8 +64,8 @@ from netstack import (
     VertexSteady,
     emulate,
     parse_flink_size,
+    plan_segments,
 )
-from netstack.jobs.build import plan_segments
 
 MIB = 1 << 20
 SEGMENT = 32 << 10

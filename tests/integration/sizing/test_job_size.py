@@ -28,7 +28,6 @@ from netstack import (
     Vertex,
     channel_counts,
 )
-from netstack.jobs.build import plan_segments
 from netstack.scenarios.exchange_patterns import consumers_of_producers, producers_of_consumers
 
 REFERENCES = Path(__file__).parents[3] / "tests/data/flink-reference"
@@ -78,7 +77,7 @@ CONFIGS = st.builds(
 
 
 @given(COUNTS, COUNTS, COUNTS, st.sampled_from(SHIPS[1:]), st.booleans(), CONFIGS)
-def test_memory_is_what_the_emulator_plans(
+def test_pools_can_use_at_least_the_memory_with_which_they_start(
     first: int, second: int, third: int, ship: str, together: bool, config: NetworkConfig
 ) -> None:
     job = scenario(
@@ -91,9 +90,7 @@ def test_memory_is_what_the_emulator_plans(
         ),
         config=config,
     )
-    memory = size_job(job).task_managers
-    assert {each.task_manager: each.most_buffers for each in memory} == plan_segments(job)
-    assert all(each.required_buffers <= each.most_buffers for each in memory)
+    assert all(each.required_buffers <= each.most_buffers for each in size_job(job).task_managers)
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from integration.tuning.advice import Advice, Question, advise
+from integration.tuning.advice import Advice, advise
 from integration.tuning.axes import Axis
 from integration.tuning.choice import Constraints
 from integration.tuning.measures import Measures
 from integration.tuning.point_rows import PointRow, failed_row
 from integration.tuning.points import Point
 from integration.tuning.recommend import Recommendation
-from integration.tuning.settings import SETTING
+from integration.tuning.settings import SETTING, Question
 from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex
 
 SCENARIO = Scenario(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from integration.tuning.advice import Question, advise
+from integration.tuning.advice import advise
 from integration.tuning.point_runs import run_point
 from integration.tuning.recommend import Recommendation
-from integration.tuning.settings import Mechanism
+from integration.tuning.settings import Mechanism, Question
 from integration.tuning.shown_runs import runs_to_show
 from netstack import Edge, GeneratorSpec, NetworkConfig, Scenario, Vertex
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from integration.tuning.advice import MOST_SEEDS, Question, advise
+from integration.tuning.advice import MOST_SEEDS, advise
 from integration.tuning.axes import read_axes
 from integration.tuning.choice import Constraints
 from integration.tuning.measures import Measures
-from integration.tuning.settings import Mechanism
+from integration.tuning.settings import Mechanism, Question
 from netstack import InputError, with_options
 from tests.integration.tuning.made_up import SCENARIO, Cluster, advice, measures, recommendation, usual
 

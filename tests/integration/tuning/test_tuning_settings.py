@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from integration.tuning.settings import Mechanism, Setting, first_settings, later_settings
+from integration.tuning.choice import Constraints
+from integration.tuning.settings import Mechanism, Question, Setting, first_settings, later_settings
 from netstack import PRESETS, CheckpointMode, NetworkConfig, Scenario, ShipStrategy, with_options
 from tests.integration.tuning.made_up import SCENARIO
 
@@ -18,11 +19,12 @@ def with_config(scenario: Scenario = SCENARIO, **values: object) -> Scenario:
 
 
 def names(scenario: Scenario, **options: object) -> list[str]:
-    return [each.name for each in first_settings(scenario, **options)]  # type: ignore[arg-type]
+    return [each.name for each in first_settings(scenario, Question(**options))]  # type: ignore[arg-type]
 
 
 def named(name: str, scenario: Scenario, **options: object) -> Setting:
-    return next(each for each in first_settings(scenario, **options) if each.name == name)  # type: ignore[arg-type]
+    settings = first_settings(scenario, Question(**options))  # type: ignore[arg-type]
+    return next(each for each in settings if each.name == name)
 
 
 def in_turns(strategy: ShipStrategy = ShipStrategy.REBALANCE, preset_name: str = "flink-2.3") -> Scenario:
@@ -38,7 +40,7 @@ def in_turns(strategy: ShipStrategy = ShipStrategy.REBALANCE, preset_name: str =
 
 
 def test_targets_and_unaligned_checkpoints_are_tried_beside_the_present_setting() -> None:
-    assert names(SCENARIO, targets=(1.0, 0.1)) == [
+    assert names(SCENARIO, targets_s=(1.0, 0.1)) == [
         "now",
         "target 100 ms",
         "target 1 s",
@@ -49,7 +51,7 @@ def test_targets_and_unaligned_checkpoints_are_tried_beside_the_present_setting(
 
 def test_the_present_target_is_not_tried_twice_and_debloating_is_tried_without() -> None:
     debloated = with_config(debloat_enabled=True, debloat_target_s=0.1)
-    assert names(debloated, targets=(1.0, 0.1))[:3] == ["now", "debloating off", "target 1 s"]
+    assert names(debloated, targets_s=(1.0, 0.1))[:3] == ["now", "debloating off", "target 1 s"]
 
 
 def test_a_large_job_gets_a_longer_interval_only_if_nothing_else_is_tried() -> None:
@@ -66,7 +68,7 @@ def test_unaligned_checkpoints_are_left_out_where_flink_takes_none() -> None:
     for scenario in (at_least_once, without):
         assert not [name for name in names(scenario) if "unaligned" in name]
     assert "unaligned" not in names(with_config(unaligned_enabled=True))
-    assert "unaligned after 500 ms" in names(SCENARIO, max_checkpoint_ms=1000.0)
+    assert "unaligned after 500 ms" in names(SCENARIO, constraints=Constraints(max_checkpoint_ms=1000.0))
 
 
 def test_adaptive_selection_is_tried_where_records_go_to_several_consumers_in_turns() -> None:
