@@ -5,9 +5,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+
+from integration.spark.driver import held_interrupts
 
 ROOT = Path(__file__).parents[3]
 
@@ -203,3 +206,47 @@ def test_what_the_user_says_of_workers_is_kept(tmp_path: Path, given: str) -> No
     )
     expected = "my.own.daemon None" if given else f"integration.spark.worker_daemon {path}{os.pathsep}{ROOT}"
     assert done.stdout.split("\n")[-2] == expected
+
+
+def interrupted(steps: list[str], error: Exception | None = None) -> None:
+    """A block during which Ctrl-C is pressed."""
+    with held_interrupts():
+        os.kill(os.getpid(), signal.SIGINT)
+        steps.append("in the block")
+        if error is not None:
+            raise error
+    steps.append("behind the block")
+
+
+@pytest.mark.parametrize("error", [None, ValueError("in the block")])
+def test_ctrl_c_comes_after_the_block(error: Exception | None) -> None:
+    steps: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(steps, error)
+    assert steps == ["in the block"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_signal_reaches_the_handler_that_was_there() -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    try:
+        with held_interrupts(), held_interrupts():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert heard == []
+        assert heard == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_other_threads_leave_handlers_alone() -> None:
+    handlers = []
+
+    def work() -> None:
+        with held_interrupts():
+            handlers.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert handlers == [signal.getsignal(signal.SIGINT)]
