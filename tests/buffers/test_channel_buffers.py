@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,17 +10,11 @@ import pytest
 from buffers import BufferListener, ChannelBuffers, LocalBufferPool, MemorySegment, NetworkBufferPool
 from flowcontrol import ChannelReceiver, DataType
 from tests.helpers import CreditDue
+from tests.vectors import flink_vectors
 
 pytestmark = pytest.mark.interpreted
 
-VECTORS = {
-    scenario["id"]: scenario
-    for scenario in json.loads(
-        (
-            Path(__file__).parents[1] / "data" / "vectors" / "credit_receiver_remote_input_channel.json"
-        ).read_text()
-    )["scenarios"]
-}
+VECTORS = flink_vectors("credit_receiver_remote_input_channel")
 
 PLAYED = (
     "rx-fewer-than-required",

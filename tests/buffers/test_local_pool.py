@@ -1,15 +1,12 @@
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from buffers import LocalBufferPool, MemorySegment, NetworkBufferPool, PoolDestroyed
+from tests.vectors import flink_vectors
 
-VECTORS = json.loads(
-    (Path(__file__).parents[1] / "data" / "vectors" / "pool_local_buffer_pool.json").read_text()
-)
+VECTORS = flink_vectors("pool_local_buffer_pool")
 
 Step = dict[str, Any]
 Seen = dict[str, Any]
@@ -130,7 +127,7 @@ class VectorPool:
         return {"accepted": self.pool.add_listener(listener)}
 
 
-@pytest.mark.parametrize("scenario", VECTORS["scenarios"], ids=lambda scenario: scenario["id"])
+@pytest.mark.parametrize("scenario", VECTORS.values(), ids=VECTORS)
 def test_flinks_local_pools(scenario: dict[str, Any]) -> None:
     driver = VectorPool(scenario["given"])
     for step in scenario["steps"]:

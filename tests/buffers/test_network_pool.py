@@ -1,14 +1,11 @@
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from buffers import InsufficientBuffers, LocalBufferPool, MemorySegment, NetworkBufferPool, PoolDestroyed
+from tests.vectors import flink_vectors
 
-VECTORS = json.loads(
-    (Path(__file__).parents[1] / "data" / "vectors" / "pool_network_buffer_pool.json").read_text()
-)
+VECTORS = flink_vectors("pool_network_buffer_pool")
 
 Step = dict[str, Any]
 Seen = dict[str, Any]
@@ -121,7 +118,7 @@ class VectorPool:
         return {}
 
 
-@pytest.mark.parametrize("scenario", VECTORS["scenarios"], ids=lambda scenario: scenario["id"])
+@pytest.mark.parametrize("scenario", VECTORS.values(), ids=VECTORS)
 def test_flinks_network_pools(scenario: dict[str, Any]) -> None:
     driver = VectorPool(scenario["given"])
     for step in scenario["steps"]:

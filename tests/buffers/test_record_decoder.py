@@ -1,9 +1,7 @@
-import json
 import random
 import struct
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from buffers import Bytes, CorruptRecord, NetworkBufferPool, RecordBlock, RecordDecoder
+from tests.vectors import flink_vectors
 
-VECTORS = json.loads(
-    (Path(__file__).parents[1] / "data" / "vectors" / "serialization_spanning_records.json").read_text()
-)
+VECTORS = flink_vectors("serialization_spanning_records")
 
 SHORT = st.binary(max_size=20)
 LONG = st.integers(250, 700).map(lambda length: bytes(length))
@@ -36,7 +33,7 @@ def encode(payloads: Sequence[bytes]) -> bytes:
     return RecordBlock.from_payloads(payloads).data.tobytes()
 
 
-@pytest.mark.parametrize("scenario", VECTORS["scenarios"], ids=lambda scenario: scenario["id"])
+@pytest.mark.parametrize("scenario", VECTORS.values(), ids=VECTORS)
 def test_flinks_spanning_records(scenario: dict[str, Any]) -> None:
     given_ = scenario["given"]
     chosen = random.Random(1)

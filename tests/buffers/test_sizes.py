@@ -1,5 +1,3 @@
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,13 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buffers import gate_buffers, gate_segments, partition_buffers, partition_segments
+from tests.vectors import flink_vectors
 
-VECTORS = json.loads(
-    (Path(__file__).parents[1] / "data" / "vectors" / "pool_gate_buffers_spec.json").read_text()
-)
+VECTORS = flink_vectors("pool_gate_buffers_spec")
 
 
-@pytest.mark.parametrize("scenario", VECTORS["scenarios"], ids=lambda scenario: scenario["id"])
+@pytest.mark.parametrize("scenario", VECTORS.values(), ids=VECTORS)
 def test_flinks_gates(scenario: dict[str, Any]) -> None:
     given_, expect = scenario["given"], scenario["expect"]
     spec = gate_buffers(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,10 +17,9 @@ from buffers import (
     PolledBuffer,
 )
 from flowcontrol import DataType
+from tests.vectors import flink_vectors
 
-VECTORS = json.loads(
-    (Path(__file__).parents[1] / "data" / "vectors" / "subpartition_with_read_view.json").read_text()
-)["scenarios"]
+VECTORS = flink_vectors("subpartition_with_read_view")
 
 
 class Recycled:
@@ -145,7 +142,7 @@ class Player:
         assert {key: actual[key] for key in expected} == expected
 
 
-@pytest.mark.parametrize("scenario", VECTORS, ids=lambda scenario: scenario["id"])
+@pytest.mark.parametrize("scenario", VECTORS.values(), ids=VECTORS)
 def test_vector(scenario: dict[str, Any]) -> None:
     player = Player()
     for step in scenario["steps"]:

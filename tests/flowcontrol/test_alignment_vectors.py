@@ -1,7 +1,5 @@
 """Aligned barriers: the scenarios of Flink's own tests, for both handlers that can align."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,17 +13,9 @@ from flowcontrol import (
     Resume,
     Trigger,
 )
+from tests.vectors import flink_vectors
 
-VECTORS = Path(__file__).parents[1] / "data" / "vectors"
-
-
-def scenarios(name: str) -> dict[str, dict[str, Any]]:
-    document = json.loads((VECTORS / f"{name}.json").read_text())
-    assert len(document["scenarios"]) == document["scenario_count"]
-    return {scenario["id"]: scenario for scenario in document["scenarios"]}
-
-
-ALIGNED = scenarios("barrier_aligned")
+ALIGNED = flink_vectors("barrier_aligned")
 HANDLERS = [BarrierAligner, AlternatingAligner]
 Aligner = BarrierAligner | AlternatingAligner
 

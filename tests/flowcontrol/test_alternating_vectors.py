@@ -1,7 +1,5 @@
 """Unaligned barriers and alignment timeouts: the scenarios of Flink's own tests."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +18,9 @@ from flowcontrol import (
     EventAnnouncement,
 )
 from tests.flowcontrol.gate_model import Data, Item, ModelGate
+from tests.vectors import flink_vectors
 
-VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "barrier_alternating_aligned_with_timeout.json"
-DOCUMENT = json.loads(VECTORS.read_text())
-SCENARIOS = {scenario["id"]: scenario for scenario in DOCUMENT["scenarios"]}
+SCENARIOS = flink_vectors("barrier_alternating_aligned_with_timeout")
 
 NOT_YET = "not known yet"
 
@@ -195,10 +192,6 @@ def alignment_of(options: CheckpointOptions) -> str:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_flinks_alternating_scenarios(name: str) -> None:
     Player(SCENARIOS[name]).play()
-
-
-def test_every_scenario_is_played() -> None:
-    assert len(SCENARIOS) == DOCUMENT["scenario_count"]
 
 
 def test_the_abort_scenario_tells_of_one_abort_and_sets_one_alarm() -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from flowcontrol import (
@@ -16,14 +12,9 @@ from flowcontrol import (
     RequestBackoff,
     RequestListeners,
 )
+from tests.vectors import flink_vectors
 
-VECTORS: dict[str, dict[str, Any]] = {
-    scenario["id"]: scenario
-    for file in ("credit_receiver_remote_input_channel", "credit_sender_request_queue")
-    for scenario in json.loads((Path(__file__).parents[1] / "data" / "vectors" / f"{file}.json").read_text())[
-        "scenarios"
-    ]
-}
+VECTORS = flink_vectors("credit_receiver_remote_input_channel", "credit_sender_request_queue")
 BACKOFFS = [name for name in VECTORS if name.startswith("rx-backoff-")]
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -29,10 +27,9 @@ from flowcontrol import (
     ResumeConsumption,
     SendQueue,
 )
+from tests.vectors import flink_vectors
 
-VECTORS = json.loads(
-    (Path(__file__).parents[1] / "data" / "vectors" / "credit_sender_request_queue.json").read_text()
-)["scenarios"]
+VECTORS = flink_vectors("credit_sender_request_queue")
 
 ELSEWHERE = {
     "tx-new-buffer-size": "needs a writer: in tests/netstack/exchange/test_partition.py",
@@ -205,12 +202,10 @@ class Player:
         assert {key: actual[key] for key in checked} == {key: expected[key] for key in checked}
 
 
-@pytest.mark.parametrize(
-    "scenario", [v for v in VECTORS if v["id"] not in ELSEWHERE], ids=lambda scenario: scenario["id"]
-)
-def test_vector(scenario: dict[str, Any]) -> None:
-    player = Player(scenario)
-    for step in scenario["steps"]:
+@pytest.mark.parametrize("name", [name for name in VECTORS if name not in ELSEWHERE])
+def test_vector(name: str) -> None:
+    player = Player(VECTORS[name])
+    for step in VECTORS[name]["steps"]:
         player.play(step)
 
 
@@ -224,7 +219,7 @@ def test_every_vector_is_played_or_listed() -> None:
         "tx-cancel",
     }
     assert played.isdisjoint(ELSEWHERE)
-    assert {scenario["id"] for scenario in VECTORS} == played | set(ELSEWHERE)
+    assert set(VECTORS) == played | set(ELSEWHERE)
 
 
 def opened(

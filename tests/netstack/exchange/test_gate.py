@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -20,15 +18,11 @@ from netstack.exchange.local_channel import LocalInputChannel
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.results.recorder import SubtaskSample
 from netstack.tasks.subtask import with_inputs
+from tests.vectors import flink_vectors
 
 pytestmark = pytest.mark.interpreted
 
-METRICS = {
-    scenario["id"]: scenario
-    for scenario in json.loads(
-        (Path(__file__).parents[2] / "data" / "vectors" / "metrics_input_buffers.json").read_text()
-    )["scenarios"]
-}
+METRICS = flink_vectors("metrics_input_buffers")
 
 
 class FakeChannel:

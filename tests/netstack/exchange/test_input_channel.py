@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -51,15 +49,9 @@ from netstack.exchange.connection import ConsumerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
 from netstack.exchange.remote_channel import RemoteInputChannel
+from tests.vectors import flink_vectors
 
-VECTORS = {
-    scenario["id"]: scenario
-    for scenario in json.loads(
-        (
-            Path(__file__).parents[2] / "data" / "vectors" / "credit_receiver_remote_input_channel.json"
-        ).read_text()
-    )["scenarios"]
-}
+VECTORS = flink_vectors("credit_receiver_remote_input_channel")
 
 DATA, EVENT, BARRIER = DataType.DATA_BUFFER, DataType.EVENT_BUFFER, DataType.ALIGNED_CHECKPOINT_BARRIER
 PRIORITY = DataType.PRIORITIZED_EVENT_BUFFER

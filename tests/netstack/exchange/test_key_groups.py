@@ -1,7 +1,3 @@
-import json
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,9 +13,9 @@ from netstack.exchange.key_groups import (
     murmur,
     round_up_to_power_of_two,
 )
+from tests.vectors import flink_vectors
 
-VECTORS = json.loads((Path(__file__).parents[2] / "data/vectors/math_key_groups.json").read_text())
-SCENARIOS: dict[str, Any] = {scenario["id"]: scenario for scenario in VECTORS["scenarios"]}
+SCENARIOS = flink_vectors("math_key_groups")
 INT32 = st.integers(-(2**31), 2**31 - 1)
 PARALLELISMS = st.integers(1, 2**15).flatmap(lambda top: st.tuples(st.just(top), st.integers(1, top)))
 

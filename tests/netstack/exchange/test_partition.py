@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -25,10 +23,7 @@ from flowcontrol import (
 )
 from netstack.checkpoints.recovery import restore_subpartition
 from netstack.exchange.partition import ALL, LEAST_LOADED, ResultPartition
-
-SENDER_VECTORS = json.loads(
-    (Path(__file__).parents[2] / "data" / "vectors" / "credit_sender_request_queue.json").read_text()
-)["scenarios"]
+from tests.vectors import flink_vectors
 
 SEGMENT_SIZE = 16
 
@@ -103,7 +98,7 @@ class Exchange:
 
 
 def test_vector_new_buffer_size() -> None:
-    (scenario,) = (item for item in SENDER_VECTORS if item["id"] == "tx-new-buffer-size")
+    scenario = flink_vectors("credit_sender_request_queue")["tx-new-buffer-size"]
     new_size, emit, available = scenario["steps"]
     exchange = Exchange(segments=4, segment_size=scenario["given"]["segment_size"])
     queue = SendQueue()
