@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -10,19 +11,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buffers import EventBuffer, NetworkBufferPool, PipelinedSubpartition
-from flowcontrol import DataType, DebloatPolicy, DebloatSettings, FlinkPolicy
+from flowcontrol import (
+    CheckpointBarrier,
+    DataType,
+    DebloatPolicy,
+    DebloatSettings,
+    EndOfData,
+    Event,
+    FlinkPolicy,
+    data_type_of,
+    encode_event,
+)
 from netstack.exchange.channel import InputChannel
 from netstack.exchange.connection import ConsumerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.results.recorder import SubtaskSample
+from netstack.scenarios.faults import ChannelItem
 from netstack.tasks.subtask import with_inputs
 from tests.vectors import flink_vectors
 
 pytestmark = pytest.mark.interpreted
 
 METRICS = flink_vectors("metrics_input_buffers")
+
+
+class DataBuffer:
+    """Bytes as a channel would hand them over."""
+
+    is_event = False
+    data_type = DataType.DATA_BUFFER
+    payload = memoryview(b"data")
+    size = 4
+
+    def release(self) -> None: ...
+
+
+Fake = EventBuffer | DataBuffer
 
 
 class FakeChannel:
@@ -35,13 +61,18 @@ class FakeChannel:
         self.queued = self.urgent = False
         self.urgent_items: deque[EventBuffer] = deque()
         self.requested: list[int] = []
-        self.items: deque[EventBuffer | None] = deque()
+        self.items: deque[Fake | None] = deque()
+        self.polled_buffers = self.polled_barriers = 0
+        self.tap: Callable[[ChannelItem], None] | None = None
         self.announced: list[int] = []
         self.buffers_in_use = buffers_in_use
         self.released = False
 
     def arrive(self, size: int = 10) -> None:
-        self.items.append(EventBuffer(bytes(size), DataType.EVENT_BUFFER))
+        self.hand_over(EventBuffer(bytes(size), DataType.EVENT_BUFFER))
+
+    def hand_over(self, *items: Fake | None) -> None:
+        self.items += items
         self.gate.data_arrived(cast(InputChannel, self))
 
     def arrive_first(self) -> None:
@@ -57,10 +88,9 @@ class FakeChannel:
         self.requested.append(subpartition)
 
     def phantom(self) -> None:
-        self.items.append(None)
-        self.gate.data_arrived(cast(InputChannel, self))
+        self.hand_over(None)
 
-    def poll(self) -> tuple[EventBuffer | None, bool]:
+    def poll(self) -> tuple[Fake | None, bool]:
         item = self.urgent_items.popleft() if self.urgent_items else self.items.popleft()
         return item, bool(self.items or self.urgent_items)
 
@@ -308,6 +338,41 @@ def test_release_drops_what_is_in_line_and_every_channel() -> None:
         (False, False)
     ] * 2
     assert readable.memory.used == 0
+
+
+BARRIER = CheckpointBarrier(7, 0.0)
+
+
+def event_buffer(event: Event, data_type: DataType | None = None) -> EventBuffer:
+    return EventBuffer(encode_event(event), data_type or data_type_of(event))
+
+
+def test_data_and_barriers_are_counted_and_told_to_taps_and_other_events_are_not() -> None:
+    readable, seen = Readable("ab"), list[ChannelItem]()
+    readable.channels["a"].tap = seen.append
+    for channel in readable.channels.values():
+        channel.hand_over(DataBuffer(), event_buffer(BARRIER), DataBuffer(), event_buffer(EndOfData()))
+    assert readable.poll_all() == "abababab"
+    assert seen == [ChannelItem.BUFFER, ChannelItem.BARRIER, ChannelItem.BUFFER]
+    for channel in readable.channels.values():
+        assert (channel.polled_buffers, channel.polled_barriers) == (2, 1)
+
+
+def test_a_tap_is_told_when_the_task_polls_and_not_when_data_arrives() -> None:
+    readable, seen = Readable("a"), list[ChannelItem]()
+    readable.channels["a"].tap = seen.append
+    readable.channels["a"].hand_over(DataBuffer(), DataBuffer())
+    assert seen == []
+    readable.poll()
+    assert seen == [ChannelItem.BUFFER]
+
+
+@pytest.mark.parametrize("data_type", [DataType.ALIGNED_CHECKPOINT_BARRIER, DataType.EVENT_BUFFER])
+def test_a_barrier_is_one_in_every_mode(data_type: DataType) -> None:
+    readable = Readable("a")
+    readable.channels["a"].hand_over(event_buffer(BARRIER, data_type))
+    readable.poll()
+    assert readable.channels["a"].polled_barriers == 1
 
 
 class NoConnection:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, cast
 
 import pytest
+import trio
 
 from buffers import (
     BufferBuilder,
@@ -44,11 +47,13 @@ from flowcontrol import (
     encode_event,
     to_all,
 )
+from netstack import Edge, GeneratorSpec, Scenario, Vertex, run_job
 from netstack.exchange.channel import InputChannel
 from netstack.exchange.connection import ConsumerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
 from netstack.exchange.remote_channel import RemoteInputChannel
+from tests.netstack.exchange.queues import event_item
 from tests.vectors import flink_vectors
 
 VECTORS = flink_vectors("credit_receiver_remote_input_channel")
@@ -84,6 +89,27 @@ class Persisted:
         self.data.append((checkpoint_id, data))
 
 
+class Reader:
+    """Reads a gate, and recycles what it has read."""
+
+    gate: InputGate
+
+    def read(self) -> bytes | None:
+        """The next item."""
+        polled = self.gate.poll(0.0)
+        if polled is None:
+            return None
+        payload = bytes(polled[1].payload)
+        polled[1].release()
+        return payload
+
+    def read_all(self) -> list[bytes]:
+        payloads = []
+        while (payload := self.read()) is not None:
+            payloads.append(payload)
+        return payloads
+
+
 class FakeConnection:
     """Keeps what a channel hands over to the network."""
 
@@ -101,7 +127,7 @@ class FakeConnection:
         self.credit_due += 1
 
 
-class Receiver:
+class Receiver(Reader):
     """A gate with one remote channel over a fake connection."""
 
     def __init__(self, exclusive: int = 2, floating: int = 4, *, first_sequence: int = 0) -> None:
@@ -125,21 +151,6 @@ class Receiver:
         is_event = self.channel.on_message(message)
         self.sequence = self.channel.receiver.expected_sequence
         return is_event
-
-    def read(self) -> bytes | None:
-        """The next item, which is recycled."""
-        polled = self.gate.poll(0.0)
-        if polled is None:
-            return None
-        payload = bytes(polled[1].payload)
-        polled[1].release()
-        return payload
-
-    def read_all(self) -> list[bytes]:
-        payloads = []
-        while (payload := self.read()) is not None:
-            payloads.append(payload)
-        return payloads
 
 
 def gate_over(memory: NetworkBufferPool, floating: int) -> tuple[InputGate, LocalBufferPool]:
@@ -552,7 +563,7 @@ def test_release_gives_everything_back() -> None:
     assert receiver.memory.used == 0
 
 
-class LocalPair:
+class LocalPair(Reader):
     """A subpartition and the local channel that reads it."""
 
     def __init__(self) -> None:
@@ -575,44 +586,28 @@ class LocalPair:
         return builder
 
     def add_barrier(self) -> None:
-        self.subpartition.add(EventConsumer(EventBuffer(aligned(), BARRIER)))
+        self.subpartition.add(event_item(CheckpointBarrier(1, 0.0)))
 
     def overtake(self, checkpoint_id: int) -> list[bytes]:
         return self.subpartition.overtake(EventConsumer(EventBuffer(unaligned(checkpoint_id), PRIORITY)))
-
-    def read_one(self) -> bytes | None:
-        """The next item, which is recycled."""
-        polled = self.gate.poll(0.0)
-        if polled is None:
-            return None
-        payload = bytes(polled[1].payload)
-        polled[1].release()
-        return payload
-
-    def read(self) -> list[bytes]:
-        """All that can be read now."""
-        payloads = []
-        while (payload := self.read_one()) is not None:
-            payloads.append(payload)
-        return payloads
 
 
 def test_a_local_channel_finds_what_was_there_before() -> None:
     pair = LocalPair()
     pair.add(b"one")
     pair.add(b"two", finish=False)
-    assert pair.read() == []
+    assert pair.read_all() == []
     pair.channel.request(0)
-    assert pair.read() == [b"one"]
+    assert pair.read_all() == [b"one"]
 
 
 def test_a_local_channel_reads_what_is_flushed() -> None:
     pair = LocalPair()
     pair.channel.request(0)
     pair.add(b"one", finish=False)
-    assert pair.read() == []
+    assert pair.read_all() == []
     pair.subpartition.flush()
-    assert pair.read() == [b"one"]
+    assert pair.read_all() == [b"one"]
 
 
 def test_a_local_channel_stops_at_a_barrier_until_resumed() -> None:
@@ -622,11 +617,11 @@ def test_a_local_channel_stops_at_a_barrier_until_resumed() -> None:
     pair.add_barrier()
     pair.add(b"two")
     pair.add(b"three")
-    assert [len(payload) for payload in pair.read()] == [3, 34]
+    assert [len(payload) for payload in pair.read_all()] == [3, 34]
     pair.channel.resume()
-    assert pair.read() == [b"two"]
+    assert pair.read_all() == [b"two"]
     pair.subpartition.flush()
-    assert pair.read() == [b"three"]
+    assert pair.read_all() == [b"three"]
 
 
 def test_a_local_channel_reads_an_unaligned_barrier_first() -> None:
@@ -638,7 +633,7 @@ def test_a_local_channel_reads_an_unaligned_barrier_first() -> None:
     assert not pair.gate.priority_readable
     assert pair.overtake(1) == [b"one", b"two"]
     assert pair.gate.priority_readable
-    assert pair.read() == [unaligned(), b"one"]
+    assert pair.read_all() == [unaligned(), b"one"]
 
 
 def test_a_local_channel_finds_a_barrier_that_overtook_before_or_while_it_was_blocked() -> None:
@@ -646,14 +641,14 @@ def test_a_local_channel_finds_a_barrier_that_overtook_before_or_while_it_was_bl
     pair.overtake(1)
     pair.channel.request(0)
     assert pair.gate.priority_readable
-    assert pair.read() == [unaligned()]
+    assert pair.read_all() == [unaligned()]
     pair.add_barrier()
-    assert pair.read() == [aligned()]
+    assert pair.read_all() == [aligned()]
     pair.overtake(2)
     assert not pair.gate.readable
     pair.channel.resume()
     assert pair.gate.priority_readable
-    assert pair.read() == [unaligned(2)]
+    assert pair.read_all() == [unaligned(2)]
 
 
 def test_a_local_channel_persists_what_is_read_before_the_barrier() -> None:
@@ -662,10 +657,10 @@ def test_a_local_channel_persists_what_is_read_before_the_barrier() -> None:
     pair.add(b"one")
     pair.add(b"two")
     assert pair.channel.start_persisting(3) == []
-    assert pair.read() == [b"one"]
+    assert pair.read_all() == [b"one"]
     assert pair.overtake(3) == [b"two"]
     pair.subpartition.flush()
-    assert pair.read() == [unaligned(3), b"two"]
+    assert pair.read_all() == [unaligned(3), b"two"]
     assert pair.persisted.data == [(3, b"one")]
 
 
@@ -679,13 +674,13 @@ def test_a_local_channel_persists_nothing_for_a_barrier_that_was_read() -> None:
     assert polled is not None
     assert polled[1].is_event
     assert pair.channel.start_persisting(3) == []
-    assert pair.read() == [b"one"]
+    assert pair.read_all() == [b"one"]
     assert pair.persisted.data == []
     assert pair.channel.start_persisting(4) == []
     pair.channel.stop_persisting(4)
     pair.add(b"two")
     pair.subpartition.flush()
-    assert pair.read() == [b"two"]
+    assert pair.read_all() == [b"two"]
     assert pair.persisted.data == []
 
 
@@ -695,7 +690,7 @@ def test_a_local_channel_announces_nothing() -> None:
     barrier = EventConsumer(EventBuffer(timeoutable(), TIMEOUTABLE))
     pair.subpartition.add_timeoutable(barrier, 1, lambda data: None)
     assert not pair.gate.priority_readable
-    assert pair.read() == [timeoutable()]
+    assert pair.read_all() == [timeoutable()]
     with pytest.raises(LocalProtocolError, match="a local channel announces no events"):
         pair.channel.prioritize(0)
 
@@ -712,10 +707,10 @@ def test_a_local_channel_reads_recovered_data_before_its_subpartition() -> None:
     assert (channel.buffers_in_use, channel.has_priority) == (5, False)
     assert channel.start_persisting(1) == [b"recovered"]
     channel.stop_persisting(1)
-    assert pair.read() == [b"recovered", end]
+    assert pair.read_all() == [b"recovered", end]
     assert pair.gate.recovered(channel)
     channel.request(0)
-    assert pair.read() == [unaligned(), b"one"]
+    assert pair.read_all() == [unaligned(), b"one"]
 
 
 def test_a_barrier_overtakes_recovered_data_of_a_local_channel_and_each_checkpoint_keeps_it_once() -> None:
@@ -724,15 +719,15 @@ def test_a_barrier_overtakes_recovered_data_of_a_local_channel_and_each_checkpoi
     pair.channel.request(0)
     pair.add(b"one")
     assert pair.overtake(1) == [b"one"]
-    assert pair.read_one() == unaligned(1)
+    assert pair.read() == unaligned(1)
     assert pair.channel.start_persisting(1) == [bytes(64), b"rest"]
-    assert pair.read_one() == bytes(64)
+    assert pair.read() == bytes(64)
     assert pair.channel.start_persisting(2) == [b"rest"]
     pair.channel.stop_persisting(2)
     assert pair.channel.start_persisting(1) == []
-    assert pair.read() == [b"rest"]
+    assert pair.read_all() == [b"rest"]
     pair.add(b"two", finish=False)
-    assert pair.read() == [b"one"]
+    assert pair.read_all() == [b"one"]
     assert pair.persisted.data == []
 
 
@@ -776,3 +771,44 @@ def test_a_local_channel_caps_new_buffers_and_listens_until_released() -> None:
     pair.add(b"one")
     pair.add(b"two")
     assert not pair.gate.readable
+
+
+MOST_BYTES = 1500
+
+
+def idle_job(parallelism: int) -> Scenario:
+    return Scenario(
+        name="idle",
+        duration_s=2.0,
+        vertices=(
+            Vertex(
+                name="source", parallelism=parallelism, source=GeneratorSpec(record_bytes=8, rates=(1e-6,))
+            ),
+            Vertex(name="sink", parallelism=parallelism),
+        ),
+        edges=(Edge(source="source", target="sink", ship="rebalance"),),
+    )
+
+
+def bytes_while_running(parallelism: int) -> int:
+    """Memory of a job whose channels have all been requested, and are idle."""
+    seen: dict[float, int] = {}
+
+    def look(now: float) -> None:
+        seen[now] = tracemalloc.get_traced_memory()[0]
+
+    gc.collect()
+    tracemalloc.start()
+    try:
+        trio.run(lambda: run_job(idle_job(parallelism), progress=look, real_time=False))
+    finally:
+        tracemalloc.stop()
+    return seen[1.0]
+
+
+@pytest.mark.long
+def test_an_idle_channel_takes_less_than_one_and_a_half_kilobytes() -> None:
+    bytes_while_running(2)  # what is made once, whatever the job
+    few, more, most = (bytes_while_running(parallelism) for parallelism in (32, 64, 96))
+    # What grows with the subtasks falls out, and what grows with their square stays.
+    assert (most - 2 * more + few) / (96**2 - 2 * 64**2 + 32**2) < MOST_BYTES
