@@ -11,14 +11,14 @@ import time
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from integration.spark.failure_causes import WORKER_DIED
 from netstack import AtTime, Fault, KillSubtask, KillTaskManager, SubtaskName, Transaction
 from tests.signals import ended_by
-from tests.storms.case import StormCase, StormVertex, Work
+from tests.storms.case import StormCase, Work
 from tests.storms.many import run_on_spark as run_storms_on_spark
 from tests.storms.on_spark import (
     SLOTS,
@@ -31,6 +31,7 @@ from tests.storms.on_spark import (
 )
 from tests.storms.one_storm import run_storm
 from tests.storms.over_tcp import case_over_tcp
+from tests.storms.small_cases import vertex
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,16 +46,12 @@ PATIENCE_S = 120.0
 pytestmark = pytest.mark.long
 
 
-def vertex(name: str, work: Work, **more: Any) -> StormVertex:
-    return StormVertex(name=name, work=work, parallelism=2, task_manager=name, **more)
-
-
 SLOW = StormCase(
     seed=1,
     vertices=(
-        vertex("source0", Work.SOURCE, records=(60,), rates=(40.0,), keys=5, record_bytes=(8, 40)),
-        vertex("gather", Work.GATHER),
-        vertex("sink", Work.SINK),
+        vertex("source0", Work.SOURCE, 2, records=(60,), rates=(40.0,), keys=5, record_bytes=(8, 40)),
+        vertex("gather", Work.GATHER, 2),
+        vertex("sink", Work.SINK, 2),
     ),
     edges=(("source0", "gather", "hash"), ("gather", "sink", "rebalance"), ("source0", "sink", "rebalance")),
     fractions=(("source0", "sink", Fraction(2, 5)),),
