@@ -1,8 +1,16 @@
+import pickle
 from typing import Any
 
 import pytest
 
-from buffers import InsufficientBuffers, LocalBufferPool, MemorySegment, NetworkBufferPool, PoolDestroyed
+from buffers import (
+    CorruptRecord,
+    InsufficientBuffers,
+    LocalBufferPool,
+    MemorySegment,
+    NetworkBufferPool,
+    PoolDestroyed,
+)
 from tests.vectors import flink_vectors
 
 VECTORS = flink_vectors("pool_network_buffer_pool")
@@ -276,3 +284,10 @@ def test_more_than_can_ever_be_there_is_not_owed_to_anybody() -> None:
     with pytest.raises(InsufficientBuffers):
         network.reserve_unpooled(3, owed=True)
     assert (network.owed, network.guaranteed) == (0, 4)
+
+
+@pytest.mark.parametrize("error", [InsufficientBuffers(5, 2, 10, 32768), CorruptRecord(-1, 100, 1000)])
+def test_an_error_can_be_pickled(error: Exception) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert (str(copy), vars(copy)) == (str(error), vars(error))
