@@ -1,11 +1,8 @@
 """Frames that break the protocol: whose fault it is, and that nothing moves."""
 
 import struct
-import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from flowcontrol import (
     MAX_PEER_TEXT,
@@ -174,20 +171,3 @@ ILLEGAL: list[Message] = [
 def test_illegal_values_are_our_own_fault(message: Message) -> None:
     with pytest.raises(LocalProtocolError, match=r"cannot be sent"):
         encode(message)
-
-
-@given(st.binary(max_size=200), st.integers(1, 64))
-def test_arbitrary_bytes_end_in_messages_an_error_or_waiting(data: bytes, piece: int) -> None:
-    outcomes = []
-    for size in (piece, sys.maxsize):
-        decoder = FrameDecoder(max_frame_bytes=128)
-        messages: list[object] = []
-        try:
-            for start in range(0, len(data), size):
-                decoder.feed(data[start : start + size])
-                messages += drain(decoder)
-        except RemoteProtocolError as error:
-            messages.append(str(error))
-        outcomes.append(messages)
-
-    assert outcomes[0] == outcomes[1]
