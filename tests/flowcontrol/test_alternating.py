@@ -1,5 +1,7 @@
 """Unaligned barriers and alignment timeouts: single rules as traces, and promises that hold in any order."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,11 +15,13 @@ from flowcontrol import (
     AlignmentMetrics,
     AlternatingAligner,
     AlternatingState,
+    BarrierAligner,
     CancelCheckpointMarker,
     CheckpointBarrier,
     CheckpointOptions,
     EndOfPartition,
     EventAnnouncement,
+    LocalProtocolError,
     Prioritize,
     Resume,
     Trigger,
@@ -326,3 +330,55 @@ def test_every_checkpoint_is_triggered_once_where_none_is_given_up(
         for trigger, kind in zip(gate.triggers(), kinds, strict=True)
         if kind == "unaligned"
     )
+
+
+CHANNELS = 3
+ALIGNED = CheckpointOptions()
+OVERTAKING = (ALIGNED, CheckpointOptions(timeout_s=0.5), CheckpointOptions(Alignment.UNALIGNED))
+
+Call = tuple[str, tuple[Any, ...]]
+
+
+def calls(*options: CheckpointOptions) -> st.SearchStrategy[list[Call]]:
+    """What a gate tells its handler, in any order: `options` are those that barriers come with."""
+    channels, ids = st.integers(0, CHANNELS - 1), st.integers(1, 4)
+    barriers = st.builds(CheckpointBarrier, ids, st.just(0.0), st.sampled_from(options))
+    return st.lists(
+        st.one_of(
+            st.tuples(st.just("barrier"), st.tuples(channels, barriers)),
+            st.tuples(st.just("cancel"), st.tuples(channels, ids)),
+            st.tuples(st.just("end_of_partition"), st.tuples(channels)),
+            st.tuples(st.just("bytes_processed"), st.tuples(st.integers(0, 100))),
+        ),
+        max_size=12,
+    )
+
+
+def told(handler: Any, call: Call, now: float) -> list[Action] | str | None:
+    """What a handler wants done, or why it refuses."""
+    method, arguments = call
+    if method != "bytes_processed":
+        arguments = (*arguments, now)
+    try:
+        actions: list[Action] | None = getattr(handler, method)(*arguments)
+    except LocalProtocolError as error:
+        return str(error)
+    return actions
+
+
+@given(calls(ALIGNED), calls(*OVERTAKING), st.booleans())
+def test_who_takes_over_from_an_aligning_one_does_as_one_that_was_there_from_the_beginning(
+    before: list[Call], after: list[Call], count_ends: bool
+) -> None:
+    always = AlternatingAligner(CHANNELS, checkpoints_after_tasks_finish=count_ends)
+    first = BarrierAligner(CHANNELS, checkpoints_after_tasks_finish=count_ends)
+    for now, call in enumerate(before):
+        assert told(first, call, float(now)) == told(always, call, float(now))
+    second = AlternatingAligner(CHANNELS, checkpoints_after_tasks_finish=count_ends)
+    second.take_over(first)
+    for now, call in enumerate(after, len(before)):
+        assert told(second, call, float(now)) == told(always, call, float(now))
+        assert (second.state, second.pending) == (always.state, always.pending)
+        assert second.blocked == always.blocked
+        assert second.latest_metrics == always.latest_metrics
+        assert second.start_delay_s == always.start_delay_s

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from buffers import EventBuffer, NetworkBufferPool, PipelinedSubpartition
 from flowcontrol import (
+    BufferResponse,
     CheckpointBarrier,
     DataType,
     DebloatPolicy,
@@ -480,9 +481,12 @@ def play(buffers: InputBuffers, step: dict[str, Any]) -> None:
 
 
 def test_queues_are_summed_over_channels() -> None:
-    buffers = InputBuffers(2, 8, [2], [0])
-    gate = buffers.gates[0]
-    assert gate.figures[:2] == (0, 0)
+    buffers = InputBuffers(2, 8, [2], [1])
+    for channel, payload in enumerate((b"one", b"second")):
+        message = BufferResponse(channel, 0, 0, 0, DataType.DATA_BUFFER, False, payload)
+        buffers.channel(channel).on_message(message)
+    buffers.gates[0].channels[2].restore(b"old", marks_end=False)
+    assert buffers.gates[0].figures[:2] == (3, len(b"one") + len(b"second") + len(b"old"))
 
 
 @pytest.mark.parametrize("abandoned", [False, True])
