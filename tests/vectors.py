@@ -1,4 +1,4 @@
-"""The vectors: inputs and expected outputs of Flink's own unit tests."""
+"""Inputs and outputs of Flink's own unit tests: the files of ``tests/data/vectors``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-VECTORS = Path(__file__).parent / "data" / "vectors"
+FOLDER = Path(__file__).parent / "data" / "vectors"
 
 
-def scenarios(name: str) -> dict[str, dict[str, Any]]:
-    """Return the scenarios of a file of vectors, by their ids."""
-    document = json.loads((VECTORS / f"{name}.json").read_text())
-    assert len(document["scenarios"]) == document["scenario_count"]
-    return {scenario["id"]: scenario for scenario in document["scenarios"]}
+def flink_vectors(*files: str) -> dict[str, dict[str, Any]]:
+    """Return the scenarios of some files, by their id."""
+    found: dict[str, dict[str, Any]] = {}
+    for file in files:
+        document = json.loads((FOLDER / f"{file}.json").read_text())
+        scenarios = {scenario["id"]: scenario for scenario in document["scenarios"]}
+        assert len(scenarios) == document["scenario_count"]
+        found |= scenarios
+    return found

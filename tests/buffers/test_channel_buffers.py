@@ -10,11 +10,11 @@ import pytest
 from buffers import BufferListener, ChannelBuffers, LocalBufferPool, MemorySegment, NetworkBufferPool
 from flowcontrol import ChannelReceiver, DataType
 from tests.helpers import CreditDue
-from tests.vectors import scenarios
+from tests.vectors import flink_vectors
 
 pytestmark = pytest.mark.interpreted
 
-VECTORS = scenarios("credit_receiver_remote_input_channel")
+VECTORS = flink_vectors("credit_receiver_remote_input_channel")
 
 PLAYED = (
     "rx-fewer-than-required",

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from buffers import LocalBufferPool, MemorySegment, NetworkBufferPool, PoolDestroyed
-from tests.vectors import scenarios
+from tests.vectors import flink_vectors
 
-VECTORS = scenarios("pool_local_buffer_pool")
+VECTORS = flink_vectors("pool_local_buffer_pool")
 
 Step = dict[str, Any]
 Seen = dict[str, Any]
@@ -127,7 +127,7 @@ class VectorPool:
         return {"accepted": self.pool.add_listener(listener)}
 
 
-@pytest.mark.parametrize("scenario", VECTORS.values(), ids=lambda scenario: scenario["id"])
+@pytest.mark.parametrize("scenario", VECTORS.values(), ids=VECTORS)
 def test_flinks_local_pools(scenario: dict[str, Any]) -> None:
     driver = VectorPool(scenario["given"])
     for step in scenario["steps"]:

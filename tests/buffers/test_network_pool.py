@@ -1,11 +1,19 @@
+import pickle
 from typing import Any
 
 import pytest
 
-from buffers import InsufficientBuffers, LocalBufferPool, MemorySegment, NetworkBufferPool, PoolDestroyed
-from tests.vectors import scenarios
+from buffers import (
+    CorruptRecord,
+    InsufficientBuffers,
+    LocalBufferPool,
+    MemorySegment,
+    NetworkBufferPool,
+    PoolDestroyed,
+)
+from tests.vectors import flink_vectors
 
-VECTORS = scenarios("pool_network_buffer_pool")
+VECTORS = flink_vectors("pool_network_buffer_pool")
 
 Step = dict[str, Any]
 Seen = dict[str, Any]
@@ -118,7 +126,7 @@ class VectorPool:
         return {}
 
 
-@pytest.mark.parametrize("scenario", VECTORS.values(), ids=lambda scenario: scenario["id"])
+@pytest.mark.parametrize("scenario", VECTORS.values(), ids=VECTORS)
 def test_flinks_network_pools(scenario: dict[str, Any]) -> None:
     driver = VectorPool(scenario["given"])
     for step in scenario["steps"]:
@@ -276,3 +284,10 @@ def test_more_than_can_ever_be_there_is_not_owed_to_anybody() -> None:
     with pytest.raises(InsufficientBuffers):
         network.reserve_unpooled(3, owed=True)
     assert (network.owed, network.guaranteed) == (0, 4)
+
+
+@pytest.mark.parametrize("error", [InsufficientBuffers(5, 2, 10, 32768), CorruptRecord(-1, 100, 1000)])
+def test_an_error_can_be_pickled(error: Exception) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert (str(copy), vars(copy)) == (str(error), vars(error))

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from buffers import Bytes, CorruptRecord, NetworkBufferPool, RecordBlock, RecordDecoder
-from tests.vectors import scenarios
+from tests.vectors import flink_vectors
 
-VECTORS = scenarios("serialization_spanning_records")
+VECTORS = flink_vectors("serialization_spanning_records")
 
 SHORT = st.binary(max_size=20)
 LONG = st.integers(250, 700).map(lambda length: bytes(length))
@@ -33,7 +33,7 @@ def encode(payloads: Sequence[bytes]) -> bytes:
     return RecordBlock.from_payloads(payloads).data.tobytes()
 
 
-@pytest.mark.parametrize("scenario", VECTORS.values(), ids=lambda scenario: scenario["id"])
+@pytest.mark.parametrize("scenario", VECTORS.values(), ids=VECTORS)
 def test_flinks_spanning_records(scenario: dict[str, Any]) -> None:
     given_ = scenario["given"]
     chosen = random.Random(1)

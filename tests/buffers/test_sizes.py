@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buffers import gate_buffers, gate_segments, partition_buffers, partition_segments
-from tests.vectors import scenarios
+from tests.vectors import flink_vectors
 
-VECTORS = scenarios("pool_gate_buffers_spec")
+VECTORS = flink_vectors("pool_gate_buffers_spec")
 
 
-@pytest.mark.parametrize("scenario", VECTORS.values(), ids=lambda scenario: scenario["id"])
+@pytest.mark.parametrize("scenario", VECTORS.values(), ids=VECTORS)
 def test_flinks_gates(scenario: dict[str, Any]) -> None:
     given_, expect = scenario["given"], scenario["expect"]
     spec = gate_buffers(

@@ -17,9 +17,9 @@ from buffers import (
     PolledBuffer,
 )
 from flowcontrol import DataType
-from tests.vectors import scenarios
+from tests.vectors import flink_vectors
 
-VECTORS = scenarios("subpartition_with_read_view")
+VECTORS = flink_vectors("subpartition_with_read_view")
 
 
 class Recycled:
@@ -142,7 +142,7 @@ class Player:
         assert {key: actual[key] for key in expected} == expected
 
 
-@pytest.mark.parametrize("scenario", VECTORS.values(), ids=lambda scenario: scenario["id"])
+@pytest.mark.parametrize("scenario", VECTORS.values(), ids=VECTORS)
 def test_vector(scenario: dict[str, Any]) -> None:
     player = Player()
     for step in scenario["steps"]:

@@ -13,9 +13,9 @@ from flowcontrol import (
     Resume,
     Trigger,
 )
-from tests.vectors import scenarios
+from tests.vectors import flink_vectors
 
-ALIGNED = scenarios("barrier_aligned")
+ALIGNED = flink_vectors("barrier_aligned")
 HANDLERS = [BarrierAligner, AlternatingAligner]
 Aligner = BarrierAligner | AlternatingAligner
 

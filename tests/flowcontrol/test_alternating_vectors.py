@@ -18,9 +18,9 @@ from flowcontrol import (
     EventAnnouncement,
 )
 from tests.flowcontrol.gate_model import Data, Item, ModelGate
-from tests.vectors import scenarios
+from tests.vectors import flink_vectors
 
-SCENARIOS = scenarios("barrier_alternating_aligned_with_timeout")
+SCENARIOS = flink_vectors("barrier_alternating_aligned_with_timeout")
 
 NOT_YET = "not known yet"
 

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowcontrol import BufferDebloater, BufferSizeEMA, ThroughputCalculator
-from tests.vectors import VECTORS, scenarios
+from tests.vectors import FOLDER, flink_vectors
 
 HISTORICAL = {
     "debloat_throughput_ema_historical": (
@@ -19,19 +19,19 @@ HISTORICAL = {
 """Files of figures that hold for no version with a preset."""
 
 
-EMA = scenarios("debloat_buffer_size_ema")
-THROUGHPUT = scenarios("debloat_throughput_calculator")
+EMA = flink_vectors("debloat_buffer_size_ema")
+THROUGHPUT = flink_vectors("debloat_throughput_calculator")
 
 
 def test_every_file_about_debloating_is_played_or_historical() -> None:
-    files = {path.stem for path in VECTORS.glob("debloat_*.json")}
+    files = {path.stem for path in FOLDER.glob("debloat_*.json")}
 
     assert files == {"debloat_buffer_size_ema", "debloat_throughput_calculator"} | set(HISTORICAL)
 
 
 @pytest.mark.parametrize("name", HISTORICAL)
 def test_historical_figures_call_themselves_so(name: str) -> None:
-    notes = json.loads((VECTORS / f"{name}.json").read_text())["notes"]
+    notes = json.loads((FOLDER / f"{name}.json").read_text())["notes"]
 
     assert notes[0].startswith("HISTORICAL")
 

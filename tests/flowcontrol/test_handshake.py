@@ -130,23 +130,6 @@ def test_the_listener_proves_nothing_before_the_dialler_has() -> None:
     assert answers == [said.of_server[0], *[b""] * (PROOF - 1), said.of_server[1]]
 
 
-@given(st.data())
-def test_any_split_of_the_bytes_gives_the_same(data: st.DataObject) -> None:
-    said = transcript()
-    ends: list[tuple[Callable[[], Handshake], list[bytes]]] = [
-        (client, said.of_server),
-        (server, said.of_client),
-    ]
-    make, messages = data.draw(st.sampled_from(ends))
-    stream = b"".join(messages)
-    damaged = bytearray(stream)
-    if data.draw(st.booleans()):
-        damaged[data.draw(st.integers(0, len(stream) - 1))] ^= data.draw(st.integers(1, 255))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
-
-    assert play(make(), bytes(damaged), cuts) == play(make(), bytes(damaged), list(range(1, len(stream))))
-
-
 @pytest.mark.parametrize("end", ["client", "server"])
 def test_every_flipped_bit_is_refused(end: str) -> None:
     said = transcript()
@@ -322,13 +305,6 @@ def test_only_a_proof_is_refused_in_words() -> None:
     ):
         one.receive(other.refusal)
     assert (one.proven, one.refusal) == (False, b"")
-
-
-@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
-def test_arbitrary_bytes_are_refused_or_waited_for(data: bytes, cuts: list[int]) -> None:
-    for machine in (client(), server()):
-        play(machine, data, sorted(min(cut, len(data)) for cut in cuts))
-        assert not machine.proven
 
 
 @given(st.binary(min_size=16, max_size=64))

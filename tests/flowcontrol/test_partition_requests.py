@@ -12,9 +12,9 @@ from flowcontrol import (
     RequestBackoff,
     RequestListeners,
 )
-from tests.vectors import scenarios
+from tests.vectors import flink_vectors
 
-VECTORS = scenarios("credit_receiver_remote_input_channel") | scenarios("credit_sender_request_queue")
+VECTORS = flink_vectors("credit_receiver_remote_input_channel", "credit_sender_request_queue")
 BACKOFFS = [name for name in VECTORS if name.startswith("rx-backoff-")]
 
 

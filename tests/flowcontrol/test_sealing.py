@@ -19,28 +19,11 @@ def test_a_message_comes_out_as_it_went_in(body: bytes) -> None:
     assert unseal(SECRET, FOR, sealed) == body
 
 
-@given(st.binary(max_size=80), st.data())
-def test_whatever_is_changed_is_refused(body: bytes, data: st.DataObject) -> None:
-    sealed = bytearray(seal(SECRET, FOR, body))
-    at = data.draw(st.integers(0, len(sealed) - 1))
-    sealed[at] ^= data.draw(st.integers(1, 255))
+def test_another_secret_opens_nothing() -> None:
     with pytest.raises(
         HandshakeRefused,
         match="the signature of the message does not match: the sender does not have the secret of this job",
     ):
-        unseal(SECRET, FOR, bytes(sealed))
-
-
-@given(st.binary(max_size=80), st.binary(max_size=80))
-def test_random_bytes_and_parts_are_refused(body: bytes, junk: bytes) -> None:
-    sealed = seal(SECRET, FOR, body)
-    for wrong in (junk, sealed[:-1], sealed[1:], sealed + b"x", b""):
-        with pytest.raises(HandshakeRefused):
-            unseal(SECRET, FOR, wrong)
-
-
-def test_another_secret_opens_nothing() -> None:
-    with pytest.raises(HandshakeRefused):
         unseal(Secret(b"the secret of others"), FOR, seal(SECRET, FOR, b"body"))
 
 

@@ -36,6 +36,15 @@ def tls_contexts(server_name: str | None = None) -> TlsContexts:
     return TlsContexts(server=server, client=client, server_name=server_name)
 
 
+async def socket_streams() -> tuple[trio.SocketStream, trio.SocketStream]:
+    """Both ends of a new connection."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    ours = await trio.open_tcp_stream("127.0.0.1", listener.socket.getsockname()[1])
+    theirs = await listener.accept()
+    await listener.aclose()
+    return ours, theirs
+
+
 class LogLines(logging.Handler):
     """The lines that the network logs, for whoever waits for them."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil, floor
@@ -20,7 +19,6 @@ from netstack import (
     CheckpointMode,
     CutLink,
     KillSubtask,
-    NetworkConfig,
     RestartStrategy,
     SubtaskName,
     Transaction,
@@ -28,37 +26,22 @@ from netstack import (
 from netstack.engine.randomness import numbers_of
 from netstack.jobs.restarts import Restart
 from netstack.tasks.synthetic_output import Emission
-from tests.storms.case import Continuation, StormCase, StormVertex, Work
+from tests.storms.case import Continuation, StormCase, Work
 from tests.storms.expected import Lives, Run, at_least, by_chance, expected_output, flows_of, in_turns
 from tests.storms.one_storm import run_case
 from tests.storms.operators import records_of
 from tests.storms.output_rules import CommitLog, check_output
+from tests.storms.small_cases import case_of, vertex
 
 TWO_FIFTHS = Fraction(2, 5)
 
-
-def vertex(name: str, work: Work, parallelism: int = 1, **more: Any) -> StormVertex:
-    return StormVertex(name=name, work=work, parallelism=parallelism, task_manager=name, **more)
-
-
-def case_of(
-    *vertices: StormVertex, edges: str, fractions: Sequence[tuple[str, str, Fraction]] = ()
-) -> StormCase:
-    """A case with edges such as "source>sink hash, ..."."""
-    split = (edge.split() for edge in edges.split(", "))
-    return StormCase(
-        seed=1,
-        vertices=vertices,
-        edges=tuple((*pair.split(">"), ship) for pair, ship in split),  # type: ignore[misc]
-        fractions=tuple(fractions),
-        config=NetworkConfig(
-            checkpoint_interval_s=0.03,
-            restart_strategy=RestartStrategy.FIXED_DELAY,
-            restart_attempts=9,
-            restart_delay_s=0.0,
-        ),
-        duration_s=60.0,
-    )
+BACK: dict[str, Any] = {
+    "checkpoint_interval_s": 0.03,
+    "restart_strategy": RestartStrategy.FIXED_DELAY,
+    "restart_attempts": 9,
+    "restart_delay_s": 0.0,
+}
+"""Options of jobs that come back."""
 
 
 def back(checkpoint_id: int | None, *tasks: str) -> Restart:
@@ -77,14 +60,16 @@ SIDE = case_of(
     SOURCE,
     vertex("mark", Work.MARK, 2),
     vertex("sink", Work.SINK),
-    edges="source0>mark rebalance, mark>sink rebalance, source0>sink rebalance",
+    edges=(("source0", "mark", "rebalance"), ("mark", "sink", "rebalance"), ("source0", "sink", "rebalance")),
+    **BACK,
     fractions=[("source0", "sink", TWO_FIFTHS)],
 )
 HALVED = case_of(
     SOURCE,
     vertex("emit", Work.EMIT, 2, selectivity=Fraction(3, 2)),
     vertex("sink", Work.SINK),
-    edges="source0>emit rebalance, emit>sink rebalance",
+    edges=(("source0", "emit", "rebalance"), ("emit", "sink", "rebalance")),
+    **BACK,
 )
 
 
@@ -204,7 +189,12 @@ def test_files_of_a_checkpoint_whose_barriers_wait_in_outputs_go_with_the_run() 
         vertex("source0", Work.SOURCE, records=(200,), rates=(600.0,)),
         vertex("step0", Work.GATHER),
         vertex("sink", Work.SINK, 2),
-        edges="source0>step0 hash, step0>sink rebalance, source0>sink rebalance",
+        edges=(
+            ("source0", "step0", "hash"),
+            ("step0", "sink", "rebalance"),
+            ("source0", "sink", "rebalance"),
+        ),
+        **BACK,
     )
     config = replace(
         case.config,

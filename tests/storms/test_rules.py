@@ -19,7 +19,6 @@ from netstack import (
     CutLink,
     Job,
     KillSubtask,
-    NetworkConfig,
     RestartStrategy,
     SubtaskName,
     Transaction,
@@ -56,18 +55,9 @@ from tests.storms.result_rules import (
     check_uploads,
 )
 from tests.storms.scenario import scenario_of
+from tests.storms.small_cases import case_of, vertex
 from tests.storms.step_rules import CheckedDebloating, PoolRules, check_machines, check_mail, check_shrunk
 from tests.storms.storage import StateWitness, TroubledMemory, storage_of, stored_in
-
-
-def vertex(name: str, work: Work, parallelism: int = 1, **more: Any) -> StormVertex:
-    return StormVertex(name=name, work=work, parallelism=parallelism, task_manager=name, **more)
-
-
-def case_of(*vertices: StormVertex, edges: tuple[tuple[str, str, str], ...], **config: Any) -> StormCase:
-    settings = NetworkConfig(**({"checkpoint_interval_s": 0.05} | config))
-    return StormCase(seed=1, vertices=vertices, edges=edges, config=settings, duration_s=60.0)
-
 
 SOURCE = vertex("source0", Work.SOURCE, 2, records=(60,), rates=(100.0,), keys=5)
 SUM = vertex("sum", Work.SUM, 2)
@@ -77,6 +67,7 @@ CASE = case_of(
     SUM,
     SINK,
     edges=(("source0", "sum", "hash"), ("sum", "sink", "rebalance")),
+    checkpoint_interval_s=0.05,
     retained_checkpoints=3,
     state_memory_threshold_bytes=0,
     checkpoint_min_pause_s=0.01,
@@ -85,6 +76,9 @@ CASE = case_of(
     restart_delay_s=0.05,
     heartbeat_timeout_s=0.1,
 )
+
+
+STRAIGHT = case_of(SOURCE, SINK, edges=(("source0", "sink", "rebalance"),), checkpoint_interval_s=0.05)
 
 
 @dataclass
@@ -299,7 +293,9 @@ def orders(*ships: str, parallelisms: tuple[int, ...], work: Work = Work.MARK) -
     works = [Work.SOURCE, *[work] * (len(ships) - 1), Work.SINK]
     vertices = [vertex(*each) for each in zip(names, works, parallelisms, strict=True)]
     edges = tuple(zip(names, names[1:], ships, strict=False))
-    return list(orders_at(case_of(*vertices, edges=edges), vertices[0]).values())[1:]
+    return list(orders_at(case_of(*vertices, edges=edges, checkpoint_interval_s=0.05), vertices[0]).values())[
+        1:
+    ]
 
 
 @pytest.mark.parametrize(
@@ -327,26 +323,24 @@ def test_sums_have_no_order_and_lists_that_of_keys() -> None:
 
 
 def test_records_out_of_order_are_found_within_and_between_transactions() -> None:
-    straight = case_of(SOURCE, SINK, edges=(("source0", "sink", "rebalance"),))
-    own = records_of(straight, SOURCE, 0)[:4]
+    own = records_of(STRAIGHT, SOURCE, 0)[:4]
     sealed = [Transaction("sink", 0, number, (own[number], own[number + 1])) for number in (0, 2)]
     last = Transaction("sink", 0, 0, (own[2], own[3]))
-    assert list(check_order(straight, sealed[1:] + sealed[:1], 1)) == [
+    assert list(check_order(STRAIGHT, sealed[1:] + sealed[:1], 1)) == [
         "out of order in sink[0]: record 0 of source0[0] behind 3"
     ]
-    assert list(check_order(straight, [Transaction("sink", 0, 1, tuple(own[:2])), last], 0)) == []
+    assert list(check_order(STRAIGHT, [Transaction("sink", 0, 1, tuple(own[:2])), last], 0)) == []
     turned = [Transaction("sink", 0, 1, tuple(reversed(own)))]
-    assert len(list(check_order(straight, turned, 0))) == 1
+    assert len(list(check_order(STRAIGHT, turned, 0))) == 1
     elsewhere = [sealed[0], sealed[1]._replace(subtask=1)]
-    assert list(check_order(straight, elsewhere, 0)) == []
+    assert list(check_order(STRAIGHT, elsewhere, 0)) == []
 
 
 def test_records_that_are_dealt_out_come_in_turns() -> None:
-    straight = case_of(SOURCE, SINK, edges=(("source0", "sink", "rebalance"),))
-    own = records_of(straight, SOURCE, 0)[:5]
-    assert turns_of(straight, SOURCE) == 2
-    assert list(check_turns(straight, [Transaction("sink", 1, 1, tuple(own[1::2]))])) == []
-    assert list(check_turns(straight, [Transaction("sink", 1, 1, (own[1], own[2]))])) == [
+    own = records_of(STRAIGHT, SOURCE, 0)[:5]
+    assert turns_of(STRAIGHT, SOURCE) == 2
+    assert list(check_turns(STRAIGHT, [Transaction("sink", 1, 1, tuple(own[1::2]))])) == []
+    assert list(check_turns(STRAIGHT, [Transaction("sink", 1, 1, (own[1], own[2]))])) == [
         "sink[1] has records [1, 2] of source0[0], which deals out to 2 in turns"
     ]
     assert turns_of(CASE, SOURCE) == 0
@@ -374,6 +368,7 @@ def test_turns_are_those_of_what_comes_alone(
             *((each.name, "step0", ship) for each in (source, *others)),
             ("step0", "sink", "rebalance"),
         ),
+        checkpoint_interval_s=0.05,
     )
     assert turns_of(joined, source) == turns
 
@@ -493,6 +488,7 @@ def test_a_job_that_may_stand_still_is_not_held_to_its_end(timeout_s: float, sta
         replace(SUM, parallelism=4),
         SINK,
         edges=edges,
+        checkpoint_interval_s=0.05,
         unaligned_enabled=True,
         aligned_checkpoint_timeout_s=timeout_s,
     )

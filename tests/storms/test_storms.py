@@ -9,29 +9,25 @@ from functools import cache
 
 import pytest
 
-from buffers import ChannelBuffers, PipelinedSubpartition
 from flowcontrol import POLICIES
 from netstack import (
     CheckpointMode,
-    CollectionReader,
     FailoverStrategy,
-    ListState,
-    NetworkConfig,
     RestartStrategy,
     StateBackendType,
     Transaction,
-    TransactionalSink,
 )
 from netstack.jobs.restarts import Restart
 from tests.storms import __main__ as storm_command
 from tests.storms.__main__ import main
-from tests.storms.case import Guarantee, Reading, StormCase, StormVertex, Work
-from tests.storms.draw import DURATION_S, LONGEST_S, draw_case, estimate_s
+from tests.storms.case import Guarantee, Reading, StormCase, Work
+from tests.storms.draw import LONGEST_S, draw_case, estimate_s
 from tests.storms.expected import Lives, Run, expected_output
 from tests.storms.many import digests_elsewhere, run_storms
 from tests.storms.one_storm import LITERAL_EVERY, Outcome, in_fair_weather, run_case, run_storm
 from tests.storms.operators import is_sum, mark, parse_sum, records_of, sum_record, value_of
 from tests.storms.output_rules import CommitLog, check_output
+from tests.storms.small_cases import case_of, vertex
 
 SEEDS = 300
 CHUNK = 50
@@ -146,26 +142,6 @@ def test_a_job_left_alone_takes_no_longer_than_estimated() -> None:
         assert run_case(alone).emulated_s < 1.5 * estimate_s(case)
 
 
-def a_case(*vertices: StormVertex, edges: tuple[tuple[str, str, str], ...], **config: object) -> StormCase:
-    return StormCase(
-        seed=1,
-        vertices=vertices,
-        edges=edges,
-        config=NetworkConfig(**config),  # type: ignore[arg-type]
-        duration_s=DURATION_S,
-    )
-
-
-def vertex(name: str, work: Work, parallelism: int = 1, **more: object) -> StormVertex:
-    return StormVertex(
-        name=name,
-        work=work,
-        parallelism=parallelism,
-        task_manager=name,
-        **more,  # type: ignore[arg-type]
-    )
-
-
 SOURCE = vertex("source", Work.SOURCE, 2, records=(3, 1), keys=5)
 
 
@@ -187,10 +163,10 @@ def lives_after(case: StormCase, restarts: int) -> Lives:
 
 def test_what_is_expected_follows_from_records_and_operators() -> None:
     records = [
-        record for subtask in range(2) for record in records_of(a_case(SOURCE, edges=()), SOURCE, subtask)
+        record for subtask in range(2) for record in records_of(case_of(SOURCE, edges=()), SOURCE, subtask)
     ]
     assert len(set(records)) == 4
-    case = a_case(
+    case = case_of(
         SOURCE,
         vertex("copy", Work.COPY, 3, copies=2),
         vertex("sum", Work.SUM),
@@ -213,7 +189,7 @@ def test_what_is_expected_follows_from_records_and_operators() -> None:
 
 
 def test_a_broadcast_is_seen_by_every_subtask() -> None:
-    case = a_case(SOURCE, vertex("sink", Work.SINK, 3), edges=(("source", "sink", "broadcast"),))
+    case = case_of(SOURCE, vertex("sink", Work.SINK, 3), edges=(("source", "sink", "broadcast"),))
     assert set(output_of(case).values()) == {3}
     assert output_of(case).total() == 12
 
@@ -227,7 +203,7 @@ def problems_of(case: StormCase, records: list[bytes], *, restarts: int, ended: 
 
 
 TO_SINK = (("source", "sink", "rebalance"),)
-PLAIN = a_case(SOURCE, vertex("sink", Work.SINK), edges=TO_SINK, checkpoint_interval_s=1.0)
+PLAIN = case_of(SOURCE, vertex("sink", Work.SINK), edges=TO_SINK, checkpoint_interval_s=1.0)
 TWICE = replace(PLAIN, config=replace(PLAIN.config, checkpoint_mode=CheckpointMode.AT_LEAST_ONCE))
 WITHOUT = replace(PLAIN, config=replace(PLAIN.config, checkpoint_interval_s=None))
 
@@ -250,7 +226,7 @@ def test_each_promise_is_held_to_its_own_word() -> None:
 def test_a_sum_may_be_too_large_only_where_records_may_come_twice() -> None:
     edges = (("source", "sum", "hash"), ("sum", "sink", "rebalance"))
     vertices = (SOURCE, vertex("sum", Work.SUM), vertex("sink", Work.SINK))
-    exact = a_case(*vertices, edges=edges, checkpoint_interval_s=1.0)
+    exact = case_of(*vertices, edges=edges, checkpoint_interval_s=1.0)
     loose = replace(exact, config=replace(exact.config, checkpoint_mode=CheckpointMode.AT_LEAST_ONCE))
     first, *others = output_of(exact)
     key, total = parse_sum(first)
@@ -308,49 +284,6 @@ def test_a_job_that_fails_needs_a_reason() -> None:
     problems = run_case(replace(hasty, duration_s=3.0)).problems
     assert "failed for no good reason: checkpoint 1 failed: CHECKPOINT_EXPIRED" in problems[1]
     assert run_case(replace(hasty, duration_s=3.0, patient=False)).problems == problems[:1]
-
-
-def nothing(*args: object, **more: object) -> None:
-    """Does not do what it should."""
-
-
-def no_data(*args: object) -> list[bytes]:
-    return []
-
-
-def one_too_far(seek: Callable[[CollectionReader, int], None]) -> Callable[[CollectionReader, int], None]:
-    return lambda reader, position: seek(reader, position + 1)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("where", "name", "defect"),
-    [
-        pytest.param(CollectionReader, "seek", one_too_far(CollectionReader.seek), id="a position is off"),
-        pytest.param(
-            PipelinedSubpartition,
-            "overtake",
-            None,
-            id="overtaken data is forgotten",
-            marks=pytest.mark.interpreted,
-        ),
-        pytest.param(TransactionalSink, "before_snapshot", nothing, id="nothing is sealed"),
-        pytest.param(
-            ChannelBuffers,
-            "_return_floating",
-            nothing,
-            id="floating buffers leak",
-            marks=pytest.mark.interpreted,
-        ),
-        pytest.param(ListState, "add", nothing, id="state is not kept"),
-    ],
-)
-def test_a_planted_defect_is_found(
-    where: type, name: str, defect: Callable[..., object] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original = getattr(where, name)
-    monkeypatch.setattr(where, name, defect or (lambda *args: no_data(original(*args))))
-    assert first_wrong(lambda case: case)
 
 
 @pytest.mark.long

@@ -12,16 +12,21 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler
 from math import inf
 from random import Random
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from integration.flink import Answers
 from integration.flink.client import Refused
-from tests.integration.flink.flink_cluster import recording
-from tests.integration.flink.job_starts import Start
+from tests.integration.flink.flink_cluster import Quiet, recording, serving_on_loopback
 
 BASE = "flink-2.2.1_2x2x2_1MBs_depth2_off"
 REFRESH_S = 3.0
@@ -322,3 +327,174 @@ class ChangingCluster:
 
 def _wall_ms(at_s: float) -> int:
     return _WALL_MS + round(1e3 * at_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """One start of a job: from when to when it runs, where, and how fast; times in seconds of the clock."""
+
+    job: str
+    attempt: int
+    version: str
+    running_s: float
+    """From then on the job is RUNNING."""
+    tasks_s: float
+    """From then on its tasks are."""
+    failed_s: float = inf
+    """From then on the cluster knows that it runs no more."""
+    lost_s: float = inf
+    """From then on the task manager `lost` says nothing, and all others are back-pressured."""
+    lost: str = ""
+    parallelism: int
+    """Of the second vertex."""
+    managers: tuple[str, ...]
+    turn: int
+    """The task manager of the first subtask."""
+    factor: float
+    """By which its rates differ from the recorded ones."""
+
+    def manager(self, place: int, subtask: int) -> str:
+        """Where a subtask runs."""
+        return self.managers[(place + subtask + self.turn) % len(self.managers)]
+
+    def unending(self) -> Start:
+        """The same start of a job which nothing happens to."""
+        return replace(self, failed_s=inf, lost_s=inf, lost="")
+
+
+WHEN_S = ((-45.0, 45.0), (0.0, 0.6), (19.0, 25.0), (29.0, 36.0))
+"""When the first thing happens, counted from when reading begins: at any time, as it begins, as it ends."""
+
+
+def draw_starts(random: Random) -> tuple[Start, ...]:
+    """A job that runs for minutes, and one or two things that happen to its cluster."""
+    start = Start(
+        job="a" * 32,
+        attempt=0,
+        version="2.2.1",
+        running_s=-300.0,
+        tasks_s=-298.5,
+        parallelism=2,
+        managers=("tm0", "tm1", "tm2"),
+        turn=0,
+        factor=1.0,
+    )
+    starts = [start]
+    happens_s = random.uniform(*random.choice(WHEN_S))
+    for _ in range(random.choice((1, 1, 2))):
+        happen = random.choice((_restart, _restart, _loss, _loss, _rescaling, _another_job, _another_manager))
+        starts[-1:] = happen(random, starts[-1], happens_s)
+        happens_s = starts[-1].tasks_s + random.uniform(5.0, 40.0)
+    return tuple(starts)
+
+
+def _again(random: Random, before: Start, failed_s: float, **changes: Any) -> tuple[Start, Start]:
+    """A start that fails then, and the next one, of a job that has other rates now."""
+    running_s = failed_s + random.choice((0.005, random.uniform(0.5, 12.0)))
+    after = replace(
+        before.unending(),
+        attempt=before.attempt + 1,
+        running_s=running_s,
+        tasks_s=running_s + random.choice((0.01, random.uniform(0.3, 3.0))),
+        turn=random.randrange(3),
+        factor=before.factor * random.choice((0.4, 2.5)),
+    )
+    return replace(before, failed_s=failed_s), replace(after, **changes)
+
+
+def _restart(random: Random, before: Start, at_s: float) -> tuple[Start, Start]:
+    return _again(random, before, at_s)
+
+
+def _loss(random: Random, before: Start, at_s: float) -> tuple[Start, Start]:
+    """A task manager is lost, which the cluster knows at once or by its heartbeat; another one comes."""
+    lost = random.choice(before.managers)
+    noticed_s = at_s + random.choice((0.1, random.uniform(1.0, 50.0)))
+    number = 1 + max(int(manager.removeprefix("tm")) for manager in before.managers)
+    managers = tuple(f"tm{number}" if manager == lost else manager for manager in before.managers)
+    first, after = _again(random, before, noticed_s, managers=managers)
+    return replace(first, lost=lost, lost_s=at_s), after
+
+
+def _rescaling(random: Random, before: Start, at_s: float) -> tuple[Start, Start]:
+    return _again(random, before, at_s, parallelism=random.choice((1, 3, 4)))
+
+
+def _another_job(random: Random, before: Start, at_s: float) -> tuple[Start, Start]:
+    job = chr(ord(before.job[0]) + 1) * 32
+    return _again(random, before, at_s, job=job, attempt=0, parallelism=random.choice((1, 2, 3)))
+
+
+def _another_manager(random: Random, before: Start, at_s: float) -> tuple[Start, Start]:
+    """Another job manager, of another Flink, goes on with the job under the same id."""
+    return _again(random, before, at_s, attempt=0, version="1.20.5")
+
+
+_ONE_OF = 50
+"""One answer of so many is in trouble."""
+
+
+def _reset(request: BaseHTTPRequestHandler, body: bytes) -> None:
+    request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    request.connection.close()
+
+
+def _unavailable(request: BaseHTTPRequestHandler, body: bytes) -> None:
+    _send(request, 503, b'{"errors": ["Service temporarily unavailable due to an ongoing leader election."]}')
+
+
+def _breaks_off(request: BaseHTTPRequestHandler, body: bytes) -> None:
+    _send(request, 200, body[: len(body) // 2], len(body))
+
+
+def _half(request: BaseHTTPRequestHandler, body: bytes) -> None:
+    _send(request, 200, body[: len(body) // 2])
+
+
+def _never(request: BaseHTTPRequestHandler, body: bytes) -> None:
+    request.connection.recv(1)  # until the client has enough of it
+
+
+TROUBLES: tuple[Callable[[BaseHTTPRequestHandler, bytes], None], ...] = (
+    _reset,
+    _reset,
+    _unavailable,
+    _unavailable,
+    _breaks_off,
+    _half,
+    _never,
+)
+
+
+def _send(request: BaseHTTPRequestHandler, status: int, body: bytes, length: int | None = None) -> None:
+    request.send_response(status)
+    request.send_header("Content-Type", "application/json; charset=UTF-8")
+    request.send_header("Content-Length", str(len(body) if length is None else length))
+    request.end_headers()
+    request.wfile.write(body)
+
+
+@contextmanager
+def troubled(cluster: Answers, random: Random) -> Iterator[str]:
+    """The address of a server that answers as the cluster does, most of the time."""
+    one_at_a_time = threading.Lock()
+
+    class Handler(Quiet, BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            with one_at_a_time:
+                answer: Any = cluster.answer(self.path)
+                trouble = random.choice(TROUBLES) if random.random() * _ONE_OF < 1 else None
+            refused = isinstance(answer, Refused)
+            body = json.dumps({"errors": [answer.text]} if refused else answer).encode()
+            with suppress(OSError):
+                if trouble is not None:
+                    trouble(self, body)
+                else:
+                    _send(self, answer.code if refused else 200, body)
+
+        def finish(self) -> None:
+            with suppress(OSError, ValueError):  # of a connection that was reset
+                super().finish()
+
+    with serving_on_loopback(Handler) as url:
+        yield url

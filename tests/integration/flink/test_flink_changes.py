@@ -29,9 +29,7 @@ from integration.flink.job import FlinkJob, JobState
 from integration.flink.measured import read_checkpoints
 from integration.flink.recording import packed
 from netstack import CheckpointResult, InputError, scenario_document
-from tests.integration.flink.changing_cluster import ChangingCluster
-from tests.integration.flink.job_starts import Start, draw_starts
-from tests.integration.flink.troubled_server import troubled
+from tests.integration.flink.changing_cluster import ChangingCluster, Start, draw_starts, troubled
 
 SEEDS = range(60)
 

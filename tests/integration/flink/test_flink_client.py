@@ -12,7 +12,7 @@ import pytest
 from integration.errors import FlinkRestError
 from integration.flink import client
 from integration.flink.client import RestClient
-from tests.integration.flink.loopback_server import Quiet, serving_on_loopback
+from tests.integration.flink.flink_cluster import Quiet, serving_on_loopback
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 

@@ -135,7 +135,10 @@ def test_a_running_job_goes_before_one_that_has_ended() -> None:
 def test_an_import_needs_a_job_that_runs() -> None:
     cluster = history_server()
     with serving(cluster):
-        for job, message in ((None, "no job is running"), (cluster.job, "is FINISHED; only a running job")):
+        for job, message in (
+            (None, r"no job is running; the cluster has .* FINISHED\)"),
+            (cluster.job, f"job {cluster.job} is FINISHED; only a running job"),
+        ):
             with pytest.raises(
                 FlinkRestError, match=f"{message}.*netstack diagnose reads jobs that have ended.$"
             ):

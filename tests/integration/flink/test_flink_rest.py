@@ -545,14 +545,6 @@ class TestWhatCannotBeRead:
         ):
             cluster_import(cluster)
 
-    def test_a_job_that_does_not_run(self):
-        with replayed(ON1S) as cluster:
-            cluster.answers["/jobs/overview"]["jobs"][0]["state"] = "FINISHED"
-            with pytest.raises(FlinkRestError, match=f"job {cluster.job} is FINISHED; only a running job"):
-                read(cluster, job=cluster.job)
-            with pytest.raises(FlinkRestError, match=r"no job is running; the cluster has .* FINISHED\)"):
-                read(cluster)
-
     def test_a_job_that_is_not_there(self):
         with (
             replayed(ON1S) as cluster,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import random
+import runpy
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +19,7 @@ import pytest
 
 from integration.spark import ShuffleWarning, shuffle, shuffle_statistics
 from netstack import assign_to_operators, default_max_parallelism, java_hash
+from tests.integration.clusters import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -233,13 +239,6 @@ def test_without_rows(spark: SparkSession) -> None:
     assert shuffle(empty.repartition(3), "id").count() == 0
 
 
-def test_most_partitions_may_be_empty(spark: SparkSession) -> None:
-    from pyspark.sql import functions as sf
-
-    found = partitions(shuffle(numbers(spark, 100), sf.lit("one key")), COUNT)
-    assert sorted(map(len, found)) == [0, 0, 100]
-
-
 def test_one_partition(spark: SparkSession) -> None:
     assert partitions(shuffle(numbers(spark, 10, 1), "id"), 1) == [
         [(number, f"name {number}") for number in range(10)]
@@ -352,3 +351,30 @@ def test_a_hot_key_and_a_slow_reader_do_not_take_memory(spark: SparkSession) -> 
         assert report.peak_network_memory_bytes <= report.network_memory_bytes <= limit
         assert report.worker_memory_bytes < rows * size / 2
     assert math.fsum(report.write_blocked_s for report in reports) > 0
+
+
+EXAMPLE = ROOT / "docs" / "examples" / "shuffle_stream.py"
+
+CITIES = ("Aachen", "Bonn", "Köln", "Ulm", "")
+
+
+def write_file(folder: Path, number: int, draw: random.Random) -> Counter[str]:
+    """Write a file of rows, which are read in the order of their numbers; returns each city's passengers."""
+    path = folder / f"{number}.json"
+    rows = [{"city": draw.choice(CITIES), "passengers": draw.randrange(1, 9)} for _ in range(200)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    os.utime(path, (number, number))
+    passengers = Counter[str]()
+    for row in rows:
+        passengers[row["city"]] += row["passengers"]
+    return passengers
+
+
+def test_the_example_has_the_totals_of_each_city_after_each_batch(spark, tmp_path):
+    folder = tmp_path / "input"
+    folder.mkdir()
+    draw = random.Random(7)
+    files = [write_file(folder, number, draw) for number in range(6)]
+    expected = [dict(sum(files[:number], Counter[str]())) for number in (2, 4, 6)]
+    totals = runpy.run_path(str(EXAMPLE))["totals"]
+    assert totals(str(folder)) == expected

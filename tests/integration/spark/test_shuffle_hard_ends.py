@@ -19,11 +19,10 @@ import pytest
 
 from integration.spark import shuffle, shuffle_statistics
 from integration.spark.failure_causes import own_files_problem
-from netstack import TransportConfig
 from tests.integration.clusters import ROOT, drive, environment
+from tests.integration.spark.test_shuffle_failures import Batches, Telling
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -33,8 +32,6 @@ MANY, COUNT = 60, 9
 
 ROWS = 40_000
 LIMIT = 1 << 20
-
-Batches = Iterator["pa.RecordBatch"]
 
 
 def rows_of(spark: SparkSession) -> DataFrame:
@@ -131,21 +128,6 @@ def test_what_a_row_says_is_no_problem_of_sparks_files(spark: SparkSession, colu
 
 
 # Killed or interrupted.
-
-
-class Telling(TransportConfig):
-    """Settings that tell on arrival in which worker they are: each writes its process id to a file."""
-
-    folder: Path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        program = (
-            f"[__import__('pathlib').Path({str(self.folder)!r}, str(context.partitionId()))"
-            ".write_text(str(__import__('os').getpid()))"
-            " for context in [__import__('pyspark').TaskContext.get()]]"
-            " and __import__('netstack').TransportConfig()"
-        )
-        return eval, (program,)
 
 
 def waiting_once(fifo: Path, marker: Path) -> Any:

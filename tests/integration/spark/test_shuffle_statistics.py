@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from integration.spark import ShuffleError, shuffle, shuffle_statistics
-from integration.spark.shuffling import reports as report
+from integration.spark.shuffling.reports import MAX_REPORTS, TaskReport, _rows, reports_of
 from netstack import TransportStatistics
 
 if TYPE_CHECKING:
@@ -94,6 +94,35 @@ def test_a_frame_without_a_shuffle_has_no_statistics(frame: DataFrame) -> None:
 
 
 def test_the_latest_reports_are_kept(spark: SparkSession, frame: DataFrame) -> None:
-    ledger = report.reports_of(spark.sparkContext)
-    assert report.reports_of(spark.sparkContext) is ledger
-    assert ledger.value.maxlen == report.MAX_REPORTS
+    ledger = reports_of(spark.sparkContext)
+    assert reports_of(spark.sparkContext) is ledger
+    assert ledger.value.maxlen == MAX_REPORTS
+
+
+def report(shuffle: str, attempt: str, task: int) -> TaskReport:
+    others = dict.fromkeys(TransportStatistics.__struct_fields__[1:], 0)
+    return TaskReport(shuffle, attempt, 7, "host", 10, 20, 0.5, 30, 40, TransportStatistics(task, **others))
+
+
+def test_runs_are_numbered_for_each_shuffle_in_the_order_of_their_first_report() -> None:
+    arrived = [
+        ("a", "x", 1),
+        ("b", "y", 0),
+        ("a", "x", 0),
+        ("c", "z", 0),
+        ("a", "w", 0),  # the second run of a
+        ("b", "y", 1),
+        ("c", "x", 0),  # an attempt's name counts within its shuffle only
+        ("a", "w", 1),
+    ]
+    numbered = [row[:3] for row in _rows(report(*each) for each in arrived)]
+    assert numbered == [
+        ("a", 0, 1),
+        ("b", 0, 0),
+        ("a", 0, 0),
+        ("c", 0, 0),
+        ("a", 1, 0),
+        ("b", 0, 1),
+        ("c", 1, 0),
+        ("a", 1, 1),
+    ]

@@ -11,8 +11,11 @@ from integration.tuning.advice import MOST_SEEDS, advise
 from integration.tuning.axes import read_axes
 from integration.tuning.choice import Constraints
 from integration.tuning.measures import Measures
+from integration.tuning.point_runs import run_point
+from integration.tuning.recommend import Recommendation
 from integration.tuning.settings import Mechanism, Question
-from netstack import InputError, with_options
+from integration.tuning.shown_runs import runs_to_show
+from netstack import Edge, GeneratorSpec, InputError, NetworkConfig, Scenario, Vertex, with_options
 from tests.integration.tuning.made_up import SCENARIO, Cluster, advice, measures, recommendation, usual
 
 
@@ -221,3 +224,32 @@ def test_limits_of_the_user_are_kept() -> None:
     assert (none.verdict, none.chosen) == ("none", "now")
     assert none.words[0].startswith("No setting keeps to all limits. The nearest is ")
     assert none.constraints == Constraints(max_checkpoint_ms=10.0)
+
+
+JOB = Scenario(
+    name="job",
+    duration_s=4.0,
+    config=NetworkConfig(checkpoint_interval_s=0.5),
+    vertices=(
+        Vertex(name="source", source=GeneratorSpec(record_bytes=1000)),
+        Vertex(name="slow", service=((0.0, 0.002),)),
+    ),
+    edges=(Edge(source="source", target="slow"),),
+)
+
+
+def test_the_present_and_the_chosen_setting_are_run_again_with_their_series() -> None:
+    question = Question(targets_s=[0.1], only=(Mechanism.DEBLOATING,))
+    advice = advise(JOB, lambda points, why: list(map(run_point, points)), question, most_seeds=1)
+    (found,) = advice.recommendations
+    assert found.chosen == "target 100 ms"
+    shown = runs_to_show(found, advice.rows, JOB)
+    assert list(shown) == ["now (debloating off)", "target 100 ms"]
+    assert all(run.series and run.seed == JOB.seed for run in shown.values())
+    assert [run.scenario.config.debloat_enabled for run in shown.values()] == [False, True]
+    staying = runs_to_show(replace_chosen(found), advice.rows, JOB)
+    assert list(staying) == list(shown), "where nothing changes, the fastest other setting is drawn"
+
+
+def replace_chosen(found: Recommendation) -> Recommendation:
+    return msgspec.structs.replace(found, verdict="keep", chosen="now")

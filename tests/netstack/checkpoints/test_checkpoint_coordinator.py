@@ -395,13 +395,7 @@ def test_a_request_waits_for_the_checkpoint_that_goes_on() -> None:
     assert third.triggered_at == pytest.approx(1.0 + 2 * (END_TO_END_S + 0.002))
 
 
-def test_the_timer_keeps_its_rate_and_leaves_the_pause() -> None:
-    job = Job(checkpoint_interval_s=0.15)
-    job.run(5.0)
-    times = [checkpoint.triggered_at for checkpoint in job.ended]
-    assert 0.0 <= times[0] <= 0.15
-    assert times == pytest.approx([times[0] + 0.15 * number for number in range(len(times))])
-    assert len(times) > 30
+def test_the_timer_leaves_the_pause() -> None:
     paused = Job(checkpoint_interval_s=0.15, checkpoint_min_pause_s=0.1)
     paused.run(5.0)
     times = [checkpoint.triggered_at for checkpoint in paused.ended]
@@ -522,18 +516,6 @@ def test_without_checkpoints_after_tasks_finish_the_first_end_is_the_last_checkp
     job.run(3.0, [1.0, 2.0])
     assert job.outcomes == [(1, "COMPLETED", None)]
     assert job.trace[-1].text == "no checkpoint: NOT_ALL_REQUIRED_TASKS_RUNNING"
-
-
-@pytest.mark.parametrize(("source_ends", "triggered"), [(1.5, [1]), (2.5, [])])
-def test_whoever_has_no_upstream_task_left_is_triggered(source_ends: float, triggered: list[int]) -> None:
-    job = Job()
-    job.parallelism["stage"] = 1
-    stage = Task(job, 1, 0, [job.tasks[0]])
-    job.tasks.append(stage)
-    job.agenda.at(source_ends, job.tasks[0].end)
-    job.run(3.0, [2.0])
-    assert [barrier.checkpoint_id for barrier in stage.barriers] == triggered
-    assert job.outcomes == [(number, "COMPLETED", None) for number in triggered]
 
 
 def test_a_source_that_ends_before_its_trigger_fails_the_checkpoint() -> None:

@@ -93,15 +93,6 @@ def test_a_barrier_survives_to_the_bit(timestamp: float, number: int, timeout: f
     assert decoded == TriggerCheckpoint((0, 0), barrier)
 
 
-@given(st.binary(max_size=200))
-def test_other_bytes_break_the_protocol_and_nothing_else(payload: bytes) -> None:
-    try:
-        decoded = decode_control(payload)
-    except RemoteProtocolError:
-        return
-    assert isinstance(decoded, Control)
-
-
 def test_text_of_a_peer_is_readable() -> None:
     decoded = decode_control(encode_control(Decline((0, 1), 3, "\x1b[31mREASON", "line\n" * 9999)))
     assert isinstance(decoded, Decline)

@@ -8,26 +8,18 @@ import pytest
 import trio
 
 from buffers import (
-    BufferBuilder,
-    EventBuffer,
-    EventConsumer,
     NetworkBufferPool,
     PipelinedSubpartition,
-    RecordBlock,
 )
 from flowcontrol import (
     AddCredit,
     BufferResponse,
     CancelPartitionRequest,
     CheckpointBarrier,
-    CloseRequest,
     Message,
     NewBufferSize,
     PartitionRequest,
-    RemoteProtocolError,
     ResumeConsumption,
-    data_type_of,
-    encode_event,
     wire_size,
 )
 from netstack.engine.agenda import Agenda
@@ -39,6 +31,7 @@ from netstack.exchange.emulated_link import EmulatedEnd, EmulatedLink
 from netstack.exchange.gate import InputGate
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.scenarios.config import CostModel, LinkConditions
+from tests.netstack.exchange.queues import add_record, event_item
 
 SEGMENT_SIZE = 32
 REQUEST, CANCEL = PartitionRequest(0, 2), CancelPartitionRequest(0)
@@ -114,17 +107,10 @@ class Connected:
         self.agenda.at(0.0, self.channel.request, 0)
 
     def add(self, payload: bytes) -> None:
-        """Queue a finished buffer with one record."""
-        segment = self.output.request()
-        assert segment is not None
-        builder = BufferBuilder(segment, self.output)
-        self.subpartition.add(builder.consumer())
-        builder.append(RecordBlock.from_payloads([payload]).encoded(0))
-        builder.finish()
+        add_record(self.subpartition, self.output, payload)
 
     def add_barrier(self) -> None:
-        barrier = CheckpointBarrier(1, 0.0)
-        self.subpartition.add(EventConsumer(EventBuffer(encode_event(barrier), data_type_of(barrier))))
+        self.subpartition.add(event_item(CheckpointBarrier(1, 0.0)))
 
     def add_and_flush(self, *payloads: bytes) -> None:
         for payload in payloads:
@@ -184,15 +170,6 @@ def test_buffers_travel_and_credit_comes_back() -> None:
     assert (consumer.buffers, consumer.bytes, consumer.messages) == (10, 240, 10)
     assert connected.producer.messages == len(connected.link.consuming.written)
     assert connected.output.used == 0
-    connected.close()
-
-
-def test_no_more_than_the_credit_is_sent() -> None:
-    connected = Connected(exclusive=2, floating=4)
-    connected.agenda.at(0.0, connected.add_and_flush, *[b"x"] * 20)
-    connected.run()
-    assert connected.consumer.buffers == 6
-    assert connected.channel.queue_length == 6
     connected.close()
 
 
@@ -396,23 +373,6 @@ def test_everything_arrives_under_jitter(exclusive: int, seed: int) -> None:
     connected.close()
 
 
-def test_a_blocked_channel_is_silent_until_its_resume_has_arrived() -> None:
-    connected = Connected()
-
-    def produce() -> None:
-        connected.add(b"before")
-        connected.add_barrier()
-        connected.add_and_flush(b"behind")
-
-    connected.agenda.at(0.0, produce)
-    read: list[list[bytes]] = []
-    for time in (1.0, 2.0):
-        connected.agenda.at(time, lambda: read.append(connected.read_all()))
-    connected.run()
-    assert read == [[b"before"], [b"behind"]]
-    assert connected.link.consuming.sent(ResumeConsumption) == [ResumeConsumption(0)]
-
-
 def test_gains_before_the_network_thread_gets_there_make_one_message() -> None:
     connected = Connected(exclusive=2, floating=1)
     connected.agenda.at(0.0, connected.add_and_flush, *[b"x"] * 3)
@@ -420,22 +380,6 @@ def test_gains_before_the_network_thread_gets_there_make_one_message() -> None:
     connected.run()
     late = [message for time, message in connected.link.consuming.written if time > 1.0]
     assert late == [AddCredit(0, 2)]
-
-
-def test_a_size_reaches_the_subpartition() -> None:
-    connected = Connected()
-    connected.agenda.at(1.0, connected.channel.announce_buffer_size, 8)
-    connected.run()
-    assert connected.subpartition.buffer_size == 8
-    assert connected.link.consuming.sent(NewBufferSize) == [NewBufferSize(0, 8)]
-
-
-def test_messages_of_the_wrong_direction_are_refused() -> None:
-    connected = Connected()
-    with pytest.raises(RemoteProtocolError, match="CloseRequest"):
-        connected.producer.receive(CloseRequest())
-    with pytest.raises(RemoteProtocolError, match="PartitionRequest"):
-        connected.consumer.receive(PartitionRequest(0, 2))
 
 
 def test_closing_in_the_middle_of_a_message_gives_all_memory_back() -> None:

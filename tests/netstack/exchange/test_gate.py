@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 
 from buffers import EventBuffer, NetworkBufferPool, PipelinedSubpartition
 from flowcontrol import (
+    BufferResponse,
     CheckpointBarrier,
     DataType,
     DebloatPolicy,
     DebloatSettings,
     EndOfData,
+    Event,
     FlinkPolicy,
     data_type_of,
     encode_event,
 )
-from netstack.exchange.channel import InputChannel, Item
+from netstack.exchange.channel import InputChannel
 from netstack.exchange.connection import ConsumerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
@@ -29,11 +31,25 @@ from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.results.recorder import SubtaskSample
 from netstack.scenarios.faults import ChannelItem
 from netstack.tasks.subtask import with_inputs
-from tests.vectors import scenarios
+from tests.vectors import flink_vectors
 
 pytestmark = pytest.mark.interpreted
 
-METRICS = scenarios("metrics_input_buffers")
+METRICS = flink_vectors("metrics_input_buffers")
+
+
+class DataBuffer:
+    """Bytes as a channel would hand them over."""
+
+    is_event = False
+    data_type = DataType.DATA_BUFFER
+    payload = memoryview(b"data")
+    size = 4
+
+    def release(self) -> None: ...
+
+
+Fake = EventBuffer | DataBuffer
 
 
 class FakeChannel:
@@ -46,7 +62,7 @@ class FakeChannel:
         self.queued = self.urgent = False
         self.urgent_items: deque[EventBuffer] = deque()
         self.requested: list[int] = []
-        self.items: deque[Item | None] = deque()
+        self.items: deque[Fake | None] = deque()
         self.polled_buffers = self.polled_barriers = 0
         self.tap: Callable[[ChannelItem], None] | None = None
         self.announced: list[int] = []
@@ -54,10 +70,10 @@ class FakeChannel:
         self.released = False
 
     def arrive(self, size: int = 10) -> None:
-        self.add(EventBuffer(bytes(size), DataType.EVENT_BUFFER))
+        self.hand_over(EventBuffer(bytes(size), DataType.EVENT_BUFFER))
 
-    def add(self, *items: Item | None) -> None:
-        self.items.extend(items)
+    def hand_over(self, *items: Fake | None) -> None:
+        self.items += items
         self.gate.data_arrived(cast(InputChannel, self))
 
     def arrive_first(self) -> None:
@@ -73,9 +89,9 @@ class FakeChannel:
         self.requested.append(subpartition)
 
     def phantom(self) -> None:
-        self.add(None)
+        self.hand_over(None)
 
-    def poll(self) -> tuple[Item | None, bool]:
+    def poll(self) -> tuple[Fake | None, bool]:
         item = self.urgent_items.popleft() if self.urgent_items else self.items.popleft()
         return item, bool(self.items or self.urgent_items)
 
@@ -325,6 +341,41 @@ def test_release_drops_what_is_in_line_and_every_channel() -> None:
     assert readable.memory.used == 0
 
 
+BARRIER = CheckpointBarrier(7, 0.0)
+
+
+def event_buffer(event: Event, data_type: DataType | None = None) -> EventBuffer:
+    return EventBuffer(encode_event(event), data_type or data_type_of(event))
+
+
+def test_data_and_barriers_are_counted_and_told_to_taps_and_other_events_are_not() -> None:
+    readable, seen = Readable("ab"), list[ChannelItem]()
+    readable.channels["a"].tap = seen.append
+    for channel in readable.channels.values():
+        channel.hand_over(DataBuffer(), event_buffer(BARRIER), DataBuffer(), event_buffer(EndOfData()))
+    assert readable.poll_all() == "abababab"
+    assert seen == [ChannelItem.BUFFER, ChannelItem.BARRIER, ChannelItem.BUFFER]
+    for channel in readable.channels.values():
+        assert (channel.polled_buffers, channel.polled_barriers) == (2, 1)
+
+
+def test_a_tap_is_told_when_the_task_polls_and_not_when_data_arrives() -> None:
+    readable, seen = Readable("a"), list[ChannelItem]()
+    readable.channels["a"].tap = seen.append
+    readable.channels["a"].hand_over(DataBuffer(), DataBuffer())
+    assert seen == []
+    readable.poll()
+    assert seen == [ChannelItem.BUFFER]
+
+
+@pytest.mark.parametrize("data_type", [DataType.ALIGNED_CHECKPOINT_BARRIER, DataType.EVENT_BUFFER])
+def test_a_barrier_is_one_in_every_mode(data_type: DataType) -> None:
+    readable = Readable("a")
+    readable.channels["a"].hand_over(event_buffer(BARRIER, data_type))
+    readable.poll()
+    assert readable.channels["a"].polled_barriers == 1
+
+
 class NoConnection:
     """Credit that nobody sends."""
 
@@ -430,9 +481,12 @@ def play(buffers: InputBuffers, step: dict[str, Any]) -> None:
 
 
 def test_queues_are_summed_over_channels() -> None:
-    buffers = InputBuffers(2, 8, [2], [0])
-    gate = buffers.gates[0]
-    assert gate.figures[:2] == (0, 0)
+    buffers = InputBuffers(2, 8, [2], [1])
+    for channel, payload in enumerate((b"one", b"second")):
+        message = BufferResponse(channel, 0, 0, 0, DataType.DATA_BUFFER, False, payload)
+        buffers.channel(channel).on_message(message)
+    buffers.gates[0].channels[2].restore(b"old", marks_end=False)
+    assert buffers.gates[0].figures[:2] == (3, len(b"one") + len(b"second") + len(b"old"))
 
 
 @pytest.mark.parametrize("abandoned", [False, True])
@@ -465,66 +519,3 @@ class Told:
 
     def credit_gained(self) -> None:
         self._offered.append(self._channel)
-
-
-class DataBuffer:
-    """Bytes as a channel would hand them over."""
-
-    is_event = False
-    data_type = DataType.DATA_BUFFER
-    payload = memoryview(b"data")
-    size = 4
-
-
-DATA = cast(Item, DataBuffer())
-BARRIER = CheckpointBarrier(7, 0.0)
-
-
-def barrier(data_type: DataType = DataType.ALIGNED_CHECKPOINT_BARRIER) -> EventBuffer:
-    return EventBuffer(encode_event(BARRIER), data_type)
-
-
-def tapped() -> tuple[Readable, list[ChannelItem]]:
-    """A gate whose channel "a" has a tap, and what the tap is told."""
-    readable, seen = Readable("ab"), list[ChannelItem]()
-    readable.channels["a"].tap = seen.append
-    return readable, seen
-
-
-def test_data_and_barriers_are_told_of_and_other_events_are_not() -> None:
-    readable, seen = tapped()
-    end = EventBuffer(encode_event(EndOfData()), data_type_of(EndOfData()))
-    readable.channels["a"].add(DATA, barrier(), DATA, end)
-    assert readable.poll_all() == "aaaa"
-    assert seen == [ChannelItem.BUFFER, ChannelItem.BARRIER, ChannelItem.BUFFER]
-
-
-def test_channels_without_a_tap_only_count() -> None:
-    readable, seen = tapped()
-    channel = readable.channels["b"]
-    channel.add(DATA, barrier())
-    assert readable.poll_all() == "bb"
-    assert seen == []
-    assert (channel.polled_buffers, channel.polled_barriers) == (1, 1)
-
-
-def test_a_tap_is_told_when_the_task_polls_and_not_when_data_arrives() -> None:
-    readable, seen = tapped()
-    readable.channels["a"].add(DATA, DATA)
-    assert seen == []
-    readable.poll()
-    assert seen == [ChannelItem.BUFFER]
-
-
-def test_an_empty_gate_tells_nothing() -> None:
-    readable, seen = tapped()
-    assert readable.poll() is None
-    assert seen == []
-
-
-@pytest.mark.parametrize("data_type", [DataType.ALIGNED_CHECKPOINT_BARRIER, DataType.EVENT_BUFFER])
-def test_a_barrier_is_one_in_every_mode(data_type: DataType) -> None:
-    readable, seen = tapped()
-    readable.channels["a"].add(barrier(data_type))
-    readable.poll_all()
-    assert seen == [ChannelItem.BARRIER]

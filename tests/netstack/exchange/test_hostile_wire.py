@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from buffers import BufferBuilder, NetworkBufferPool, PipelinedSubpartition, RecordBlock
+from buffers import NetworkBufferPool, PipelinedSubpartition
 from flowcontrol import (
     MAX_PEER_TEXT,
     NEED_DATA,
@@ -55,6 +55,7 @@ from netstack.exchange.tcp_link import TcpLink
 from netstack.tcp.handshaking import dial
 from netstack.tcp.mesh import Mesh
 from netstack.tcp.pipe import ConnectionLimits, Stream
+from tests.netstack.exchange.queues import add_record
 from tests.netstack.meshes import SECRET, Streams, connect, no_socket_left
 
 pytestmark = pytest.mark.long
@@ -102,12 +103,7 @@ class Side:
 
     def send(self, payload: bytes) -> None:
         """Let a record leave."""
-        segment = self.output.request()
-        assert segment is not None
-        builder = BufferBuilder(segment, self.output)
-        self.subpartition.add(builder.consumer())
-        builder.append(RecordBlock.from_payloads([payload]).encoded(0))
-        builder.finish()
+        add_record(self.subpartition, self.output, payload)
         self.subpartition.flush()
 
     async def receive(self) -> bytes:

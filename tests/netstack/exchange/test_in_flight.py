@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buffers import BufferBuilder, EventBuffer, EventConsumer, NetworkBufferPool, PipelinedSubpartition
+from buffers import BufferBuilder, EventConsumer, NetworkBufferPool, PipelinedSubpartition
 from flowcontrol import (
     AddCredit,
     Alignment,
@@ -27,15 +27,14 @@ from flowcontrol import (
     PartitionRequest,
     ResumeConsumption,
     SendQueue,
-    data_type_of,
     decode_event,
-    encode_event,
 )
 from netstack.exchange.channel import InputChannel
 from netstack.exchange.connection import ConsumerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
 from netstack.exchange.remote_channel import RemoteInputChannel
+from tests.netstack.exchange.queues import event_item
 
 UNALIGNED = CheckpointBarrier(1, 0.0, CheckpointOptions(Alignment.UNALIGNED))
 TIMEOUTABLE = CheckpointBarrier(1, 0.0, CheckpointOptions(timeout_s=5.0))
@@ -64,8 +63,7 @@ class Exchange:
         self.pool = self.memory.create_pool(300, 1, 300)
         self.subpartition = PipelinedSubpartition(0, passes_priority=True)
         if recovered:
-            end = EndOfOutputChannelState()
-            self.subpartition.add(EventConsumer(EventBuffer(encode_event(end), data_type_of(end))))
+            self.subpartition.add(event_item(EndOfOutputChannelState()))
         self.gate = InputGate("input", self.memory.create_pool(4, 1, 4), None, lambda: None)
         self.channel: InputChannel
         self.queue = SendQueue()
@@ -155,8 +153,7 @@ class Exchange:
 
     @staticmethod
     def event(barrier: CheckpointBarrier) -> EventConsumer:
-        data_type = data_type_of(barrier, priority=barrier.options.is_unaligned)
-        return EventConsumer(EventBuffer(encode_event(barrier), data_type))
+        return event_item(barrier, priority=barrier.options.is_unaligned)
 
     def send_barrier(self, *, overtake: bool) -> None:
         self.close()

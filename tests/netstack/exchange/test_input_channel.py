@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, cast
 
 import pytest
+import trio
 
 from buffers import (
     BufferBuilder,
@@ -44,14 +47,16 @@ from flowcontrol import (
     encode_event,
     to_all,
 )
+from netstack import Edge, GeneratorSpec, Scenario, Vertex, run_job
 from netstack.exchange.channel import InputChannel
 from netstack.exchange.connection import ConsumerEnd
 from netstack.exchange.gate import InputGate
 from netstack.exchange.local_channel import LocalInputChannel
 from netstack.exchange.remote_channel import RemoteInputChannel
-from tests.vectors import scenarios
+from tests.netstack.exchange.queues import event_item
+from tests.vectors import flink_vectors
 
-VECTORS = scenarios("credit_receiver_remote_input_channel")
+VECTORS = flink_vectors("credit_receiver_remote_input_channel")
 
 DATA, EVENT, BARRIER = DataType.DATA_BUFFER, DataType.EVENT_BUFFER, DataType.ALIGNED_CHECKPOINT_BARRIER
 PRIORITY = DataType.PRIORITIZED_EVENT_BUFFER
@@ -84,6 +89,27 @@ class Persisted:
         self.data.append((checkpoint_id, data))
 
 
+class Reader:
+    """Reads a gate, and recycles what it has read."""
+
+    gate: InputGate
+
+    def read(self) -> bytes | None:
+        """The next item."""
+        polled = self.gate.poll(0.0)
+        if polled is None:
+            return None
+        payload = bytes(polled[1].payload)
+        polled[1].release()
+        return payload
+
+    def read_all(self) -> list[bytes]:
+        payloads = []
+        while (payload := self.read()) is not None:
+            payloads.append(payload)
+        return payloads
+
+
 class FakeConnection:
     """Keeps what a channel hands over to the network."""
 
@@ -99,27 +125,6 @@ class FakeConnection:
 
     def credit_available(self, channel: RemoteInputChannel) -> None:
         self.credit_due += 1
-
-
-class Reader:
-    """Reads a gate."""
-
-    gate: InputGate
-
-    def read(self) -> bytes | None:
-        """The next item, which is recycled."""
-        polled = self.gate.poll(0.0)
-        if polled is None:
-            return None
-        payload = bytes(polled[1].payload)
-        polled[1].release()
-        return payload
-
-    def read_all(self) -> list[bytes]:
-        payloads = []
-        while (payload := self.read()) is not None:
-            payloads.append(payload)
-        return payloads
 
 
 class Receiver(Reader):
@@ -581,7 +586,7 @@ class LocalPair(Reader):
         return builder
 
     def add_barrier(self) -> None:
-        self.subpartition.add(EventConsumer(EventBuffer(aligned(), BARRIER)))
+        self.subpartition.add(event_item(CheckpointBarrier(1, 0.0)))
 
     def overtake(self, checkpoint_id: int) -> list[bytes]:
         return self.subpartition.overtake(EventConsumer(EventBuffer(unaligned(checkpoint_id), PRIORITY)))
@@ -766,3 +771,44 @@ def test_a_local_channel_caps_new_buffers_and_listens_until_released() -> None:
     pair.add(b"one")
     pair.add(b"two")
     assert not pair.gate.readable
+
+
+MOST_BYTES = 1500
+
+
+def idle_job(parallelism: int) -> Scenario:
+    return Scenario(
+        name="idle",
+        duration_s=2.0,
+        vertices=(
+            Vertex(
+                name="source", parallelism=parallelism, source=GeneratorSpec(record_bytes=8, rates=(1e-6,))
+            ),
+            Vertex(name="sink", parallelism=parallelism),
+        ),
+        edges=(Edge(source="source", target="sink", ship="rebalance"),),
+    )
+
+
+def bytes_while_running(parallelism: int) -> int:
+    """Memory of a job whose channels have all been requested, and are idle."""
+    seen: dict[float, int] = {}
+
+    def look(now: float) -> None:
+        seen[now] = tracemalloc.get_traced_memory()[0]
+
+    gc.collect()
+    tracemalloc.start()
+    try:
+        trio.run(lambda: run_job(idle_job(parallelism), progress=look, real_time=False))
+    finally:
+        tracemalloc.stop()
+    return seen[1.0]
+
+
+@pytest.mark.long
+def test_an_idle_channel_takes_less_than_one_and_a_half_kilobytes() -> None:
+    bytes_while_running(2)  # what is made once, whatever the job
+    few, more, most = (bytes_while_running(parallelism) for parallelism in (32, 64, 96))
+    # What grows with the subtasks falls out, and what grows with their square stays.
+    assert (most - 2 * more + few) / (96**2 - 2 * 64**2 + 32**2) < MOST_BYTES

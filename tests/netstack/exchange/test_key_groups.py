@@ -13,9 +13,9 @@ from netstack.exchange.key_groups import (
     murmur,
     round_up_to_power_of_two,
 )
-from tests.vectors import scenarios
+from tests.vectors import flink_vectors
 
-SCENARIOS = scenarios("math_key_groups")
+SCENARIOS = flink_vectors("math_key_groups")
 INT32 = st.integers(-(2**31), 2**31 - 1)
 PARALLELISMS = st.integers(1, 2**15).flatmap(lambda top: st.tuples(st.just(top), st.integers(1, top)))
 

@@ -12,12 +12,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from buffers import (
-    BufferBuilder,
-    EventBuffer,
-    EventConsumer,
     NetworkBufferPool,
     PipelinedSubpartition,
-    RecordBlock,
 )
 from flowcontrol import (
     AddCredit,
@@ -28,8 +24,6 @@ from flowcontrol import (
     ErrorResponse,
     Message,
     RemoteProtocolError,
-    data_type_of,
-    encode_event,
     wire_size,
 )
 from netstack import (
@@ -48,6 +42,8 @@ from netstack.exchange.gate import InputGate
 from netstack.exchange.link import ConsumingEnd, ProducingEnd
 from netstack.exchange.remote_channel import RemoteInputChannel
 from netstack.exchange.tcp_link import TcpLink
+from tests.netstack.exchange.queues import add_record, event_item
+from tests.netstack.meshes import socket_streams
 
 SEGMENT_SIZE = 64
 
@@ -139,10 +135,7 @@ async def emulated() -> AsyncIterator[Opened]:
 
 @asynccontextmanager
 async def over_tcp() -> AsyncIterator[Opened]:
-    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    ours = await trio.open_tcp_stream("127.0.0.1", listener.socket.getsockname()[1])
-    theirs = await listener.accept()
-    await listener.aclose()
+    ours, theirs = await socket_streams()
     async with ours, theirs, trio.open_nursery() as nursery:
         yield Tcp(nursery, ours, theirs)
         nursery.cancel_scope.cancel()
@@ -284,12 +277,7 @@ class Connected:
         return list(self.gate.remote_channels)
 
     def add(self, number: int, payload: bytes) -> None:
-        segment = self.output.request()
-        assert segment is not None
-        builder = BufferBuilder(segment, self.output)
-        self.subpartitions[number].add(builder.consumer())
-        builder.append(RecordBlock.from_payloads([payload]).encoded(0))
-        builder.finish()
+        add_record(self.subpartitions[number], self.output, payload)
         self.subpartitions[number].flush()
 
     def read(self, number: int) -> bytes | None:
@@ -356,9 +344,7 @@ def test_a_size_and_a_barrier_arrive_and_a_resumption_lets_go_on(open_link: Call
     async def body(link: Opened) -> None:
         connected = Connected(link, 1)
         connected.add(0, b"before")
-        barrier = CheckpointBarrier(7, 0.0)
-        event = EventBuffer(encode_event(barrier), data_type_of(barrier))
-        connected.subpartitions[0].add(EventConsumer(event))
+        connected.subpartitions[0].add(event_item(CheckpointBarrier(7, 0.0)))
         connected.add(0, b"behind")
         link.start()
         await link.until(lambda: connected.channels[0].queue_length == 2)
@@ -407,9 +393,7 @@ def test_data_for_a_channel_that_was_closed_on_the_way_is_dropped_and_no_other_n
         for number in range(30):
             connected.add(0, bytes([number]))
             connected.add(1, bytes([number]))
-        barrier = CheckpointBarrier(7, 0.0)
-        event = EventBuffer(encode_event(barrier), data_type_of(barrier))
-        connected.subpartitions[0].add(EventConsumer(event))
+        connected.subpartitions[0].add(event_item(CheckpointBarrier(7, 0.0)))
         connected.channels[0].cancel()
         connected.channels[0].release()
         for number in range(30):

@@ -12,7 +12,6 @@ from buffers import BufferSlice, NetworkBufferPool, PipelinedSubpartition, Recor
 from flowcontrol import (
     BufferResponse,
     CheckpointBarrier,
-    DataType,
     EndOfOutputChannelState,
     EndOfPartition,
     Event,
@@ -23,9 +22,7 @@ from flowcontrol import (
 )
 from netstack.checkpoints.recovery import restore_subpartition
 from netstack.exchange.partition import ALL, LEAST_LOADED, ResultPartition
-from tests.vectors import scenarios
-
-SENDER_VECTORS = scenarios("credit_sender_request_queue")
+from tests.vectors import flink_vectors
 
 SEGMENT_SIZE = 16
 
@@ -100,7 +97,7 @@ class Exchange:
 
 
 def test_vector_new_buffer_size() -> None:
-    scenario = SENDER_VECTORS["tx-new-buffer-size"]
+    scenario = flink_vectors("credit_sender_request_queue")["tx-new-buffer-size"]
     new_size, emit, available = scenario["steps"]
     exchange = Exchange(segments=4, segment_size=scenario["given"]["segment_size"])
     queue = SendQueue()
@@ -124,13 +121,6 @@ def test_records_share_a_buffer_and_span_buffers() -> None:
     block = records(6, 6, 40)
     exchange.write(block)
     assert exchange.sizes() == [16, 16, 16, 4]
-
-
-def test_a_header_may_span_buffers() -> None:
-    exchange = Exchange()
-    block = records(14, 9)
-    exchange.write(block)
-    assert exchange.payloads(0) == [bytes(payload) for payload in block.payloads()]
 
 
 def test_a_full_buffer_is_finished_at_once() -> None:
@@ -235,10 +225,6 @@ def test_a_record_may_block_before_its_first_byte() -> None:
     assert exchange.payloads(0) == [bytes(block.payload(0))]
 
 
-def test_going_on_without_need_is_fine() -> None:
-    assert Exchange().partition.go_on()
-
-
 def test_a_subpartition_at_its_quota_makes_the_partition_unavailable() -> None:
     exchange = Exchange(2, quota=2)
     assert exchange.write(records(16, 16, 16, 16), [1, 0, 1, 0]) == 3
@@ -282,16 +268,6 @@ def test_a_broadcast_blocks_and_goes_on() -> None:
     assert exchange.payloads(0) == exchange.payloads(1) == [bytes(block.payload(0))]
 
 
-def test_the_ways_of_writing_keep_their_order() -> None:
-    exchange = Exchange(2)
-    block = records(5, 6, 7)
-    exchange.write(block[0:1], [1])
-    exchange.partition.broadcast(block, 1, 2)
-    exchange.write(block, [0, 0, 1], start=2)
-    first, second, third = (bytes(payload) for payload in block.payloads())
-    assert [exchange.payloads(0), exchange.payloads(1)] == [[second], [first, second, third]]
-
-
 def test_an_event_finishes_the_open_buffers() -> None:
     exchange = Exchange(3)
     block = records(5, 6)
@@ -305,25 +281,6 @@ def test_an_event_finishes_the_open_buffers() -> None:
     ]
     assert exchange.pool.used == 0
     assert all(subpartition.blocked for subpartition in exchange.subpartitions)
-
-
-def test_an_event_finishes_a_broadcast_buffer() -> None:
-    exchange = Exchange(2)
-    block = records(5)
-    exchange.partition.broadcast(block, 0, 1)
-    exchange.partition.broadcast_event(EndOfPartition())
-    exchange.partition.finish()
-    for index in range(2):
-        assert exchange.payloads(index) == [bytes(block.payload(0)), EndOfPartition()]
-    assert exchange.pool.used == 0
-
-
-def test_an_event_has_the_type_that_its_kind_demands() -> None:
-    exchange = Exchange()
-    exchange.partition.broadcast_event(CheckpointBarrier(1, 2.5))
-    polled = exchange.subpartitions[0].poll()
-    assert polled is not None
-    assert polled.buffer.data_type is DataType.ALIGNED_CHECKPOINT_BARRIER
 
 
 def test_queues_are_summed_over_subpartitions() -> None:

@@ -17,28 +17,12 @@ def block_of(count: int) -> RecordBlock:
     return RecordBlock.from_payloads([b"x"] * count)
 
 
-def test_records_are_dealt_out_in_turns_over_blocks() -> None:
-    selector = RoundRobin(3)
-    assert selector.select(block_of(4)) == [0, 1, 2, 0]
-    assert selector.select(block_of(0)) == []
-    assert selector.select(block_of(3)) == [1, 2, 0]
-
-
-def test_rebalancing_may_start_anywhere() -> None:
-    assert RoundRobin(4, first=3).select(block_of(6)) == [3, 0, 1, 2, 3, 0]
-
-
 def test_an_adaptive_selector_leaves_the_choice_to_the_partition() -> None:
     selector = RoundRobin(3, adaptive=True)
     assert selector.select(block_of(2)) == [LEAST_LOADED] * 2
     selector.adaptive = False
     assert selector.select(block_of(2)) == [0, 1]
     assert RoundRobin(1, adaptive=True).select(block_of(2)) == [0, 0]
-
-
-def test_forward_has_one_channel() -> None:
-    selector = RoundRobin(1)
-    assert selector.select(block_of(3)) == selector.select(block_of(3)) == [0, 0, 0]
 
 
 @given(st.integers(1, 9), st.data(), st.lists(st.integers(0, 30)))

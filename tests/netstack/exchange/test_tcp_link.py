@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import cast, get_args
 
 import pytest
@@ -12,7 +10,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from buffers import EventBuffer, EventConsumer, NetworkBufferPool, PipelinedSubpartition
+from buffers import NetworkBufferPool, PipelinedSubpartition
 from flowcontrol import (
     MAX_PEER_TEXT,
     AckAllUserRecordsProcessed,
@@ -35,9 +33,7 @@ from flowcontrol import (
     ResumeConsumption,
     ToConsumer,
     ToProducer,
-    data_type_of,
     encode,
-    encode_event,
     wire_size,
 )
 from netstack import (
@@ -58,8 +54,8 @@ from netstack.exchange.tcp_link import (
     keep_alive,
 )
 from netstack.tcp.pipe import Outgoing, Stream
-
-TLS = Path(__file__).resolve().parents[2] / "data" / "tls"
+from tests.netstack.exchange.queues import event_item
+from tests.netstack.meshes import socket_streams, tls_contexts
 
 
 class Ear:
@@ -110,17 +106,9 @@ def send(link: TcpLink, message: Message) -> None:
     end.write(wire_size(message), None, message)
 
 
-async def streams() -> tuple[trio.SocketStream, trio.SocketStream]:
-    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    ours = await trio.open_tcp_stream("127.0.0.1", listener.socket.getsockname()[1])
-    theirs = await listener.accept()
-    await listener.aclose()
-    return ours, theirs
-
-
 def with_links(body: Callable[[Side, Side], Awaitable[None]], limits: ConnectionLimits | None = None) -> None:
     async def main() -> None:
-        ours, theirs = await streams()
+        ours, theirs = await socket_streams()
         limited = limits or ConnectionLimits()
         left, right = Side(ours, limited, "right"), Side(theirs, limited, "left")
         async with trio.open_nursery() as nursery:
@@ -138,7 +126,7 @@ def with_a_peer(
     """Run one link, whose peer is played by hand."""
 
     async def main() -> None:
-        ours, theirs = await streams()
+        ours, theirs = await socket_streams()
         side = Side(ours, limits or ConnectionLimits(), "task 7 at here")
         async with theirs, trio.open_nursery() as nursery:
             nursery.start_soon(side.run)
@@ -311,18 +299,6 @@ def test_a_side_with_nothing_to_say_speaks_at_least_every_half_of_the_limit() ->
     assert said_at == pytest.approx([2.0 * n for n in range(1, 11)])
 
 
-def test_a_side_with_nothing_to_say_says_that_it_is_there() -> None:
-    async def body(side: Side, peer: trio.SocketStream) -> None:
-        frame, heard = encode(KeepAlive()), b""
-        while len(heard) < 5 * len(frame):
-            await peer.send_all(frame)
-            heard += await peer.receive_some()
-        assert heard == frame * (len(heard) // len(frame))
-        assert side.error is None
-
-    with_a_peer(body, ConnectionLimits(keep_alive_s=0.3))
-
-
 def test_a_side_that_has_finished_still_says_that_it_is_there() -> None:
     async def body(left: Side, right: Side) -> None:
         left.link.finish()
@@ -338,12 +314,10 @@ def test_a_side_that_has_finished_still_says_that_it_is_there() -> None:
 
 def over_tls(ours: trio.SocketStream, theirs: trio.SocketStream) -> tuple[Stream, Stream]:
     """The streams of client and server."""
-    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server.load_cert_chain(TLS / "certificate.pem", TLS / "key.pem")
-    client = ssl.create_default_context(cafile=str(TLS / "authority.pem"))
+    contexts = tls_contexts()
     return (
-        trio.SSLStream(ours, client, server_hostname="localhost"),
-        trio.SSLStream(theirs, server, server_side=True),
+        trio.SSLStream(ours, contexts.client, server_hostname="localhost"),
+        trio.SSLStream(theirs, contexts.server, server_side=True),
     )
 
 
@@ -352,7 +326,7 @@ def test_a_side_that_fails_while_both_are_clogged_still_tells_why(encrypted: boo
     async def main() -> None:
         ours: Stream
         theirs: Stream
-        ours, theirs = await streams()
+        ours, theirs = await socket_streams()
         if encrypted:
             ours, theirs = over_tls(ours, theirs)
         left, right = Side(ours, ConnectionLimits(), "right"), Side(theirs, ConnectionLimits(), "left")
@@ -375,7 +349,7 @@ def test_a_side_that_fails_while_both_are_clogged_still_tells_why(encrypted: boo
 
 def test_over_tls_a_peer_that_leaves_behind_its_last_message_has_not_been_lost() -> None:
     async def main() -> None:
-        ours, theirs = over_tls(*await streams())
+        ours, theirs = over_tls(*await socket_streams())
         side = Side(ours, ConnectionLimits(), "right")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(side.run)
@@ -417,7 +391,7 @@ def test_a_receiver_that_breaks_ends_the_connection_and_the_peer_is_told() -> No
 
 def test_over_tls() -> None:
     async def main() -> None:
-        ours, theirs = over_tls(*await streams())
+        ours, theirs = over_tls(*await socket_streams())
         left, right = Side(ours, ConnectionLimits(), "right"), Side(theirs, ConnectionLimits(), "left")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(left.run)
@@ -517,8 +491,7 @@ def test_both_ends_accept_what_is_for_them_and_refuse_everything_else() -> None:
     channel = RemoteInputChannel(gate, 0, 0, consumer, memory.request_unpooled(2), gate.floating)
     gate.add_channel(channel, 0)
     gate.request_partitions()
-    barrier = CheckpointBarrier(1, 0.0)  # so that there is something to resume
-    subpartition.add(EventConsumer(EventBuffer(encode_event(barrier), data_type_of(barrier))))
+    subpartition.add(event_item(CheckpointBarrier(1, 0.0)))  # so that there is something to resume
     last = {CancelPartitionRequest: 1, ErrorResponse: 1}  # behind these the channel is closed
     for union, end in ((ToProducer, producer), (ToConsumer, consumer)):
         accepted: set[type[Message]] = set()

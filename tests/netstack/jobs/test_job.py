@@ -35,7 +35,6 @@ from netstack import (
 )
 from netstack.engine.agenda import Agenda
 from netstack.jobs.job import Job
-from netstack.tasks.operator_subtask import OperatorSubtask
 from netstack.tasks.operators import OperatorFactory
 from tests.netstack.whole_jobs import EXACT, run
 
@@ -108,18 +107,6 @@ def test_broadcast_reaches_every_consumer() -> None:
     everything = sorted(numbered(0, 500) + numbered(1, 500))
     assert [sorted(one) for one in seen] == [everything] * 3
     assert all(in_order(one) for one in seen)
-
-
-def test_hash_keeps_equal_keys_together() -> None:
-    scenario, seen = finite("hash", 2, 3)
-    source = CollectionSource([[b"%d" % (n % 17) for n in range(300)]] * 2, key_hash=text_hash)
-    vertex = replace(scenario.vertices[0], source=SourceObject(source=source))
-    run(replace(scenario, vertices=(vertex, scenario.vertices[1])))
-    keys = [set(one) for one in seen]
-    assert sum(len(one) for one in seen) == 600
-    assert not keys[0] & keys[1]
-    assert not keys[1] & keys[2]
-    assert not keys[0] & keys[2]
 
 
 @pytest.mark.parametrize("segment_bytes", [64, 1024])
@@ -235,20 +222,6 @@ def test_two_channels_align_and_the_fast_one_waits() -> None:
     assert consumer.start_delay_ms is not None
     # The slow source's few records overtake nothing but need not wait for the fast one's full buffers.
     assert consumer.alignment_ms_max_subtask > 2 * consumer.start_delay_ms > 0
-
-
-def test_debloating_shortens_start_delay_at_the_same_throughput() -> None:
-    off = emulate(saturated())
-    on = emulate(
-        saturated(config=NetworkConfig(checkpoint_interval_s=1.0, debloat_enabled=True, debloat_target_s=0.1))
-    )
-    before, after = off.steady[0].vertices[1], on.steady[0].vertices[1]
-    assert before.start_delay_ms is not None
-    assert after.start_delay_ms is not None
-    assert after.start_delay_ms < before.start_delay_ms / 3
-    assert min(size for size in after.debloatedBufferSize or [] if size is not None) < 8192
-    rate = [sum(v or 0.0 for v in vertex.records_in_per_s) for vertex in (before, after)]
-    assert rate[1] == pytest.approx(rate[0], rel=0.05)
 
 
 def test_checkpoints_complete_one_after_the_other() -> None:
@@ -421,36 +394,6 @@ def test_too_little_network_memory_says_what_is_needed() -> None:
         InsufficientBuffers, match=r"Insufficient number of network buffers.*taskmanager\.memory\.network"
     ):
         emulate(saturated(config=config))
-
-
-def test_credit_and_pools_are_consistent_at_every_moment() -> None:
-    async def main() -> int:
-        agenda = Agenda()
-        job = Job(saturated(duration_s=3.0), agenda)
-        checks = 0
-
-        def look() -> None:
-            nonlocal checks
-            assert job.attempt is not None
-            for subtask in job.attempt.subtasks:
-                for output in subtask.outputs:
-                    assert output.partition.pool.used <= output.partition.pool.size + 20
-                if isinstance(subtask, OperatorSubtask):
-                    for gate in subtask.gates:
-                        for channel in gate.remote_channels:
-                            credit = channel.receiver.credit
-                            assert credit.outstanding >= 0
-                            assert credit.unannounced >= 0
-                            free = channel.buffers.available
-                            assert credit.outstanding + credit.unannounced <= free
-            checks += 1
-            agenda.after(0.003, look)
-
-        agenda.at(0.001, look)
-        await job.run()
-        return checks
-
-    assert trio.run(main) > 500
 
 
 def test_a_checkpoint_aborted_by_the_end_of_a_channel_has_failed() -> None:

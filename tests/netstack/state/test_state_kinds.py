@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flowcontrol import SavepointFormat
 from netstack import (
     HandleReader,
     KeyedStateBackend,
@@ -20,21 +21,25 @@ from netstack import (
     SubtaskState,
     TableOptions,
 )
-from netstack.state.state_kinds import CopyOnWriteMaps
+from netstack.state.state_kinds import CopyOnWriteMaps, entry_key, parts_of
 from netstack.state.subtask_state import ChangelogTerms
 from netstack.state.table_backend import TableSettings, TableStateBackend
 from tests.netstack.table_model import ModelStores
 
 GROUPS = 4
 BACKENDS = ("memory", "tables", "changelog", "changelog in files", "changelog over tables")
+HALVES = (range(2), range(2, GROUPS))
 
 
 class Task:
     """The state of a subtask on one of the backends, at a time that tests set, and its checkpoints."""
 
-    def __init__(self, backend: str, ttl: StateTtlConfig | None = None) -> None:
+    def __init__(
+        self, backend: str, ttl: StateTtlConfig | None = None, *, subtask: int = 0, parallelism: int = 1
+    ) -> None:
         self.backend = backend
         self.ttl = ttl
+        self.place = subtask, parallelism
         self.storage = MemoryStorage()
         self.now = 0.0
         self.checkpoint = self.files = 0
@@ -47,7 +52,7 @@ class Task:
             changelog = ChangelogTerms("files" in self.backend, lambda files: None)
         if "tables" in self.backend:
             tables = TableSettings(ModelStores(), TableOptions(level0_files=2), incremental=True)
-        return SubtaskState("v", 0, 1, GROUPS, None, changelog, tables, lambda: self.now)
+        return SubtaskState("v", *self.place, GROUPS, None, changelog, tables, lambda: self.now)
 
     def at(self, key: Any) -> KeyedStateBackend:
         self.state.keyed.set_current_key(key, len(repr(key)) % GROUPS)
@@ -57,9 +62,9 @@ class Task:
         self.files += 1
         return self.storage.write(self.checkpoint, f"{self.files}-{name}", data, shared=shared)
 
-    def stored(self) -> list[StateHandle]:
+    def stored(self, layout: SavepointFormat | None = None) -> list[StateHandle]:
         self.checkpoint += 1
-        return self.state.snapshot(self.checkpoint).handles(self.write, 0)
+        return self.state.snapshot(self.checkpoint, layout).handles(self.write, 0)
 
     def restart(self, handles: list[StateHandle]) -> None:
         self.state.close()
@@ -86,27 +91,58 @@ def test_map_state() -> None:
         task = Task(backend)
         state = task.at("a").map("m")
         assert (state.is_empty, state.get(1), list(state.entries())) == (True, None, [])
-        state.put_all({"z": [1], 300: "x", 2: "y", (1,): 0})
+        state.put_all({"z": [1], 300: "x", 2: "y", (1,): 0, b"\0": b""})
         state.put("gone", 1)
         state.put("gone", None)
         task.at("ab")
         state.put(2, "other")
         task.at("a")
-        assert list(state.keys()) == [2, "z", 300, (1,)]
-        assert list(state.values()) == ["y", [1], "x", 0]
+        assert list(state.keys()) == [2, "z", b"\0", 300, (1,)]
+        assert list(state.values()) == ["y", [1], b"", "x", 0]
         assert (2 in state, 3 in state, state.is_empty) == (True, False, False)
         state.remove(2)
         state.remove(3)
+        task.restart(task.stored())
+        state = task.at("a").map("m")
         assert {key: dict(kept) for key, kept in state.items()} == {
-            "a": {"z": [1], (1,): 0, 300: "x"},
+            "a": {"z": [1], (1,): 0, 300: "x", b"\0": b""},
             "ab": {2: "other"},
         }
         for key, _ in state.entries():
             state.remove(key)
         assert state.is_empty
         task.at("ab")
+        state.put(3, "another")
         state.clear()
         assert list(state.items()) == []
+
+
+@pytest.mark.parametrize("into", BACKENDS[:3])
+@pytest.mark.parametrize("backend", BACKENDS[:3])
+def test_a_canonical_savepoint_of_any_backend_is_restored_by_any_other_by_key_group(
+    backend: str, into: str
+) -> None:
+    task, maps = Task(backend), {10**key: {f"k{number}": number for number in range(9)} for key in range(8)}
+    for key, kept in maps.items():
+        task.at(key).map("m").put_all(kept)
+    handles = task.stored(SavepointFormat.CANONICAL)
+    restored: list[dict[Any, Any]] = []
+    for subtask, groups in enumerate(HALVES):
+        half = Task(into, subtask=subtask, parallelism=2)
+        half.storage = task.storage
+        half.restart(handles)
+        restored.append({key: dict(kept) for key, kept in half.state.keyed.map("m").items()})
+        assert {len(repr(key)) % GROUPS for key in restored[-1]} == set(groups)
+    assert restored[0] | restored[1] == maps
+
+
+def test_names_of_entries_are_told_apart() -> None:
+    for key, in_map in ((b"\0\1key", b"user"), (b"\0\1", b""), (b"\0\1key", b"\0" * 300)):
+        assert parts_of(entry_key(key, in_map)) == (key, in_map)
+    with pytest.raises(StateError, match="an entry of map state has a damaged key"):
+        parts_of(b"\0\1\0\0\0\xff")
+    with pytest.raises(StateError, match="an entry of map state has a damaged key"):
+        parts_of(b"ab")
 
 
 def test_rows_of_a_map_lie_by_key_group_key_and_key_in_the_map() -> None:
