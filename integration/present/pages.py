@@ -98,7 +98,7 @@ def write_report(
         OutputError: A file cannot be written.
     """
     pictures = charts(results)
-    runs, few = list(results.values()), len(results) <= MOST_COLUMNS
+    runs, side_by_side = list(results.values()), len(results) <= MOST_COLUMNS
     names = dict.fromkeys(result.scenario.name for result in runs)
     went_wrong = [
         sentence if len(runs) == 1 else f"{run}: {sentence}"
@@ -110,12 +110,12 @@ def write_report(
         title=title or ", ".join(names),
         findings=[*([finding] if finding else _described(results)), *went_wrong],
         facts=job_facts(runs[0]) if facts is None else facts,
-        table=summary_table(results) if few else modes_table(results),
-        table_legend="" if few else MODES_LEGEND,
+        table=summary_table(results) if side_by_side else modes_table(results),
+        table_legend="" if side_by_side else MODES_LEGEND,
         incidents={run: incidents(result) for run, result in results.items()},
         checkpoint_charts=[chart for chart in pictures if chart.beside_phases],
         charts=[chart for chart in pictures if not chart.beside_phases],
-        few=few,
+        few=side_by_side,
         subtasks={run: subtask_rows(result) for run, result in results.items()},
         subtask_columns=SUBTASK_COLUMNS,
         several_windows=any(len(result.steady) > 1 for result in runs),
@@ -225,8 +225,8 @@ def write_tuning(
     """
     first = tuning.recommendations[0]
     of_sweep = tuning_charts(tuning.recommendations)
-    over_time = [chart for chart in charts(results) if chart.in_tuning] if results else []
-    over_time = [_of_all_seeds(chart, first) for chart in over_time]
+    run_charts = charts(results) if results else []
+    over_time = [_of_all_seeds(chart, first) for chart in run_charts if chart.in_tuning]
     steady = {name: result.steady[-1:] for name, result in results.items() if result.steady}
     obtained = [
         ("Scenario", f"{tuning.scenario['name']}, preset {tuning.scenario['preset']}"),
@@ -241,7 +241,7 @@ def write_tuning(
         "tuning.html.jinja",
         title=f"What to set for {tuning.scenario['name']}",
         parts=[_part(recommendation) for recommendation in tuning.recommendations],
-        columns=["Setting", "Throughput", *(title for title, _, _ in DETAILS)],
+        columns=["Setting", "Throughput", *(figure.title for figure in DETAILS)],
         legend=f"{RULE} {LEGEND}",
         charts=of_sweep,
         graph=job_graph(scenario, column_names(first, steady)) if steady else None,
@@ -290,7 +290,7 @@ def column_names(
 ) -> dict[str, Sequence[Steady]]:
     """Return runs by names short enough for a vertex, in place of the names of `settings_to_show`."""
     settings = settings_to_show(recommendation)
-    short = {NOW: "now", recommendation.chosen: "recommended"} | {NOW: "now"}
+    short = {recommendation.chosen: "recommended", NOW: "now"}  # the present setting may be the chosen one
     return {short.get(settings[name], "other"): steady for name, steady in runs.items()}
 
 
@@ -298,13 +298,13 @@ def _part(recommendation: Recommendation) -> dict[str, Any]:
     rows = [
         {
             "name": f"now: {recommendation.present}" if setting.name == NOW else setting.name,
-            "said": mark(recommendation, setting) if not setting.broken else "; ".join(setting.broken),
+            "said": "; ".join(setting.broken) if setting.broken else mark(recommendation, setting),
             "chosen": setting.name == recommendation.chosen,
             "cells": [
                 (throughput_text(setting), per_second(setting.mean("throughput_per_s"))),
                 *(
-                    (text(setting.mean(name)), interval_text(setting, name, text))
-                    for _, name, text in DETAILS
+                    (figure.text(setting.mean(figure.field)), interval_text(setting, figure))
+                    for figure in DETAILS
                 ),
             ],
         }

@@ -111,7 +111,8 @@ def buffer_size_rows(results: Results) -> list[Row]:
     rows: list[Row] = []
     for run, result in results.items():
         readers, _ = edge_ends(result)
-        for series in [series for series in result.series if series.vertex in readers][-MAX_VERTICES:]:
+        read_series = [series for series in result.series if series.vertex in readers]
+        for series in read_series[-MAX_VERTICES:]:
             sizes: dict[str, Sequence[float | None]] = {
                 FIXED: [result.scenario.config.segment_bytes] * len(series.t)
             }
@@ -159,16 +160,18 @@ def in_flight_time(results: Results) -> Chart | None:
 
 def in_flight_rows(results: Results) -> list[Row]:
     """Return rows ``run, t, place, s, mib``: data queued at each end, as time to consume and as MiB."""
-    return [
-        {"run": run, "t": t, "place": place, "s": round(size / rate, 3), "mib": round(size / _MIB, 3)}
-        for run, result in results.items()
-        for place, field in ((SENDERS, "outputQueueSize"), (RECEIVERS, "inputQueueSize"))
-        if result.series
-        for t, (size, rate) in _thinned(
-            result.series[0].t, list(zip(queued(result, field), bytes_per_s(result), strict=False))
-        )
-        if rate is not None
-    ]
+    rows: list[Row] = []
+    for run, result in results.items():
+        if not result.series:
+            continue
+        times, rates = result.series[0].t, bytes_per_s(result)
+        for place, field in ((SENDERS, "outputQueueSize"), (RECEIVERS, "inputQueueSize")):
+            sizes = queued(result, field)
+            for t, (waiting, rate) in _thinned(times, list(zip(sizes, rates, strict=False))):
+                if rate is not None:
+                    values = {"s": round(waiting / rate, 3), "mib": round(waiting / _MIB, 3)}
+                    rows.append({"run": run, "t": t, "place": place} | values)
+    return rows
 
 
 def _in_flight_time(window: WindowFigures) -> str:
@@ -204,12 +207,13 @@ def queue_length_rows(results: Results) -> list[Row]:
                 (readers, "receiving", series.inputQueueLength),
                 (writers, "sending", series.outputQueueLength),
             ):
+                if series.vertex not in ends:
+                    continue
                 rows += [
                     {"run": run, "place": f"{series.vertex}, {place}", "t": t}
                     | {"subtask": subtask, "buffers": length}
                     for subtask, queue in reversed(list(zip(SUBTASKS, lengths, strict=False)))
                     for t, length in _thinned(series.t, queue)
-                    if series.vertex in ends
                 ]
     return rows
 
