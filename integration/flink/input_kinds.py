@@ -145,8 +145,8 @@ def with_input_kinds(
         if present is None or rows is None:
             notes.append(kind_note(name, exchanges, "join", ", since emulations of both cannot be compared"))
             continue
-        of_join = sum(map(_off, present))
-        nearer, clearly = of_join - sum(map(_off, rows)), max(_NEARER, _NEARER_SHARE * of_join)
+        off_join, off_union = sum(map(_off, present)), sum(map(_off, rows))
+        nearer, clearly = off_join - off_union, max(_NEARER, _NEARER_SHARE * off_join)
         kind: InputKind = "union" if nearer >= clearly else "join"
         why = f", which is nearer to what Flink reports ({_evidence(kind, join=present, union=rows)})"
         if abs(nearer) < clearly:

@@ -377,24 +377,30 @@ class _HostLoad:
 
     def notes(self, vertices: Collection[str]) -> Iterator[Note]:
         """Yield the assumptions about the work of tasks. The work of `vertices` is CPU-bound."""
-        tasks, busy = self.burning(vertices), list(self.undecided.values())
-        used = self.used_by_tasks
+        tasks = self.burning(vertices)
         if tasks:
             yield from self._notes_on_burning(tasks)
-        elif not busy:
-            if self.has_undecided and used is not None and used >= _MUCH:
-                text = (
-                    "the busy time of tasks is not reported, so it is unknown whether their work is CPU-bound"
-                )
-                yield Note(f"{text} ({self._figures()}); {_ASSUMED}.", _BURNS, advice=_IF_IT_BURNS)
-        elif self.cores == inf:
-            if used is not None and min(used, sum(busy)) >= _MUCH:
-                text = "the number of cores is not reported, so it is unknown whether tasks wait for one"
-                yield Note(f"{text} ({self._figures()}); {_ASSUMED}.", _CORES)
-        else:
-            waits = sum(busy) - cores_in_use(busy, self.cores)
-            if waits > _NOTICEABLE * sum(busy) and (used is None or used >= _HARDLY * self.if_all_burn):
-                yield Note(f"{self._doubt()}; {_ASSUMED}.", _BURNS, advice=_IF_IT_BURNS)
+        elif (note := self._note_on_waiting()) is not None:
+            yield note
+
+    def _note_on_waiting(self) -> Note | None:
+        """Return the note that work is assumed to wait; None: this is clear, or it makes no difference."""
+        busy, used = list(self.undecided.values()), self.used_by_tasks
+        if not busy:
+            if not self.has_undecided or used is None or used < _MUCH:
+                return None
+            text = "the busy time of tasks is not reported, so it is unknown whether their work is CPU-bound"
+            return Note(f"{text} ({self._figures()}); {_ASSUMED}.", _BURNS, advice=_IF_IT_BURNS)
+        if self.cores == inf:
+            if used is None or min(used, sum(busy)) < _MUCH:
+                return None
+            text = "the number of cores is not reported, so it is unknown whether tasks wait for one"
+            return Note(f"{text} ({self._figures()}); {_ASSUMED}.", _CORES)
+        would_wait = sum(busy) - cores_in_use(busy, self.cores)
+        hardly_used = used is not None and used < _HARDLY * self.if_all_burn
+        if would_wait <= _NOTICEABLE * sum(busy) or hardly_used:
+            return None
+        return Note(f"{self._doubt()}; {_ASSUMED}.", _BURNS, advice=_IF_IT_BURNS)
 
     def _notes_on_burning(self, tasks: Sequence[_Task]) -> Iterator[Note]:
         by = "as on the other machines, "

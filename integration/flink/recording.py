@@ -276,15 +276,13 @@ def _of_the_job(path: str, answer: Any, job: str) -> Any:
     if path == "/jobs/overview":
         return {"jobs": [entry for entry in answer["jobs"] if entry["jid"] == job]}
     if path.endswith("/jobmanager/config"):
-        return [
-            entry
-            for entry in answer
-            if (
-                str(entry.get("key")) in _KNOWN_OPTIONS or str(entry.get("key")).startswith(_RECORDED_OPTIONS)
-            )
-            and "/" not in str(entry.get("value"))
-        ]
+        return [entry for entry in answer if _is_recorded(str(entry.get("key")), str(entry.get("value")))]
     return answer
+
+
+def _is_recorded(option: str, value: str) -> bool:
+    """Whether a recording keeps an option of the cluster. Values with a slash may be paths or addresses."""
+    return "/" not in value and (option in _KNOWN_OPTIONS or option.startswith(_RECORDED_OPTIONS))
 
 
 def _cleaned(value: Any, names: Names, key: str = "") -> Any:
