@@ -66,6 +66,7 @@ from .tuning_charts import tuning_charts
 if TYPE_CHECKING:
     from ..flink.importing import Imported
     from ..flink.job_watch import Validation
+    from ..tuning.pitfalls import Pitfall
     from .documents import Tuning
 
 FLINK, OURS = "Flink", "ours"
@@ -237,6 +238,7 @@ def write_tuning(
         ("Command", tuning.command),
         *(("Note", note) for note in tuning.notes),
     ]
+    scenarios = {run: _pretty(scenario_document(result.scenario)) for run, result in results.items()}
     page = render_page(
         "tuning.html.jinja",
         title=f"What to set for {tuning.scenario['name']}",
@@ -246,26 +248,12 @@ def write_tuning(
         charts=of_sweep,
         graph=job_graph(scenario, column_names(first, steady)) if steady else None,
         graph_note=f"{' beside '.join(results)}; of the first seed. {NOTE}" if results else "",
-        pitfalls=[
-            {
-                "name": pitfall.name,
-                "vertex": pitfall.vertex,
-                "what": pitfall.what,
-                "facts": [
-                    ("Shows at", settings_of(pitfall)),
-                    ("Evidence", f"{pitfall.evidence} ({pitfall.point or 'as it is'}, seed {pitfall.seed})"),
-                    ("What to do", pitfall.remedy),
-                    ("Shown by", pitfall.shown_by),
-                ],
-            }
-            for pitfall in tuning.pitfalls
-        ],
+        pitfalls=[_pitfall(pitfall) for pitfall in tuning.pitfalls],
         runs=list(results),
         run_charts=over_time,
         obtained=[(name, text) for name, text in obtained if text],
         runs_obtained={run: how_obtained(result, tuning.command) for run, result in results.items()},
-        scenarios={run: _pretty(scenario_document(result.scenario)) for run, result in results.items()}
-        or {"as it is": _pretty(tuning.scenario)},
+        scenarios=scenarios or {"as it is": _pretty(tuning.scenario)},
         specs=_drawings([*of_sweep, *over_time]),
     )
     return _write(directory, page, [*of_sweep, *over_time])
@@ -316,6 +304,21 @@ def _part(recommendation: Recommendation) -> dict[str, Any]:
         "configuration": recommendation.configuration,
         "failures": failures_of(recommendation),
         "rows": rows,
+    }
+
+
+def _pitfall(pitfall: Pitfall) -> dict[str, Any]:
+    evidence = f"{pitfall.evidence} ({pitfall.point or 'as it is'}, seed {pitfall.seed})"
+    return {
+        "name": pitfall.name,
+        "vertex": pitfall.vertex,
+        "what": pitfall.what,
+        "facts": [
+            ("Shows at", settings_of(pitfall)),
+            ("Evidence", evidence),
+            ("What to do", pitfall.remedy),
+            ("Shown by", pitfall.shown_by),
+        ],
     }
 
 

@@ -290,17 +290,8 @@ def checkpoint_history(results: Results) -> Chart | None:
         return None
     types = ordered(rows, "type", tuple(CheckpointType))
     marks = [_phase_bars(phases_in(results.values())), *_without_bar()]
-    if len(types) > 1:  # a thin band above the bars, coloured by the type of each checkpoint
-        known: dict[str, str] = dict(zip(CheckpointType, _TYPES, strict=True))
-        scale = alt.Scale(domain=types, range=[known[kind] for kind in types])
-        legend = alt.Legend(title=None, orient="bottom", labelLimit=0, columns=2)
-        band = _of_each_checkpoint(
-            y=alt.value(-8),
-            y2=alt.value(-3),
-            fill=alt.Fill("type:N", scale=scale, legend=legend),
-            tooltip=[tip("id", "checkpoint"), "type:N"],
-        )
-        marks.append(band)
+    if len(types) > 1:
+        marks.append(_band_of_types(types))
     few = len(results) <= MOST_COLUMNS
     spec = panels(marks, rows, results, height=150 if few else 90, time=_TRIGGER)
     spec["params"] = [{"name": CHOSEN, "value": ""}]
@@ -375,6 +366,19 @@ def _without_bar() -> list[Any]:
     ring = base.mark_point(shape="circle", size=45, color=NEUTRAL, **style)
     other = f"isValid(datum.status) && datum.status != '{COMPLETED}' && datum.status != '{FAILED}'"
     return [cross.transform_filter(f"datum.status == '{FAILED}'"), ring.transform_filter(other)]
+
+
+def _band_of_types(types: Sequence[str]) -> Any:
+    """Return a thin band above the bars, coloured by the type of each checkpoint."""
+    known: dict[str, str] = dict(zip(CheckpointType, _TYPES, strict=True))
+    scale = alt.Scale(domain=types, range=[known[kind] for kind in types])
+    legend = alt.Legend(title=None, orient="bottom", labelLimit=0, columns=2)
+    return _of_each_checkpoint(
+        y=alt.value(-8),
+        y2=alt.value(-3),
+        fill=alt.Fill("type:N", scale=scale, legend=legend),
+        tooltip=[tip("id", "checkpoint"), "type:N"],
+    )
 
 
 def checkpoint_bytes(results: Results) -> Chart | None:
@@ -516,20 +520,10 @@ def _detail(checkpoint: CheckpointResult, phases: Sequence[str]) -> dict[str, An
     for part in sorted(parts, key=lambda part: -part.end_to_end_ms):
         slowest.setdefault(part.vertex, []).append(part)
     shown = [part for part in parts if part in slowest[part.vertex][:MAX_DETAILED]]
-    subtasks = sum(len(vertex.end_to_end_ms) for vertex in checkpoint.vertices)
-    text = f"{checkpoint.checkpoint_type}, triggered at {checkpoint.t:.1f} s, {outcome(checkpoint)}; "
-    all_of = "all" if len(parts) == subtasks else f"{len(parts)} of"
-    text += f"{all_of} {subtasks} subtasks acknowledged"
-    if len(shown) < len(parts):
-        text += f", the slowest {MAX_DETAILED} of a vertex are shown"
-    if checkpoint.state_bytes:
-        text += f"; {size(checkpoint.state_bytes)} of state"
-    if checkpoint.persisted_bytes:
-        text += f", {size(checkpoint.persisted_bytes)} of it data in flight"
     return {
         "id": checkpoint.id,
         "label": f"{checkpoint.id}: at {checkpoint.t:.1f} s, {outcome(checkpoint)}",
-        "text": f"{text}.",
+        "text": _detail_text(checkpoint, acknowledged=len(parts), shown=len(shown)),
         "parts": [
             [
                 f"{part.vertex} {part.subtask}",
@@ -539,6 +533,21 @@ def _detail(checkpoint: CheckpointResult, phases: Sequence[str]) -> dict[str, An
             for part in shown
         ],
     }
+
+
+def _detail_text(checkpoint: CheckpointResult, *, acknowledged: int, shown: int) -> str:
+    """Return a sentence on a checkpoint, with the numbers of subtasks that acknowledged it and are shown."""
+    subtasks = sum(len(vertex.end_to_end_ms) for vertex in checkpoint.vertices)
+    text = f"{checkpoint.checkpoint_type}, triggered at {checkpoint.t:.1f} s, {outcome(checkpoint)}; "
+    all_of = "all" if acknowledged == subtasks else f"{acknowledged} of"
+    text += f"{all_of} {subtasks} subtasks acknowledged"
+    if shown < acknowledged:
+        text += f", the slowest {MAX_DETAILED} of a vertex are shown"
+    if checkpoint.state_bytes:
+        text += f"; {size(checkpoint.state_bytes)} of state"
+    if checkpoint.persisted_bytes:
+        text += f", {size(checkpoint.persisted_bytes)} of it data in flight"
+    return f"{text}."
 
 
 def _figures(part: SubtaskPart) -> str:

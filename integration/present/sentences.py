@@ -54,8 +54,11 @@ def _with_parts(took: str, *runs: WindowFigures) -> str:
     """
 
     def text(of: Callable[[WindowFigures], str]) -> str:
-        *before, now = map(of, runs)
-        return " ".join([now, *("as before" if each == now else f"instead of {each}" for each in before)])
+        now = of(runs[-1])
+        if len(runs) == 1:
+            return now
+        before = of(runs[0])
+        return f"{now} as before" if before == now else f"{now} instead of {before}"
 
     parts = [took]
     if all(run.start_delay_ms is not None and run.alignment_ms is not None for run in runs):

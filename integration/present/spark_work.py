@@ -69,15 +69,23 @@ def shuffle_progress(
     if rows and notes.possible:
         with progress("shuffle", rows, "rows", console, before="reading", behind="writing") as report:
             report_work = _from_now_on(report)
-            yield lambda: report_work(sum(numbers)) if (numbers := notes.numbers()) else None
+
+            def update() -> None:
+                if numbers := notes.numbers():
+                    report_work(sum(numbers))
+
+            yield update
         return
 
-    def doing() -> str:
-        numbers = notes.numbers()
-        return ", ".join([tasks_text(session), *([f"{sum(numbers):,.0f} rows so far"] if numbers else [])])
-
     with activity("shuffle", console) as describe:
-        yield lambda: describe(doing())
+
+        def update_text() -> None:
+            text = tasks_text(session)
+            if numbers := notes.numbers():
+                text += f", {sum(numbers):,.0f} rows so far"
+            describe(text)
+
+        yield update_text
 
 
 def _from_now_on(report: Report) -> Report:
