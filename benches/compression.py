@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from time import process_time
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -83,8 +83,16 @@ KINDS: dict[str, Callable[[int], pa.RecordBatch]] = {
 }
 
 
-def measured(batches: list[pa.RecordBatch], compression: Codec | None) -> tuple[int, float, float]:
-    """Return the bytes of all pieces, and the minimum processor seconds for cutting and for decoding them."""
+class Cost(NamedTuple):
+    """Bytes of all pieces, and the minimum processor seconds for cutting and for decoding them."""
+
+    size: int
+    cut_s: float
+    decode_s: float
+
+
+def measured(batches: list[pa.RecordBatch], compression: Codec | None) -> Cost:
+    """Return the cost of the pieces of batches."""
     best_cut = best_decode = float("inf")
     size = 0
     for _ in range(ROUNDS):
@@ -98,7 +106,7 @@ def measured(batches: list[pa.RecordBatch], compression: Codec | None) -> tuple[
                 decode_piece(piece, cutter.schema)
         best_cut, best_decode = min(best_cut, cut - start), min(best_decode, process_time() - cut)
         size = sum(len(piece) for pieces in made for _, piece in pieces)
-    return size, best_cut, best_decode
+    return Cost(size, best_cut, best_decode)
 
 
 def main() -> None:
@@ -112,15 +120,15 @@ def main() -> None:
     print("|---|---|---:|---:|---:|---:|")
     for kind, make in KINDS.items():
         batches = [make(number * ROWS) for number in range(BATCHES)]
-        plain, cut_s, decode_s = measured(batches, None)
+        plain = measured(batches, None)
         for compression in CODECS:
-            size, slower_cut_s, slower_decode_s = measured(batches, compression)
-            sender, receiver = slower_cut_s - cut_s, slower_decode_s - decode_s
-            rate = (plain - size) / max(sender + receiver, 1e-9) / MB
-            pays = f"{rate:.0f} MB/s" if size < 0.98 * plain else "never"
+            compressed = measured(batches, compression)
+            sender_s, receiver_s = compressed.cut_s - plain.cut_s, compressed.decode_s - plain.decode_s
+            rate = (plain.size - compressed.size) / max(sender_s + receiver_s, 1e-9) / MB
+            pays = f"{rate:.0f} MB/s" if compressed.size < 0.98 * plain.size else "never"
             print(
-                f"| {kind} | {compression} | {size / plain:.2f} | {sender / plain * 1e9:.2f}"
-                f" | {receiver / plain * 1e9:.2f} | {pays} |"
+                f"| {kind} | {compression} | {compressed.size / plain.size:.2f} "
+                f"| {sender_s / plain.size * 1e9:.2f} | {receiver_s / plain.size * 1e9:.2f} | {pays} |"
             )
 
 

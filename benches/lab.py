@@ -113,22 +113,31 @@ def with_page(parallelism: int) -> Cost:
                 lab.terminate()  # not Ctrl-C, which background processes of a shell ignore
 
 
+class Moment(NamedTuple):
+    """A moment of a run, by three clocks in seconds."""
+
+    emulated_s: float
+    cpu_s: float
+    wall_s: float
+
+
 def watched(address: str, pid: int, end_s: float) -> Cost:
     """Read frames until `end_s` of the run, and return the cost of the process `pid` meanwhile."""
-    first: tuple[float, float, float] | None = None
+    first: Moment | None = None
     frames = size = 0
     for text in messages(address):
         frame = json.loads(text)
         if frame["type"] != "frame" or frame["t"] < BEGIN_S:
             continue
-        now = frame["t"], cpu_s(pid), monotonic()
+        now = Moment(frame["t"], cpu_s(pid), monotonic())
         if first is None:
             first = now
             continue
         frames, size = frames + 1, size + len(text)
         if frame["t"] >= end_s:
-            emulated, spent, wall = (later - earlier for later, earlier in zip(now, first, strict=True))
-            return Cost(spent / emulated, frames / wall, size / frames)
+            wall_s = now.wall_s - first.wall_s
+            cpu_per_s = (now.cpu_s - first.cpu_s) / (now.emulated_s - first.emulated_s)
+            return Cost(cpu_per_s, frames / wall_s, size / frames)
     raise RuntimeError("the lab has ended")
 
 

@@ -67,12 +67,13 @@ def figures_of(result: Result, case: Case) -> Figures:
     read = [sum(subtask) for subtask in zip(*series.numRecordsIn, strict=True)]
     first = next(place for place, at in enumerate(series.t) if at >= case.scenario.warmup_s)
     target_ms = case.scenario.config.debloat_target_s * 1000
+    adaptations = [adaptation(done, window, target_ms) for window in case.changes]
     return Figures(
-        median(counted),
-        record_delay_ms(result, case),
-        max(counted),
-        (read[-1] - read[first]) / (series.t[-1] - series.t[first]),
-        max(adaptation(done, window, target_ms) for window in case.changes) if case.changes else None,
+        end_to_end_ms=median(counted),
+        delay_ms=record_delay_ms(result, case),
+        worst_ms=max(counted),
+        records_per_s=(read[-1] - read[first]) / (series.t[-1] - series.t[first]),
+        adaptation_s=max(adaptations, default=None),
     )
 
 
@@ -187,15 +188,16 @@ def not_worse(own: list[Figures], base: list[Figures]) -> bool:
 
     Allowed are 2 % + 3 ms for times, 0.3 s for the time to adapt, and 0.5 % for the throughput.
     """
-    times = ("end_to_end_ms", "delay_ms", "worst_ms")
-    medians = [[median(getattr(one, name) for one in found) for found in (own, base)] for name in times]
-    adapted = [[one.adaptation_s for one in found if one.adaptation_s is not None] for found in (own, base)]
-    slower = bool(adapted[0]) and median(adapted[0]) > median(adapted[1]) + 0.3
-    return (
-        all(mine <= its * 1.02 + 3 for mine, its in medians)
-        and rate(own) >= rate(base) * 0.995
-        and not slower
+    for time in ("end_to_end_ms", "delay_ms", "worst_ms"):
+        mine, its = (median(getattr(one, time) for one in found) for found in (own, base))
+        if mine > its * 1.02 + 3:
+            return False
+    adapted, base_adapted = (
+        [one.adaptation_s for one in found if one.adaptation_s is not None] for found in (own, base)
     )
+    if adapted and median(adapted) > median(base_adapted) + 0.3:
+        return False
+    return rate(own) >= rate(base) * 0.995
 
 
 def write(path: Path, text: str) -> None:
@@ -228,12 +230,8 @@ def main() -> None:
         found = []
         for place in chosen:
             print(CASES[place].scenario.name, file=sys.stderr)
-            found.append(
-                (
-                    CASES[place],
-                    {policy: [one.result() for one in pending[place, policy]] for policy in POLICIES},
-                )
-            )
+            runs = {policy: [one.result() for one in pending[place, policy]] for policy in POLICIES}
+            found.append((CASES[place], runs))
     each = f"seeds {seeds[0]} to {seeds[-1]} each"
     head = f"netstack {version('netstack')}, virtual clock, {each}, preset flink-2.2.\n"
     tables = [table(title, found) for title in MEASURES]

@@ -248,7 +248,9 @@ def growth(resident: Sequence[Sequence[int]], hours_each: float) -> float | None
     of each policy at each of its hours.
     """
     at_ends = [of_policy[-1] for of_policy in resident[1:] if of_policy]
-    return (at_ends[-1] - at_ends[0]) / ((len(at_ends) - 1) * hours_each) if len(at_ends) > 1 else None
+    if len(at_ends) < 2:
+        return None
+    return (at_ends[-1] - at_ends[0]) / ((len(at_ends) - 1) * hours_each)
 
 
 def problems_of(result: Result, wanted_restarts: int) -> Iterator[str]:

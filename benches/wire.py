@@ -194,8 +194,8 @@ def receiver_process(plain: bool, case: Case, answers: Connection) -> None:
     trio.run(main)
 
 
-def measure(context: SpawnContext, plain: bool, case: Case) -> float:
-    """Return the seconds from the accepted connection to the last byte."""
+def measure(context: SpawnContext, case: Case, *, plain: bool) -> float:
+    """Return the seconds from the accepted connection to the last byte; `plain`: of plain trio."""
     ours, theirs = context.Pipe()
     receiver = context.Process(target=receiver_process, args=(plain, case, theirs))
     receiver.start()
@@ -214,7 +214,9 @@ def table(say: Callable[[str], None] = print) -> None:
     say("| wire between two processes | GB/s | plain trio, GB/s | ratio |")
     say("|---|---:|---:|---:|")
     for case in CASES:
-        pairs = [(measure(context, False, case), measure(context, True, case)) for _ in range(RUNS)]
+        pairs = [
+            (measure(context, case, plain=False), measure(context, case, plain=True)) for _ in range(RUNS)
+        ]
         ours, plain = (median(times) for times in zip(*pairs, strict=True))
         say(f"| {case.name} | {total / ours / 1e9:.2f} | {total / plain / 1e9:.2f} | {plain / ours:.2f} |")
 

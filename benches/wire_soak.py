@@ -114,12 +114,12 @@ class Peer:
             failure = str(error)
             transport.close(error)
         return Outcome(
-            list(self._got),
-            self._read_bytes,
-            self._problem,
-            failure,
-            resident_bytes(),
-            transport.leaked_segments,
+            got=list(self._got),
+            read_bytes=self._read_bytes,
+            problem=self._problem,
+            failure=failure,
+            resident=resident_bytes(),
+            leaked_segments=transport.leaked_segments,
         )
 
     def _write(self, transport: Transport, wanted: Round) -> None:
@@ -217,7 +217,8 @@ async def run_round(pipes: list[Connection], kind: str, got: list[list[int]], se
             nursery.start_soon(relay.serve, listener, address)
         for index, pipe in enumerate(pipes):
             begins_at = [got[receiver][index] for receiver in range(PROCESSES)]
-            pipe.send(Round(kind, victim, relayed, secret, begins_at))
+            task = Round(kind, victim, addresses=relayed, secret=secret, begins_at=begins_at)
+            pipe.send(task)
         outcomes = [await trio.to_thread.run_sync(pipe.recv) for pipe in pipes]
         nursery.cancel_scope.cancel()
     return outcomes

@@ -26,7 +26,7 @@ of new processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 
@@ -65,27 +65,30 @@ PACE_S = 0.01
 """Minimum pause between checkpoints in seconds, the smallest that Flink allows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:
     """Settings of a job, and the times of its phases."""
 
-    unaligned: bool
-    timeout_s: float
     debloat: bool
     record_bytes: int
     settle_s: float
     """Seconds from the start until checkpoints are measured."""
     slice_s: float
     """Length of a round in seconds; several checkpoints must fit into it."""
+    unaligned: bool = False
+    timeout_s: float = 0.0
 
+
+_SMALL_AND_DEBLOATED = Mode(debloat=True, record_bytes=SMALL, settle_s=5.0, slice_s=0.5, unaligned=True)
+_BIG = Mode(debloat=False, record_bytes=BIG, settle_s=2.0, slice_s=0.5, unaligned=True)
 
 MODES = {
-    "ALIGNED": Mode(False, 0.0, True, SMALL, 5.0, 2.0),
-    "ALIGNED,NO_DEBLOAT": Mode(False, 0.0, False, SMALL, 10.0, 6.0),
-    "UNALIGNED": Mode(True, 0.0, False, BIG, 2.0, 0.5),
-    "UNALIGNED,DEBLOAT": Mode(True, 0.0, True, SMALL, 5.0, 0.5),
-    "UNALIGNED_1": Mode(True, 0.001, False, BIG, 2.0, 0.5),
-    "UNALIGNED_1,DEBLOAT": Mode(True, 0.001, True, SMALL, 5.0, 0.5),
+    "ALIGNED": Mode(debloat=True, record_bytes=SMALL, settle_s=5.0, slice_s=2.0),
+    "ALIGNED,NO_DEBLOAT": Mode(debloat=False, record_bytes=SMALL, settle_s=10.0, slice_s=6.0),
+    "UNALIGNED": _BIG,
+    "UNALIGNED,DEBLOAT": _SMALL_AND_DEBLOATED,
+    "UNALIGNED_1": replace(_BIG, timeout_s=0.001),
+    "UNALIGNED_1,DEBLOAT": replace(_SMALL_AND_DEBLOATED, timeout_s=0.001),
 }
 
 

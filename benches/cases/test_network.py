@@ -224,7 +224,8 @@ def scenario_of(shape: Shape, records: int, skewed: bool, seed: int, arrivals: O
     if shape.broadcast:
         ship = "broadcast"
     elif skewed:
-        ship, shares = "hash", (max(1.0, each - shape.channels + 1.0),) + (1.0,) * (shape.channels - 1)
+        of_others = [1.0] * (shape.channels - 1)
+        ship, shares = "hash", (max(1.0, each - shape.channels + 1.0), *of_others)
     return Scenario(
         name="benchmark",
         duration_s=PATIENCE_S,

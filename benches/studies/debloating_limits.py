@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from math import ceil
 from pathlib import Path
 from statistics import median
@@ -276,17 +277,18 @@ def figures_of(result: Result) -> Figures:
     read = [sum(subtask) for subtask in zip(*series.numRecordsIn, strict=True)]
     first = next(place for place, at in enumerate(series.t) if at >= scenario.warmup_s)
     sink = next(vertex for vertex in result.steady[-1].vertices if vertex.name == SINK)
+    stored = [
+        one.persisted_bytes
+        for one in result.checkpoints
+        if one.duration_ms is not None and one.t >= scenario.warmup_s
+    ]
     return Figures(
-        median(counted),
-        max(counted),
-        record_delay_ms(result, Case("", scenario)),
-        (read[-1] - read[first]) / (series.t[-1] - series.t[first]),
-        median(
-            one.persisted_bytes
-            for one in result.checkpoints
-            if one.duration_ms is not None and one.t >= scenario.warmup_s
-        ),
-        median(size or 0.0 for size in sink.debloatedBufferSize),
+        end_to_end_ms=median(counted),
+        worst_ms=max(counted),
+        delay_ms=record_delay_ms(result, Case("", scenario)),
+        records_per_s=(read[-1] - read[first]) / (series.t[-1] - series.t[first]),
+        stored_bytes=median(stored),
+        buffer_bytes=median(size or 0.0 for size in sink.debloatedBufferSize),
     )
 
 
@@ -383,7 +385,7 @@ def run(asked: Asked) -> Figures:
     return figures_of(MECHANISMS[asked.mechanism](asked.scenario, asked.seed))
 
 
-def run_all(pool: Executor, asked: Iterable[Asked]) -> Iterable[Figures]:
+def run_all(pool: Executor, asked: Iterable[Asked]) -> Iterator[Figures]:
     """Run all scenarios in the processes of `pool`, and return their figures in order."""
     return pool.map(run, asked)
 
@@ -598,13 +600,14 @@ def buffer_numbers(pool: Executor) -> str:
     cells = [(exclusive, floating) for exclusive in EXCLUSIVE for floating in FLOATING]
     names = [f"{e}/{f} buffers{suffix}" for e, f in cells for suffix in ("", ", debloating")]
     asked = [Asked(scenario, name) for scenario in (near, far) for name in names]
-    found = list(run_all(pool, asked))
+    found = run_all(pool, asked)
+    at_near = dict(zip(names, islice(found, len(names)), strict=True))
+    at_far = dict(zip(names, found, strict=True))
+    best, far_best = at_near[names[0]].records_per_s, at_far[names[0]].records_per_s
     rows = []
-    for place, (exclusive, floating) in enumerate(cells):
-        off, on = found[2 * place : 2 * place + 2]
-        far_off, far_on = found[len(names) + 2 * place : len(names) + 2 * place + 2]
-        best, far_best = found[0].records_per_s, found[len(names)].records_per_s
-        count = in_use(2, exclusive, floating)
+    for exclusive, floating in cells:
+        name = f"{exclusive}/{floating} buffers"
+        off, count = at_near[name], in_use(2, exclusive, floating)
         rows.append(
             [
                 f"{exclusive}/{floating}",
@@ -612,9 +615,9 @@ def buffer_numbers(pool: Executor) -> str:
                 f"**{count * SEGMENT / bytes_per_s(off, 2, RECORD_BYTES) * 1000:,.0f}**",
                 f"{off.delay_ms:,.0f}",
                 *_short(off, best),
-                *_short(on, best),
-                *_short(far_off, far_best),
-                *_short(far_on, far_best),
+                *_short(at_near[f"{name}, debloating"], best),
+                *_short(at_far[name], far_best),
+                *_short(at_far[f"{name}, debloating"], far_best),
             ]
         )
     head = ["buffers", "N", "formula, ms", "record delay, ms"]
@@ -633,13 +636,13 @@ def overtaking(pool: Executor) -> str:
     A step is a number of buffers that a barrier may overtake, or an aligned timeout.
     """
     scenario = saturated(2, 200e3, RECORD_BYTES, 1.0, interval_s=5.0, measured_s=60.0)
+    limited = [f"overtakes {limit}{suffix}" for limit in LIMITS for suffix in ("", ", debloating")]
+    timeouts = [f"timeout {ms} ms" for ms in TIMEOUTS_MS]
+    names = [*limited, *timeouts, "unaligned", "unaligned, debloating"]
+    found = dict(zip(names, run_all(pool, [Asked(scenario, name) for name in names]), strict=True))
     rows = []
-    asked = [
-        Asked(scenario, f"overtakes {limit}{suffix}") for limit in LIMITS for suffix in ("", ", debloating")
-    ]
-    found = list(run_all(pool, asked))
-    for place, limit in enumerate(LIMITS):
-        off, on = found[2 * place : 2 * place + 2]
+    for limit in LIMITS:
+        off, on = found[f"overtakes {limit}"], found[f"overtakes {limit}, debloating"]
         at_sender = min(2 * limit, in_partition(2))
         at_receiver = min(2 * limit, in_use(2) - in_partition(2))
         left = (in_use(2) - at_sender - at_receiver) * SEGMENT / bytes_per_s(off, 2, RECORD_BYTES)
@@ -653,11 +656,8 @@ def overtaking(pool: Executor) -> str:
                 *_cost(on),
             ]
         )
-    others = [f"timeout {ms} ms" for ms in TIMEOUTS_MS] + ["unaligned"]
-    for name, off in zip(others, run_all(pool, [Asked(scenario, name) for name in others]), strict=True):
-        rows.append([name, "", "", *_cost(off), "", "", ""])
-    on = next(iter(run_all(pool, [Asked(scenario, "unaligned, debloating")])))
-    rows[-1][-3:] = _cost(on)
+    rows += [[name, "", "", *_cost(found[name]), "", "", ""] for name in timeouts]
+    rows.append(["unaligned", "", "", *_cost(found["unaligned"]), *_cost(found["unaligned, debloating"])])
     head = ["mechanism", "formula: end to end, ms", "formula: stored, KiB"]
     for name in ("", "debloating: "):
         head += [f"{name}end to end, ms", f"{name}stored, KiB", f"{name}record delay, ms"]

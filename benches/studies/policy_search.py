@@ -211,7 +211,11 @@ def run(trial: Trial) -> Figures:
         return Figures(math.inf, math.inf, math.inf, 0.0, math.inf)  # worse than any other rule
     announcements = RulePolicy.announced / result.emulated_seconds
     return Figures(
-        median(times), max(times), measures.record_delay_ms, measures.throughput_per_s, announcements
+        end_to_end_ms=median(times),
+        worst_ms=max(times),
+        delay_ms=measures.record_delay_ms,
+        records_per_s=measures.throughput_per_s,
+        announcements_per_s=announcements,
     )
 
 
@@ -247,7 +251,11 @@ def middle(runs: Sequence[Figures]) -> Figures:
 
 def ratios(mine: Figures, flink: Figures) -> tuple[list[float], bool]:
     """Return the ratios of times, announcements and throughput, and whether any of them counts as worse."""
-    times = [(mine[place], flink[place]) for place in range(3)]
+    times = [
+        (mine.end_to_end_ms, flink.end_to_end_ms),
+        (mine.worst_ms, flink.worst_ms),
+        (mine.delay_ms, flink.delay_ms),
+    ]
     allowed = flink.announcements_per_s * (1 + ANNOUNCEMENTS_SHARE) + ANNOUNCEMENTS_PER_S
     throughput = mine.records_per_s / flink.records_per_s
     worse = (
@@ -255,8 +263,9 @@ def ratios(mine: Figures, flink: Figures) -> tuple[list[float], bool]:
         or throughput < LEAST_THROUGHPUT
         or mine.announcements_per_s > allowed
     )
-    own, its = (one.announcements_per_s + ANNOUNCEMENTS_PER_S for one in (mine, flink))
-    return [*((a + 1) / (b + 1) for a, b in times), own / its, throughput], worse
+    announced, its_announced = (one.announcements_per_s + ANNOUNCEMENTS_PER_S for one in (mine, flink))
+    of_times = [(own + 1) / (its + 1) for own, its in times]
+    return [*of_times, announced / its_announced, throughput], worse
 
 
 def summaries(
@@ -265,12 +274,13 @@ def summaries(
     """Run all rules on all scenarios and compare them with FLIP-183."""
     trials = [Trial(name, rule, seed) for rule in rules for name in scenarios for seed in seeds]
     found = dict(zip(trials, pool.map(run, trials), strict=True))
+
+    def over_seeds(scenario: str, rule: Rule) -> Figures:
+        return middle([found[Trial(scenario, rule, seed)] for seed in seeds])
+
     made = {}
     for rule in rules:
-        compared = [
-            ratios(*(middle([found[Trial(name, which, seed)] for seed in seeds]) for which in (rule, FLINK)))
-            for name in scenarios
-        ]
+        compared = [ratios(over_seeds(name, rule), over_seeds(name, FLINK)) for name in scenarios]
         *columns, throughputs = zip(*(values for values, _ in compared), strict=True)
         end_to_end, worst, delay, announcements = map(geometric_mean, columns)
         not_worse = sum(not is_worse for _, is_worse in compared)

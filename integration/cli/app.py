@@ -87,9 +87,11 @@ def _version() -> str:
         number = version("netstack")
     except PackageNotFoundError:
         number = "of an unknown version"
-    core = "with a compiled core" if core_is_compiled() else "plain Python"
-    for module in stale_modules()[:1] if core_is_compiled() else ():
-        core += f" that is older than its source file {module}; run 'make fast' to compile it again"
+    if not core_is_compiled():
+        return f"netstack {number}, plain Python"
+    core = "with a compiled core"
+    if stale := stale_modules():
+        core += f" that is older than its source file {stale[0]}; run 'make fast' to compile it again"
     return f"netstack {number}, {core}"
 
 

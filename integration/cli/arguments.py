@@ -83,11 +83,16 @@ def command_line() -> str:
 
 def _without_secret(option: str, argument: str) -> str:
     """Return an argument without secrets; `option` is the argument before it."""
-    name, equals, value = argument.partition("=")
-    lead, header = (f"{HEADER}=", value) if name == HEADER and equals else ("", argument)
-    if not lead and option != HEADER:
-        return _QUERY.sub(r"\1?...", argument)
-    return lead + (header if header.startswith("@") else f"{header.partition(':')[0]}: ...")
+    if argument.startswith(f"{HEADER}="):
+        return f"{HEADER}={_header_without_value(argument.removeprefix(f'{HEADER}='))}"
+    if option == HEADER:
+        return _header_without_value(argument)
+    return _QUERY.sub(r"\1?...", argument)
+
+
+def _header_without_value(text: str) -> str:
+    """Return the name in a header "Name: value". A file of headers, "@FILE", is shown as it is."""
+    return text if text.startswith("@") else f"{text.partition(':')[0]}: ..."
 
 
 def usage_problem(error: CycloptsError, arguments: Sequence[str]) -> str:

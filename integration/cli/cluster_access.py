@@ -50,20 +50,11 @@ class AccessOptions:
             require_kind(Path(place), FileKind.RECORDING)
             self.refuse_without_address(f"{place} is a recording")
             return Recording(Path(place))
-        headers: dict[str, str] = {}
-        for number, text in enumerate(self.header, 1):
-            if not text.startswith("@"):
-                headers[HEADER if len(self.header) == 1 else f"{HEADER}, number {number}"] = text
-                continue
-            lines = read_user_text(
-                Path(text[1:]), LARGEST_CONFIGURATION, "a file of headers must be text"
-            ).splitlines()
-            headers |= {f"{text[1:]}, line {at}": line for at, line in enumerate(lines, 1) if line.strip()}
         access = Access(
             ca=self.ca,
             cert=self.cert,
             key=self.key,
-            headers=read_headers(headers),
+            headers=read_headers(self._headers()),
             user=self.user,
             password=self._password(),
         )
@@ -80,6 +71,19 @@ class AccessOptions:
             raise UsageError(
                 [f"{options} can be used only with the address of a cluster, but {reason}; remove them"]
             )
+
+    def _headers(self) -> dict[str, str]:
+        """Return the lines of the headers by their origins, which messages name."""
+        headers: dict[str, str] = {}
+        for number, text in enumerate(self.header, 1):
+            if text.startswith("@"):
+                file = text[1:]
+                content = read_user_text(Path(file), LARGEST_CONFIGURATION, "a file of headers must be text")
+                lines = enumerate(content.splitlines(), 1)
+                headers |= {f"{file}, line {at}": line for at, line in lines if line.strip()}
+            else:
+                headers[HEADER if len(self.header) == 1 else f"{HEADER}, number {number}"] = text
+        return headers
 
     def _password(self) -> str:
         if self.user is None:

@@ -106,8 +106,8 @@ def _subject(file: Path, reference: Path, allow_code: bool) -> Subject:
             raise FileError([f"{file}: {wrong}"])
         case _:
             ours = load_runnable(file, allow_code=allow_code)
-    name = (ours if isinstance(ours, Scenario) else ours.scenario).name
-    path = reference / f"{name}.json" if reference.is_dir() else reference
+    scenario = ours.scenario if isinstance(ours, Result) else ours
+    path = reference / f"{scenario.name}.json" if reference.is_dir() else reference
     kind = kind_of(path)
     if kind not in (None, FileKind.MEASUREMENT, FileKind.RESULT):
         last = (

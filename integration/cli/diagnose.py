@@ -65,8 +65,8 @@ def diagnose(
     kind = None
     if file is not None:
         kind = require_kind(file, FileKind.RESULT, FileKind.SCENARIO, FileKind.RECORDING)
-    if kind is FileKind.RECORDING:
-        from_flink = str(file)
+        if kind is FileKind.RECORDING:
+            from_flink = str(file)
     for option, value in (("--job", job), ("--latency", latency)):
         if value is not None and from_flink is None:
             raise usage_error(
@@ -79,18 +79,7 @@ def diagnose(
         access.refuse_without_address("the job is read from a file")
         assert file is not None
         result = _run(file, allow_code) if kind is FileKind.SCENARIO else load_result(file)
-        views = observations(result)
-        if not views:
-            raise UsageError([f"{file}: has no measured window, since the run was shorter than its warm-up"])
-        version = result.versions.get("netstack", "unknown version")
-        diagnosis = Diagnosis(
-            name=views[0].name,
-            of=f"{result.preset}, seed {result.seed}, {result.clock} clock, netstack {version}",
-            windows=[
-                diagnosed(replace(view, tried=tried))
-                for view, tried in zip(views, trials(result), strict=True)
-            ],
-        )
+        diagnosis = _of_result(result, file)
     can_tune = from_flink is not None or kind is FileKind.SCENARIO
     following = _following(diagnosis, can_tune=can_tune, verbose=verbose)
     show = partial(print_diagnosis, following=following, verbose=verbose)
@@ -121,6 +110,20 @@ def _run(file: Path, allow_code: bool) -> Result:
         except JobFailedError as error:
             say(failure_text(error.result))
             return error.result
+
+
+def _of_result(result: Result, file: Path) -> Diagnosis:
+    views = observations(result)
+    if not views:
+        raise UsageError([f"{file}: has no measured window, since the run was shorter than its warm-up"])
+    version = result.versions.get("netstack", "unknown version")
+    return Diagnosis(
+        name=views[0].name,
+        of=f"{result.preset}, seed {result.seed}, {result.clock} clock, netstack {version}",
+        windows=[
+            diagnosed(replace(view, tried=tried)) for view, tried in zip(views, trials(result), strict=True)
+        ],
+    )
 
 
 def _of_flink(place: str, job: str | None, latency: str | None, access: AccessOptions) -> Diagnosis:

@@ -120,17 +120,20 @@ def checkpoints_of(
     with ExitStack() as stack:
         storage = _own_directory(scenario, file, stack) if _writes_files(scenario) else None
         initial = _initial(begin)
-        if storage is not None and initial is not None:
+        if storage is None:
+            yield _for_savepoints(scenario, file), initial
+            return
+        if initial is not None:
             in_place = isinstance(initial.storage, type(storage)) and initial.storage.is_same_place(storage)
             initial = initial._replace(in_place=in_place)
-        there = [] if storage is None else storage.present()
-        if storage is not None and there and not (initial is not None and _lies_in(initial, storage)):
+        there = storage.present()
+        if there and (initial is None or not _lies_in(initial, storage)):
             problem = (
                 f"{storage.root} contains chk-{there[-1]} of an earlier run; continue from it with "
                 "--from-checkpoint, give a directory without checkpoints, or empty this one"
             )
             raise ScenarioError([f"{file}: {_DIRECTORY_KEY}: {problem}"])
-        yield storage or _for_savepoints(scenario, file), initial
+        yield storage, initial
 
 
 def _for_savepoints(scenario: Scenario, file: Path) -> FileLayout | None:
@@ -188,19 +191,12 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
     """Return the checkpoint that the command line names as the start of the run."""
     if begin.from_checkpoint is not None and begin.from_savepoint is not None:
         raise usage_error("run", "give --from-checkpoint or --from-savepoint, not both")
-    path = begin.from_checkpoint if begin.from_savepoint is None else begin.from_savepoint
-    option = "--from-checkpoint" if begin.from_savepoint is None else "--from-savepoint"
-    if path is None:
-        for option, given in (
-            ("--claim-mode", begin.claim_mode is not ClaimMode.NO_CLAIM),
-            ("--allow-non-restored-state", begin.allow_non_restored_state),
-        ):
-            if given:
-                raise usage_error(
-                    "run",
-                    f"{option} can be used only with --from-savepoint; add "
-                    f"--from-savepoint, or remove {option}",
-                )
+    if begin.from_savepoint is not None:
+        path, option = begin.from_savepoint, "--from-savepoint"
+    elif begin.from_checkpoint is not None:
+        path, option = begin.from_checkpoint, "--from-checkpoint"
+    else:
+        _require_no_start_options(begin)
         return None
     # Imported here, because few runs need it and it takes a while.
     from ..storage.checkpoint_list import find_checkpoint
@@ -210,6 +206,19 @@ def _initial(begin: Begin) -> InitialCheckpoint | None:
     except StorageError as error:
         raise usage_error("run", f"{option}: {one_line(error)}") from None
     return initial._replace(claim_mode=begin.claim_mode, leaves_state_out=begin.allow_non_restored_state)
+
+
+def _require_no_start_options(begin: Begin) -> None:
+    """Reject options about the checkpoint to start from in a run that starts without one."""
+    for option, given in (
+        ("--claim-mode", begin.claim_mode is not ClaimMode.NO_CLAIM),
+        ("--allow-non-restored-state", begin.allow_non_restored_state),
+    ):
+        if given:
+            raise usage_error(
+                "run",
+                f"{option} can be used only with --from-savepoint; add --from-savepoint, or remove {option}",
+            )
 
 
 def _lies_in(initial: InitialCheckpoint, storage: DirectoryStorage) -> bool:

@@ -174,20 +174,22 @@ class ReadingReport(Protocol):
 
 
 @contextmanager
-def watching(cluster: Answers, doing: str, *, always: bool = False) -> Iterator[ReadingReport]:
-    """Show the progress of the block on stderr.
+def watching(cluster: Answers, first: str, *, always: bool = False) -> Iterator[ReadingReport]:
+    """Show the progress of the block on stderr; `first` is shown before the first report.
 
     If stderr is no terminal, one line reports a long step or, with `always`, any step. Watching a recording
     takes no time, so nothing is reported.
     """
-    takes_time = not isinstance(cluster, Recording)
-    with to_stderr().status(Text(doing)) as status:
+    is_recording = isinstance(cluster, Recording)
+    with to_stderr().status(Text(first)) as status:
 
         def report(done: float, total: float, *, doing: str = _WATCHING) -> None:
-            if doing == _WATCHING and not takes_time:
+            if doing == _WATCHING and is_recording:
                 return
-            if not done and (always or (total > _SILENT_S and not status.console.is_terminal)):
-                say(f"{cluster.name}: {doing}{f' for {total:.0f} s' if doing == _WATCHING else ''}")
+            is_long = total > _SILENT_S and not status.console.is_terminal
+            if done == 0 and (always or is_long):
+                duration = f" for {total:.0f} s" if doing == _WATCHING else ""
+                say(f"{cluster.name}: {doing}{duration}")
             status.update(Text(f"{doing}: {done:.0f} of {total:.0f} s"))
 
         yield report

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -49,7 +50,7 @@ from ..spark.shuffling.api import shuffle as shuffle_frame
 from ..spark.shuffling.partitions import read_in_partitions
 from ..spark.shuffling.pieces import Compression
 from ..spark.shuffling.reports import shuffle_statistics
-from ..spark.workers import send_packages, task_notes, write_package
+from ..spark.workers import TaskNotes, send_packages, task_notes, write_package
 from .arguments import Flag, Settings, Several, Whole, require_some, usage_error, warn_of_bare_numbers
 
 if TYPE_CHECKING:
@@ -161,30 +162,39 @@ def _shuffled(wanted: Shuffled, format: Format | None, routing: RoutingOptions, 
             if rows is not None and wanted.ship == "broadcast":
                 rows *= wanted.partitions
             with task_notes(session) as notes, shuffle_progress(session, notes, rows, to_stderr()) as on_poll:
-
-                def work() -> Shuffled:
-                    notes.ask(session)
-                    tasks = require_slots(session, wanted.partitions)
-                    started = perf_counter()
-                    frame = shuffle_frame(
-                        read_in_partitions(session, wanted.input, tasks, format),
-                        *wanted.keys,
-                        num_partitions=wanted.partitions,
-                        ship=wanted.ship,
-                        config=options.flink,
-                        partitioner=wanted.partitioner,
-                        bounds=routing.bound or None,
-                        max_memory=routing.max_memory,
-                        compression=routing.compression,
-                    )
-                    write_files(frame, wanted.output)
-                    seconds = perf_counter() - started
-                    counters = [row.asDict() for row in shuffle_statistics(frame).collect()]
-                    last = max((task["run"] for task in counters), default=0)
-                    of_last_run = [task for task in counters if task["run"] == last]
-                    return msgspec.structs.replace(wanted, wall_seconds=seconds, tasks=of_last_run)
-
+                work = partial(_run_shuffle, session, notes, wanted, format, routing, options)
                 return run_cancellable(session, work, on_poll)
+
+
+def _run_shuffle(
+    session: SparkSession,
+    notes: TaskNotes,
+    wanted: Shuffled,
+    format: Format | None,
+    routing: RoutingOptions,
+    options: Options,
+) -> Shuffled:
+    """Read, shuffle and write the rows. Return the document with the counts of the tasks."""
+    notes.ask(session)
+    tasks = require_slots(session, wanted.partitions)
+    started = perf_counter()
+    frame = shuffle_frame(
+        read_in_partitions(session, wanted.input, tasks, format),
+        *wanted.keys,
+        num_partitions=wanted.partitions,
+        ship=wanted.ship,
+        config=options.flink,
+        partitioner=wanted.partitioner,
+        bounds=routing.bound or None,
+        max_memory=routing.max_memory,
+        compression=routing.compression,
+    )
+    write_files(frame, wanted.output)
+    seconds = perf_counter() - started
+    counters = [row.asDict() for row in shuffle_statistics(frame).collect()]
+    last = max((task["run"] for task in counters), default=0)
+    of_last_run = [task for task in counters if task["run"] == last]
+    return msgspec.structs.replace(wanted, wall_seconds=seconds, tasks=of_last_run)
 
 
 def _check(wanted: Shuffled, routing: RoutingOptions, options: Options) -> None:

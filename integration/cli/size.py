@@ -29,8 +29,8 @@ from ..present.console import say, to_stderr
 from ..present.documents import indented, present, write_files
 from ..present.progress import progress
 from ..present.sizing import SizeReport, print_sizing
-from ..sizing.budget import most_runs, plan_budget, planned_scenario
-from ..sizing.emulated_check import RUNS, check_job
+from ..sizing.budget import BudgetPlan, most_runs, plan_budget, planned_scenario
+from ..sizing.emulated_check import RUNS, JobCheck, check_job
 from ..sizing.job_from_numbers import Numbers, records_per_s, scenario_of_numbers, with_settings
 from ..sizing.job_size import LENGTH_BYTES, JobSize, size_job
 from .arguments import (
@@ -112,45 +112,20 @@ def size(
         require("statistics", "netstack size --budget")
     warn_of_bare_numbers("netstack size: --set", options.settings)
     scenario = _of_numbers(options) if file is None else _of_file(file, options, allow_code)
-    given = None
-    if budget is not None:
-        given = read_quantity("size", "--budget", budget, partial(parse_flink_size, needs_unit=True))
-        if given < (segment := scenario.config.segment_bytes):
-            least = f"it must be at least {format_size(segment)}"
-            raise usage_error("size", f"--budget: {budget!r} is smaller than one buffer; {least}")
+    given = None if budget is None else _budget_bytes(budget, scenario.config.segment_bytes)
     prepare_folder(out, DOCUMENT, *([] if given is None else [PLAN_FILE]))
     with _options_named():
         job = size_job(scenario, options.record_bytes)
     if options.throughput is not None:
         _warn_if_unreached(options.throughput, options.record_bytes or RECORD_BYTES, job)
     if given is not None:
-        seeds = seeds or SEEDS_OF_PLAN
-        most = most_runs(scenario, seeds, check=check)
-        with (
-            progress(f"{scenario.name}: emulating", most, "runs (at most)", to_stderr()) as report,
-            _options_named(),
-        ):
-            plan = plan_budget(
-                scenario,
-                given,
-                seeds,
-                record_bytes=options.record_bytes,
-                check=check,
-                done=lambda count: report(min(count, most)),
-            )
+        plan = _plan(scenario, given, seeds or SEEDS_OF_PLAN, options.record_bytes, check=check)
         comment = f"The buffers of netstack size --budget '{format_size(plan.budget_bytes)}'."
         planned = scenario_toml(planned_scenario(scenario, plan), [comment]).encode()
         _show(SizeReport(size=job, check=None, plan=plan), json, out, {PLAN_FILE: planned})
-        return 0
-    emulated = None
-    if check:
-        seeds = seeds or SEEDS_OF_CHECK
-        with progress(f"{scenario.name}: emulating", RUNS * seeds, "runs", to_stderr()) as report:
-            try:
-                emulated = check_job(scenario, job, seeds, report)
-            except InsufficientBuffers as error:
-                raise usage_error("size", one_line(error)) from None
-    _show(SizeReport(size=job, check=emulated), json, out, {})
+    else:
+        emulated = _check(scenario, job, seeds or SEEDS_OF_CHECK) if check else None
+        _show(SizeReport(size=job, check=emulated), json, out, {})
     return 0
 
 
@@ -208,6 +183,14 @@ def _of_file(file: Path, options: SizingOptions, allow_code: bool) -> Scenario:
         return with_settings(scenario, options.settings, options.round_trip)
 
 
+def _budget_bytes(text: str, segment_bytes: int) -> int:
+    budget_bytes = read_quantity("size", "--budget", text, partial(parse_flink_size, needs_unit=True))
+    if budget_bytes < segment_bytes:
+        least = f"it must be at least {format_size(segment_bytes)}"
+        raise usage_error("size", f"--budget: {text!r} is smaller than one buffer; {least}")
+    return budget_bytes
+
+
 def _warn_if_unreached(throughput: str, record_bytes: int, job: JobSize) -> None:
     """Report a throughput that the consumer cannot reach even with the minimum cost of a record."""
     consumer = job.consumers[-1]
@@ -218,6 +201,32 @@ def _warn_if_unreached(throughput: str, record_bytes: int, job: JobSize) -> None
             f"{consumer.parallelism} x {consumer.records_per_s:,.0f} records/s, so the figures are for "
             "that rate; give a higher --parallelism, or a larger --record-bytes"
         )
+
+
+def _plan(
+    scenario: Scenario, budget_bytes: int, seeds: int, record_bytes: int | None, *, check: bool
+) -> BudgetPlan:
+    most = most_runs(scenario, seeds, check=check)
+    with (
+        progress(f"{scenario.name}: emulating", most, "runs (at most)", to_stderr()) as report,
+        _options_named(),
+    ):
+        return plan_budget(
+            scenario,
+            budget_bytes,
+            seeds,
+            record_bytes=record_bytes,
+            check=check,
+            done=lambda count: report(min(count, most)),
+        )
+
+
+def _check(scenario: Scenario, job: JobSize, seeds: int) -> JobCheck:
+    with progress(f"{scenario.name}: emulating", RUNS * seeds, "runs", to_stderr()) as report:
+        try:
+            return check_job(scenario, job, seeds, report)
+        except InsufficientBuffers as error:
+            raise usage_error("size", one_line(error)) from None
 
 
 def _show(report: SizeReport, json: bool, out: Path | None, files: Mapping[str, bytes]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from cyclopts import Group, Parameter
@@ -36,6 +36,7 @@ from ..tuning.choice import Constraints
 from ..tuning.pitfalls import find_pitfalls
 from ..tuning.point_rows import FOLDER, PointRow
 from ..tuning.points import Point
+from ..tuning.recommend import Recommendation
 from ..tuning.settings import DEFAULT_TARGETS_S, Mechanism, Question
 from ..tuning.shown_runs import runs_to_show
 from ..tuning.sweeps import LocalProcesses, run_points
@@ -168,16 +169,28 @@ class ConstraintOptions:
         if not 0 <= self.min_throughput <= 1:
             share = f"--min-throughput is {self.min_throughput:g}"
             raise usage_error("tune", f"{share}; it must be a share from 0 to 1")
-        stored = self.max_stored
-        read_size = partial(parse_flink_size, needs_unit=True)
+        checkpoint_ms = _milliseconds("--max-checkpoint", self.max_checkpoint)
+        delay_ms = _milliseconds("--max-delay", self.max_delay)
+        stored_bytes = None
+        if self.max_stored is not None:
+            read_size = partial(parse_flink_size, needs_unit=True)
+            stored_bytes = read_quantity("tune", "--max-stored", self.max_stored, read_size)
         return Constraints(
             min_throughput=self.min_throughput,
-            max_checkpoint_ms=_milliseconds("--max-checkpoint", self.max_checkpoint),
-            max_delay_ms=_milliseconds("--max-delay", self.max_delay),
-            max_stored_bytes=None
-            if stored is None
-            else read_quantity("tune", "--max-stored", stored, read_size),
+            max_checkpoint_ms=checkpoint_ms,
+            max_delay_ms=delay_ms,
+            max_stored_bytes=stored_bytes,
         )
+
+
+class TunedJob(NamedTuple):
+    """The job to tune."""
+
+    scenario: Scenario
+    notes: list[str]
+    """Notes on values that could not be read from a running job; empty for a scenario file."""
+    unsteady: list[str]
+    """Lines about changes of a running job while it was read; empty for a scenario file."""
 
 
 OF_A_FILE, USUAL_TRIALS, USUAL_CONSTRAINTS = JobOptions(), TriedOptions(), ConstraintOptions()
@@ -217,19 +230,21 @@ def tune(
         raise usage_error("tune", f"--seeds: is {seeds}; at least 1 is needed")
     if out is not None:
         require("report", "netstack tune --out")
-    scenario, notes, unsteady = _scenario(file, running, access, allow_code)
+    job = _job(file, running, access, allow_code)
+    scenario = job.scenario
     constraints, axes = limits.constraints(), tried.axes()
     warn_of_bare_numbers("netstack tune: --set", tried.settings)
     if limits.max_checkpoint is not None and not scenario.takes_checkpoints and not tried.sets_interval:
         raise usage_error("tune", f"--max-checkpoint: {scenario.name} takes no checkpoints")
     prepare_folder(out, PAGE, DOCUMENT)
     prepare_folder(None if out is None else out / FOLDER)
-    targets, policies = (axes.pop(name, None) for name in (TARGET, POLICY))
+    targets, policies = axes.pop(TARGET, None), axes.pop(POLICY, None)
+    targets_s = None
+    if targets and tried.target is not None:
+        targets_s = [parse_flink_duration(value.text) for value in targets.values]
     question = Question(
         constraints=constraints,
-        targets_s=[parse_flink_duration(value.text) for value in targets.values]
-        if targets and tried.target is not None
-        else None,
+        targets_s=targets_s,
         policies=[value.text for value in policies.values] if policies else (),
         only=tried.only or tuple(Mechanism),
         version=tried.version,
@@ -240,12 +255,8 @@ def tune(
     tuning = Tuning(
         command=command_line(),
         scenario=scenario_document(scenario),
-        notes=notes,
-        recommendations=[
-            msgspec.structs.replace(each, words=[words[0], *unsteady, *words[1:]])
-            for each in advice.recommendations
-            for words in [list(map(with_options, each.words))]
-        ],
+        notes=job.notes,
+        recommendations=[_worded(each, job.unsteady) for each in advice.recommendations],
         pitfalls=find_pitfalls(advice.rows),
         points=[msgspec.structs.replace(row, result=None) for row in advice.rows],
     )
@@ -260,8 +271,14 @@ def tune(
         print_tuning, following=_following(tuning, running.from_flink, verbose=verbose), verbose=verbose
     )
     present(tuning, show, json=json)
-    say_assumptions(notes)
+    say_assumptions(job.notes)
     return FAILED if any(each.verdict == "none" for each in tuning.recommendations) else 0
+
+
+def _worded(recommendation: Recommendation, unsteady: Sequence[str]) -> Recommendation:
+    """Return a recommendation with options named in its words, and the lines `unsteady` after the first."""
+    verdict, *others = map(with_options, recommendation.words)
+    return msgspec.structs.replace(recommendation, words=[verdict, *unsteady, *others])
 
 
 def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
@@ -272,29 +289,24 @@ def _following(tuning: Tuning, from_flink: str | None, *, verbose: bool) -> str:
     return f"netstack diagnose --from-flink {address}  # after the change"
 
 
-def _scenario(
-    file: Path | None, running: JobOptions, access: AccessOptions, allow_code: bool
-) -> tuple[Scenario, list[str], list[str]]:
-    """Return the scenario of a file or of a running job.
-
-    The two lists are notes on values that could not be read from a running job, and lines about its changes
-    during the reading. They are empty for a scenario file.
-    """
-    options = ReadingOptions(**{field.name: getattr(running, field.name) for field in fields(LoadOptions)})
+def _job(file: Path | None, running: JobOptions, access: AccessOptions, allow_code: bool) -> TunedJob:
+    """Read the job from a file or from Flink."""
     if running.from_flink is None and file is not None and kind_of(file) is FileKind.RECORDING:
         running, file = replace(running, from_flink=str(file)), None
-    if running.from_flink is not None and file is None:
-        imported = read_flink(access.cluster(running.from_flink), running.job, options)
-        notes = [note for note in imported.notes if note not in imported.unsteady]
-        return imported.scenario, notes, imported.unsteady
-    if file is None or running.from_flink is not None:
+    if (file is None) == (running.from_flink is None):
         raise usage_error("tune", "give either a scenario, or a Flink cluster with --from-flink")
+    if file is None:
+        assert running.from_flink is not None
+        load = {field.name: getattr(running, field.name) for field in fields(LoadOptions)}
+        imported = read_flink(access.cluster(running.from_flink), running.job, ReadingOptions(**load))
+        notes = [note for note in imported.notes if note not in imported.unsteady]
+        return TunedJob(imported.scenario, notes, imported.unsteady)
     if running != OF_A_FILE:
         only = "--job, --record-bytes, --service-mode, --inputs, --cores, --rate and --watch"
         advice = "give --from-flink instead of a file, or remove these"
         raise usage_error("tune", f"{only} require --from-flink; {advice}")
     access.refuse_without_address(f"{file} is a scenario")
-    return load_runnable(file, allow_code=allow_code), [], []
+    return TunedJob(load_runnable(file, allow_code=allow_code), [], [])
 
 
 def _milliseconds(option: str, text: str | None) -> float | None:

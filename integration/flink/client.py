@@ -627,7 +627,7 @@ class RestClient:
         Raises:
             FlinkRestError: there is no answer, or it does not come from Flink.
         """
-        answer = self._found(path, may_be_gone)
+        answer = self._found(path, may_be_gone=may_be_gone)
         return None if answer is None else self._of_shape(dict, answer)
 
     def find_list(
@@ -638,7 +638,7 @@ class RestClient:
 
         With `may_be_denied`, a denied path, as by a proxy, counts as missing.
         """
-        answer = self._found(path, may_be_gone, may_be_denied)
+        answer = self._found(path, may_be_gone=may_be_gone, may_be_denied=may_be_denied)
         if answer is None:
             return None
         return [self._of_shape(dict, entry) for entry in self._of_shape(list, answer)]
@@ -667,13 +667,16 @@ class RestClient:
             raise self._not_flink(f"there is {_SHAPES[type(answer)]} in place of {_SHAPES[shape]}")
         return answer
 
-    def _found(self, path: str, may_be_gone: bool, may_be_denied: bool = False) -> Any | None:
+    def _found(self, path: str, *, may_be_gone: bool, may_be_denied: bool = False) -> Any | None:
         answer = self._answer(path)
         if not isinstance(answer, Refused):
             return answer
-        if answer.code != _NOT_FOUND and answer.code < _FAILURE and not may_be_denied:
+        is_gone = answer.code == _NOT_FOUND
+        is_denied = not is_gone and answer.code < _FAILURE
+        if is_denied and not may_be_denied:
             raise answer.error(f"{self.url}: {path}")
-        self.missing += [] if may_be_gone and answer.code == _NOT_FOUND else [path]
+        if not (is_gone and may_be_gone):
+            self.missing.append(path)
         return None
 
     def _answer(self, path: str) -> Any | Refused:

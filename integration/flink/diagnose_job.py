@@ -9,9 +9,9 @@ each subtask, the counters since its start, which give means over the whole run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -77,14 +77,15 @@ def diagnose_job(
             return _diagnose_ended(client, ended, latency_s, wording)
     given = replace(_NOT_JUDGED, latency_s=latency_s or 0.0)
     imported = import_scenario(cluster, job, overrides=given, watch_s=watch_s, watching=watching)
-    vertices, levels, replaced = _with_pressure(cluster, imported)
-    steady = msgspec.structs.replace(imported.measured.steady, vertices=vertices)
-    view = observation_of(imported.scenario, steady, imported.measured.checkpoints, levels)
+    pressure = _with_pressure(cluster, imported)
+    steady = msgspec.structs.replace(imported.measured.steady, vertices=pressure.vertices)
+    view = observation_of(imported.scenario, steady, imported.measured.checkpoints, pressure.waits)
     about = [_note(note, wording) for note in imported.notes]
-    if replaced:
+    if pressure.replaced:
+        names = ", ".join(pressure.replaced)
         about.append(
-            f"{', '.join(replaced)}: metrics do not report how the time is spent; assuming the shares "
-            "that /backpressure reported at one moment."
+            f"{names}: metrics do not report how the time is spent; assuming the shares that /backpressure "
+            "reported at one moment."
         )
     return _diagnosis(imported.measured, view, latency_s, about)
 
@@ -108,45 +109,53 @@ def _note(note: str, wording: Callable[[str], str]) -> str:
     return wording(note.text if isinstance(note, Note) and has_others else note)
 
 
-def _with_pressure(
-    cluster: str | Answers, imported: Imported
-) -> tuple[list[VertexSteady], dict[str, bool], list[str]]:
-    """Add the figures of ``/backpressure`` for vertices whose metrics do not report their times.
+class _Pressure(NamedTuple):
+    """The vertices of a job, with the figures of ``/backpressure`` where metrics lack them."""
 
-    Returns the vertices, a mapping from vertex names to whether they wait for buffers, and the names of
-    vertices with added figures.
-    """
+    vertices: list[VertexSteady]
+    waits: dict[str, bool]
+    """Whether a vertex waits for buffers, by name, if ``/backpressure`` reports it."""
+    replaced: list[str]
+    """Names of the vertices with added figures."""
+
+
+def _with_pressure(cluster: str | Answers, imported: Imported) -> _Pressure:
+    """Add the figures of ``/backpressure`` for vertices whose metrics do not report their times."""
     job, vertices = imported.job, list(imported.measured.steady.vertices)
-    levels: dict[str, bool] = {}
-    replaced: list[str] = []
+    pressure = _Pressure(vertices, {}, [])
     silent = [
         at
         for at, vertex in enumerate(vertices)
         if complete(vertex.backpressured_ms_per_s) is None or complete(vertex.busy_ms_per_s) is None
     ]
     if not silent:
-        return vertices, levels, replaced
+        return pressure
     client = RestClient(cluster)
     with unchanged(client, imported.state, client.pause):
         for at in silent:
-            vertex = vertices[at]
             answer = client.find(f"/jobs/{job.id}/vertices/{job.vertices[at].id}/backpressure")
             if answer is None or answer.get("status") == "deprecated":
                 continue
-            replaced.append(vertex.name)
-            by_index = {entry["subtask"]: entry for entry in answer.get("subtasks") or ()}
-            changes: dict[str, Any] = {
-                field: [
-                    _ms(by_index.get(subtask, {}).get(name)) if measured is None else measured
-                    for subtask, measured in enumerate(getattr(vertex, field))
-                ]
-                for field, name in _RATIOS.items()
-            }
-            vertices[at] = msgspec.structs.replace(vertex, **changes)
+            name = vertices[at].name
+            pressure.replaced.append(name)
+            vertices[at] = _with_ratios(vertices[at], answer)
             level = answer.get("backpressureLevel", answer.get("backpressure-level"))
             if level in _LEVELS:
-                levels[vertex.name] = _LEVELS[level]
-    return vertices, levels, replaced
+                pressure.waits[name] = _LEVELS[level]
+    return pressure
+
+
+def _with_ratios(vertex: VertexSteady, answer: Mapping[str, Any]) -> VertexSteady:
+    """Return a vertex with the ratios of an answer of ``/backpressure`` in place of unreported times."""
+    by_index = {entry["subtask"]: entry for entry in answer.get("subtasks") or ()}
+    changes: dict[str, Any] = {
+        field: [
+            _ms(by_index.get(subtask, {}).get(name)) if measured is None else measured
+            for subtask, measured in enumerate(getattr(vertex, field))
+        ]
+        for field, name in _RATIOS.items()
+    }
+    return msgspec.structs.replace(vertex, **changes)
 
 
 def _ms(ratio: object) -> float | None:

@@ -96,6 +96,18 @@ class Firings(NamedTuple):
     records: float
 
 
+class _Poll(NamedTuple):
+    """An answer of a subtask, with the time of its poll in seconds."""
+
+    at_s: float
+    sample: Sample
+
+    @property
+    def emitted(self) -> float:
+        """Records emitted since the start."""
+        return self.sample["records_out"]
+
+
 class _Firing(NamedTuple):
     """Output of a subtask between two polls without output. `whole`: begin and end were both seen."""
 
@@ -280,11 +292,9 @@ class JobFlows:
         clock = _poll_times(self._samples)
         polls = [_advancing(subtask, clock, is_source=is_source) for subtask in subtasks]
         emitted = [
-            after["records_out"] - before["records_out"]
-            for of_subtask in polls
-            for (_, before), (_, after) in pairwise(of_subtask)
+            after.emitted - before.emitted for of_subtask in polls for before, after in pairwise(of_subtask)
         ]
-        total = sum(of_subtask[-1][1]["records_out"] for of_subtask in polls if of_subtask)
+        total = sum(of_subtask[-1].emitted for of_subtask in polls if of_subtask)
         if total < LEAST_RECORDS or not emitted or emitted.count(0) < _QUIET * len(emitted):
             return None
         firings = [_firings(of_subtask) for of_subtask in polls]
@@ -292,22 +302,11 @@ class JobFlows:
         held_ms = highest(quotient(each.increase("backpressured_ms"), each.accounted_s) for each in subtasks)
         shows_itself = sum(emitted) >= _MORE_THAN_CHANCE * len(emitted) and (held_ms or 0.0) / 1e3 < _HELD
         if period_s is None and shows_itself:
-            gap = middle(
-                (late.started_s + late.ended_s - early.started_s - early.ended_s) / 2
-                for of_subtask in firings
-                for early, late in pairwise(of_subtask)
-            )
-            if gap:
-                period_s = float(min(_ROUND_WINDOWS, key=lambda seconds: abs(math.log(seconds / gap))))
+            period_s = _round_period_s(firings)
         if period_s is None:
             return None
-
-        def records(of_subtask: Sequence[_Firing]) -> float | None:
-            single = [firing for firing in of_subtask if firing.ended_s - firing.started_s <= period_s]
-            whole = [firing.records for firing in single if firing.whole]
-            return middle(whole or [firing.records for firing in single])
-
-        return Firings(period_s, sum(complete(map(records, firings)) or [0.0]))
+        records = complete(_records_of_one(of_subtask, period_s) for of_subtask in firings)
+        return Firings(period_s, sum(records or [0.0]))
 
 
 def _sum(parts: Iterable[Counts]) -> Counts:
@@ -376,38 +375,61 @@ def _poll_times(samples: Samples) -> list[float]:
     return [middle(times) or 0.0 for times in zip(*complete_ones, strict=True)]
 
 
-def _advancing(
-    subtask: SubtaskSamples, clock: Sequence[float], *, is_source: bool
-) -> list[tuple[float, Sample]]:
+def _advancing(subtask: SubtaskSamples, clock: Sequence[float], *, is_source: bool) -> list[_Poll]:
     """Return the answers of a subtask with their times. An answer is left out if nothing happened since the
     one before: no time passed (at a source), or no record was read.
     """
+
+    def has_advanced(last: _Poll, poll: _Poll) -> bool:
+        if is_source:
+            return poll.at_s > last.at_s
+        return poll.sample.get("records_in", 0.0) > last.sample.get("records_in", 0.0)
+
     times = clock if len(clock) == len(subtask.samples) else subtask.times
-    polls: list[tuple[float, Sample]] = []
-    for time, sample in zip(times, subtask.samples, strict=False):
-        if "records_out" in sample:
-            last = polls[-1] if polls else None
-            read = sample.get("records_in", 0.0)
-            if last is None or (time > last[0] if is_source else read > last[1].get("records_in", 0.0)):
-                polls.append((time, sample))
+    polls: list[_Poll] = []
+    for poll in map(_Poll, times, subtask.samples):
+        if "records_out" in poll.sample and (not polls or has_advanced(polls[-1], poll)):
+            polls.append(poll)
     return polls
 
 
-def _firings(polls: Sequence[tuple[float, Sample]]) -> list[_Firing]:
+def _firings(polls: Sequence[_Poll]) -> list[_Firing]:
     """Return the bursts: the output between polls without output. A single poll without output does not
     divide a burst.
     """
     firings: list[_Firing] = []
     started_s: float | None = None
     records, whole = 0.0, False
-    for number, ((early, before), (_, after)) in enumerate(pairwise(polls)):
-        grown = after["records_out"] - before["records_out"]
+    for number, (before, after) in enumerate(pairwise(polls)):
+        grown = after.emitted - before.emitted
         if grown and started_s is None:
-            started_s, records, whole = early, 0.0, number > 0
+            started_s, records, whole = before.at_s, 0.0, number > 0
         records += grown
         if started_s is not None and not grown:
-            firings.append(_Firing(started_s, early, records, whole))
+            firings.append(_Firing(started_s, before.at_s, records, whole))
             started_s = None
     if started_s is not None:
-        firings.append(_Firing(started_s, polls[-1][0], records, whole=False))
+        firings.append(_Firing(started_s, polls[-1].at_s, records, whole=False))
     return firings
+
+
+def _round_period_s(firings: Iterable[Sequence[_Firing]]) -> float | None:
+    """Return the usual length of a window that is nearest to the gap between firings; None: no gap was seen.
+
+    `firings` has those of each subtask.
+    """
+    gap_s = middle(
+        (late.started_s + late.ended_s - early.started_s - early.ended_s) / 2
+        for of_subtask in firings
+        for early, late in pairwise(of_subtask)
+    )
+    if not gap_s:
+        return None
+    return float(min(_ROUND_WINDOWS, key=lambda seconds: abs(math.log(seconds / gap_s))))
+
+
+def _records_of_one(firings: Sequence[_Firing], period_s: float) -> float | None:
+    """Return the records of one firing of a subtask; firings over several periods are left out."""
+    single = [firing for firing in firings if firing.ended_s - firing.started_s <= period_s]
+    whole = [firing.records for firing in single if firing.whole]
+    return middle(whole or [firing.records for firing in single])

@@ -26,7 +26,7 @@ from netstack import (
 
 from ..errors import FlinkRestError, Note, Parameter
 from ..optional_figures import highest, known, mean_of_known, middle
-from .exchange_flows import ALIKE, JobFlows
+from .exchange_flows import ALIKE, Firings, JobFlows
 from .input_kinds import InputKind, kind_by_name, kind_note
 from .job import FlinkEdge, FlinkJob, FlinkVertex, runs_other_jobs
 from .options import Overrides, input_kinds, of_vertex, read_config
@@ -125,14 +125,7 @@ def fit_scenario(
         ScenarioError: an override is wrong, or the answers make no valid scenario.
     """
     config = read_config(job, given.options, notes)
-    # The duration of the slowest checkpoint is the maximum wait of a record.
-    longest_s = max([each.duration_ms or 0.0 for each in checkpoints], default=0.0) / 1e3
-    warmup_s = max(WARMUP_S, math.ceil(_DRAINS * longest_s))
-    interval_s = max(config.checkpoint_interval_s or 0.0, math.ceil(longest_s))
-    window_s = max(
-        _LEAST_WINDOW_S,
-        min(_CHECKPOINTS * interval_s, max(_LONGEST_WINDOW_S, _LEAST_CHECKPOINTS * interval_s)),
-    )
+    warmup_s, window_s = _times_of_run(config, checkpoints)
     growth = {
         vertex.id: queue_growth(checkpoints, job.names[vertex.id], vertex.parallelism)
         for vertex in job.vertices
@@ -160,6 +153,16 @@ def fit_scenario(
         if size is not None:
             return replace(scenario, config=with_options(config, {"network_memory_max_bytes": size}))
     return scenario
+
+
+def _times_of_run(config: NetworkConfig, checkpoints: Sequence[CheckpointResult]) -> tuple[float, float]:
+    """Return the warm-up and the measured window of the scenario, in seconds."""
+    # The duration of the slowest checkpoint is the maximum wait of a record.
+    longest_s = max([each.duration_ms or 0.0 for each in checkpoints], default=0.0) / 1e3
+    warmup_s = max(WARMUP_S, math.ceil(_DRAINS * longest_s))
+    interval_s = max(config.checkpoint_interval_s or 0.0, math.ceil(longest_s))
+    longest_window_s = max(_LONGEST_WINDOW_S, _LEAST_CHECKPOINTS * interval_s)
+    return warmup_s, max(_LEAST_WINDOW_S, min(_CHECKPOINTS * interval_s, longest_window_s))
 
 
 def _network_memory(
@@ -281,22 +284,10 @@ class VertexReader:
     # Sources
 
     def _source(self, vertex: FlinkVertex, name: str) -> GeneratorSpec:
-        size, rates = self._size(vertex, name), self._rates(vertex, name)
-        reports_busy = {
-            other.id: load.busy_s is not None
-            for other in self._job.vertices
-            for load in self._loads[other.id]
-            if load is not None
-        }
-        # Only legacy sources report no busy time.
-        legacy = reports_busy.get(vertex.id) is False and any(reports_busy.values())
+        size, rates, legacy = self._size(vertex, name), self._rates(vertex, name), self._is_legacy(vertex)
         firings = self._flows.firings(vertex)
         if firings is not None and of_vertex(self._given.rate, name) is None:
-            # A window in the source's chain fires: one call emits all records of a period.
-            unseen = self._flows.fires_unseen(vertex)
-            per_s = self._flows.since_per_s(vertex) if unseen else fmean(rates) * vertex.parallelism
-            records = firings.records or per_s * firings.period_s
-            at_once = max(1, round(records / vertex.parallelism))
+            at_once = self._fired_at_once(vertex, firings, fmean(rates))
             self._bursts_s[vertex.id] = firings.period_s
             return GeneratorSpec(
                 record_bytes=size,
@@ -305,7 +296,8 @@ class VertexReader:
                 batch=at_once,
                 legacy=legacy,
             )
-        if not all(rates):
+        as_fast_as_possible = not all(rates)
+        if as_fast_as_possible:
             batch = self._flows.batch(vertex)
             cost = self._source_cost(vertex)
             return GeneratorSpec(record_bytes=size, rates=rates, batch=batch, cost_s=cost, legacy=legacy)
@@ -314,14 +306,35 @@ class VertexReader:
         if burst_s is not None and len(rates) == 1:
             rates = (self._flows.emitted_at_once(vertex) / burst_s,)
         source = GeneratorSpec(record_bytes=size, rates=rates, burst_s=burst_s, legacy=legacy)
-        if burst_s is not None or not self._is_limited(vertex):
-            return source
-        # A paced source that is sometimes back-pressured and sometimes idle does not catch up.
-        loads = known(self._loads[vertex.id])
-        held = mean_of_known(load.held_share for load in loads)
-        idle = mean_of_known(load.idle_share for load in loads)
-        loses_pace = held and idle and held >= _HARDLY_HELD and idle >= IDLE
-        return replace(source, catch_up_s=0.0) if loses_pace else source
+        if burst_s is None and self._loses_pace(vertex):
+            return replace(source, catch_up_s=0.0)
+        return source
+
+    def _is_legacy(self, source: FlinkVertex) -> bool:
+        """Return whether a source reports no busy time, as only legacy ones do, although other tasks do."""
+        reports_busy = {
+            other.id: load.busy_s is not None
+            for other in self._job.vertices
+            for load in self._loads[other.id]
+            if load is not None
+        }
+        return reports_busy.get(source.id) is False and any(reports_busy.values())
+
+    def _fired_at_once(self, source: FlinkVertex, firings: Firings, rate: float) -> int:
+        """Return the records that a window in a source's chain emits in one call: all records of a period."""
+        unseen = self._flows.fires_unseen(source)
+        per_s = self._flows.since_per_s(source) if unseen else rate * source.parallelism
+        records = firings.records or per_s * firings.period_s
+        return max(1, round(records / source.parallelism))
+
+    def _loses_pace(self, source: FlinkVertex) -> bool:
+        """Return whether a paced source does not catch up: it is sometimes back-pressured, sometimes idle."""
+        if not self._is_limited(source):
+            return False
+        loads = known(self._loads[source.id])
+        held = mean_of_known(load.held_share for load in loads) or 0.0
+        idle = mean_of_known(load.idle_share for load in loads) or 0.0
+        return held >= _HARDLY_HELD and idle >= IDLE
 
     def _source_cost(self, vertex: FlinkVertex) -> float | None:
         """Return the cost of emitting a record, for a source that emits as fast as possible; None: unknown.
@@ -407,15 +420,23 @@ class VertexReader:
         busiest = self._busiest(vertex)
         if busiest < _HARDLY_BUSY:
             return _rounded(mean_of_known(costs) or 0.0), (1.0,)
-        # A vertex may limit its job although no subtask is always busy. If costs change, different subtasks
-        # are the slowest at different times, and the others wait. The mean cost would let more records
-        # through.
-        held = {edge.source for edge in self._job.inputs(vertex) if self._held(edge.source) >= SATURATED}
-        rivals = {edge.target for edge in self._job.edges if edge.source in held}
-        first = max((self._busiest(other) for other in self._job.vertices if other.id in rivals), default=0.0)
-        if busiest >= max(_LIMITING, first) and held and self._held(vertex.id) < _HARDLY_BUSY:
+        if self._limits_producers(vertex):
             costs = [None if cost is None else cost / busiest for cost in costs]
         return base_and_skew(costs, exact=busiest >= SATURATED)
+
+    def _limits_producers(self, vertex: FlinkVertex) -> bool:
+        """Return whether a vertex is the busiest consumer of producers that are always back-pressured.
+
+        Such a vertex limits its job, perhaps although no subtask is always busy. If costs change, different
+        subtasks are the slowest at different times, and the others wait. Their mean cost would let more
+        records through.
+        """
+        held = {edge.source for edge in self._job.inputs(vertex) if self._held(edge.source) >= SATURATED}
+        if not held or self._held(vertex.id) >= _HARDLY_BUSY:
+            return False
+        rivals = {edge.target for edge in self._job.edges if edge.source in held}
+        first = max((self._busiest(other) for other in self._job.vertices if other.id in rivals), default=0.0)
+        return self._busiest(vertex) >= max(_LIMITING, first)
 
     def _spread(self, vertex: FlinkVertex, name: str) -> float:
         """Return the relative uncertainty of the costs of subtasks that never idle; 0: unknown."""

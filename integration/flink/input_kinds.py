@@ -122,16 +122,9 @@ def with_input_kinds(
         notes: Gets a line for each undecided vertex.
         emulating: Called with the seconds emulated so far, and all seconds.
     """
-    # A shorter warm-up, and only a few checkpoints after it.
-    longest_s = (shown.steady.end_to_end_ms_max or 0.0) / 1e3
-    warmup_s = min(scenario.warmup_s, max(_LEAST_S, _DRAINS * longest_s))
-    window_s = max(_LEAST_S, _CHECKPOINTS * (scenario.config.checkpoint_interval_s or 0.0))
-    end_s = min(scenario.duration_s, warmup_s + window_s)
-    short = replace(scenario.ending_at(end_s), warmup_s=warmup_s)
-    rates = (vertex.records_in_per_s + vertex.records_out_per_s for vertex in shown.steady.vertices)
-    records = short.duration_s * sum(total(of_vertex) or 0.0 for of_vertex in rates)
-    affordable = int(_MOST_RECORDS / max(1.0, records)) - 1
-    compared = undecided[: max(0, affordable)]
+    short = _shortened(scenario, shown)
+    affordable = int(_MOST_RECORDS / max(1.0, _records(short, shown)))
+    compared = undecided[: max(0, affordable - 1)]  # one emulation is with all inputs as those of joins
     done_s, all_s = 0.0, (1 + len(compared)) * short.duration_s
 
     def rows_of(tried: Scenario) -> Sequence[Row] | None:
@@ -152,8 +145,8 @@ def with_input_kinds(
         if present is None or rows is None:
             notes.append(kind_note(name, exchanges, "join", ", since emulations of both cannot be compared"))
             continue
-        of_join = sum(map(_off, present))
-        nearer, clearly = of_join - sum(map(_off, rows)), max(_NEARER, _NEARER_SHARE * of_join)
+        off_join, off_union = sum(map(_off, present)), sum(map(_off, rows))
+        nearer, clearly = off_join - off_union, max(_NEARER, _NEARER_SHARE * off_join)
         kind: InputKind = "union" if nearer >= clearly else "join"
         why = f", which is nearer to what Flink reports ({_evidence(kind, join=present, union=rows)})"
         if abs(nearer) < clearly:
@@ -162,6 +155,21 @@ def with_input_kinds(
         if kind == "union":
             short, present, scenario = union, rows, _with_union(scenario, name)
     return scenario
+
+
+def _shortened(scenario: Scenario, shown: Measured) -> Scenario:
+    """Return the scenario with a shorter warm-up, and only a few checkpoints after it."""
+    longest_s = (shown.steady.end_to_end_ms_max or 0.0) / 1e3
+    warmup_s = min(scenario.warmup_s, max(_LEAST_S, _DRAINS * longest_s))
+    window_s = max(_LEAST_S, _CHECKPOINTS * (scenario.config.checkpoint_interval_s or 0.0))
+    end_s = min(scenario.duration_s, warmup_s + window_s)
+    return replace(scenario.ending_at(end_s), warmup_s=warmup_s)
+
+
+def _records(scenario: Scenario, shown: Measured) -> float:
+    """Return the number of records of an emulation, counted at each vertex, by the rates of the job."""
+    rates = (vertex.records_in_per_s + vertex.records_out_per_s for vertex in shown.steady.vertices)
+    return scenario.duration_s * sum(total(of_vertex) or 0.0 for of_vertex in rates)
 
 
 def _with_union(scenario: Scenario, vertex: str) -> Scenario:

@@ -221,23 +221,30 @@ def ended_job(client: RestClient, job: str | None) -> str | None:
 def _running_job(client: RestClient, job: str | None) -> str:
     jobs: _Jobs = client.get("/jobs/overview")["jobs"]
     running = [entry for entry in jobs if entry["state"] == RUNNING]
-    if job is None and len(running) == 1:
-        return str(running[0]["jid"])
-    if job is None and running:
-        raise FlinkRestError(_choose_one(f"{client.url}: {len(running)} jobs are running.", running))
-    named = jobs if job is None else [entry for entry in jobs if entry["jid"] == job]
-    advice = " Try again once it runs." if named else ""
-    if any(entry["state"] in ENDED for entry in named):
-        advice = " netstack diagnose reads jobs that have ended."
     if job is None:
+        if len(running) == 1:
+            return str(running[0]["jid"])
+        if running:
+            raise FlinkRestError(_choose_one(f"{client.url}: {len(running)} jobs are running.", running))
+        advice = _advice_on_waiting(jobs) if jobs else ""
         raise FlinkRestError(f"{client.url}: no job is running; {_known(jobs)}.{advice}")
+    named = [entry for entry in jobs if entry["jid"] == job]
     if not named:
         raise FlinkRestError(f"{client.url}: has no job {job}; {_known(jobs)}.")
-    if named[0]["state"] != RUNNING:
+    state = named[0]["state"]
+    if state != RUNNING:
         raise FlinkRestError(
-            f"{client.url}: job {job} is {named[0]['state']}; only a running job shows its load.{advice}"
+            f"{client.url}: job {job} is {state}; only a running job shows its load."
+            f"{_advice_on_waiting(named)}"
         )
     return job
+
+
+def _advice_on_waiting(jobs: _Jobs) -> str:
+    """Return, after a space, what to do about jobs that do not run."""
+    if any(entry["state"] in ENDED for entry in jobs):
+        return " netstack diagnose reads jobs that have ended."
+    return " Try again once it runs."
 
 
 def _choose_one(text: str, jobs: _Jobs) -> Note:
@@ -398,8 +405,10 @@ def _in_order(vertices: list[FlinkVertex], edges: tuple[FlinkEdge, ...]) -> tupl
     while waiting:
         there = {vertex.id for vertex in placed}
         ready = [vertex for vertex in waiting if producers[vertex.id] <= there]
-        placed += ready or waiting
-        waiting = [vertex for vertex in waiting if ready and vertex not in ready]
+        if not ready:  # a circle, which jobs of Flink do not have
+            return (*placed, *waiting)
+        placed += ready
+        waiting = [vertex for vertex in waiting if vertex not in ready]
     return tuple(placed)
 
 
@@ -480,21 +489,27 @@ def _change(client: RestClient, before: JobState) -> str | None:
                 "only a job whose vertices all keep running shows its load."
             )
     for entry in after.details["vertices"]:
-        starts, starts_now = (_starts(state, entry["id"]) for state in (before, after))
-        if starts == starts_now:
-            continue
-        which = next((n for n in starts if starts_now.get(n) != starts[n]), None)
-        if which is None or not starts_now:
-            return f"job {before.id}: the subtasks of {entry['name']!r} are not always reported. {_TRY_AGAIN}"
-        return (
-            f"job {before.id}: subtask {which} of {entry['name']!r} restarted while it was watched. "
-            f"{_TRY_AGAIN}"
-        )
+        if (change := _change_of_subtasks(entry, before, after)) is not None:
+            return change
     for manager, answer in before.managers.items():
         if bool(answer) != bool(after.managers.get(manager)):
             what = "has disappeared" if answer else "has appeared"
             return f"job {before.id}: task manager {manager} {what} while it was watched. {_TRY_AGAIN}"
     return None
+
+
+def _change_of_subtasks(vertex: _Entry, before: JobState, after: JobState) -> str | None:
+    """Return a message if subtasks of a vertex have restarted, or are not reported in one of the states."""
+    starts, starts_now = (_starts(state, vertex["id"]) for state in (before, after))
+    if starts == starts_now:
+        return None
+    subtask = next((number for number in starts if starts_now.get(number) != starts[number]), None)
+    if subtask is None or not starts_now:
+        return f"job {before.id}: the subtasks of {vertex['name']!r} are not always reported. {_TRY_AGAIN}"
+    return (
+        f"job {before.id}: subtask {subtask} of {vertex['name']!r} restarted while it was watched. "
+        f"{_TRY_AGAIN}"
+    )
 
 
 def _starts(state: JobState, vertex: str) -> dict[int, tuple[object, ...]]:

@@ -91,12 +91,12 @@ def input_kinds(job: FlinkJob, given: Overrides) -> dict[str, InputKind | None]:
 
     The override decides, then the name of the vertex's first operator. None: neither does.
     """
-    several = (vertex for vertex in job.vertices if len(job.inputs(vertex)) > 1)
-    return {
-        name: of_vertex(given.inputs, name) or kind_by_name(vertex)
-        for vertex in several
-        for name in [job.names[vertex.id]]
-    }
+    kinds: dict[str, InputKind | None] = {}
+    for vertex in job.vertices:
+        if len(job.inputs(vertex)) > 1:
+            name = job.names[vertex.id]
+            kinds[name] = of_vertex(given.inputs, name) or kind_by_name(vertex)
+    return kinds
 
 
 def check_names(given: Overrides, job: FlinkJob) -> None:
@@ -139,25 +139,9 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
         UsageError: an option of `given` is unknown, or its value is invalid.
     """
     preset = PRESETS[preset_for(job.version)]
-    is_flink_1 = job.version.startswith("1.")
     if not job.version.startswith(preset_for(job.version).removeprefix("flink-")):
         notes.append(f"Assuming the defaults of {preset_for(job.version)} for Flink {job.version}.")
-    values: dict[str, object] = {}
-    if job.configuration:
-        for field, value in _parse(job.configuration, notes).items():
-            option = OPTIONS[field]
-            if option.only_1x and not is_flink_1:
-                notes.append(
-                    f"{option.name} is configured, but Flink {job.version} ignores it, so it is ignored "
-                    "here, too."
-                )
-            elif field not in _NOT_IMPORTED and not option.inert:
-                values[field] = value
-        if factory := job.configuration.get("shuffle-service-factory.class"):
-            notes.append(f"The shuffle service is {factory}; assuming Flink's own.")
-    else:
-        text = "The cluster does not report its configuration; assuming Flink's defaults."
-        notes.append(Note(text, Parameter("options"), advice="Use {} to override."))
+    values = _of_cluster(job, notes)
     for field, value in _of_job(job, notes).items():
         if field in values or value != getattr(preset, field):
             values[field] = value
@@ -166,7 +150,7 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
         during = OPTIONS["checkpoints_during_recovery"].name
         needed = OPTIONS["recover_output_on_downstream"].name
         notes.append(f"{during} has no effect unless {needed} is true; it is ignored.")
-    if is_flink_1:
+    if _is_flink_1(job):
         # Flink before 2.0 has no starting size: debloating begins with full segments.
         values.pop("starting_segment_bytes", None)
         segment = values.get("segment_bytes", preset.segment_bytes)
@@ -182,6 +166,31 @@ def read_config(job: FlinkJob, given: Mapping[str, str], notes: list[str]) -> Ne
     if problems:
         raise UsageError(problems)
     return config
+
+
+def _is_flink_1(job: FlinkJob) -> bool:
+    return job.version.startswith("1.")
+
+
+def _of_cluster(job: FlinkJob, notes: list[str]) -> dict[str, object]:
+    """Return the options of the cluster by field, without those that an import leaves out."""
+    if not job.configuration:
+        text = "The cluster does not report its configuration; assuming Flink's defaults."
+        notes.append(Note(text, Parameter("options"), advice="Use {} to override."))
+        return {}
+    values: dict[str, object] = {}
+    for field, value in _parse(job.configuration, notes).items():
+        option = OPTIONS[field]
+        if option.only_1x and not _is_flink_1(job):
+            notes.append(
+                f"{option.name} is configured, but Flink {job.version} ignores it, so it is ignored "
+                "here, too."
+            )
+        elif field not in _NOT_IMPORTED and not option.inert:
+            values[field] = value
+    if factory := job.configuration.get("shuffle-service-factory.class"):
+        notes.append(f"The shuffle service is {factory}; assuming Flink's own.")
+    return values
 
 
 def _of_job(job: FlinkJob, notes: list[str]) -> dict[str, object]:

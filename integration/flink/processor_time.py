@@ -44,7 +44,7 @@ garbage collection, makes tasks wait longer for a core. That time counts as busy
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import ceil, inf
@@ -192,7 +192,9 @@ class Processors:
 
     def poll(self) -> None:
         """Poll all task managers once more, except those that refused to answer."""
-        for manager in [manager for manager in self._polls if manager not in self._silent]:
+        for manager in self._polls:
+            if manager in self._silent:
+                continue
             path = f"/taskmanagers/{manager}/metrics?get={CPU_LOAD},{CPU_TIME}"
             entries = self._client.find_list(path, may_be_gone=True, may_be_denied=True)
             if entries is None:
@@ -208,19 +210,28 @@ class Processors:
         for vertex in self._job.vertices:
             for manager, subtask in zip(vertex.managers, samples[vertex.id], strict=False):
                 tasks.setdefault(manager, []).append(subtask)
-        # Task managers without a host in their address are in the job manager's process. Others are in one
-        # process if their processor times are equal at every poll, because these count ticks of 10 ms or
-        # less.
+        hosts: dict[str, list[list[str]]] = {}
+        for managers in self._processes():
+            host = host_of(self._path(managers[0]))
+            hosts.setdefault(host or f"of {managers[0]}", []).append(managers)
+        return [self._host(processes, tasks) for processes in hosts.values()]
+
+    def _processes(self) -> list[list[str]]:
+        """Return the task managers of each process.
+
+        Task managers without a host in their address are in the job manager's process. Others are in one
+        process if their processor times are equal at every poll, because these count ticks of 10 ms or less.
+        """
         processes: dict[object, list[str]] = {}
         for manager in sorted(self._details, key=_order):
             path, times = self._path(manager), tuple(each.get(CPU_TIME) for each in self._polls[manager])
-            process = (host_of(path), times) if any(times) else manager
-            processes.setdefault(LOCAL_PATH if is_local(path) else process, []).append(manager)
-        hosts: dict[str, list[list[str]]] = {}
-        for managers in processes.values():
-            host = host_of(self._path(managers[0]))
-            hosts.setdefault(host or f"of {managers[0]}", []).append(managers)
-        return [self._host(of_host, tasks) for of_host in hosts.values()]
+            process: object = manager
+            if is_local(path):
+                process = LOCAL_PATH
+            elif any(times):
+                process = (host_of(path), times)
+            processes.setdefault(process, []).append(manager)
+        return list(processes.values())
 
     def _host(
         self, processes: Sequence[Sequence[str]], tasks: Mapping[str | None, Sequence[SubtaskSamples]]
@@ -366,24 +377,30 @@ class _HostLoad:
 
     def notes(self, vertices: Collection[str]) -> Iterator[Note]:
         """Yield the assumptions about the work of tasks. The work of `vertices` is CPU-bound."""
-        tasks, busy = self.burning(vertices), list(self.undecided.values())
-        used = self.used_by_tasks
+        tasks = self.burning(vertices)
         if tasks:
             yield from self._notes_on_burning(tasks)
-        elif not busy:
-            if self.has_undecided and used is not None and used >= _MUCH:
-                text = (
-                    "the busy time of tasks is not reported, so it is unknown whether their work is CPU-bound"
-                )
-                yield Note(f"{text} ({self._figures()}); {_ASSUMED}.", _BURNS, advice=_IF_IT_BURNS)
-        elif self.cores == inf:
-            if used is not None and min(used, sum(busy)) >= _MUCH:
-                text = "the number of cores is not reported, so it is unknown whether tasks wait for one"
-                yield Note(f"{text} ({self._figures()}); {_ASSUMED}.", _CORES)
-        else:
-            waits = sum(busy) - cores_in_use(busy, self.cores)
-            if waits > _NOTICEABLE * sum(busy) and (used is None or used >= _HARDLY * self.if_all_burn):
-                yield Note(f"{self._doubt()}; {_ASSUMED}.", _BURNS, advice=_IF_IT_BURNS)
+        elif (note := self._note_on_waiting()) is not None:
+            yield note
+
+    def _note_on_waiting(self) -> Note | None:
+        """Return the note that work is assumed to wait; None: this is clear, or it makes no difference."""
+        busy, used = list(self.undecided.values()), self.used_by_tasks
+        if not busy:
+            if not self.has_undecided or used is None or used < _MUCH:
+                return None
+            text = "the busy time of tasks is not reported, so it is unknown whether their work is CPU-bound"
+            return Note(f"{text} ({self._figures()}); {_ASSUMED}.", _BURNS, advice=_IF_IT_BURNS)
+        if self.cores == inf:
+            if used is None or min(used, sum(busy)) < _MUCH:
+                return None
+            text = "the number of cores is not reported, so it is unknown whether tasks wait for one"
+            return Note(f"{text} ({self._figures()}); {_ASSUMED}.", _CORES)
+        would_wait = sum(busy) - cores_in_use(busy, self.cores)
+        hardly_used = used is not None and used < _HARDLY * self.if_all_burn
+        if would_wait <= _NOTICEABLE * sum(busy) or hardly_used:
+            return None
+        return Note(f"{self._doubt()}; {_ASSUMED}.", _BURNS, advice=_IF_IT_BURNS)
 
     def _notes_on_burning(self, tasks: Sequence[_Task]) -> Iterator[Note]:
         by = "as on the other machines, "
@@ -490,12 +507,7 @@ def burning_of(
     loads = []
     for host in [*hosts, *alone]:
         here = [task for manager in host.managers for task in tasks.get(manager, ())]
-        strays = sum(
-            sum(manager is None or manager in host.managers for manager in vertex.managers)
-            + max(0, vertex.parallelism - len(vertex.managers))
-            for vertex in unplaced
-        )
-        loads.append(_HostLoad(host, here, strays, given.cores))
+        loads.append(_HostLoad(host, here, _strays(unplaced, host), given.cores))
     # A vertex on several machines is decided by the machines on which it is busiest.
     burnt: dict[str, float] = {}
     for load in loads:
@@ -512,6 +524,15 @@ def burning_of(
             machines.append(Machine(cores=load.cores, task_managers=managers))
         notes += [note.after(f"{', '.join(load.host.managers)}: ") for note in load.notes(vertices)]
     return Burning(modes=modes, shares=shares, machines=tuple(machines))
+
+
+def _strays(unplaced: Iterable[FlinkVertex], host: Host) -> int:
+    """Return the number of tasks that may run on a host, of vertices whose machines are not all known."""
+    strays = 0
+    for vertex in unplaced:
+        strays += sum(manager is None or manager in host.managers for manager in vertex.managers)
+        strays += max(0, vertex.parallelism - len(vertex.managers))
+    return strays
 
 
 def _tasks_by_manager(job: FlinkJob, samples: Samples, modes: Mapping[str, str]) -> dict[str, list[_Task]]:

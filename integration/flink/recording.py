@@ -109,18 +109,27 @@ class Recorder:
         # Times since the beginning, rounded as in the file.
         self._now_s = round(self._answers.clock() - self._began, _DECIMALS)
         of, with_values, _ = path.partition(WITH_VALUES)
-        refused = isinstance(answer, Refused)
         if with_values:
-            path = of + ANY_VALUES
-            self._kept.setdefault(path, []).append(None if refused else answer)
-            self._times_s.setdefault(path, []).append(self._now_s)
-        elif path in self._refused or self._kept.get(path):
-            return answer  # keep the first answer, unless it was empty
-        elif not refused:
-            self._kept[path] = answer
-        if isinstance(answer, Refused) and (with_values or path not in self._kept):
-            self._refused[path] = answer.code
+            self._keep_values(of + ANY_VALUES, answer)
+        else:
+            self._keep_first(path, answer)
         return answer
+
+    def _keep_values(self, path: str, answer: Any | Refused) -> None:
+        refused = isinstance(answer, Refused)
+        self._kept.setdefault(path, []).append(None if refused else answer)
+        self._times_s.setdefault(path, []).append(self._now_s)
+        if refused:
+            self._refused[path] = answer.code
+
+    def _keep_first(self, path: str, answer: Any | Refused) -> None:
+        """Keep the first answer to a path, unless it was empty."""
+        if path in self._refused or self._kept.get(path):
+            return
+        if not isinstance(answer, Refused):
+            self._kept[path] = answer
+        elif path not in self._kept:
+            self._refused[path] = answer.code
 
     def pause(self, seconds: float) -> None:
         """Wait between polls, as the recorded source does; the first wait is stored as the interval."""
@@ -241,11 +250,14 @@ class Names:
 
 def _managers_in(answer: Any) -> Iterator[str]:
     """Yield every task manager that an answer names."""
-    if isinstance(answer, Mapping) and isinstance(manager := answer.get(_MANAGER), str):
-        yield manager
-    inside = answer.values() if isinstance(answer, Mapping) else answer if isinstance(answer, list) else ()
-    for value in inside:
-        yield from _managers_in(value)
+    if isinstance(answer, list):
+        for value in answer:
+            yield from _managers_in(value)
+    elif isinstance(answer, Mapping):
+        if isinstance(manager := answer.get(_MANAGER), str):
+            yield manager
+        for value in answer.values():
+            yield from _managers_in(value)
 
 
 def without_the_cluster(answers: Mapping[str, Any], job: str) -> dict[str, Any]:
@@ -264,15 +276,13 @@ def _of_the_job(path: str, answer: Any, job: str) -> Any:
     if path == "/jobs/overview":
         return {"jobs": [entry for entry in answer["jobs"] if entry["jid"] == job]}
     if path.endswith("/jobmanager/config"):
-        return [
-            entry
-            for entry in answer
-            if (
-                str(entry.get("key")) in _KNOWN_OPTIONS or str(entry.get("key")).startswith(_RECORDED_OPTIONS)
-            )
-            and "/" not in str(entry.get("value"))
-        ]
+        return [entry for entry in answer if _is_recorded(str(entry.get("key")), str(entry.get("value")))]
     return answer
+
+
+def _is_recorded(option: str, value: str) -> bool:
+    """Whether a recording keeps an option of the cluster. Values with a slash may be paths or addresses."""
+    return "/" not in value and (option in _KNOWN_OPTIONS or option.startswith(_RECORDED_OPTIONS))
 
 
 def _cleaned(value: Any, names: Names, key: str = "") -> Any:

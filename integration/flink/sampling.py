@@ -47,6 +47,13 @@ _TRIES = 3
 _GATE = r"Shuffle\.Netty\.Input\.\d+\."
 _INPUT = r"Shuffle\.Netty\.Input\.Buffers\."
 _OUTPUT = r"Shuffle\.Netty\.Output\.Buffers\."
+
+
+def _of_buffers(direction: str, *names: str) -> dict[str, tuple[str, ...]]:
+    """Return the patterns of metrics that Flink also lists by a short name."""
+    return {name: (direction + name, rf"buffers\.{name}") for name in names}
+
+
 METRICS: Mapping[str, tuple[str, ...]] = {
     "records_in": ("numRecordsIn",),
     "records_out": ("numRecordsOut",),
@@ -67,15 +74,9 @@ METRICS: Mapping[str, tuple[str, ...]] = {
         _GATE + "estimatedTimeToConsumeBuffersMs",
         "estimatedTimeToConsumeBuffersMs",
     ),
-    **{
-        name: (direction + name, rf"buffers\.{name}")
-        for direction, names in (
-            (_INPUT, ("inputQueueLength", "inputQueueSize", "inPoolUsage")),
-            (_INPUT, ("inputExclusiveBuffersUsage", "inputFloatingBuffersUsage")),
-            (_OUTPUT, ("outputQueueLength", "outputQueueSize", "outPoolUsage")),
-        )
-        for name in names
-    },
+    **_of_buffers(_INPUT, "inputQueueLength", "inputQueueSize", "inPoolUsage"),
+    **_of_buffers(_INPUT, "inputExclusiveBuffersUsage", "inputFloatingBuffersUsage"),
+    **_of_buffers(_OUTPUT, "outputQueueLength", "outputQueueSize", "outPoolUsage"),
     "currentInputWatermark": ("currentInputWatermark",),
     "watermarkLag": (r".*\.watermarkLag",),
 }
@@ -415,11 +416,12 @@ def check_all_go_on(
         FlinkRestError: a task has stopped reporting.
     """
     advances = _last_advances(rounds, job)
-    at_each_poll &= max(advances.values(), default=0) >= len(rounds) - 1 - _MOST_BEHIND
+    others_advanced = max(advances.values(), default=0) >= len(rounds) - 1 - _MOST_BEHIND
     polls = list(rounds)
-    while len(polls) < len(rounds) + _MORE_POLLS and (
-        _behind(advances) or (at_each_poll and min(advances.values()) < len(rounds))
-    ):
+    for _ in range(_MORE_POLLS):
+        stood_still = at_each_poll and others_advanced and min(advances.values()) < len(rounds)
+        if not stood_still and not _behind(advances):
+            break
         polls.append(poll_again())
         times = {task: at for round_ in rounds for task, (at, _) in round_.items()}
         if all(times.get(task) == at for task, (at, _) in polls[-1].items()):
@@ -461,17 +463,21 @@ def _last_advance(rounds: Sequence[Round], task: Task) -> int | None:
     The time is the sum of busy, idle and back-pressured time. None: the task answers without these.
     """
     answers = [(at, round_[task][1]) for at, round_ in enumerate(rounds) if task in round_]
-    accounts = [(at, account_s(sample)) for at, sample in answers]
-    different = {account for _, account in accounts}
-    keeps_none = different <= {None} or (
-        len(different) == 1 and any(before != after for (_, before), (_, after) in pairwise(answers))
-    )
-    if keeps_none:
+    if not _keeps_account([sample for _, sample in answers]):
         last = max((at for at, _ in answers), default=-1)
         return None if last >= len(rounds) - 1 - _MOST_BEHIND else last
+    accounts = [(at, account_s(sample)) for at, sample in answers]
     advances = [
         later
         for (_, before), (later, after) in pairwise(accounts)
         if before is None or after is None or after > before  # a task with a missing part may have advanced
     ]
     return advances[-1] if advances else answers[0][0]
+
+
+def _keeps_account(samples: Sequence[Sample]) -> bool:
+    """Return whether a task reports its times, and they are not constant while its other values change."""
+    accounts = set(map(account_s, samples))
+    if accounts <= {None}:
+        return False
+    return len(accounts) > 1 or all(before == after for before, after in pairwise(samples))

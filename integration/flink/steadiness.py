@@ -96,14 +96,19 @@ def unsteady(
     """
     uneven = _uneven(job, samples, scenario)
     judged = [vertex for vertex in job.vertices if vertex.id not in uneven]
-    rates = {job.names[vertex.id]: movement(_rates(job, vertex, samples)) for vertex in judged}
-    reading = [vertex for vertex in judged if job.inputs(vertex)]
-    waits = {job.names[vertex.id]: movement(_waits_ms(job, vertex, checkpoints)) for vertex in reading}
+    rates: dict[str, Movement] = {}
+    waits: dict[str, Movement] = {}
+    for vertex in judged:
+        name = job.names[vertex.id]
+        if (found := movement(_rates(job, vertex, samples))) is not None:
+            rates[name] = found
+        if job.inputs(vertex) and (found := movement(_waits_ms(job, vertex, checkpoints))) is not None:
+            waits[name] = found
     lines = []
-    if rates := {name: found for name, found in rates.items() if found is not None}:
+    if rates:
         name, found = next(iter(rates.items()))
         lines.append(f"The rate of {name} {found}{_with_it(rates)}; predictions hold for this moment.")
-    if waits := {name: found for name, found in waits.items() if found is not None}:
+    if waits:
         name, found = next(iter(waits.items()))
         done = "grew" if found.share > 0 else "shrank"
         lines.append(
@@ -127,7 +132,9 @@ def _uneven(job: FlinkJob, samples: Samples, scenario: Scenario) -> set[str]:
         burst_s = source.burst_s if isinstance(source, GeneratorSpec) else None
         period_s = max(fitted.emit_every_s or 0.0, burst_s or 0.0)
         if period_s * _LEAST_VALUES > watched_s:
-            uneven |= {each.id for each in job.reachable(vertex)} | ({vertex.id} if burst_s else set())
+            uneven |= {each.id for each in job.reachable(vertex)}
+            if burst_s:
+                uneven.add(vertex.id)
     return uneven
 
 

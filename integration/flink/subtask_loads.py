@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import sqrt
+from typing import Literal
 
 from netstack import CheckpointResult, CostModel, NetworkConfig, VertexCheckpoint
 
@@ -171,17 +172,21 @@ def evened(loads: Sequence[Load | None], growth: Sequence[float]) -> list[Load |
     Such a subtask reads as many records as it gets, unless its queue grows or shrinks. `growth` is the
     lasting trend of each queue, as a share of the records read. Other differences in counts are chance.
     """
-    got = [
+    arriving_per_s = [
         load.per_s * (1 + more) if load is not None and load.never_idles and load.per_s is not None else None
         for load, more in zip(loads, growth, strict=True)
     ]
-    each = mean_of_known(got)
-    return [
-        replace(load, records=each / (1 + more) * load.seconds, minute_per_s=None)
-        if load is not None and load.seconds and each is not None and here is not None
-        else load
-        for load, more, here in zip(loads, growth, got, strict=True)
-    ]
+    mean_per_s = mean_of_known(arriving_per_s)
+    if mean_per_s is None:
+        return list(loads)
+    evened_loads: list[Load | None] = []
+    for load, more, arriving in zip(loads, growth, arriving_per_s, strict=True):
+        if load is None or not load.seconds or arriving is None:
+            evened_loads.append(load)
+        else:
+            records = mean_per_s / (1 + more) * load.seconds
+            evened_loads.append(replace(load, records=records, minute_per_s=None))
+    return evened_loads
 
 
 def service_s(
@@ -241,17 +246,16 @@ def record_bytes(job: FlinkJob, vertex: FlinkVertex, samples: Samples, segment_b
     record once, but its bytes once for each subtask of the consumer.
     """
 
-    def size(of: FlinkVertex, direction: str) -> float | None:
+    def size(of: FlinkVertex, direction: Literal["in", "out"]) -> float | None:
         """Return the bytes per record in the time watched; since the start if records are too few."""
-        for count, enough in (
-            (SubtaskSamples.increase, ENOUGH_BUFFERS * segment_bytes),
-            (SubtaskSamples.total, 0),
-        ):
-            size = sum(count(subtask, f"bytes_{direction}") or 0.0 for subtask in samples[of.id])
-            records = sum(count(subtask, f"records_{direction}") or 0.0 for subtask in samples[of.id])
-            if records >= LEAST_RECORDS and size >= max(enough, 1):
-                return size / records
-        return None
+        bytes_field, records_field, subtasks = f"bytes_{direction}", f"records_{direction}", samples[of.id]
+        size = sum(subtask.increase(bytes_field) or 0.0 for subtask in subtasks)
+        records = sum(subtask.increase(records_field) or 0.0 for subtask in subtasks)
+        if records >= LEAST_RECORDS and size >= max(ENOUGH_BUFFERS * segment_bytes, 1):
+            return size / records
+        size = sum(subtask.total(bytes_field) or 0.0 for subtask in subtasks)
+        records = sum(subtask.total(records_field) or 0.0 for subtask in subtasks)
+        return size / records if records >= LEAST_RECORDS and size >= 1 else None
 
     outputs = job.outputs(vertex)
     consumers = [other for other in job.vertices if any(edge.target == other.id for edge in outputs)]

@@ -121,41 +121,54 @@ def panels(
             {"run": run, row: value} for value in values for run in runs if (run, value) not in there
         ]
     events = event_rows({run: results[run] for run in runs}, row, values)
-    shades = alt.Chart().mark_rect(color=ALARM, opacity=SHADE)
-    down_tips = ["what:N", tip("t", "from (s)"), tip("until", "to (s)")]
-    shades = shades.encode(x=seconds(time), x2="until:Q", tooltip=down_tips)
-    faults = alt.Chart().mark_rule(color=ALARM, strokeWidth=1.5)
-    faults = faults.encode(x=seconds(time), tooltip=["what:N", tip("t", "time (s)")])
-    # An invisible layer extends the time axis to the end of the longest run.
-    end = max(result.emulated_seconds for result in results.values())
-    scale = alt.Scale(domain=[0, end], nice=False)
-    layers = [
-        *_event_layer(DOWN, events, shades),
-        *(mark.transform_filter("!isValid(datum.event)") if events else mark for mark in marks),
-        *_event_layer(FAULT, events, faults),
-        *(
-            alt.Chart().mark_rule(strokeDash=[3, 3], color=NEUTRAL).encode(x=alt.datum(t))
-            for t in window_edges(results)
-        ),
-        alt.Chart().mark_rule(opacity=0).encode(x=alt.XDatum(end, scale=scale)),
-    ]
+    layers = [*_with_events(marks, events, time), *_window_rules(results), _end_of_longest(results)]
     width = PANEL_WIDTH if side_by_side and len(runs) > 1 else 2 * PANEL_WIDTH
     facets: dict[str, Any] = {}
     if side_by_side:
         heading = alt.Header(labelAnchor="start") if len(runs) > 1 else None
         facets["column"] = alt.Column("run:N", sort=runs, title=None, header=heading)
-    below = (row, values) if side_by_side else ("run", runs)
-    if not side_by_side or len(values) > 1:
-        header = alt.Header(labelOrient="top", labelAnchor="start", labelFontWeight="normal", labelPadding=2)
-        facets["row"] = alt.Row(f"{below[0]}:N", sort=below[1], title=None, header=header)
+        if len(values) > 1:
+            facets["row"] = _rows_of_panels(str(row), values)
+    else:
+        facets["row"] = _rows_of_panels("run", runs)
     layered = alt.layer(*layers).properties(width=width, height=height)
     spec: Spec = layered.facet(**facets, data={"values": rows + events}, spacing=PANEL_GAP).to_dict()
     return spec
 
 
-def _event_layer(event: str, events: list[Row], mark: Any) -> list[Any]:
-    there = any(row["event"] == event for row in events)
-    return [mark.transform_filter(f"datum.event == '{event}'")] if there else []
+def _rows_of_panels(field: str, values: list[str]) -> alt.Row:
+    header = alt.Header(labelOrient="top", labelAnchor="start", labelFontWeight="normal", labelPadding=2)
+    return alt.Row(f"{field}:N", sort=values, title=None, header=header)
+
+
+def _with_events(marks: Sequence[Any], events: list[Row], time: str) -> list[Any]:
+    """Return the layers `marks` between those of the events: areas below them, lines above them."""
+    if not events:
+        return list(marks)
+    kinds = {row["event"] for row in events}
+    layers = [mark.transform_filter("!isValid(datum.event)") for mark in marks]
+    if DOWN in kinds:
+        tips = ["what:N", tip("t", "from (s)"), tip("until", "to (s)")]
+        area = alt.Chart().mark_rect(color=ALARM, opacity=SHADE)
+        area = area.encode(x=seconds(time), x2="until:Q", tooltip=tips)
+        layers.insert(0, area.transform_filter(f"datum.event == '{DOWN}'"))
+    if FAULT in kinds:
+        line = alt.Chart().mark_rule(color=ALARM, strokeWidth=1.5)
+        line = line.encode(x=seconds(time), tooltip=["what:N", tip("t", "time (s)")])
+        layers.append(line.transform_filter(f"datum.event == '{FAULT}'"))
+    return layers
+
+
+def _window_rules(results: Results) -> list[Any]:
+    rule = alt.Chart().mark_rule(strokeDash=[3, 3], color=NEUTRAL)
+    return [rule.encode(x=alt.datum(t)) for t in window_edges(results)]
+
+
+def _end_of_longest(results: Results) -> Any:
+    """Return an invisible layer that extends the time axis to the end of the longest run."""
+    end = max(result.emulated_seconds for result in results.values())
+    scale = alt.Scale(domain=[0, end], nice=False)
+    return alt.Chart().mark_rule(opacity=0).encode(x=alt.XDatum(end, scale=scale))
 
 
 def ruler_note(results: Results) -> str:

@@ -15,7 +15,7 @@ from .table_style import figures, grid, number
 
 if TYPE_CHECKING:
     from ..storage.checkpoint_list import CheckpointEntry, Inventory
-    from ..storage.state_contents import KeyedContents, StateContents
+    from ..storage.state_contents import KeyedContents, LargeKey, StateContents
 
 _LONGEST_KEY = 48
 
@@ -101,15 +101,13 @@ def _print_keyed(keyed: list[KeyedContents], console: Console) -> None:
     console.print(table)
     console.print(_SKEW_LEGEND, style="dim", highlight=False)
     for each in keyed:
-        if not each.largest:
-            continue
-        console.print()
-        console.print(Text(f"largest keys of {each.vertex}, {each.state}"))
-        rows = []
-        for key in each.largest:
-            text = key.key if len(key.key) <= _LONGEST_KEY else f"{key.key[:_LONGEST_KEY]}..."
-            rows.append(
-                (Text(f"  {text}"), size(key.size), f"{key.entries:,} x", f"key group {key.key_group}")
-            )
-        columns = [Column(no_wrap=True), number(""), number(""), Column(no_wrap=True)]
-        console.print(grid(columns, rows), highlight=False)
+        if each.largest:
+            console.print()
+            console.print(Text(f"largest keys of {each.vertex}, {each.state}"))
+            columns = [Column(no_wrap=True), number(""), number(""), Column(no_wrap=True)]
+            console.print(grid(columns, map(_key_cells, each.largest)), highlight=False)
+
+
+def _key_cells(key: LargeKey) -> tuple[str | Text, ...]:
+    text = key.key if len(key.key) <= _LONGEST_KEY else f"{key.key[:_LONGEST_KEY]}..."
+    return Text(f"  {text}"), size(key.size), f"{key.entries:,} x", f"key group {key.key_group}"

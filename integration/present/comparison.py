@@ -182,8 +182,9 @@ def print_differences(differences: ResultDifferences, console: Console) -> None:
 def figure_cells(figure: FigureDifference) -> tuple[str, str, str, str]:
     """Return both values, their difference with its sign, and their ratio."""
     text, by = _TEXTS[figure.quantity], figure.difference
-    sign = "" if by is None or text(abs(by)) == text(0) else "-" if by < 0 else "+"
-    difference = f"{sign}{text(None if by is None else abs(by))}"
+    difference = text(None if by is None else abs(by))
+    if by is not None and difference != text(0):
+        difference = ("-" if by < 0 else "+") + difference
     return text(figure.first), text(figure.second), difference, ratio(figure.ratio)
 
 

@@ -15,7 +15,8 @@ from ..number_text import counted
 from .console import print_assumptions, print_next
 
 if TYPE_CHECKING:
-    from ..diagnosis.rule_table import Diagnosis
+    from ..diagnosis.observation import Finding
+    from ..diagnosis.rule_table import Diagnosis, WindowDiagnosis
     from ..lint.check import LintReport
 
 _INDENT = 2
@@ -30,36 +31,43 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console, *, following: str, v
     With `verbose`, all findings and figures are printed, and the origin of the diagnosis. Otherwise each
     problem has its first evidence and its first action.
     """
-    several = len(diagnosis.windows) > 1
     for window in diagnosis.windows:
-        said = headline(window)
-        if several:
+        if len(diagnosis.windows) > 1:
             console.print(Text(f"{window.from_s:g}-{window.to_s:g} s", style="dim"))
-        for sentence in said:
-            console.print(Text(sentence, style="bold"))
-        console.print()
-        for finding in window.findings:
-            if not verbose and finding.severity != "problem":
-                continue
-            severity = (finding.severity, _FINDING_STYLES[finding.severity])
-            rule = (f"  [{finding.rule}]" if verbose else "", "dim")
-            console.print(Text.assemble(severity, f"  {finding.where}", rule))
-            if verbose or finding.says not in said:
-                _print_item("", finding.says, console)
-            most = None if verbose else 1
-            for mark, lines in (("evidence", finding.evidence), ("action", finding.next)):
-                for line in lines[:most]:
-                    _print_item(mark, line, console)
-            console.print()
-        if verbose:
-            for line in window.not_known:
-                _print_item("not reported", line, console)
-            checkpoints = counted(window.checkpoints, "checkpoint")
-            console.print(Text(f"Window: {window.from_s:g}-{window.to_s:g} s, {checkpoints}."))
+        _print_window(window, console, verbose=verbose)
     if verbose:
         console.print(Text(f"Source: {diagnosis.name}, {diagnosis.of}"), soft_wrap=True)
     print_next(following, console)
     print_assumptions(diagnosis.notes, console)
+
+
+def _print_window(window: WindowDiagnosis, console: Console, *, verbose: bool) -> None:
+    verdict = headline(window)
+    for sentence in verdict:
+        console.print(Text(sentence, style="bold"))
+    console.print()
+    for finding in window.findings:
+        if verbose or finding.severity == "problem":
+            _print_finding(finding, verdict, console, verbose=verbose)
+            console.print()
+    if verbose:
+        for line in window.not_known:
+            _print_item("not reported", line, console)
+        checkpoints = counted(window.checkpoints, "checkpoint")
+        console.print(Text(f"Window: {window.from_s:g}-{window.to_s:g} s, {checkpoints}."))
+
+
+def _print_finding(finding: Finding, verdict: Sequence[str], console: Console, *, verbose: bool) -> None:
+    """Print a finding. Its sentence is left out if the verdict already says it, unless `verbose`."""
+    severity = (finding.severity, _FINDING_STYLES[finding.severity])
+    rule = (f"  [{finding.rule}]" if verbose else "", "dim")
+    console.print(Text.assemble(severity, f"  {finding.where}", rule))
+    if verbose or finding.says not in verdict:
+        _print_item("", finding.says, console)
+    most = None if verbose else 1
+    for mark, lines in (("evidence", finding.evidence), ("action", finding.next)):
+        for line in lines[:most]:
+            _print_item(mark, line, console)
 
 
 def _print_item(mark: str, line: str, console: Console) -> None:

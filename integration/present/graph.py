@@ -16,7 +16,7 @@ stands on its line in the gap below its source. A gap has enough rows for names 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from statistics import fmean
@@ -84,6 +84,13 @@ class Layout(NamedTuple):
     routes: Sequence[Route]
 
 
+class _Band(NamedTuple):
+    """The upper and the lower end of a layer."""
+
+    top: float
+    bottom: float
+
+
 @dataclass(slots=True, eq=False)
 class _Place:
     """A place in a layer, for a vertex or for an edge that crosses the layer."""
@@ -111,67 +118,100 @@ def laid_out(width: float, heights: Mapping[str, float], edges: Sequence[Arc]) -
     layers: list[list[_Place]] = [[] for _ in range(1 + max(depth.values(), default=0))]
     for name, place in vertices.items():
         layers[depth[name]].append(place)
-    stops: list[list[_Place]] = []  # of each edge: its source, its lanes and its target
-    for source, target, _ in edges:
-        stop = [vertices[source]]
-        for layer in layers[depth[source] + 1 : depth[target]]:
-            stop.append(_Place(LANE, above=[stop[-1]]))
-            layer.append(stop[-1])
-        vertices[target].above.append(stop[-1])
-        stops.append([*stop, vertices[target]])
+    stops = _add_lanes(layers, vertices, depth, edges)
+    _order_by_connections(layers)
+    widest = _center(layers)
+    ports = _ports(vertices.values(), stops)
 
+    bands: list[_Band] = []
+    shares: dict[int, float] = {}
+    y = MARGIN
+    for level, layer in enumerate(layers):
+        bands.append(_Band(y, y + max(place.height for place in layer)))
+        leaving = [number for number, (source, _, _) in enumerate(edges) if depth[source] == level]
+        gap, places = _label_places(
+            [(edges[number][2], ports[number][0], ports[number][1]) for number in leaving]
+        )
+        shares |= dict(zip(leaving, places, strict=True))
+        y = bands[-1].bottom + gap
+
+    boxes = {}
+    for name, place in vertices.items():
+        top = bands[depth[name]].top
+        boxes[name] = Box(place.left, top, place.left + place.width, top + place.height)
+    routes = [
+        _route(
+            name,
+            ports[number],
+            boxes[source],
+            bands[depth[source] : depth[target] + 1],
+            boxes[target],
+            shares[number],
+        )
+        for number, (source, target, name) in enumerate(edges)
+    ]
+    right = max([widest + MARGIN, *(route.label.right for route in routes)])
+    return Layout(right + MARGIN, bands[-1].bottom + MARGIN, boxes, routes)
+
+
+def _add_lanes(
+    layers: Sequence[list[_Place]],
+    vertices: Mapping[str, _Place],
+    depth: Mapping[str, int],
+    edges: Sequence[Arc],
+) -> list[list[_Place]]:
+    """Add a lane to each layer that an edge crosses, and connect the places.
+
+    Returns the stops of each edge: its source, its lanes and its target.
+    """
+    all_stops = []
+    for source, target, _ in edges:
+        stops = [vertices[source]]
+        for layer in layers[depth[source] + 1 : depth[target]]:
+            lane = _Place(LANE, above=[stops[-1]])
+            layer.append(lane)
+            stops.append(lane)
+        vertices[target].above.append(stops[-1])
+        all_stops.append([*stops, vertices[target]])
+    return all_stops
+
+
+def _order_by_connections(layers: Sequence[list[_Place]]) -> None:
+    """Sort each layer by the mean position of the places above that each place is connected to."""
     for layer in layers:
         for number, place in enumerate(layer):
             place.order = fmean(other.order for other in place.above) if place.above else number
         layer.sort(key=lambda place: place.order)
         for number, place in enumerate(layer):
             place.order = (number + 0.5) / len(layer)
+
+
+def _center(layers: Sequence[Sequence[_Place]]) -> float:
+    """Set the left edges of all places, each layer in the middle of the graph. Return the largest width."""
     widths = [sum(place.width for place in layer) + GAP * (len(layer) - 1) for layer in layers]
+    widest = max(widths)
     for layer, layer_width in zip(layers, widths, strict=True):
-        left = MARGIN + (max(widths) - layer_width) / 2
+        left = MARGIN + (widest - layer_width) / 2
         for place in layer:
             place.left = left
             left += place.width + GAP
+    return widest
 
-    # The x of each edge at its stops. Edges at a side of a vertex are spread over it, ordered by other ends.
-    ports = [[place.middle for place in stop] for stop in stops]
-    for end, beside in ((0, 1), (-1, -2)):
-        for vertex in vertices.values():
-            ending = [number for number, stop in enumerate(stops) if stop[end] is vertex]
-            ending.sort(key=lambda number: stops[number][beside].middle)
+
+def _ports(vertices: Iterable[_Place], stops: Sequence[Sequence[_Place]]) -> list[list[float]]:
+    """Return the x of each edge at its stops.
+
+    Edges at a side of a vertex are spread over it, ordered by their next stops.
+    """
+    first, second, before_last, last = 0, 1, -2, -1
+    ports = [[place.middle for place in of_edge] for of_edge in stops]
+    for end, next_to_end in ((first, second), (last, before_last)):
+        for vertex in vertices:
+            ending = [number for number, of_edge in enumerate(stops) if of_edge[end] is vertex]
+            ending.sort(key=lambda number: stops[number][next_to_end].middle)
             for rank, number in enumerate(ending, 1):
                 ports[number][end] = vertex.left + vertex.width * rank / (len(ending) + 1)
-
-    tops, floors = [], []
-    shares: dict[int, float] = {}
-    y = MARGIN
-    for level, layer in enumerate(layers):
-        tops.append(y)
-        floors.append(y + max(place.height for place in layer))
-        leaving = [number for number, (source, _, _) in enumerate(edges) if depth[source] == level]
-        gap, places = _label_places(
-            [(edges[number][2], ports[number][0], ports[number][1]) for number in leaving]
-        )
-        shares |= dict(zip(leaving, places, strict=True))
-        y = floors[-1] + gap
-    boxes = {
-        name: Box(place.left, top := tops[depth[name]], place.left + place.width, top + place.height)
-        for name, place in vertices.items()
-    }
-    routes = []
-    for number, (source, target, ship) in enumerate(edges):
-        port, first = ports[number], depth[source]
-        points = [(port[0], boxes[source].bottom), (port[0], floors[first])]
-        for level, x in enumerate(port[1:-1], first + 1):
-            points += [(x, tops[level]), (x, floors[level])]
-        points.append((port[-1], boxes[target].top))
-        line = [points[0], *(point for before, point in pairwise(points) if point != before)]
-        x = port[0] + shares[number] * (port[1] - port[0])
-        y = floors[first] + shares[number] * (tops[first + 1] - floors[first])
-        half, high = label_width(ship) / 2, LABEL_HEIGHT / 2
-        routes.append(Route(tuple(line), Box(x - half, y - high, x + half, y + high)))
-    right = max([max(widths) + MARGIN, *(route.label.right for route in routes)])
-    return Layout(right + MARGIN, floors[-1] + MARGIN, boxes, routes)
+    return ports
 
 
 def _label_places(labels: Sequence[tuple[str, float, float]]) -> tuple[float, list[float]]:
@@ -197,6 +237,25 @@ def _label_places(labels: Sequence[tuple[str, float, float]]) -> tuple[float, li
         if len(shares) == len(labels):
             return gap, shares
     raise AssertionError("as many rows as names are enough")
+
+
+def _route(
+    name: str, ports: Sequence[float], source: Box, bands: Sequence[_Band], target: Box, share: float
+) -> Route:
+    """Return the line of an edge and the box of its name.
+
+    The edge runs through `bands`, those of all layers from its source to its target, at the x of `ports`.
+    `share` is the place of the name in the first gap.
+    """
+    points = [(ports[0], source.bottom), (ports[0], bands[0].bottom)]
+    for x, band in zip(ports[1:-1], bands[1:-1], strict=True):
+        points += [(x, band.top), (x, band.bottom)]
+    points.append((ports[-1], target.top))
+    line = [points[0], *(point for before, point in pairwise(points) if point != before)]
+    x = ports[0] + share * (ports[1] - ports[0])
+    y = bands[0].bottom + share * (bands[1].top - bands[0].bottom)
+    half_width, half_height = label_width(name) / 2, LABEL_HEIGHT / 2
+    return Route(tuple(line), Box(x - half_width, y - half_height, x + half_width, y + half_height))
 
 
 def label_width(label: str) -> float:

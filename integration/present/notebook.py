@@ -298,7 +298,7 @@ class _RecommendationView(View[Recommendation]):
 
     def grid(self, shown: Recommendation) -> Grid:
         head = ("setting", "throughput", "end to end", "95 %", "in flight", "record delay", "")
-        marks = {shown.chosen: "set"} | {NOW: shown.present}
+        marks = {shown.chosen: "set", NOW: shown.present}  # the present setting may be the chosen one
         rows = []
         for setting in shown.settings:
             share = setting.throughput_share

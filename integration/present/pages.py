@@ -66,6 +66,7 @@ from .tuning_charts import tuning_charts
 if TYPE_CHECKING:
     from ..flink.importing import Imported
     from ..flink.job_watch import Validation
+    from ..tuning.pitfalls import Pitfall
     from .documents import Tuning
 
 FLINK, OURS = "Flink", "ours"
@@ -98,7 +99,7 @@ def write_report(
         OutputError: A file cannot be written.
     """
     pictures = charts(results)
-    runs, few = list(results.values()), len(results) <= MOST_COLUMNS
+    runs, side_by_side = list(results.values()), len(results) <= MOST_COLUMNS
     names = dict.fromkeys(result.scenario.name for result in runs)
     went_wrong = [
         sentence if len(runs) == 1 else f"{run}: {sentence}"
@@ -110,12 +111,12 @@ def write_report(
         title=title or ", ".join(names),
         findings=[*([finding] if finding else _described(results)), *went_wrong],
         facts=job_facts(runs[0]) if facts is None else facts,
-        table=summary_table(results) if few else modes_table(results),
-        table_legend="" if few else MODES_LEGEND,
+        table=summary_table(results) if side_by_side else modes_table(results),
+        table_legend="" if side_by_side else MODES_LEGEND,
         incidents={run: incidents(result) for run, result in results.items()},
         checkpoint_charts=[chart for chart in pictures if chart.beside_phases],
         charts=[chart for chart in pictures if not chart.beside_phases],
-        few=few,
+        few=side_by_side,
         subtasks={run: subtask_rows(result) for run, result in results.items()},
         subtask_columns=SUBTASK_COLUMNS,
         several_windows=any(len(result.steady) > 1 for result in runs),
@@ -225,8 +226,8 @@ def write_tuning(
     """
     first = tuning.recommendations[0]
     of_sweep = tuning_charts(tuning.recommendations)
-    over_time = [chart for chart in charts(results) if chart.in_tuning] if results else []
-    over_time = [_of_all_seeds(chart, first) for chart in over_time]
+    run_charts = charts(results) if results else []
+    over_time = [_of_all_seeds(chart, first) for chart in run_charts if chart.in_tuning]
     steady = {name: result.steady[-1:] for name, result in results.items() if result.steady}
     obtained = [
         ("Scenario", f"{tuning.scenario['name']}, preset {tuning.scenario['preset']}"),
@@ -237,35 +238,22 @@ def write_tuning(
         ("Command", tuning.command),
         *(("Note", note) for note in tuning.notes),
     ]
+    scenarios = {run: _pretty(scenario_document(result.scenario)) for run, result in results.items()}
     page = render_page(
         "tuning.html.jinja",
         title=f"What to set for {tuning.scenario['name']}",
         parts=[_part(recommendation) for recommendation in tuning.recommendations],
-        columns=["Setting", "Throughput", *(title for title, _, _ in DETAILS)],
+        columns=["Setting", "Throughput", *(figure.title for figure in DETAILS)],
         legend=f"{RULE} {LEGEND}",
         charts=of_sweep,
         graph=job_graph(scenario, column_names(first, steady)) if steady else None,
         graph_note=f"{' beside '.join(results)}; of the first seed. {NOTE}" if results else "",
-        pitfalls=[
-            {
-                "name": pitfall.name,
-                "vertex": pitfall.vertex,
-                "what": pitfall.what,
-                "facts": [
-                    ("Shows at", settings_of(pitfall)),
-                    ("Evidence", f"{pitfall.evidence} ({pitfall.point or 'as it is'}, seed {pitfall.seed})"),
-                    ("What to do", pitfall.remedy),
-                    ("Shown by", pitfall.shown_by),
-                ],
-            }
-            for pitfall in tuning.pitfalls
-        ],
+        pitfalls=[_pitfall(pitfall) for pitfall in tuning.pitfalls],
         runs=list(results),
         run_charts=over_time,
         obtained=[(name, text) for name, text in obtained if text],
         runs_obtained={run: how_obtained(result, tuning.command) for run, result in results.items()},
-        scenarios={run: _pretty(scenario_document(result.scenario)) for run, result in results.items()}
-        or {"as it is": _pretty(tuning.scenario)},
+        scenarios=scenarios or {"as it is": _pretty(tuning.scenario)},
         specs=_drawings([*of_sweep, *over_time]),
     )
     return _write(directory, page, [*of_sweep, *over_time])
@@ -290,7 +278,7 @@ def column_names(
 ) -> dict[str, Sequence[Steady]]:
     """Return runs by names short enough for a vertex, in place of the names of `settings_to_show`."""
     settings = settings_to_show(recommendation)
-    short = {NOW: "now", recommendation.chosen: "recommended"} | {NOW: "now"}
+    short = {recommendation.chosen: "recommended", NOW: "now"}  # the present setting may be the chosen one
     return {short.get(settings[name], "other"): steady for name, steady in runs.items()}
 
 
@@ -298,13 +286,13 @@ def _part(recommendation: Recommendation) -> dict[str, Any]:
     rows = [
         {
             "name": f"now: {recommendation.present}" if setting.name == NOW else setting.name,
-            "said": mark(recommendation, setting) if not setting.broken else "; ".join(setting.broken),
+            "said": "; ".join(setting.broken) if setting.broken else mark(recommendation, setting),
             "chosen": setting.name == recommendation.chosen,
             "cells": [
                 (throughput_text(setting), per_second(setting.mean("throughput_per_s"))),
                 *(
-                    (text(setting.mean(name)), interval_text(setting, name, text))
-                    for _, name, text in DETAILS
+                    (figure.text(setting.mean(figure.field)), interval_text(setting, figure))
+                    for figure in DETAILS
                 ),
             ],
         }
@@ -316,6 +304,21 @@ def _part(recommendation: Recommendation) -> dict[str, Any]:
         "configuration": recommendation.configuration,
         "failures": failures_of(recommendation),
         "rows": rows,
+    }
+
+
+def _pitfall(pitfall: Pitfall) -> dict[str, Any]:
+    evidence = f"{pitfall.evidence} ({pitfall.point or 'as it is'}, seed {pitfall.seed})"
+    return {
+        "name": pitfall.name,
+        "vertex": pitfall.vertex,
+        "what": pitfall.what,
+        "facts": [
+            ("Shows at", settings_of(pitfall)),
+            ("Evidence", evidence),
+            ("What to do", pitfall.remedy),
+            ("Shown by", pitfall.shown_by),
+        ],
     }
 
 

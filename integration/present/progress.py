@@ -45,14 +45,16 @@ def progress(
     of 0 restarts the clock that measures the pace.
     """
     if not console.is_terminal:
-        yield _lines(label, total, unit, console)
+        yield _report_in_lines(label, total, unit, console)
         return
     with Progress(*_columns(console), console=console, transient=True) as bar:
-        task = bar.add_task(_labelled(label, before), total=total, shown=_shown(0, total, unit))
+        task = bar.add_task(_labelled(label, before), total=total, shown=_done_of_total(0, total, unit))
 
         def report(done: float) -> None:
             name = _labelled(label, behind) if done >= total else label
-            bar.update(task, description=name, completed=min(done, total), shown=_shown(done, total, unit))
+            bar.update(
+                task, description=name, completed=min(done, total), shown=_done_of_total(done, total, unit)
+            )
 
         yield report
 
@@ -61,7 +63,7 @@ def progress(
 def activity(label: str, console: Console) -> Iterator[Describe]:
     """Show the present step of work without a known total, and the elapsed time, while the block runs."""
     if not console.is_terminal:
-        yield _printed_lines(label, console)
+        yield _describe_in_lines(label, console)
         return
     text = TextColumn("{task.description}", markup=False)
     with Progress(SpinnerColumn(), text, TimeElapsedColumn(), console=console, transient=True) as line:
@@ -88,18 +90,18 @@ def _cut(text: str, console: Console) -> str:
 def _columns(console: Console) -> list[ProgressColumn]:
     """Return the columns of a bar. In a narrow terminal the bar shrinks, so that the time stays visible."""
     label = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1))
-    shown = TextColumn("{task.fields[shown]}", table_column=Column(no_wrap=True))
+    done = TextColumn("{task.fields[shown]}", table_column=Column(no_wrap=True))
     elapsed, left = (Column(no_wrap=True, min_width=7) for _ in range(2))
     times = [TimeElapsedColumn(elapsed), TextColumn("left"), TimeRemainingColumn(table_column=left)]
     bar_width = max(6, min(40, console.width // 4))
-    return [label, BarColumn(bar_width=bar_width), shown, *times]
+    return [label, BarColumn(bar_width=bar_width), done, *times]
 
 
 def _labelled(label: str, doing: str) -> str:
     return f"{label}: {doing}" if doing else label
 
 
-def _lines(label: str, total: float, unit: str, console: Console) -> Report:
+def _report_in_lines(label: str, total: float, unit: str, console: Console) -> Report:
     started = monotonic()
     due = started + LINE_EVERY_S
 
@@ -111,12 +113,12 @@ def _lines(label: str, total: float, unit: str, console: Console) -> Report:
         if now >= due:
             due = now + LINE_EVERY_S
             left = _left(done, total, now - started)
-            console.print(Text(f"{label}: {_shown(done, total, unit)}{left}"), soft_wrap=True)
+            console.print(Text(f"{label}: {_done_of_total(done, total, unit)}{left}"), soft_wrap=True)
 
     return report
 
 
-def _printed_lines(label: str, console: Console) -> Describe:
+def _describe_in_lines(label: str, console: Console) -> Describe:
     started = monotonic()
     due = started + LINE_EVERY_S
 
@@ -146,6 +148,6 @@ def duration_text(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _shown(done: float, total: float, unit: str) -> str:
+def _done_of_total(done: float, total: float, unit: str) -> str:
     whole = f"{total:,.0f}" if total == int(total) else f"{total:g}"
     return f"{min(done, total):,.0f} of {whole} {unit}"

@@ -72,13 +72,9 @@ def job_facts(result: Result, *, origins: bool = True) -> list[Fact]:
     sources = [(vertex, vertex.source) for vertex in scenario.vertices if vertex.source is not None]
     served = [vertex for vertex in scenario.vertices if vertex.service]
     for vertex, source in sources:
-        paces = Counter(vertex.rate(subtask) for subtask in range(_subtasks(vertex)))
-        pace = ", ".join(
-            f"{counted(count, 'subtask')} {f'at {rate:,.4g} records/s' if rate else 'as fast as possible'}"
-            for rate, count in paces.items()
-        )
         name = f"{vertex.name}: " if len(sources) > 1 else ""
-        facts.append(("Sources", f"{name}{_origin(source)}; {pace}" if origins else f"{name}{pace}"))
+        origin = f"{_origin(source)}; " if origins else ""
+        facts.append(("Sources", f"{name}{origin}{_pace(vertex)}"))
     for vertex in served:
         name = f"{vertex.name}: " if len(served) > 1 else ""
         facts.append(("Service", f"{name}{_service(vertex)}"))
@@ -130,6 +126,15 @@ def _origin(source: SourceSpec) -> str:
         return object_name(source.source) if source.spec is None else _origin(source.spec)
     keyed = f", keyed by {', '.join(source.key)}" if source.key else ""
     return f"{PurePath(source.path).name}{keyed}{', over and over' if source.repeat else ''}"
+
+
+def _pace(source: Vertex) -> str:
+    texts = []
+    rates = Counter(source.rate(subtask) for subtask in range(_subtasks(source)))
+    for rate, count in rates.items():
+        pace = f"at {rate:,.4g} records/s" if rate else "as fast as possible"
+        texts.append(f"{counted(count, 'subtask')} {pace}")
+    return ", ".join(texts)
 
 
 def _service(vertex: Vertex) -> str:
@@ -216,16 +221,23 @@ def summary_table(results: Mapping[str, Result]) -> RunTable:
     """Return the figures of runs with a column for each window. For two runs, add their ratio."""
     columns = figures_of_runs(results)
     windows = list(columns.values())
-    two = len(results) == len(windows) == 2
+    with_ratio = len(results) == len(windows) == 2
     rows = []
     for quantity in QUANTITIES:
         values = [quantity.value(window) for window in windows]
-        if not quantity.optional or any(values):
-            ratios = [ratio(quotient(values[1], values[0]))] if two else []
-            rows.append(Row(quantity.name, quantity.meaning, (*map(quantity.text, values), *ratios)))
-    completed = (*(f"{window.checkpoints}" for window in windows), *([NOTHING] if two else []))
-    rows.append(Row("Checkpoints", "completed", completed))
-    return RunTable((*columns, *(["ratio"] if two else [])), rows)
+        if quantity.optional and not any(values):
+            continue
+        texts = list(map(quantity.text, values))
+        if with_ratio:
+            texts.append(ratio(quotient(values[1], values[0])))
+        rows.append(Row(quantity.name, quantity.meaning, tuple(texts)))
+    completed = [f"{window.checkpoints}" for window in windows]
+    heads = list(columns)
+    if with_ratio:
+        completed.append(NOTHING)
+        heads.append("ratio")
+    rows.append(Row("Checkpoints", "completed", tuple(completed)))
+    return RunTable(tuple(heads), rows)
 
 
 def modes_table(results: Mapping[str, Result]) -> RunTable:

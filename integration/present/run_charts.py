@@ -111,7 +111,8 @@ def buffer_size_rows(results: Results) -> list[Row]:
     rows: list[Row] = []
     for run, result in results.items():
         readers, _ = edge_ends(result)
-        for series in [series for series in result.series if series.vertex in readers][-MAX_VERTICES:]:
+        read_series = [series for series in result.series if series.vertex in readers]
+        for series in read_series[-MAX_VERTICES:]:
             sizes: dict[str, Sequence[float | None]] = {
                 FIXED: [result.scenario.config.segment_bytes] * len(series.t)
             }
@@ -159,16 +160,18 @@ def in_flight_time(results: Results) -> Chart | None:
 
 def in_flight_rows(results: Results) -> list[Row]:
     """Return rows ``run, t, place, s, mib``: data queued at each end, as time to consume and as MiB."""
-    return [
-        {"run": run, "t": t, "place": place, "s": round(size / rate, 3), "mib": round(size / _MIB, 3)}
-        for run, result in results.items()
-        for place, field in ((SENDERS, "outputQueueSize"), (RECEIVERS, "inputQueueSize"))
-        if result.series
-        for t, (size, rate) in _thinned(
-            result.series[0].t, list(zip(queued(result, field), bytes_per_s(result), strict=False))
-        )
-        if rate is not None
-    ]
+    rows: list[Row] = []
+    for run, result in results.items():
+        if not result.series:
+            continue
+        times, rates = result.series[0].t, bytes_per_s(result)
+        for place, field in ((SENDERS, "outputQueueSize"), (RECEIVERS, "inputQueueSize")):
+            sizes = queued(result, field)
+            for t, (waiting, rate) in _thinned(times, list(zip(sizes, rates, strict=False))):
+                if rate is not None:
+                    values = {"s": round(waiting / rate, 3), "mib": round(waiting / _MIB, 3)}
+                    rows.append({"run": run, "t": t, "place": place} | values)
+    return rows
 
 
 def _in_flight_time(window: WindowFigures) -> str:
@@ -204,12 +207,13 @@ def queue_length_rows(results: Results) -> list[Row]:
                 (readers, "receiving", series.inputQueueLength),
                 (writers, "sending", series.outputQueueLength),
             ):
+                if series.vertex not in ends:
+                    continue
                 rows += [
                     {"run": run, "place": f"{series.vertex}, {place}", "t": t}
                     | {"subtask": subtask, "buffers": length}
                     for subtask, queue in reversed(list(zip(SUBTASKS, lengths, strict=False)))
                     for t, length in _thinned(series.t, queue)
-                    if series.vertex in ends
                 ]
     return rows
 
@@ -286,17 +290,8 @@ def checkpoint_history(results: Results) -> Chart | None:
         return None
     types = ordered(rows, "type", tuple(CheckpointType))
     marks = [_phase_bars(phases_in(results.values())), *_without_bar()]
-    if len(types) > 1:  # a thin band above the bars, coloured by the type of each checkpoint
-        known: dict[str, str] = dict(zip(CheckpointType, _TYPES, strict=True))
-        scale = alt.Scale(domain=types, range=[known[kind] for kind in types])
-        legend = alt.Legend(title=None, orient="bottom", labelLimit=0, columns=2)
-        band = _of_each_checkpoint(
-            y=alt.value(-8),
-            y2=alt.value(-3),
-            fill=alt.Fill("type:N", scale=scale, legend=legend),
-            tooltip=[tip("id", "checkpoint"), "type:N"],
-        )
-        marks.append(band)
+    if len(types) > 1:
+        marks.append(_band_of_types(types))
     few = len(results) <= MOST_COLUMNS
     spec = panels(marks, rows, results, height=150 if few else 90, time=_TRIGGER)
     spec["params"] = [{"name": CHOSEN, "value": ""}]
@@ -371,6 +366,19 @@ def _without_bar() -> list[Any]:
     ring = base.mark_point(shape="circle", size=45, color=NEUTRAL, **style)
     other = f"isValid(datum.status) && datum.status != '{COMPLETED}' && datum.status != '{FAILED}'"
     return [cross.transform_filter(f"datum.status == '{FAILED}'"), ring.transform_filter(other)]
+
+
+def _band_of_types(types: Sequence[str]) -> Any:
+    """Return a thin band above the bars, coloured by the type of each checkpoint."""
+    known: dict[str, str] = dict(zip(CheckpointType, _TYPES, strict=True))
+    scale = alt.Scale(domain=types, range=[known[kind] for kind in types])
+    legend = alt.Legend(title=None, orient="bottom", labelLimit=0, columns=2)
+    return _of_each_checkpoint(
+        y=alt.value(-8),
+        y2=alt.value(-3),
+        fill=alt.Fill("type:N", scale=scale, legend=legend),
+        tooltip=[tip("id", "checkpoint"), "type:N"],
+    )
 
 
 def checkpoint_bytes(results: Results) -> Chart | None:
@@ -512,20 +520,10 @@ def _detail(checkpoint: CheckpointResult, phases: Sequence[str]) -> dict[str, An
     for part in sorted(parts, key=lambda part: -part.end_to_end_ms):
         slowest.setdefault(part.vertex, []).append(part)
     shown = [part for part in parts if part in slowest[part.vertex][:MAX_DETAILED]]
-    subtasks = sum(len(vertex.end_to_end_ms) for vertex in checkpoint.vertices)
-    text = f"{checkpoint.checkpoint_type}, triggered at {checkpoint.t:.1f} s, {outcome(checkpoint)}; "
-    all_of = "all" if len(parts) == subtasks else f"{len(parts)} of"
-    text += f"{all_of} {subtasks} subtasks acknowledged"
-    if len(shown) < len(parts):
-        text += f", the slowest {MAX_DETAILED} of a vertex are shown"
-    if checkpoint.state_bytes:
-        text += f"; {size(checkpoint.state_bytes)} of state"
-    if checkpoint.persisted_bytes:
-        text += f", {size(checkpoint.persisted_bytes)} of it data in flight"
     return {
         "id": checkpoint.id,
         "label": f"{checkpoint.id}: at {checkpoint.t:.1f} s, {outcome(checkpoint)}",
-        "text": f"{text}.",
+        "text": _detail_text(checkpoint, acknowledged=len(parts), shown=len(shown)),
         "parts": [
             [
                 f"{part.vertex} {part.subtask}",
@@ -535,6 +533,21 @@ def _detail(checkpoint: CheckpointResult, phases: Sequence[str]) -> dict[str, An
             for part in shown
         ],
     }
+
+
+def _detail_text(checkpoint: CheckpointResult, *, acknowledged: int, shown: int) -> str:
+    """Return a sentence on a checkpoint, with the numbers of subtasks that acknowledged it and are shown."""
+    subtasks = sum(len(vertex.end_to_end_ms) for vertex in checkpoint.vertices)
+    text = f"{checkpoint.checkpoint_type}, triggered at {checkpoint.t:.1f} s, {outcome(checkpoint)}; "
+    all_of = "all" if acknowledged == subtasks else f"{acknowledged} of"
+    text += f"{all_of} {subtasks} subtasks acknowledged"
+    if shown < acknowledged:
+        text += f", the slowest {MAX_DETAILED} of a vertex are shown"
+    if checkpoint.state_bytes:
+        text += f"; {size(checkpoint.state_bytes)} of state"
+    if checkpoint.persisted_bytes:
+        text += f", {size(checkpoint.persisted_bytes)} of it data in flight"
+    return f"{text}."
 
 
 def _figures(part: SubtaskPart) -> str:

@@ -54,8 +54,11 @@ def _with_parts(took: str, *runs: WindowFigures) -> str:
     """
 
     def text(of: Callable[[WindowFigures], str]) -> str:
-        *before, now = map(of, runs)
-        return " ".join([now, *("as before" if each == now else f"instead of {each}" for each in before)])
+        now = of(runs[-1])
+        if len(runs) == 1:
+            return now
+        before = of(runs[0])
+        return f"{now} as before" if before == now else f"{now} instead of {before}"
 
     parts = [took]
     if all(run.start_delay_ms is not None and run.alignment_ms is not None for run in runs):
@@ -91,11 +94,13 @@ def _checkpoint_change(off_ms: float, on_ms: float) -> str:
 def _without_checkpoints(off: WindowFigures, on: WindowFigures) -> str:
     if off.end_to_end_ms is None and on.end_to_end_ms is None:
         return f"No checkpoint completed in {_length(off)}, with or without debloating"
-    lacking, other, run = ("Without", "with", off) if off.end_to_end_ms is None else ("With", "without", on)
-    took = milliseconds((on if run is off else off).end_to_end_ms)
+    if off.end_to_end_ms is None:
+        lacking, other, run, took_ms = "Without", "with", off, on.end_to_end_ms
+    else:
+        lacking, other, run, took_ms = "With", "without", on, off.end_to_end_ms
     return (
         f"{lacking} debloating no checkpoint completed in {_length(run)}; {other} debloating a checkpoint "
-        f"took {took}"
+        f"took {milliseconds(took_ms)}"
     )
 
 
@@ -177,18 +182,20 @@ def incidents(result: Result) -> list[Incident]:
         if each.savepoint is not UNSET
     ]
     listed += [
-        Incident(fault.t, fault.kind.replace("_", " "), fault.what + _lost(fault, result))
+        Incident(fault.t, fault.kind.replace("_", " "), fault.what + _without_effect(fault, result))
         for fault in result.faults
     ]
     faults = {(fault.t, fault.what) for fault in result.faults}
-    went_back = False
+    went_back = False  # whether a restart has abandoned a checkpoint, and no later one has restored another
     for restart in result.restarts:
-        known = (restart.failed_at, restart.cause) in faults
-        cause = "" if known else f"{restart.cause}; "
-        again = _REPEATED if went_back and restart.checkpoint_id is not None else ""
-        text = cause + _recovery(restart) + again
+        text = _recovery(restart)
+        if (restart.failed_at, restart.cause) not in faults:
+            text = f"{restart.cause}; {text}"
+        if went_back and restart.checkpoint_id is not None:
+            text += _REPEATED
+            went_back = False
         listed.append(Incident(restart.failed_at, "failure", text))
-        went_back = restart.unusable_checkpoint_id is not UNSET or (went_back and not again)
+        went_back = went_back or restart.unusable_checkpoint_id is not UNSET
     if result.failure is not None:
         listed.append(Incident(result.emulated_seconds, "end of the job", result.failure))
     return sorted(listed, key=lambda incident: incident.t)  # a stable sort: a fault comes before its effects
@@ -215,6 +222,15 @@ def down_times(result: Result) -> list[tuple[float, float]]:
             until = next(again, result.emulated_seconds)
         times.append((restart.failed_at, until))
     return times
+
+
+def _total_down_s(result: Result) -> float:
+    """Return the seconds in which tasks were down. Overlapping times count once."""
+    total, counted_until = 0.0, 0.0
+    for since, until in down_times(result):
+        total += max(0.0, until - max(since, counted_until))
+        counted_until = max(counted_until, until)
+    return total
 
 
 def never_fired(result: Result) -> str | None:
@@ -252,10 +268,7 @@ def what_went_wrong(result: Result) -> Iterator[str]:
     """Yield sentences about failures of the job and of its checkpoints."""
     end_s = result.emulated_seconds
     if result.restarts:
-        total, counted_until = 0.0, 0.0
-        for since, until in down_times(result):  # these may overlap
-            total += max(0.0, until - max(since, counted_until))
-            counted_until = max(counted_until, until)
+        total = _total_down_s(result)
         share = percent(total / max(end_s, total))
         whole = all(restart.tasks is UNSET for restart in result.restarts)
         what = "The job failed {} and was" if whole else "Tasks failed {}, and the job or a part of it was"
@@ -304,7 +317,7 @@ def restore_ms(result: Result) -> tuple[float, bool]:
     return 1000 * (result.steady[-1].persisted_bytes or 0.0) / rate, False
 
 
-def _lost(fault: FaultResult, result: Result) -> str:
+def _without_effect(fault: FaultResult, result: Result) -> str:
     """Return a text for a kill without effect, because its tasks were already down; else an empty text."""
     failures = {(restart.failed_at, restart.cause) for restart in result.restarts}
     ended = result.failure is not None and fault.t >= result.emulated_seconds
@@ -319,8 +332,8 @@ def _lost(fault: FaultResult, result: Result) -> str:
         return ", without effect, since the job was down"
     # Which tasks a task manager runs is not known here.
     killed = fault.what.removeprefix("subtask ").removesuffix(" is killed")
-    names = (name for restart in down for name in restart.tasks or ())
-    return ", without effect, since it was down" if any(_includes(name, killed) for name in names) else ""
+    was_down = any(_includes(name, killed) for restart in down for name in restart.tasks or ())
+    return ", without effect, since it was down" if was_down else ""
 
 
 def _includes(name: str, subtask: str) -> bool:

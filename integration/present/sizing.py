@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import msgspec
 from rich.console import Console
-from rich.table import Column
+from rich.table import Column, Table
 from rich.text import Text
 
 from netstack import OPTIONS
@@ -160,20 +160,19 @@ def _print_consumer(consumer: ConsumerSize, check: ConsumerCheck | None, console
 
 
 def _rows(consumer: ConsumerSize, check: ConsumerCheck | None) -> Iterator[tuple[str, ...]]:
-    buffers, size = f"{round(consumer.expected_buffers, 1):g}", consumer.debloated_bytes
-    measured = "" if check is None else _both(check.in_flight_bytes, check.drain_ms)
-    least_drain = "" if check is None else _both(None, check.least_drain_ms)
-    full = "" if size else measured
-    yield _row("full", buffers, consumer.expected_bytes, consumer.expected_drain_ms, full)
-    worst = consumer.worst_buffers
-    yield _row("at worst", f"{worst}", consumer.worst_bytes, consumer.worst_drain_ms, "")
+    """Yield the rows of a consumer. Emulated figures are in the row of the buffer size that the job has."""
+    count, size, least = consumer.expected_buffers, consumer.debloated_bytes, consumer.least_buffer_bytes
+    buffers = f"{round(count, 1):g}"
+    emulated = "" if check is None else _both(check.in_flight_bytes, check.drain_ms)
+    emulated_full, emulated_debloated = ("", emulated) if size else (emulated, "")
+    yield _row("full", buffers, consumer.expected_bytes, consumer.expected_drain_ms, emulated_full)
+    yield _row("at worst", f"{consumer.worst_buffers}", consumer.worst_bytes, consumer.worst_drain_ms, "")
     if size:
-        name, each = f"debloated to {milliseconds(consumer.target_ms)}", f"{buffers} x {bytes_text(size)}"
-        total = size * consumer.expected_buffers
-        yield _row(name, each, total, consumer.debloated_drain_ms, measured)
-    least = consumer.least_buffer_bytes
-    each, total = f"{buffers} x {bytes_text(least)}", least * consumer.expected_buffers
-    yield _row("least by debloating", each, total, consumer.least_drain_ms, least_drain)
+        name, sizes = f"debloated to {milliseconds(consumer.target_ms)}", f"{buffers} x {bytes_text(size)}"
+        yield _row(name, sizes, size * count, consumer.debloated_drain_ms, emulated_debloated)
+    sizes = f"{buffers} x {bytes_text(least)}"
+    emulated_least = "" if check is None else _both(None, check.least_drain_ms)
+    yield _row("least by debloating", sizes, least * count, consumer.least_drain_ms, emulated_least)
 
 
 def _row(name: str, buffers: str, total: float, drain_ms: float | None, emulated: str) -> tuple[str, ...]:
@@ -212,39 +211,11 @@ def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
         console.print(Text(line))
     runs = f"Emulated in {counted(plan.runs, 'run')}, virtual clock, {_seeds(plan.seeds)}."
     console.print(Text(f"{runs}\n", style="dim"))
-    table = figures(["Emulated", "memory", "barriers", "checkpoint", "records/s"])
-    for trial in plan.trials:
-        cells = ["does not start"]
-        if (found := trial.figures) is not None:
-            cells = [milliseconds(found.delay_ms), milliseconds(found.checkpoint_ms)]
-            cells.append(_rate(found.records_per_s))
-        table.add_row(f"  {trial.name}", bytes_text(trial.memory_bytes), *cells)
-    console.print(table)
+    console.print(_trials_table(plan))
     console.print()
-    table = figures(["Network memory of", "at least", "enough", "plan", "gain per MiB"])
-    for memory in plan.task_managers:
-        sizes = map(bytes_text, (memory.least_bytes, memory.enough_bytes, memory.planned_bytes))
-        gain = milliseconds(memory.saved_ms_per_mib) if memory.saved_ms_per_mib else NOTHING
-        table.add_row(f"  {_names(memory)}", *sizes, gain)
-    console.print(table)
-    texts: dict[str, list[str]] = {}
-    for memory in plan.task_managers:
-        texts.setdefault(_more(memory), []).append(_names(memory))
-    for text, names in texts.items():
-        console.print(Text(f"{', '.join(names)}: {text}"))
+    _print_planned_memory(plan, console)
     console.print()
-    table = figures(["Buffers of each subtask", "at least", "enough", "plan", "memory"])
-    for exchange in plan.exchanges:
-        table.add_row(Text(f"{exchange.source} -> {exchange.target}", style="bold"))
-        channels = exchange.gate.parts
-        consumer = (
-            f"consumer, {counted(channels, 'channel')}" if channels else "consumer, in the same process"
-        )
-        producer = f"producer, {counted(exchange.partition.parts, 'subpartition')}"
-        for name, place in ((producer, exchange.partition), (consumer, exchange.gate)):
-            numbers = map(str, (place.least, place.enough, place.planned))
-            table.add_row(f"  {name}", *numbers, bytes_text(place.planned * job.segment_bytes))
-    console.print(table)
+    console.print(_planned_buffers_table(plan, job.segment_bytes))
     console.print("\nTo use this plan in a scenario file, add to its edges:")
     for exchange in plan.exchanges:
         console.print(Text(f"{exchange.source} -> {exchange.target}"))
@@ -257,11 +228,8 @@ def print_plan(job: JobSize, plan: BudgetPlan, console: Console) -> None:
 
 def _answer(plan: BudgetPlan) -> Iterator[str]:
     """Yield the memory that the plan needs, and its effect on delays and throughput."""
-    memory, planned, now = (
-        bytes_text(plan.trials[0].memory_bytes),
-        plan.trials[0].figures,
-        plan.trials[1].figures,
-    )
+    of_plan, present = plan.trials[:2]
+    memory, planned, now = bytes_text(of_plan.memory_bytes), of_plan.figures, present.figures
     if any(each.saved_ms_per_mib for each in plan.task_managers):
         yield f"The plan uses {memory} of network memory in a task manager. More would help."
     else:
@@ -274,7 +242,7 @@ def _answer(plan: BudgetPlan) -> Iterator[str]:
         f"and checkpoints {milliseconds(planned.checkpoint_ms)} (now {milliseconds(now.checkpoint_ms)})."
     )
     if abs(planned.delay_ms - now.delay_ms) <= chance_ms(now.delay_ms):
-        yield ("Barriers do not wait for buffers here: none of the sizes that were tried makes them faster.")
+        yield "Barriers do not wait for buffers here: none of the sizes that were tried makes them faster."
     lost = 1 - planned.records_per_s / now.records_per_s
     if lost <= NOTABLE_CHANGE:
         yield f"The throughput stays as it is now: {_rate(planned.records_per_s)} records/s."
@@ -284,6 +252,45 @@ def _answer(plan: BudgetPlan) -> Iterator[str]:
             f"with this plan {_rate(planned.records_per_s)}, which is {100 * lost:.1f} % less. None of "
             f"the splits that were tried loses less than {100 * NOTABLE_CHANGE:g} %."
         )
+
+
+def _trials_table(plan: BudgetPlan) -> Table:
+    table = figures(["Emulated", "memory", "barriers", "checkpoint", "records/s"])
+    for trial in plan.trials:
+        cells = ["does not start"]
+        if (found := trial.figures) is not None:
+            cells = [milliseconds(found.delay_ms), milliseconds(found.checkpoint_ms)]
+            cells.append(_rate(found.records_per_s))
+        table.add_row(f"  {trial.name}", bytes_text(trial.memory_bytes), *cells)
+    return table
+
+
+def _print_planned_memory(plan: BudgetPlan, console: Console) -> None:
+    """Print the network memory of task managers, and the effect of more memory."""
+    table = figures(["Network memory of", "at least", "enough", "plan", "gain per MiB"])
+    names_by_effect: dict[str, list[str]] = {}
+    for memory in plan.task_managers:
+        sizes = map(bytes_text, (memory.least_bytes, memory.enough_bytes, memory.planned_bytes))
+        gain = milliseconds(memory.saved_ms_per_mib) if memory.saved_ms_per_mib else NOTHING
+        table.add_row(f"  {_names(memory)}", *sizes, gain)
+        names_by_effect.setdefault(_more(memory), []).append(_names(memory))
+    console.print(table)
+    for effect, names in names_by_effect.items():
+        console.print(Text(f"{', '.join(names)}: {effect}"))
+
+
+def _planned_buffers_table(plan: BudgetPlan, segment_bytes: int) -> Table:
+    table = figures(["Buffers of each subtask", "at least", "enough", "plan", "memory"])
+    for exchange in plan.exchanges:
+        table.add_row(Text(f"{exchange.source} -> {exchange.target}", style="bold"))
+        consumer = "consumer, in the same process"
+        if exchange.gate.parts:
+            consumer = f"consumer, {counted(exchange.gate.parts, 'channel')}"
+        producer = f"producer, {counted(exchange.partition.parts, 'subpartition')}"
+        for name, place in ((producer, exchange.partition), (consumer, exchange.gate)):
+            numbers = map(str, (place.least, place.enough, place.planned))
+            table.add_row(f"  {name}", *numbers, bytes_text(place.planned * segment_bytes))
+    return table
 
 
 def _names(memory: PlannedMemory) -> str:

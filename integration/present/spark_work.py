@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 from rich.text import Text
@@ -69,15 +69,23 @@ def shuffle_progress(
     if rows and notes.possible:
         with progress("shuffle", rows, "rows", console, before="reading", behind="writing") as report:
             report_work = _from_now_on(report)
-            yield lambda: report_work(sum(numbers)) if (numbers := notes.numbers()) else None
+
+            def update() -> None:
+                if numbers := notes.numbers():
+                    report_work(sum(numbers))
+
+            yield update
         return
 
-    def doing() -> str:
-        numbers = notes.numbers()
-        return ", ".join([tasks_text(session), *([f"{sum(numbers):,.0f} rows so far"] if numbers else [])])
-
     with activity("shuffle", console) as describe:
-        yield lambda: describe(doing())
+
+        def update_text() -> None:
+            text = tasks_text(session)
+            if numbers := notes.numbers():
+                text += f", {sum(numbers):,.0f} rows so far"
+            describe(text)
+
+        yield update_text
 
 
 def _from_now_on(report: Report) -> Report:
@@ -104,6 +112,32 @@ def tasks_text(session: SparkSession) -> str:
     return f"{done} of {counted(total, 'task')} done" if total else "no task of Spark is running"
 
 
+def _count(number: float) -> str:
+    return f"{number:,}" if number < MILLION else f"{digits(number / MILLION)} M"
+
+
+class _Statistic(NamedTuple):
+    """A column of the table of tasks, and its aggregate over all tasks."""
+
+    heading: str
+    name: str
+    """Name of the statistic in the report of a task."""
+    text: Callable[[float], str]
+    aggregate: Callable[[Sequence[float]], float]
+
+
+_STATISTICS = (
+    _Statistic("rows in", "rows_read", _count, sum),
+    _Statistic("rows out", "rows", _count, sum),
+    _Statistic("sent", "bytes_sent", size, sum),
+    _Statistic("received", "bytes_received", size, sum),
+    _Statistic("stalls", "credit_stalls", _count, sum),
+    _Statistic("blocked", "credit_blocked_s", lambda seconds: milliseconds(1000 * seconds), sum),
+    _Statistic("buffers", "peak_network_memory_bytes", size, max),
+    _Statistic("worker", "worker_memory_bytes", size, max),
+)
+
+
 def print_shuffle(shuffled: Shuffled, console: Console) -> None:
     """Print a shuffle: a row for each task, and a row of sums (for memory, the maximum)."""
     rows = sum(task["rows_read"] for task in shuffled.tasks)
@@ -113,35 +147,17 @@ def print_shuffle(shuffled: Shuffled, console: Console) -> None:
     console.print(Text(shuffled.output, "bold"), soft_wrap=True)
     console.print(f"{done}: {how}{rule}", highlight=False)
     console.print()
-    heads = [heading for heading, *_ in _COLUMNS]
-    table = figures(["", *heads], edge=False)
+    table = figures(["", *(column.heading for column in _STATISTICS)], edge=False)
     table.columns[0].justify = "right"
     for row in shuffled.tasks:
-        cells = [written(row[name]) for _, name, written, _ in _COLUMNS]
-        table.add_row(str(row["partition"]), *cells)
+        table.add_row(str(row["partition"]), *(column.text(row[column.name]) for column in _STATISTICS))
     if len(shuffled.tasks) > 1:
         table.add_section()
-        totals = [
-            written(total([row[name] for row in shuffled.tasks])) for _, name, written, total in _COLUMNS
-        ]
+        totals = (
+            column.text(column.aggregate([row[column.name] for row in shuffled.tasks]))
+            for column in _STATISTICS
+        )
         table.add_row("all", *totals)
     table.padding = AFTER if fits(table, console) else TIGHT
     console.print(table)
     console.print(LEGEND, style="dim", highlight=False)
-
-
-def _count(number: float) -> str:
-    return f"{number:,}" if number < MILLION else f"{digits(number / MILLION)} M"
-
-
-_COLUMNS: tuple[tuple[str, str, Callable[[float], str], Callable[[Sequence[float]], float]], ...] = (
-    ("rows in", "rows_read", _count, sum),
-    ("rows out", "rows", _count, sum),
-    ("sent", "bytes_sent", size, sum),
-    ("received", "bytes_received", size, sum),
-    ("stalls", "credit_stalls", _count, sum),
-    ("blocked", "credit_blocked_s", lambda seconds: milliseconds(1000 * seconds), sum),
-    ("buffers", "peak_network_memory_bytes", size, max),
-    ("worker", "worker_memory_bytes", size, max),
-)
-"""Heading, statistic, format, and the aggregate over tasks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 from rich.padding import Padding
@@ -46,18 +46,27 @@ MOST_SETTINGS = 4
 MOST_FAILURES = 6
 """Maximum number of failed points that are named. The first ones are named."""
 
-DETAILS: Sequence[tuple[str, str, Callable[[float | None], str]]] = (
-    ("Start delay", "start_delay_ms", milliseconds),
-    ("Alignment", "alignment_ms", milliseconds),
-    ("Checkpoint", "end_to_end_ms", milliseconds),
-    ("Checkpoint, p95", "end_to_end_p95_ms", milliseconds),
-    ("In flight", "in_flight_bytes", size),
-    ("Stored", "persisted_bytes", size),
-    ("Record", "record_delay_ms", milliseconds),
-    ("Record, p95", "record_delay_p95_ms", milliseconds),
-    ("Adapts", "adaptation_ms", milliseconds),
+
+class Figure(NamedTuple):
+    """A figure of a setting: its title, its field of `Measures`, and its format."""
+
+    title: str
+    field: str
+    text: Callable[[float | None], str]
+
+
+DETAILS = (
+    Figure("Start delay", "start_delay_ms", milliseconds),
+    Figure("Alignment", "alignment_ms", milliseconds),
+    Figure("Checkpoint", "end_to_end_ms", milliseconds),
+    Figure("Checkpoint, p95", "end_to_end_p95_ms", milliseconds),
+    Figure("In flight", "in_flight_bytes", size),
+    Figure("Stored", "persisted_bytes", size),
+    Figure("Record", "record_delay_ms", milliseconds),
+    Figure("Record, p95", "record_delay_p95_ms", milliseconds),
+    Figure("Adapts", "adaptation_ms", milliseconds),
 )
-"""Figures of a setting: fields of `Measures` with their titles."""
+"""Figures of a setting in the details and on the page."""
 
 _SHORT = ("throughput", "checkpoint", "record", "stored")
 
@@ -133,12 +142,12 @@ def mark(recommendation: Recommendation, setting: SettingSummary) -> str:
     return "over a limit" if setting.broken else ""
 
 
-def interval_text(setting: SettingSummary, name: str, text: Callable[[float | None], str]) -> str:
+def interval_text(setting: SettingSummary, figure: Figure) -> str:
     """Return the interval of a figure, as "140–173 ms"; empty for a single run or equal ends."""
-    figure = setting.figures.get(name)
-    if figure is None or figure.low is None:
+    estimate = setting.figures.get(figure.field)
+    if estimate is None or estimate.low is None:
         return ""
-    least, most = text(figure.low), text(figure.high)
+    least, most = figure.text(estimate.low), figure.text(estimate.high)
     if least == most:
         return ""
     amount, _, unit = least.rpartition(" ")
@@ -156,10 +165,11 @@ def _print_details(recommendation: Recommendation, preset: str, console: Console
     for name in dict.fromkeys([NOW, recommendation.chosen]):
         shown = recommendation.at(name)
         console.print(Text(name, style="bold"))
-        for title, figure, text in DETAILS:
-            if (value := shown.mean(figure)) is not None:
-                interval = interval_text(shown, figure, text)
-                console.print(_indented(f"{title}: {text(value)}{f' ({interval})' if interval else ''}"))
+        for figure in DETAILS:
+            if (value := shown.mean(figure.field)) is not None:
+                interval = interval_text(shown, figure)
+                in_brackets = f" ({interval})" if interval else ""
+                console.print(_indented(f"{figure.title}: {figure.text(value)}{in_brackets}"))
     for setting in recommendation.settings:
         if setting.broken:
             console.print(_indented(f"{setting.name}: {'; '.join(setting.broken)}"))

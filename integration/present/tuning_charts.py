@@ -20,7 +20,7 @@ from ..tuning.confidence import Estimate
 from ..tuning.recommend import Recommendation, SettingSummary
 from ..tuning.settings import NOW
 from .chart_style import ALARM, NEUTRAL, PALETTE, PANEL_WIDTH, Chart, Row, colours, tip
-from .graph import Box
+from .graph import Box, Point
 from .tuning import conditions_of
 
 WIDTH, HEIGHT = 2 * PANEL_WIDTH, 300
@@ -108,24 +108,19 @@ def name_boxes(rows: Sequence[Row], width: float) -> list[tuple[str, Box | None]
         bars.append(Box(x(row["ms_least"]), point[1] - 1, x(row["ms_most"]), point[1] + 1))
         bars.append(Box(point[0] - 1, y(row["share_most"]), point[0] + 1, y(row["share_least"])))
     for (row, start), (after, end) in pairwise(zip(rows, at, strict=True)):
-        if row.get("curve") == after.get("curve"):  # a line between two marks, as small boxes
-            parts = [step / _STEPS for step in range(_STEPS + 1)]
-            bars += [
-                _around(start[0] + part * (end[0] - start[0]), start[1] + part * (end[1] - start[1]), 2.0)
-                for part in parts
-            ]
+        if row.get("curve") == after.get("curve"):
+            bars += _line(start, end)
+
+    chart = Box(0, 0, width, HEIGHT)
     places: list[tuple[str, Box | None]] = [(NOWHERE, None)] * len(rows)
-    for number in sorted(range(len(rows)), key=lambda number: not rows[number]["said"]):
-        label = rows[number]["label"]
+    said_first = sorted(range(len(rows)), key=lambda number: not rows[number]["said"])
+    for number in said_first:
+        if not rows[number]["label"]:
+            continue
         free = [
             (side, box)
-            for side, box in _boxes(label, *at[number])
-            if label
-            and box.left >= 0
-            and box.right <= width
-            and box.top >= 0
-            and box.bottom <= HEIGHT
-            and not _covers_any(box, taken)
+            for side, box in _boxes(rows[number]["label"], *at[number])
+            if _is_inside(box, chart) and not _covers_any(box, taken)
         ]
         if free:
             off_bars = (place for place in free if not _covers_any(place[1], bars))
@@ -133,6 +128,24 @@ def name_boxes(rows: Sequence[Row], width: float) -> list[tuple[str, Box | None]
             places[number] = side, box
             taken.append(box)
     return places
+
+
+def _line(start: Point, end: Point) -> list[Box]:
+    """Return the line between two marks, as small boxes."""
+    parts = [step / _STEPS for step in range(_STEPS + 1)]
+    return [
+        _around(start[0] + part * (end[0] - start[0]), start[1] + part * (end[1] - start[1]), 2.0)
+        for part in parts
+    ]
+
+
+def _is_inside(box: Box, chart: Box) -> bool:
+    return (
+        box.left >= chart.left
+        and box.right <= chart.right
+        and box.top >= chart.top
+        and box.bottom <= chart.bottom
+    )
 
 
 def _covers_any(box: Box, others: Sequence[Box]) -> bool:
@@ -207,7 +220,7 @@ def trade_off(recommendations: Sequence[Recommendation]) -> Chart | None:
     rows = [
         row
         for recommendation in recommendations[:MOST_CURVES]
-        for row in _trade_off_rows(recommendation, len(recommendations) == 1)
+        for row in _trade_off_rows(recommendation, alone=len(recommendations) == 1)
     ]
     if not rows:
         return None
@@ -279,15 +292,18 @@ def _spec(layers: Sequence[Any], rows: list[Row]) -> dict[str, Any]:
     return spec
 
 
-def _trade_off_rows(recommendation: Recommendation, alone: bool) -> Iterator[Row]:
+def _trade_off_rows(recommendation: Recommendation, *, alone: bool) -> Iterator[Row]:
     """Yield a row for each setting. If there are several curves, only marked settings have names."""
     for place, setting in enumerate(_by_target(recommendation)):
         time, share = setting.figures.get("end_to_end_ms"), setting.throughput_share
         if time is None or share is None:
             continue
         name = recommendation.present if setting.name == NOW else setting.name
-        meanings = _said(recommendation, setting.name)
+        meanings = _meanings(recommendation, setting.name)
         said = ", ".join(meanings)
+        label = name if said or alone else ""
+        if said and alone:
+            label = f"{name}: {said}"
         yield {
             "curve": conditions_of(recommendation) or recommendation.scenario,
             "place": place,
@@ -295,7 +311,7 @@ def _trade_off_rows(recommendation: Recommendation, alone: bool) -> Iterator[Row
             "setting": name,
             "said": said,
             "meanings": meanings,
-            "label": f"{name}: {said}" if said and alone else name if said or alone else "",
+            "label": label,
             "ms": time.mean,
             "ms_least": _drawn_least(time),
             "ms_most": time.greatest,
@@ -395,13 +411,16 @@ def _round(values: Sequence[float]) -> list[float]:
     return [number for power in powers for part in _ROUND if low <= (number := part * 10.0**power) <= high]
 
 
-def _said(recommendation: Recommendation, name: str) -> list[str]:
-    each = (
-        (CHOSEN, name == recommendation.chosen and recommendation.verdict == "set"),
-        (PRESENT, name == NOW),
-        (OTHER, any(name == other.name for other in recommendation.alternatives)),
-    )
-    return [said for said, holds in each if holds]
+def _meanings(recommendation: Recommendation, name: str) -> list[str]:
+    """Return the keys of `OUTLINES` that apply to a setting."""
+    meanings = []
+    if name == recommendation.chosen and recommendation.verdict == "set":
+        meanings.append(CHOSEN)
+    if name == NOW:
+        meanings.append(PRESENT)
+    if any(name == other.name for other in recommendation.alternatives):
+        meanings.append(OTHER)
+    return meanings
 
 
 def _said_of(recommendations: Sequence[Recommendation]) -> str:
@@ -419,16 +438,12 @@ def _said_of(recommendations: Sequence[Recommendation]) -> str:
 
 def _reached(recommendation: Recommendation) -> str:
     """Return the checkpoint times of the shortest and the longest target, as text."""
-    measured = [
-        each
+    texts = [
+        f"{milliseconds(each.mean('end_to_end_ms'))} with a target of {milliseconds(each.target_ms)}"
         for each in _by_target(recommendation)
         if each.target_ms is not None and "end_to_end_ms" in each.figures
     ]
-    ends = measured[:1] + measured[1:][-1:]
-    if not ends:
+    if not texts:
         return "Times by target: no checkpoint was completed"
-    texts = [
-        f"{milliseconds(each.mean('end_to_end_ms'))} with a target of {milliseconds(each.target_ms)}"
-        for each in ends
-    ]
-    return f"A checkpoint takes {', '.join(texts)}"
+    shortest_and_longest = texts if len(texts) == 1 else [texts[0], texts[-1]]
+    return f"A checkpoint takes {', '.join(shortest_and_longest)}"

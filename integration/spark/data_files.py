@@ -188,19 +188,23 @@ def require_columns(
     Raises:
         SourceError: A column is missing, the file does not exist, or its format is unknown.
     """
-    if as_spark:
+    if as_spark:  # only Spark can look up a field of a struct, or a name in quotes
         names = [name for name in names if not any(mark in name for mark in ".`")]
     if not names or has_scheme(path):
         return
     kind = format or file_format(path)
     if options and not options.keys() <= _HARMLESS:
         return
+
+    def spelled(name: str) -> str:
+        return name.lower() if as_spark else name
+
     missing, known = list(names), dict[str, None]()
     try:
         for columns in _columns(Path(path).expanduser(), kind):
             known |= dict.fromkeys(columns)
-            there = {name.lower() for name in known} if as_spark else known.keys()
-            missing = [name for name in missing if (name.lower() if as_spark else name) not in there]
+            there = set(map(spelled, known))
+            missing = [name for name in missing if spelled(name) not in there]
             if not missing:
                 return
     except (_UnknownError, OSError, UnicodeDecodeError, csv.Error, pa.ArrowException):

@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -166,15 +167,15 @@ def run_cancellable(
 
     context = session.sparkContext  # the session's own tags do not select its jobs
     tag = f"netstack-{uuid.uuid4().hex}"
-    outcome: list[Any] = [None, None]
+    outcome: Future[_T] = Future()
     done = threading.Event()  # an interrupted Thread.join marks a running thread as ended
 
     def run() -> None:
         try:
             context.addJobTag(tag)
-            outcome[0] = work()
+            outcome.set_result(work())
         except BaseException as error:
-            outcome[1] = error
+            outcome.set_exception(error)
         finally:
             done.set()
 
@@ -191,7 +192,4 @@ def run_cancellable(
                 context.cancelJobsWithTag(tag)
             if done.wait(CANCEL_PERIOD_S):
                 raise
-    if outcome[1] is not None:
-        raise outcome[1]
-    result: _T = outcome[0]
-    return result
+    return outcome.result()

@@ -176,29 +176,35 @@ def _without_logs() -> Iterator[None]:
 
 
 def _memory_problem(error: BaseException, session: SparkSession) -> str | None:
-    """If Spark's Java ran out of memory, return a line that says so and names the option to set; else None.
-    Java ends when it runs out of memory, so `error` may only report a lost connection. In a local session,
-    this Java process is the driver's.
-    """
-    from py4j.protocol import Py4JNetworkError
-
-    text = str(error)
-    if isinstance(error, ConnectionError | Py4JNetworkError) or _DRIVER_ENDING in text:
-        setting = "spark.driver.memory" if java_exit_status(_JAVA_END_S) == _OUT_OF_MEMORY_STATUS else None
-    elif _EXECUTOR_ENDED in text or "OutOfMemory" in text:
-        try:
-            with _without_logs():
-                setting = "spark.driver.memory" if is_local(session) else "spark.executor.memory"
-        except (ConnectionError, Py4JNetworkError):  # the driver's Java has ended since
-            setting = "spark.driver.memory"
-    else:
-        setting = None
+    """Return a line that Spark's Java ran out of memory, with the option to set; None: it did not."""
+    setting = _exhausted(error, session)
     if setting is None:
         return None
     return (
         f"Spark's Java ran out of memory; a large row needs about {ROW_FACTOR} times its size there. Set"
         f" {setting} (1g by default) to more"
     )
+
+
+def _exhausted(error: BaseException, session: SparkSession) -> str | None:
+    """Return Spark's option for the memory of the Java process that ran out of it; None: none did.
+
+    Java ends when it runs out of memory, so `error` may only report a lost connection. In a local session,
+    this Java process is the driver's.
+    """
+    from py4j.protocol import Py4JNetworkError
+
+    of_driver, of_executor = "spark.driver.memory", "spark.executor.memory"
+    text = str(error)
+    if isinstance(error, ConnectionError | Py4JNetworkError) or _DRIVER_ENDING in text:
+        return of_driver if java_exit_status(_JAVA_END_S) == _OUT_OF_MEMORY_STATUS else None
+    if _EXECUTOR_ENDED not in text and "OutOfMemory" not in text:
+        return None
+    try:
+        with _without_logs():
+            return of_driver if is_local(session) else of_executor
+    except (ConnectionError, Py4JNetworkError):  # the driver's Java has ended since
+        return of_driver
 
 
 def java_exit_status(wait_s: float) -> int | None:

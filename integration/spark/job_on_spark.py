@@ -134,7 +134,13 @@ def run_on_spark(
             progress(max(0.0, time() - min(origins)) if origins else None)  # restarts included
 
         stage = BarrierStage(
-            session, opened, frames, root, initial, notes, report_progress if progress else None
+            session,
+            opened,
+            frames,
+            checkpoints=root,
+            initial=initial,
+            notes=notes,
+            meanwhile=report_progress if progress else None,
         )
         with closing(stage):
             return run_distributed(
@@ -201,23 +207,23 @@ def _read_sources(scenario: Scenario, session: SparkSession) -> tuple[Scenario, 
     frames: dict[int, DataFrame] = {}
     vertices = list(scenario.vertices)
 
-    def read(number: int, vertex: Vertex, spec: PathSpec) -> None:
+    def read(number: int, vertex: Vertex, spec: PathSpec) -> tuple[DataFrame, FedSource]:
         frame = read_files(session, spec.path, spec.format)
         if vertex.parallelism != FROM_SOURCE:
             frame = frame.repartition(vertex.parallelism)
-        source = fed_source(frame, number, spec)
-        frames[number] = frame
-        vertices[number] = replace(vertex, parallelism=source.partitions, source=spec.opened(source))
+        return frame, fed_source(frame, number, spec)
 
     for number, vertex in enumerate(scenario.vertices):
-        if isinstance(vertex.source, PathSpec):
+        spec = vertex.source
+        if isinstance(spec, PathSpec):
             try:
-                run_cancellable(session, partial(read, number, vertex, vertex.source))
+                frames[number], source = run_cancellable(session, partial(read, number, vertex, spec))
+                vertices[number] = replace(vertex, parallelism=source.partitions, source=spec.opened(source))
             except Exception as error:
                 if not (isinstance(error, SourceError) or is_from_spark(error)):
                     raise
                 where = vertex_key(vertex.name, "source")
-                raise SourceError(f"{where}: {vertex.source.path}: {one_line(error)}") from error
+                raise SourceError(f"{where}: {spec.path}: {one_line(error)}") from error
     return replace(scenario, vertices=tuple(vertices)), frames
 
 
@@ -533,9 +539,9 @@ def with_pieces_from(directory: str, scenario: Scenario, task_manager: str) -> S
 
     def fed(vertex: Vertex) -> Vertex:
         spec = vertex.source
-        if vertex.manager_of(0) != task_manager or not (
-            isinstance(spec, SourceObject) and isinstance(spec.source, FedSource)
-        ):
+        if vertex.manager_of(0) != task_manager or not isinstance(spec, SourceObject):
+            return vertex
+        if not isinstance(spec.source, FedSource):
             return vertex
         return replace(vertex, source=replace(spec, source=replace(spec.source, directory=directory)))
 

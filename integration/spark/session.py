@@ -129,26 +129,19 @@ def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
     from pyspark.logger import PySparkLogger
 
     require_master(master)
-    home = os.environ.get("JAVA_HOME")
-    if home and not Path(home, "bin", "java").exists():
-        raise SourceError(f"JAVA_HOME is {home}, where there is no bin/java. {_JAVA_HINT}")
-    if not home and shutil.which("java") is None:
-        raise SourceError(f"There is no java on the PATH. {_JAVA_HINT}")
+    _require_java()
     # The exception already contains the text that these loggers would print.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings, workers = dict(SETTINGS), dict[str, str]()
+    settings = SETTINGS
     if is_on_this_machine(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-        settings |= LOCAL_SETTINGS
-        if local_slots(master) is not None:
-            # Workers begin with imports done. Our packages come after those that the user puts first.
-            path = filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2])])
-            workers = {_DAEMON_MODULE: f"{__package__}.worker_daemon", _WORKERS_PATH: os.pathsep.join(path)}
+        settings = {**SETTINGS, **LOCAL_SETTINGS}
     else:  # other machines may have Python at another path
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    workers = {} if local_slots(master) is None else _settings_of_local_workers()
     conf = SparkConf().setMaster(master).setAll(list({**settings, **options}.items()))
     with tempfile.TemporaryFile() as log:
         java = JavaProcess(conf, log, SMALL_JAVA if small else {})
@@ -159,6 +152,23 @@ def _start(master: str, options: Mapping[str, str], *, small: bool) -> None:
             if isinstance(error, Exception):
                 raise SourceError(f"Spark does not start: {_reason(error, log)}") from error
             raise
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if home and not Path(home, "bin", "java").exists():
+        raise SourceError(f"JAVA_HOME is {home}, where there is no bin/java. {_JAVA_HINT}")
+    if not home and shutil.which("java") is None:
+        raise SourceError(f"There is no java on the PATH. {_JAVA_HINT}")
+
+
+def _settings_of_local_workers() -> dict[str, str]:
+    """Return settings with which workers begin with imports done.
+
+    Our packages come after those that the user puts first.
+    """
+    path = filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2])])
+    return {_DAEMON_MODULE: f"{__package__}.worker_daemon", _WORKERS_PATH: os.pathsep.join(path)}
 
 
 def _start_session(conf: SparkConf, java: JavaProcess, workers: Mapping[str, str]) -> None:

@@ -88,7 +88,7 @@ class SparkSource:
         self._repeat = repeat
         self._format = format
         self._options = options
-        self._spooled: tuple[Spool, RowCodec] | None = None
+        self._spooled: _Spooled | None = None
 
     @property
     def parallelism_hint(self) -> int:
@@ -108,7 +108,7 @@ class SparkSource:
         """
         self.prepare()
         assert self._spooled is not None
-        return self._spooled[1]
+        return self._spooled.codec
 
     def prepare(self) -> Spool:
         """Spool the data unless this has been done. This is the slow step.
@@ -120,7 +120,7 @@ class SparkSource:
         if self._spooled is None:
             require("pandas", "reading files through Spark")
             self._spooled = self._make_spool()
-        return self._spooled[0]
+        return self._spooled.spool
 
     def open(self, subtask: int, parallelism: int) -> SparkReader:
         """Return the reader of one subtask: partitions ``subtask``, ``subtask + parallelism``, and so on.
@@ -148,7 +148,7 @@ class SparkSource:
     def close(self) -> None:
         """Delete the files, when no reader needs them any more. A second call does nothing."""
         if self._spooled is not None:
-            self._spooled[0].close()
+            self._spooled.spool.close()
             self._spooled = None
 
     def __enter__(self) -> Self:
@@ -159,7 +159,7 @@ class SparkSource:
     ) -> None:
         self.close()
 
-    def _make_spool(self) -> tuple[Spool, RowCodec]:
+    def _make_spool(self) -> _Spooled:
         data, where = self._data, ""
         if isinstance(data, str | Path):
             where = f"{data}: "
@@ -181,7 +181,7 @@ class SparkSource:
             return codec_of([file for file in spool.files if file is not None], codec.schema, self._key)
 
         try:
-            return spool, run_cancellable(session, fill)
+            return _Spooled(spool, run_cancellable(session, fill))
         except BaseException as error:
             spool.close()
             if not is_from_spark(error):
@@ -253,6 +253,13 @@ class Spool:
     def close(self) -> None:
         """Delete the directory; a second call does nothing."""
         self._delete()
+
+
+class _Spooled(NamedTuple):
+    """The spooled rows, and the codec of their records."""
+
+    spool: Spool
+    codec: RowCodec
 
 
 def _delete_tree(directory: Path) -> None:

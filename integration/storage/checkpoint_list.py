@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -115,44 +116,30 @@ class _Checks:
     def entry_of(self, storage: FileLayout, checkpoint_id: int) -> CheckpointEntry:
         """Return the entry of a checkpoint of a storage, or of a savepoint, which is a storage by itself."""
         contents = storage.contents(checkpoint_id)
-        savepoint: str | msgspec.UnsetType = msgspec.UNSET
-        own, whose, prefix = metadata_path(checkpoint_id), f"checkpoint {checkpoint_id}", ""
-        claim = claim_path(checkpoint_id)
-        if isinstance(storage, SavepointFolder):
-            savepoint, prefix = storage.folder, f"{storage.folder}/"
-            own, whose, claim = METADATA_NAME, "the savepoint", CLAIM_NAME
+        place = _place_in(storage, checkpoint_id)
         unfinished = CheckpointEntry(
             checkpoint_id=checkpoint_id,
             status=Status.INCOMPLETE,
             size=sum(contents.values()),
             files=len(contents),
-            savepoint=savepoint,
+            savepoint=place.savepoint,
         )
         try:
             metadata = (
                 storage.metadata if isinstance(storage, SavepointFolder) else storage.load(checkpoint_id)
             )
         except MissingFileError:
-            self.add(Wrong.LEFT_OVER, (prefix + path for path in contents), f"{whose} was never completed")
+            self.add(Wrong.LEFT_OVER, map(place.shown, contents), f"{place.name} was never completed")
             return unfinished
         except DamagedFileError as error:
-            self.add(Wrong.CORRUPT, [prefix + own], _why(own, error))
+            self.add(Wrong.CORRUPT, [place.shown(place.metadata)], _why(place.metadata, error))
             return msgspec.structs.replace(unfinished, status=Status.BROKEN)
         if self._verify:
-            for file in metadata.files.values():
-                if prefix or file not in self.checked:
-                    try:
-                        storage.verify(file)
-                    except MissingFileError:
-                        self.add(Wrong.MISSING, [prefix + file.path], "the file does not exist")
-                    except DamagedFileError as error:
-                        self.add(Wrong.CORRUPT, [prefix + file.path], _why(file.path, error))
-                if not prefix:
-                    self.checked.add(file)
+            self._check_files(storage, metadata, place)
             for why in _inconsistencies(metadata):
-                self.add(Wrong.CORRUPT, [prefix + own], why)
-            unknown = sorted(contents.keys() - metadata.files.keys() - {own, claim})
-            self.add(Wrong.LEFT_OVER, (prefix + path for path in unknown), f"{whose} does not use this file")
+                self.add(Wrong.CORRUPT, [place.shown(place.metadata)], why)
+            unused = sorted(contents.keys() - metadata.files.keys() - {place.metadata, place.claim})
+            self.add(Wrong.LEFT_OVER, map(place.shown, unused), f"{place.name} does not use this file")
         return CheckpointEntry(
             checkpoint_id=metadata.checkpoint_id,
             status=Status.COMPLETE,
@@ -162,8 +149,48 @@ class _Checks:
             checkpoint_type=metadata.checkpoint_type,
             triggered_at=metadata.triggered_at,
             duration_s=metadata.duration_s,
-            savepoint=savepoint,
+            savepoint=place.savepoint,
         )
+
+    def _check_files(
+        self, storage: FileLayout, metadata: CheckpointMetadata, place: _CheckpointPlace
+    ) -> None:
+        is_savepoint = place.savepoint is not msgspec.UNSET
+        for file in metadata.files.values():
+            if file in self.checked and not is_savepoint:
+                continue
+            try:
+                storage.verify(file)
+            except MissingFileError:
+                self.add(Wrong.MISSING, [place.shown(file.path)], "the file does not exist")
+            except DamagedFileError as error:
+                self.add(Wrong.CORRUPT, [place.shown(file.path)], _why(file.path, error))
+            if not is_savepoint:
+                self.checked.add(file)
+
+
+class _CheckpointPlace(NamedTuple):
+    """The files of a checkpoint or savepoint that its metadata does not list, and its name in messages.
+
+    Paths are relative to the storage.
+    """
+
+    name: str
+    metadata: str
+    claim: str
+    savepoint: str | msgspec.UnsetType = msgspec.UNSET
+    """The folder of a savepoint, which is a storage by itself."""
+
+    def shown(self, path: str) -> str:
+        """Return a path relative to the directory of checkpoints."""
+        return path if self.savepoint is msgspec.UNSET else f"{self.savepoint}/{path}"
+
+
+def _place_in(storage: FileLayout, checkpoint_id: int) -> _CheckpointPlace:
+    if isinstance(storage, SavepointFolder):
+        return _CheckpointPlace("the savepoint", METADATA_NAME, CLAIM_NAME, storage.folder)
+    name = f"checkpoint {checkpoint_id}"
+    return _CheckpointPlace(name, metadata_path(checkpoint_id), claim_path(checkpoint_id))
 
 
 def _why(path: str, error: DamagedFileError) -> str:

@@ -70,15 +70,7 @@ class DirectoryStorage(FileLayout):
 
     def __init__(self, root: str | Path) -> None:
         self.root = str(root)
-        with_scheme = "://" in self.root
-        filesystem, path = _naming(
-            self.root,
-            lambda: (
-                fs.FileSystem.from_uri(self.root)
-                if with_scheme
-                else (fs.LocalFileSystem(), os.path.abspath(self.root))
-            ),
-        )
+        filesystem, path = _naming(self.root, partial(_file_system_of, self.root))
         self._filesystem: Any = filesystem
         self._path: str = path.rstrip("/") or "/"
         local = isinstance(filesystem, fs.LocalFileSystem)
@@ -276,6 +268,14 @@ def storage_at(root: str) -> DirectoryStorage | SavepointFolder:
     """
     folder = DirectoryStorage("/").savepoint(root if "://" in root else os.path.abspath(root))
     return folder if METADATA_NAME in folder.contents(0) else DirectoryStorage(root)
+
+
+def _file_system_of(root: str) -> tuple[Any, str]:
+    """Return the file system of a root, and the path in it."""
+    if "://" in root:
+        opened: tuple[Any, str] = fs.FileSystem.from_uri(root)
+        return opened
+    return fs.LocalFileSystem(), os.path.abspath(root)
 
 
 def _name(info: Any) -> str:

@@ -260,26 +260,27 @@ class RocksStore:
         known = list(self._families)
         self._close_database()
         self._database.mkdir()
-        names, there = [], set()
+        paths: dict[str, Path] = {}  # by RocksDB's name
+        families = set()
         for number, data in enumerate(files, _FIRST_FILE):
-            names.append(f"/{number:06}.sst")
-            Path(f"{self._database}{names[-1]}").write_bytes(data)
-            there.add(family_of(data))
+            name = f"/{number:06}.sst"
+            paths[name] = Path(f"{self._database}{name}")
+            paths[name].write_bytes(data)
+            families.add(family_of(data))
         try:
             self._open(known, self._repair(levels))
         except Exception as error:
             raise StateError(f"table files cannot be restored: {' '.join(str(error).split())}") from error
-        if not there <= self._families.keys():
+        if not families <= self._families.keys():
             raise StateError(
                 "table files cannot be restored: a column family is missing in the restored database"
             )
-        stand = {file["name"]: file["level"] for file in self._opened.live_files()}
-        if stand != dict(zip(names, levels, strict=True)):
+        restored_levels = {file["name"]: file["level"] for file in self._opened.live_files()}
+        if restored_levels != dict(zip(paths, levels, strict=True)):
             raise StateError(
                 "table files cannot be restored: RocksDB dropped some of them, or moved them to another level"
             )
-        paths = {name: Path(f"{self._database}{name}") for name in names}
-        self._tables = {name: self._take(name, stand[name], path) for name, path in paths.items()}
+        self._tables = {name: self._take(name, restored_levels[name], path) for name, path in paths.items()}
         return [table.number for table in self._tables.values()]
 
     def _repair(self, levels: Sequence[int]) -> list[str]:

@@ -19,6 +19,7 @@ from netstack import (
     HandleReader,
     InitialCheckpoint,
     StateEntry,
+    StateHandle,
     decode_value,
     encode_value,
     keyed_entries,
@@ -285,20 +286,20 @@ def _operator(checkpoint: InitialCheckpoint, vertex: str | None) -> list[Operato
 
 
 def _in_flight(checkpoint: InitialCheckpoint, vertex: str | None) -> list[InFlight]:
-    sizes: dict[str, list[tuple[str, int]]] = {}
+    channels: dict[str, list[StateHandle]] = {}
     for snapshot in checkpoint.metadata.subtasks:
         if vertex in (None, snapshot.vertex):
-            handles = (each for each in snapshot.handles if each.kind in CHANNEL_STATE and each.size)
-            sizes.setdefault(snapshot.vertex, []).extend((each.kind, each.size) for each in handles)
+            with_data = (each for each in snapshot.handles if each.kind in CHANNEL_STATE and each.size)
+            channels.setdefault(snapshot.vertex, []).extend(with_data)
     return [
         InFlight(
             vertex=name,
-            input_bytes=sum(size for kind, size in sizes[name] if kind == "input channel"),
-            output_bytes=sum(size for kind, size in sizes[name] if kind == "output channel"),
-            channels=len(sizes[name]),
+            input_bytes=sum(each.size for each in channels[name] if each.kind == "input channel"),
+            output_bytes=sum(each.size for each in channels[name] if each.kind == "output channel"),
+            channels=len(channels[name]),
         )
         for name in checkpoint.metadata.parallelism
-        if sizes.get(name)
+        if channels.get(name)
     ]
 
 

@@ -176,16 +176,7 @@ def shuffle(
     docs/SHUFFLE.md lists them.
     """
     require("pandas", "a shuffle inside Spark")
-    if type(df).__module__.startswith("pyspark.sql.connect"):
-        raise ShuffleError(
-            "a shuffle cannot be run through Spark Connect, only in the process of Spark's driver"
-        )
-    if not hasattr(df, "_jdf"):
-        raise ShuffleError(f"df is a {type(df).__name__}, not a DataFrame of Spark SQL")
-    if df.isStreaming:
-        raise ShuffleError(
-            "df is streaming; shuffle the DataFrame of each batch, in writeStream.foreachBatch"
-        )
+    _check_frame(df)
     check_arguments(keys, ship, partitioner, bounds, num_partitions)
     check_movement(max_memory, compression)
     session = df.sparkSession
@@ -197,16 +188,7 @@ def shuffle(
     rows = df if df.columns else with_a_column(df)
     schema = rows.schema
     source = inspect_input(rows)
-    count = _count_of(bounds, num_partitions)
-    if count is None:
-        slots = max(1, count_slots(session))
-        count = min(slots, int(session.conf.get("spark.sql.shuffle.partitions") or slots))
-        if source.partitions and source.partitions <= slots:
-            count = source.partitions
-    tasks = require_slots(session, count)
-    if tasks < count and source.partitions:
-        tasks = min(tasks, source.partitions)
-    layout = Layout(count, tasks)
+    layout = _layout(session, source, _count_of(bounds, num_partitions))
     settings = transport_config(config, layout.tasks)
     if max_memory is not None and not layout.several:
         warnings.warn(
@@ -238,6 +220,19 @@ def shuffle(
     return shuffled if df.columns else shuffled.select()
 
 
+def _check_frame(df: DataFrame) -> None:
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        raise ShuffleError(
+            "a shuffle cannot be run through Spark Connect, only in the process of Spark's driver"
+        )
+    if not hasattr(df, "_jdf"):
+        raise ShuffleError(f"df is a {type(df).__name__}, not a DataFrame of Spark SQL")
+    if df.isStreaming:
+        raise ShuffleError(
+            "df is streaming; shuffle the DataFrame of each batch, in writeStream.foreachBatch"
+        )
+
+
 def check_arguments(
     keys: Sequence[object],
     ship: str,
@@ -267,16 +262,20 @@ def check_arguments(
             if bounds is None
             else f"bounds are for ship='range', not for ship={ship!r}"
         )
-    if num_partitions is not None and (
-        not isinstance(num_partitions, int) or isinstance(num_partitions, bool) or num_partitions < 1
-    ):
+    if num_partitions is not None:
+        _check_number(num_partitions)
+    _count_of(bounds, num_partitions)
+
+
+def _check_number(num_partitions: int) -> None:
+    is_whole = isinstance(num_partitions, int) and not isinstance(num_partitions, bool)
+    if not is_whole or num_partitions < 1:
         raise ShuffleError(f"num_partitions is {num_partitions!r}; it must be a whole number from 1")
-    if num_partitions is not None and num_partitions > MAX_PARTITIONS:
+    if num_partitions > MAX_PARTITIONS:
         raise ShuffleError(
             f"num_partitions is {num_partitions}; it must be at most {MAX_PARTITIONS}, Flink's "
             "maximum number of key groups"
         )
-    _count_of(bounds, num_partitions)
 
 
 def check_movement(max_memory: int | str | None, compression: object) -> None:
@@ -318,6 +317,23 @@ def _count_of(bounds: Sequence[object] | None, num_partitions: int | None) -> in
             f"{len(bounds)} bounds make {count} partitions, but num_partitions is {num_partitions}"
         )
     return count
+
+
+def _layout(session: SparkSession, source: StageInput, count: int | None) -> Layout:
+    """Return the numbers of partitions and tasks; `count` is the number of partitions, if it is given.
+
+    Raises:
+        ShuffleError: No task can run.
+    """
+    if count is None:
+        slots = max(1, count_slots(session))
+        count = min(slots, int(session.conf.get("spark.sql.shuffle.partitions") or slots))
+        if source.partitions and source.partitions <= slots:
+            count = source.partitions
+    tasks = require_slots(session, count)
+    if tasks < count and source.partitions:
+        tasks = min(tasks, source.partitions)
+    return Layout(count, tasks)
 
 
 def _placed(

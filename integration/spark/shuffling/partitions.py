@@ -105,37 +105,38 @@ def inspect_input(frame: DataFrame) -> StageInput:
     # A new query, because an old one does not see data that has been cached since.
     plan = frame.select("*")._jdf.queryExecution().executedPlan()
     try:
-        return StageInput(_partitions(plan, False))
+        return StageInput(_partitions(plan, adaptive=False))
     except _UnknownError as unknown:
         return StageInput(None, str(unknown))
 
 
-def _partitions(node: Any, adaptive: bool) -> int:
+def _partitions(node: Any, *, adaptive: bool) -> int:
+    """Return the partitions of a node of the plan; `adaptive`: within a part that Spark may change."""
     name = class_name(node)
     if name == "AdaptiveSparkPlanExec":
-        return _partitions(node.initialPlan(), True)
+        return _partitions(node.initialPlan(), adaptive=True)
     if name in ("MapInArrowExec", "MapInPandasExec") and node.isBarrier():
         raise _UnknownError("it comes from another barrier stage, and two barrier stages cannot be joined")
     if name in _KEEPING:
-        return _partitions(node.children().apply(0), adaptive)
+        return _partitions(node.children().apply(0), adaptive=adaptive)
     if name == "BroadcastHashJoinExec":
         streamed = 0 if node.buildSide().toString() == "BuildRight" else 1
-        return _partitions(node.children().apply(streamed), adaptive)
+        return _partitions(node.children().apply(streamed), adaptive=adaptive)
     if name == "ShuffleExchangeExec":
-        return _of_exchange(node, adaptive)
+        return _of_exchange(node, adaptive=adaptive)
     if name == "InMemoryTableScanExec":
         relation = node.relation()
         builder = relation.cacheBuilder()
         if builder.isCachedColumnBuffersLoaded():
             return _of_rdd(builder.cachedColumnBuffers())
-        return _partitions(relation.cachedPlan(), adaptive)
+        return _partitions(relation.cachedPlan(), adaptive=adaptive)
     if name in _LEAVES and node.subqueries().isEmpty():
         return _of_rdd(node.execute())
     what = {"UnionExec": "a union", "CoalesceExec": "a coalesce"}.get(name, f"a {name.removesuffix('Exec')}")
     raise _UnknownError(f"there is {what} after its last exchange")
 
 
-def _of_exchange(node: Any, adaptive: bool) -> int:
+def _of_exchange(node: Any, *, adaptive: bool) -> int:
     partitioning = node.outputPartitioning()
     if class_name(partitioning) not in _EVEN:
         raise _UnknownError("an exchange by range may produce fewer partitions than it was asked for")

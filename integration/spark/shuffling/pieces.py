@@ -198,16 +198,29 @@ class Cutter:
         numbers = np.arange(self._placement.count, dtype=targets.dtype)
         ends = np.searchsorted(targets, numbers, side="right", sorter=order)
         batch = compute.take(batch, pa.array(order), boundscheck=False)
+        if self._bounds is None:
+            return self._pieces_of_targets(batch, ends)
+        return self._pieces_of_tasks(batch, ends, self._bounds)
+
+    def _pieces_of_targets(self, batch: pa.RecordBatch, ends: NDArray[np.int64]) -> Pieces:
+        """Cut a sorted batch at the ends of its targets."""
         pieces: Pieces = []
         row_bytes = batch.nbytes / batch.num_rows
-        if self._bounds is None:
-            for target, run, _ in _runs(batch, ends):
-                pieces += [(target, piece) for _, piece in self._encoded(run, row_bytes)]
-            return pieces
-        for task, run, start in _runs(batch, ends[self._bounds[1:] - 1]):
-            of_task = ends[self._bounds[task] : self._bounds[task + 1]]
+        for target, run, _ in _runs(batch, ends):
+            pieces += [(target, piece) for _, piece in self._encoded(run, row_bytes)]
+        return pieces
+
+    def _pieces_of_tasks(
+        self, batch: pa.RecordBatch, ends: NDArray[np.int64], bounds: NDArray[np.int64]
+    ) -> Pieces:
+        """Cut a sorted batch at the ends of its tasks; `bounds` are those of `Layout`."""
+        pieces: Pieces = []
+        row_bytes = batch.nbytes / batch.num_rows
+        for task, run, start in _runs(batch, ends[bounds[1:] - 1]):
+            ends_of_partitions = ends[bounds[task] : bounds[task + 1]]
             for part, piece in self._encoded(run, row_bytes):
-                pieces.append((task, with_ends(piece, (of_task - start).clip(0, part.num_rows))))
+                ends_in_part = (ends_of_partitions - start).clip(0, part.num_rows)
+                pieces.append((task, with_ends(piece, ends_in_part)))
                 start += part.num_rows
         return pieces
 

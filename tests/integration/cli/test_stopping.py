@@ -127,7 +127,7 @@ from integration.present import progress
 def report(done):
     if done > 1:
         {once}
-progress._lines = lambda *_: report
+progress._report_in_lines = lambda *_: report
 from integration.__main__ import main
 sys.exit(main())
 """
