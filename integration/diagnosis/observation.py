@@ -194,9 +194,6 @@ def span_percent(ms_per_s: Values) -> str:
     return low if low == "unknown" else f"{low} %" + (f" in {rest}" if rest else "")
 
 
-AS_OPTIONS_SAY = EdgeBuffers()
-
-
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """An exchange from one vertex to another; `remote` ones use the network."""
@@ -205,7 +202,7 @@ class Exchange:
     target: str
     ship: str = "rebalance"
     remote: bool = True
-    buffers: EdgeBuffers = AS_OPTIONS_SAY
+    buffers: EdgeBuffers = field(default_factory=EdgeBuffers)
 
     @property
     def strategy(self) -> ShipStrategy:

@@ -91,10 +91,9 @@ class EndOnceSettled:
     def _has_settled(self, recorder: Recorder, now: float) -> bool:
         if now - self._begin < self._least_window_s:
             return False
-        if self._scenario.config.checkpoint_interval_s is not None:
-            completed = self._completed(recorder)
-            if not _have_settled(completed):
-                return False
+        takes_checkpoints = self._scenario.config.checkpoint_interval_s is not None
+        if takes_checkpoints and not _have_settled(self._completed(recorder)):
+            return False
         return is_settled(self._rates(recorder), SETTLED_RATE)
 
     def _completed(self, recorder: Recorder) -> list[tuple[float, float]]:
