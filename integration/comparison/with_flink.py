@@ -52,13 +52,9 @@ _PARTS = ("steady", "checkpoints")
 """The compared parts of a run."""
 
 THROUGHPUT_SHARE = 0.03
-
 SHARE = 0.10
-
 LEAST_MS = 15.0
-
 LEAST_BYTES = 64.0
-
 WIDENING = 0.10
 
 

@@ -22,7 +22,6 @@ from .observation import (
     Finding,
     Observation,
     at_minimum,
-    is_larger,
     record_bytes,
     share_of_interval,
     span,
@@ -145,7 +144,7 @@ def smaller_than_records(view: Observation) -> Iterator[tuple[VertexSteady, floa
     """Yield vertices whose records need several buffers, with the bytes of a record and of a buffer."""
     for vertex, sizes in _debloated(view):
         record = record_bytes(vertex)
-        if record is not None and is_larger(record, min(sizes)):
+        if record is not None and record > min(sizes):
             yield vertex, record, min(sizes)
 
 

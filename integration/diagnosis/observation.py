@@ -155,11 +155,6 @@ def at_minimum(buffer_bytes: float, config: NetworkConfig) -> bool:
     return buffer_bytes <= AT_MINIMUM * config.min_segment_bytes
 
 
-def is_larger(record: float, buffer_bytes: float) -> bool:
-    """Whether a record needs several buffers. If so, smaller buffers do not reduce the data in flight."""
-    return record > buffer_bytes
-
-
 def share_of_interval(checkpoint_ms: float, interval_s: float) -> float:
     """Return a checkpoint's duration as a share of its interval.
 

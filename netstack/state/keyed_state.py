@@ -30,6 +30,7 @@ from ..errors import StateError
 from .backend import (
     NO_CHECKPOINT_ID,
     BackendSnapshot,
+    InMemory,
     ReadHandle,
     SnapshotWork,
     WriteFile,
@@ -158,7 +159,7 @@ WITH_TTL = " with time-to-live"
 _LIST = "list"
 
 
-class KeyedStateBackend:
+class KeyedStateBackend(InMemory):
     """The keyed state of one subtask, in memory; a `StateBackend`.
 
     Args:
@@ -360,15 +361,6 @@ class KeyedStateBackend:
         if self._remember(plain, group) != group:
             self._refuse(plain, group)
         return True
-
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Do nothing: every checkpoint stores all of the state."""
-
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Do nothing: no checkpoint depends on earlier ones."""
-
-    def close(self) -> None:
-        """Do nothing: the state is in memory."""
 
 
 def require_shape(kind: str, name: str, value: Any) -> None:
