@@ -533,8 +533,7 @@ def _network(view: Observation, exchange: Exchange, writer: VertexSteady, reader
         f"{span_percent(reader.idle_ms_per_s)}",
     ]
     limits = list(_limits(view, reader))
-    near = [text for text, nearness in limits if nearness >= _NEAR]
-    what = [text for text, _ in limits]
+    explained = any(nearness >= _NEAR for _, nearness in limits)
     unknown = "the round trip time is not reported, so this limit is unknown: buffers x size / round trip"
     if view.link is not None:
         unknown = "either this link has no limit by credit and bandwidth, or its limits are unknown"
@@ -543,8 +542,8 @@ def _network(view: Observation, exchange: Exchange, writer: VertexSteady, reader
         severity="problem",
         where=exchange.name,
         says=f"The network limits the throughput of {exchange.name}: writers are full, and readers wait"
-        + ("." if near else ", or its round trip is too long for the buffers."),
-        evidence=[*evidence, *(what or [unknown])],
+        + ("." if explained else ", or its round trip is too long for the buffers."),
+        evidence=[*evidence, *([text for text, _ in limits] or [unknown])],
         next=[
             "Check the bandwidth and latency between the task managers, and what else uses the network.",
             "If the round trip is the limit, give channels more buffers or raise the parallelism. "

@@ -94,8 +94,8 @@ def uneven(view: Observation) -> Iterator[Finding]:
     took = f"the longest took {milliseconds(slowest)}"
     if times:
         least, most = milliseconds(times[0]), milliseconds(times[-1])
-        took = f"{len(times)} of {counted(view.steady.checkpoints, 'checkpoint')} took "
-        took += most if least == most else f"{least} to {most}"
+        lengths = most if least == most else f"{least} to {most}"
+        took = f"{len(times)} of {counted(view.steady.checkpoints, 'checkpoint')} took {lengths}"
     bursts = list(_bursts(view))
     says = "Some checkpoints take far longer than most"
     if bursts:

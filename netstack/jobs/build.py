@@ -337,15 +337,10 @@ class JobBuilder:
             for index, targets in enumerate(reached)
             if (source, index) in gates
         }
-        upstream: list[tuple[UpstreamTask, str]] = [
-            (
-                self._subtasks_of(producer)[each]
-                if self._hosts(producer)
-                else RemoteSubtask(producer.name, each),
-                producer.manager_of(each),
-            )
-            for each in range(producer.parallelism)
-        ]
+        tasks: Iterable[UpstreamTask] = self._subtasks_of(producer)
+        if not self._hosts(producer):
+            tasks = (RemoteSubtask(producer.name, each) for each in range(producer.parallelism))
+        upstream = [(task, producer.manager_of(each)) for each, task in enumerate(tasks)]
         awaiting = [end for end in self.connections.producers if end.awaits_partitions]
         for index, sources in enumerate(sources_of_consumers):
             if self._rebuilding and (target, index) not in gates:

@@ -133,11 +133,10 @@ class SubtaskMaker:
         return make
 
     def _operators(self, vertex: Vertex) -> Make:
-        scenario = self._scenario
         groups_of_keys: dict[bytes, int] = {}
-        edges = scenario.inputs(vertex)
-        hashed = [edge for edge in edges if edge.strategy.by_key and not edge.shares]
-        key_hash = key_hash_of(scenario, hashed[0]) if hashed else None
+        inputs = self._scenario.inputs(vertex)
+        hashed = [edge for edge in inputs if edge.strategy.by_key and not edge.shares]
+        key_hash = key_hash_of(self._scenario, hashed[0]) if hashed else None
 
         def make(number: int, index: int) -> Subtask:
             throttle = self._throttle(vertex, index)
