@@ -243,9 +243,9 @@ def _phases(vertex: VertexCheckpoint, subtask: int, whole: float, unaligned: boo
 def _with_rest(phases: Phases, whole: float) -> Phases:
     """Add the rest of the duration: the acknowledgement, or `UNREPORTED` if an earlier phase is unknown."""
     before = PHASES[:-1]
-    known = {name: phases[name] for name in before if name in phases}
-    rest = max(0.0, whole - sum(known.values()))
-    return known | {ACKNOWLEDGEMENT if len(known) == len(before) else UNREPORTED: rest}
+    measured = {name: phases[name] for name in before if name in phases}
+    rest = max(0.0, whole - sum(measured.values()))
+    return measured | {ACKNOWLEDGEMENT if len(measured) == len(before) else UNREPORTED: rest}
 
 
 def _after(

@@ -222,8 +222,8 @@ def _flow(result: Result) -> _Flow | None:
 
 
 def _summed(counters: Sequence[Sequence[int]]) -> Figures:
-    total: Figures = np.sum(np.array(counters, dtype=np.float64), axis=0)
-    return total
+    summed: Figures = np.sum(np.array(counters, dtype=np.float64), axis=0)
+    return summed
 
 
 def _reached(times: Figures, curve: Figures, values: Figures) -> Figures:

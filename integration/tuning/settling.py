@@ -69,8 +69,8 @@ class EndOnceSettled:
         """Return when the run is to end, in emulated seconds."""
         now, asked = float(recorder.times[-1]), self._scenario.duration_s
         if now + _SAMPLE_S < asked:
-            is_settled = self._may_end_sooner and self._has_settled(recorder, now)
-            return now + _SAMPLE_S if is_settled else asked
+            ends_sooner = self._may_end_sooner and self._has_settled(recorder, now)
+            return now + _SAMPLE_S if ends_sooner else asked
         if self._says_enough(recorder, now):
             return asked if now < asked else now + _SAMPLE_S
         return now + 2 * _SAMPLE_S  # the run asks again before that

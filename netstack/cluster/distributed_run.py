@@ -268,11 +268,11 @@ class RunHistory:
         elif self.restarts:
             self.restarts[-1].unusable_checkpoint_id = metadata.checkpoint_id
 
-    def nothing_ran_until(self, time: float) -> None:
-        """Record that no attempt ran from the end of the last one until `time`."""
-        for second in range(ceil(self.ended_at / SAMPLE_INTERVAL_S), ceil(time / SAMPLE_INTERVAL_S)):
+    def nothing_ran_until(self, at: float) -> None:
+        """Record that no attempt ran from the end of the last one until the time `at`."""
+        for second in range(ceil(self.ended_at / SAMPLE_INTERVAL_S), ceil(at / SAMPLE_INTERVAL_S)):
             self._recorder.sample(second * SAMPLE_INTERVAL_S, self._totals.plus([]))
-        self.ended_at = max(self.ended_at, time)
+        self.ended_at = max(self.ended_at, at)
 
     def result(self, *, wall_seconds: float, failure: str | None) -> Result:
         """Return the result of the whole run; `failure` is the cause if the job failed permanently.

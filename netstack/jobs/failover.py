@@ -184,7 +184,7 @@ class RegionFailover:
         self._not_running.add(number)
         job.coordinator.suspend(set(region))
         job.faults.tasks_end(region)
-        job.add_cancelled(self._attempt.cancel_region(number))
+        job.count(self._attempt.cancel_region(number))
         at = job.agenda.now + delay_s + deployment_s(job.scenario, region)
         job.agenda.keep(at, self._restart, number)
 

@@ -409,7 +409,7 @@ class Job:
         finally:
             self.leaked_segments += attempt.leaked_segments
 
-    def add_cancelled(self, samples: Sequence[SubtaskSample]) -> None:
+    def count(self, samples: Sequence[SubtaskSample]) -> None:
         """Add the figures of cancelled tasks to the totals."""
         self._totals.add(samples, Work(records=sum(sample.records_in for sample in samples)))
 
