@@ -51,6 +51,8 @@ UNREPORTED = "not reported"
 _SAME_MS = 1.0
 """Durations that differ by at most this many ms count as equal; Flink reports whole milliseconds."""
 
+_ALIGNED_UNLESS_REPORTED = frozenset(CheckpointType) - {CheckpointType.UNALIGNED_CHECKPOINT}
+
 Phases = Mapping[str, float]
 """Milliseconds by phase, in order. An unmeasured phase is absent, and its time counts as `UNREPORTED`."""
 
@@ -203,9 +205,8 @@ def _part(checkpoint: CheckpointResult, vertex: VertexCheckpoint, subtask: int) 
     end_to_end, flag = _reported(vertex.end_to_end_ms, subtask), _reported(vertex.unaligned, subtask)
     if end_to_end is None:
         return None
-    unaligned = None if flag is None else bool(flag)
-    if checkpoint.checkpoint_type in set(CheckpointType) - {CheckpointType.UNALIGNED_CHECKPOINT}:
-        unaligned = bool(flag)
+    may_be_unaligned = checkpoint.checkpoint_type not in _ALIGNED_UNLESS_REPORTED
+    unaligned = None if flag is None and may_be_unaligned else bool(flag)
     sync, asynchronous = _reported(vertex.sync_ms, subtask), _reported(vertex.async_ms, subtask)
     processed = _reported(vertex.alignment_processed_bytes, subtask)
     persisted = _reported(vertex.alignment_persisted_bytes, subtask)
@@ -242,9 +243,9 @@ def _phases(vertex: VertexCheckpoint, subtask: int, whole: float, unaligned: boo
 def _with_rest(phases: Phases, whole: float) -> Phases:
     """Add the rest of the duration: the acknowledgement, or `UNREPORTED` if an earlier phase is unknown."""
     before = PHASES[:-1]
-    known = {name: phases[name] for name in before if name in phases}
-    rest = max(0.0, whole - sum(known.values()))
-    return known | {ACKNOWLEDGEMENT if len(known) == len(before) else UNREPORTED: rest}
+    measured = {name: phases[name] for name in before if name in phases}
+    rest = max(0.0, whole - sum(measured.values()))
+    return measured | {ACKNOWLEDGEMENT if len(measured) == len(before) else UNREPORTED: rest}
 
 
 def _after(

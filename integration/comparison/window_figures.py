@@ -119,7 +119,7 @@ def figures_of(result: Result, window: int = -1) -> WindowFigures:
     steady, times = result.steady[window], window_times(result, window)
     last = last_consumers(result, steady)
     readers = consumers(result, steady)
-    smallest = lowest(size for vertex in readers for size in vertex.debloatedBufferSize)
+    smallest = lowest(each for vertex in readers for each in vertex.debloatedBufferSize)
     return WindowFigures(
         from_s=steady.from_s,
         to_s=steady.to_s,
@@ -172,7 +172,7 @@ def last_consumers(result: Result, steady: Steady) -> list[VertexSteady]:
 def is_debloated(series: Series) -> bool:
     """Whether debloating sets the size of the buffers that this vertex reads."""
     sizes = series.debloatedBufferSize
-    return sizes is not UNSET and any(size is not None for subtask in sizes for size in subtask)
+    return sizes is not UNSET and any(each is not None for subtask in sizes for each in subtask)
 
 
 def queued(result: Result, field: str) -> list[int]:

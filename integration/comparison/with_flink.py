@@ -52,13 +52,9 @@ _PARTS = ("steady", "checkpoints")
 """The compared parts of a run."""
 
 THROUGHPUT_SHARE = 0.03
-
 SHARE = 0.10
-
 LEAST_MS = 15.0
-
 LEAST_BYTES = 64.0
-
 WIDENING = 0.10
 
 
@@ -343,23 +339,22 @@ def runs_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         FileError: the document is no measurement, or its runs are not of one job.
     """
     try:
-        measured = msgspec.convert(document, _Measurement)
+        problem = _problem(msgspec.convert(document, _Measurement))
     except (msgspec.ValidationError, RecursionError) as error:
-        raise FileError([f"the reference is not a measurement of Flink: {error}"]) from None
-    runs: list[_Run] = [measured, *measured.repetitions]
-    if not measured.steady:
-        raise FileError(["the reference is not a measurement of Flink: it has no measured window"])
-    if any(run.windows != measured.windows for run in runs):
-        raise FileError(
-            ["the reference is not a measurement of Flink: its repetitions have different measured windows"]
-        )
-    if problem := _problem(runs, len(measured.steady[0].vertices)):
+        problem = str(error)
+    if problem is not None:
         raise FileError([f"the reference is not a measurement of Flink: {problem}"])
     return [document, *document.get("repetitions", ())]
 
 
-def _problem(runs: Sequence[_Run], vertices: int) -> str | None:
-    """Return the first difference in the number of vertices or subtasks, as text; None: there is none."""
+def _problem(measured: _Measurement) -> str | None:
+    """Return the first difference in windows, or in the number of vertices or subtasks; None: none."""
+    if not measured.steady:
+        return "it has no measured window"
+    runs: list[_Run] = [measured, *measured.repetitions]
+    if any(run.windows != measured.windows for run in runs):
+        return "its repetitions have different measured windows"
+    vertices = len(measured.steady[0].vertices)
     for run in runs:
         counts = [len(block.vertices) for block in run.steady]
         counts += [len(checkpoint.vertices) for checkpoint in run.checkpoints]

@@ -83,7 +83,7 @@ def operator_bound(view: Observation) -> Iterator[Finding]:
         if not is_busy(vertex) or not view.holds_up(vertex):
             continue
         waiting = ", ".join(
-            f"{writer.name} {span_percent(writer.backpressured_ms_per_s)} ({_level(writer)})"
+            f"{writer.name} {span_percent(writer.backpressured_ms_per_s)} ({_back_pressure_level(writer)})"
             for _, writer in view.inputs(vertex)
             if known(writer.backpressured_ms_per_s)
         )
@@ -98,7 +98,7 @@ def operator_bound(view: Observation) -> Iterator[Finding]:
             evidence=[
                 f"busy {span_percent(vertex.busy_ms_per_s)}, back-pressured "
                 f"{span_percent(vertex.backpressured_ms_per_s)}; upstream back-pressured: {waiting}",
-                *_work(vertex),
+                *_rate_and_cost(vertex),
             ],
             next=["Find out first why these subtasks have more to do than the others."]
             if some
@@ -122,7 +122,7 @@ def at_its_limit(view: Observation) -> Iterator[Finding]:
         held = view.holds_up(vertex)
         if not is_busy(vertex) or held:
             continue
-        evidence = [f"busy {span_percent(vertex.busy_ms_per_s)}", *_work(vertex)]
+        evidence = [f"busy {span_percent(vertex.busy_ms_per_s)}", *_rate_and_cost(vertex)]
         if held is False:
             yield Finding(
                 rule="near-its-limit",
@@ -182,9 +182,9 @@ def alternating(view: Observation) -> Iterator[Finding]:
             seconds = list(_shares(series, counter, view))
             extreme = [at for at in seconds if at <= _EXTREME or at >= 1 - _EXTREME]
             average = mean(seconds)
-            if average is None:
+            if average is None or not _ALTERNATES_FROM <= average <= _ALTERNATES_TO:
                 continue
-            if not _ALTERNATES_FROM <= average <= _ALTERNATES_TO or len(extreme) < _MOSTLY * len(seconds):
+            if len(extreme) < _MOSTLY * len(seconds):
                 continue
             wholly = sum(at >= 1 - _EXTREME for at in seconds) / len(seconds)
             yield Finding(
@@ -211,7 +211,7 @@ def _shares(series: Series, counter: Sequence[float], view: Observation) -> Iter
             yield (now - was) / (end - start) / 1000
 
 
-def _level(vertex: VertexSteady) -> str:
+def _back_pressure_level(vertex: VertexSteady) -> str:
     """Return Flink's name for a vertex's back-pressure level."""
     pressed = share(vertex.backpressured_ms_per_s) or 0.0
     if pressed < BACK_PRESSURED:
@@ -219,7 +219,7 @@ def _level(vertex: VertexSteady) -> str:
     return "HIGH" if pressed >= HIGHLY_BACK_PRESSURED else "LOW"
 
 
-def _work(vertex: VertexSteady) -> Iterator[str]:
+def _rate_and_cost(vertex: VertexSteady) -> Iterator[str]:
     """Yield the record rate of a vertex and its cost per record, if known."""
     rates, costs = complete(vertex.records_in_per_s), costs_ms(vertex)
     if rates is not None:
@@ -255,7 +255,7 @@ def skewed_cost(view: Observation) -> Iterator[Finding]:
         dearer = _unevenness(costs or ())
         if costs is None or dearer is None or dearer < SKEW or not is_busy(vertex):
             continue
-        dearest = _dearest(vertex)
+        dearest = _slowest_subtask(vertex)
         yield Finding(
             rule="skewed-cost",
             severity="notice",
@@ -300,7 +300,7 @@ def _unevenness(values: Values) -> float | None:
     return max(all_values) / average if average and len(all_values) > 1 else None
 
 
-def _dearest(vertex: VertexSteady) -> int:
+def _slowest_subtask(vertex: VertexSteady) -> int:
     """Return the subtask with the highest cost per record; all figures must be known."""
     pairs = zip(known(vertex.busy_ms_per_s), known(vertex.records_in_per_s), strict=True)
     costs = [busy / rate if rate else 0.0 for busy, rate in pairs]
@@ -309,30 +309,30 @@ def _dearest(vertex: VertexSteady) -> int:
 
 def some_readers_full(view: Observation) -> Iterator[Finding]:
     """Find exchanges with some readers full and busy, and others empty and idle."""
-    for writer in view.vertices:
+    for writer in filter(view.is_back_pressured, view.vertices):
         for exchange, reader in view.outputs(writer):
-            full, empty = _unequal(reader)
-            if view.is_back_pressured(writer) and full and not exchange.strategy.pointwise:
-                compare = "Compare the machines and the work of the full subtasks with those of the others."
-                spread = "Spread the keys, by a salt or by a local aggregation before the exchange."
-                steps = [spread, compare] if exchange.strategy.by_key else [compare]
-                yield Finding(
-                    rule="some-readers-full",
-                    severity="problem",
-                    where=exchange.name,
-                    says=f"{subtasks_text(reader, full)} cannot keep up, so "
-                    f"{subtasks_text(reader, empty)} {'waits' if len(empty) == 1 else 'wait'}, too: "
-                    "a writer stops writing to all channels when one of them is full.",
-                    evidence=[
-                        f"inPoolUsage of {reader.name}, by subtask: "
-                        + ", ".join("?" if u is None else f"{u:.2f}" for u in reader.inPoolUsage),
-                        f"idle {span_percent(reader.idle_ms_per_s)}, busy "
-                        f"{span_percent(reader.busy_ms_per_s)}",
-                        f"outPoolUsage of {writer.name}: {span(writer.outPoolUsage)}; one of its "
-                        f"subpartitions may hold {exchange.buffers.quota(view.config)} buffers",
-                    ],
-                    next=[f"{steps[0]} Debloating sizes buffers by gate and does not fix skew.", *steps[1:]],
-                )
+            full, starved = _full_and_starved(reader)
+            if not full or exchange.strategy.pointwise:
+                continue
+            compare = "Compare the machines and the work of the full subtasks with those of the others."
+            spread = "Spread the keys, by a salt or by a local aggregation before the exchange."
+            steps = [spread, compare] if exchange.strategy.by_key else [compare]
+            usages = ", ".join("?" if used is None else f"{used:.2f}" for used in reader.inPoolUsage)
+            yield Finding(
+                rule="some-readers-full",
+                severity="problem",
+                where=exchange.name,
+                says=f"{subtasks_text(reader, full)} cannot keep up, so "
+                f"{subtasks_text(reader, starved)} {'waits' if len(starved) == 1 else 'wait'}, too: "
+                "a writer stops writing to all channels when one of them is full.",
+                evidence=[
+                    f"inPoolUsage of {reader.name}, by subtask: {usages}",
+                    f"idle {span_percent(reader.idle_ms_per_s)}, busy {span_percent(reader.busy_ms_per_s)}",
+                    f"outPoolUsage of {writer.name}: {span(writer.outPoolUsage)}; one of its "
+                    f"subpartitions may hold {exchange.buffers.quota(view.config)} buffers",
+                ],
+                next=[f"{steps[0]} Debloating sizes buffers by gate and does not fix skew.", *steps[1:]],
+            )
 
 
 def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
@@ -343,13 +343,14 @@ def slow_reader_in_turns(view: Observation) -> Iterator[Finding]:
     field = "adaptive_partitioner_enabled"
     for reader in view.consumers:
         inputs, costs = view.inputs(reader), costs_ms(reader)
-        if view.config.adaptive_partitioner_enabled or not costs or len(costs) < reader.parallelism:
+        in_turns = all(exchange.strategy.in_turns for exchange, _ in inputs)
+        if view.config.adaptive_partitioner_enabled or not in_turns or not is_busy(reader):
             continue
-        if not is_busy(reader) or (_unevenness(reader.records_in_per_s) or SKEW) > _EVEN or not all(costs):
+        if not costs or len(costs) < reader.parallelism or not all(costs):
             continue
-        if not all(exchange.strategy.in_turns for exchange, _ in inputs):
+        if (_unevenness(reader.records_in_per_s) or SKEW) > _EVEN:
             continue
-        now, slowest = sum(known(reader.records_in_per_s)), _dearest(reader)
+        now, slowest = sum(known(reader.records_in_per_s)), _slowest_subtask(reader)
         rates = [1000 / cost for cost in costs]
         for exchange, writer in inputs:
             possible = capacity_by_load(exchange.ship, writer.parallelism, rates)
@@ -398,7 +399,7 @@ def input_full(view: Observation) -> Iterator[Finding]:
                 where=vertex.name,
                 says="Its input buffers and the output buffers of the vertices before it are full, but its "
                 "own output buffers are free: this vertex causes the back-pressure.",
-                evidence=[*evidence, *_whose(view, vertex)],
+                evidence=[*evidence, *_kinds_of_buffers(view, vertex)],
             )
         else:
             yield Finding(
@@ -440,9 +441,9 @@ def _both_pools(vertex: VertexSteady) -> str:
     return f"inPoolUsage {span(vertex.inPoolUsage)}, outPoolUsage {span(vertex.outPoolUsage)}"
 
 
-def _whose(view: Observation, vertex: VertexSteady) -> list[str]:
+def _kinds_of_buffers(view: Observation, vertex: VertexSteady) -> list[str]:
     """Return as text the usage of both kinds of buffers, and whether data waits on all or some channels."""
-    measured = _measured(vertex)
+    measured = _measured_usages(vertex)
     usages = measured or _least_usages(view, vertex)
     if usages is None:
         return []
@@ -473,7 +474,7 @@ def _least_usages(view: Observation, vertex: VertexSteady) -> tuple[float, float
     return max(0.0, used - exclusive) / floating, max(0.0, used - floating) / exclusive
 
 
-def _measured(vertex: VertexSteady) -> tuple[float, float] | None:
+def _measured_usages(vertex: VertexSteady) -> tuple[float, float] | None:
     """Return the measured usage of floating and exclusive buffers, of the fullest subtask; None: unknown."""
     floating = complete(vertex.inputFloatingBuffersUsage)
     exclusive = complete(vertex.inputExclusiveBuffersUsage)
@@ -482,10 +483,10 @@ def _measured(vertex: VertexSteady) -> tuple[float, float] | None:
 
 def full_readers(vertex: VertexSteady) -> list[int]:
     """Return the subtasks that are full and busy while others starve; none if no subtask starves."""
-    return _unequal(vertex)[0]
+    return _full_and_starved(vertex)[0]
 
 
-def _unequal(vertex: VertexSteady) -> tuple[list[int], list[int]]:
+def _full_and_starved(vertex: VertexSteady) -> tuple[list[int], list[int]]:
     """Return the subtasks that are full and busy, and those that are empty and wait for data.
 
     If one list would be empty, both are. Pools alone do not show skew, because subtasks with equal work are
@@ -532,8 +533,7 @@ def _network(view: Observation, exchange: Exchange, writer: VertexSteady, reader
         f"{span_percent(reader.idle_ms_per_s)}",
     ]
     limits = list(_limits(view, reader))
-    near = [text for text, nearness in limits if nearness >= _NEAR]
-    what = [text for text, _ in limits]
+    explained = any(nearness >= _NEAR for _, nearness in limits)
     unknown = "the round trip time is not reported, so this limit is unknown: buffers x size / round trip"
     if view.link is not None:
         unknown = "either this link has no limit by credit and bandwidth, or its limits are unknown"
@@ -542,8 +542,8 @@ def _network(view: Observation, exchange: Exchange, writer: VertexSteady, reader
         severity="problem",
         where=exchange.name,
         says=f"The network limits the throughput of {exchange.name}: writers are full, and readers wait"
-        + ("." if near else ", or its round trip is too long for the buffers."),
-        evidence=[*evidence, *(what or [unknown])],
+        + ("." if explained else ", or its round trip is too long for the buffers."),
+        evidence=[*evidence, *([text for text, _ in limits] or [unknown])],
         next=[
             "Check the bandwidth and latency between the task managers, and what else uses the network.",
             "If the round trip is the limit, give channels more buffers or raise the parallelism. "

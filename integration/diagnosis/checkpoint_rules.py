@@ -94,8 +94,8 @@ def uneven(view: Observation) -> Iterator[Finding]:
     took = f"the longest took {milliseconds(slowest)}"
     if times:
         least, most = milliseconds(times[0]), milliseconds(times[-1])
-        took = f"{len(times)} of {counted(view.steady.checkpoints, 'checkpoint')} took "
-        took += most if least == most else f"{least} to {most}"
+        lengths = most if least == most else f"{least} to {most}"
+        took = f"{len(times)} of {counted(view.steady.checkpoints, 'checkpoint')} took {lengths}"
     bursts = list(_bursts(view))
     says = "Some checkpoints take far longer than most"
     if bursts:
@@ -376,8 +376,8 @@ def stands_still(view: Observation) -> Iterator[Finding]:
     reported if a checkpoint has failed and Flink is older than 2.3.
     """
     overtakes = view.config.takes_unaligned_checkpoints
-    failed = overtakes and any(each.failed for each in view.checkpoints)
-    after_timeout = failed and view.config.aligned_checkpoint_timeout_s > 0
+    has_failed = overtakes and any(each.failed for each in view.checkpoints)
+    after_timeout = has_failed and view.config.aligned_checkpoint_timeout_s > 0
     if view.scenario is not None and view.scenario.barriers_pass_blocked:
         after_timeout = False
     seen: set[tuple[str, str]] = set()
@@ -395,7 +395,7 @@ def stands_still(view: Observation) -> Iterator[Finding]:
             )
         yield Finding(
             rule="standstill",
-            severity="problem" if failed else "notice",
+            severity="problem" if has_failed else "notice",
             where=joins,
             says=f"Unaligned checkpoints {can} deadlock the job{when}: {joins} reads nothing from {blocked} "
             f"until the barriers of {late} arrive. But these barriers are queued behind data for {blocked}, "

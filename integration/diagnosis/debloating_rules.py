@@ -22,7 +22,6 @@ from .observation import (
     Finding,
     Observation,
     at_minimum,
-    is_larger,
     record_bytes,
     share_of_interval,
     span,
@@ -145,7 +144,7 @@ def smaller_than_records(view: Observation) -> Iterator[tuple[VertexSteady, floa
     """Yield vertices whose records need several buffers, with the bytes of a record and of a buffer."""
     for vertex, sizes in _debloated(view):
         record = record_bytes(vertex)
-        if record is not None and is_larger(record, min(sizes)):
+        if record is not None and record > min(sizes):
             yield vertex, record, min(sizes)
 
 
@@ -183,15 +182,15 @@ def slow_input(view: Observation) -> Iterator[Finding]:
             continue
         (slow, slow_name), (fast, fast_name) = rates[0], rates[-1]
         yield _pitfall(
-            "slow-input",
-            vertex.name,
-            alignment,
-            "a slow input holds up the other inputs of its vertex",
-            f"{vertex.name} reads {digits(fast)} records/s from {fast_name}, but only {digits(slow)} from "
-            f"{slow_name}; the last barrier arrives {milliseconds(alignment)} after the first, and until "
-            f"then, inputs whose barrier has arrived are not read; {_missed(view)}",
-            "Speed up the slow input, or raise its parallelism. Or take unaligned checkpoints: they do not "
-            "wait for its barriers.",
+            rule="slow-input",
+            where=vertex.name,
+            weight=alignment,
+            says="a slow input holds up the other inputs of its vertex",
+            evidence=f"{vertex.name} reads {digits(fast)} records/s from {fast_name}, but only "
+            f"{digits(slow)} from {slow_name}; the last barrier arrives {milliseconds(alignment)} after the "
+            f"first, and until then, inputs whose barrier has arrived are not read; {_missed(view)}",
+            remedy="Speed up the slow input, or raise its parallelism. Or take unaligned checkpoints: they "
+            "do not wait for its barriers.",
         )
 
 
@@ -199,14 +198,14 @@ def large_records(view: Observation) -> Iterator[Finding]:
     """Find vertices whose debloated buffers hold less than one record."""
     for vertex, record, least in smaller_than_records(view):
         yield _pitfall(
-            "large-records",
-            vertex.name,
-            record / least,
-            "records are larger than the debloated buffers",
-            f"each record of {size(record)} fills {record / least:.2g} buffers of {size(least)} into "
-            f"{vertex.name}; since only whole records can be in flight, {_missed(view)}",
-            "Set a longer target, or make records smaller. Or take unaligned checkpoints: they overtake "
-            "all records except the one in progress.",
+            rule="large-records",
+            where=vertex.name,
+            weight=record / least,
+            says="records are larger than the debloated buffers",
+            evidence=f"each record of {size(record)} fills {record / least:.2g} buffers of {size(least)} "
+            f"into {vertex.name}; since only whole records can be in flight, {_missed(view)}",
+            remedy="Set a longer target, or make records smaller. Or take unaligned checkpoints: they "
+            "overtake all records except the one in progress.",
         )
 
 
@@ -215,15 +214,15 @@ def minimum_size(view: Observation) -> Iterator[Finding]:
     for vertex, estimated in stuck_at_the_minimum(view):
         rate = lowest(vertex.bytes_in_per_s) or 0.0
         yield _pitfall(
-            "minimum-size",
-            vertex.name,
-            estimated / view.target_ms,
-            "buffers have their minimum size, but still hold too much data",
-            f"the buffers into {vertex.name} have the minimum size of "
+            rule="minimum-size",
+            where=vertex.name,
+            weight=estimated / view.target_ms,
+            says="buffers have their minimum size, but still hold too much data",
+            evidence=f"the buffers into {vertex.name} have the minimum size of "
             f"{size(view.config.min_segment_bytes)}, a subtask reads {size(rate)} per second, and its "
             f"data in flight lasts for {milliseconds(estimated)}; {_missed(view)}",
-            "Set a longer target: the present one has no effect. Use fewer channels or, with Flink 1.x, "
-            "fewer buffers: they hold less data. Or take unaligned checkpoints, which overtake the data "
+            remedy="Set a longer target: the present one has no effect. Use fewer channels or, with Flink "
+            "1.x, fewer buffers: they hold less data. Or take unaligned checkpoints, which overtake the data "
             "in the buffers.",
         )
 
@@ -238,16 +237,16 @@ def high_parallelism(view: Observation) -> Iterator[Finding]:
         queued = highest(vertex.inputQueueLength) or 0.0
         estimated = highest(vertex.estimatedTimeToConsumeBuffersMs) or 0.0
         yield _pitfall(
-            "high-parallelism",
-            vertex.name,
-            estimated,
-            "a gate has more channels than debloating can serve",
-            f"{channels} channels lead into a subtask of {vertex.name}, with "
+            rule="high-parallelism",
+            where=vertex.name,
+            weight=estimated,
+            says="a gate has more channels than debloating can serve",
+            evidence=f"{channels} channels lead into a subtask of {vertex.name}, with "
             f"{config.exclusive_buffers_per_channel} buffers for each and "
             f"{config.floating_buffers_per_gate} for all; {queued:.0f} buffers are queued, with data "
             f"for {milliseconds(estimated)}; {_missed(view)}",
-            "Connect fewer subtasks (rescale in place of rebalance), or take unaligned checkpoints. With "
-            "Flink 1.x, configure as many floating buffers as channels.",
+            remedy="Connect fewer subtasks (rescale in place of rebalance), or take unaligned checkpoints. "
+            "With Flink 1.x, configure as many floating buffers as channels.",
         )
 
 
@@ -260,13 +259,13 @@ def window_bursts(view: Observation) -> Iterator[Finding]:
         if not costs:
             continue
         yield _pitfall(
-            "window-bursts",
-            vertex.name,
-            max(costs),
-            "a burst blocks the task, which handles no barrier in the meantime",
-            f"in {counted(len(costs), 'burst')}, a record at {vertex.name} takes up to "
+            rule="window-bursts",
+            where=vertex.name,
+            weight=max(costs),
+            says="a burst blocks the task, which handles no barrier in the meantime",
+            evidence=f"in {counted(len(costs), 'burst')}, a record at {vertex.name} takes up to "
             f"{milliseconds(1000.0 * max(costs))}; {_worst(view)}",
-            "Spread the times at which windows fire (offsets, smaller windows), or raise the "
+            remedy="Spread the times at which windows fire (offsets, smaller windows), or raise the "
             "parallelism. Another target or unaligned checkpoints do not help: a barrier cannot overtake "
             "a record in progress.",
         )
@@ -279,15 +278,15 @@ def moving_load(view: Observation) -> Iterator[Finding]:
         if len(moves) < 2 or max(moves) >= BURST:
             continue
         yield _pitfall(
-            "moving-load",
-            vertex.name,
-            max(moves),
-            "the load changes faster than debloating can follow",
-            f"the cost of a record at {vertex.name} changes by factors of up to {max(moves):.3g}. In "
-            f"{counted(len(moves), 'case')} it changes again within {_reaction_s(view):.3g} s (period times "
-            f"samples); {_worst(view)}",
-            "Lower buffer-debloat.period or buffer-debloat.samples, which makes sizes noisier, or take "
-            "unaligned checkpoints with a timeout.",
+            rule="moving-load",
+            where=vertex.name,
+            weight=max(moves),
+            says="the load changes faster than debloating can follow",
+            evidence=f"the cost of a record at {vertex.name} changes by factors of up to {max(moves):.3g}. "
+            f"In {counted(len(moves), 'case')} it changes again within {_reaction_s(view):.3g} s (period "
+            f"times samples); {_worst(view)}",
+            remedy="Lower buffer-debloat.period or buffer-debloat.samples, which makes sizes noisier, or "
+            "take unaligned checkpoints with a timeout.",
         )
 
 
@@ -301,14 +300,14 @@ def skewed_consumers(view: Observation) -> Iterator[Finding]:
         sizes = known(vertex.debloatedBufferSize)
         buffers = f", with buffers of {size(min(sizes))} and of {size(max(sizes))}" if sizes else ""
         yield _pitfall(
-            "skewed-consumers",
-            vertex.name,
-            max(busy) / max(min(busy), 1e-3),
-            "some subtasks are slower than the others",
-            f"the subtasks of {vertex.name} are busy for {100 * min(busy):.0f} to {100 * max(busy):.0f} "
-            f"% of their time{buffers}{_slowest(vertex)}; {_missed(view)}",
-            "Spread the load, by other keys or more parallelism: the slowest subtask decides, whatever "
-            "the target.",
+            rule="skewed-consumers",
+            where=vertex.name,
+            weight=max(busy) / max(min(busy), 1e-3),
+            says="some subtasks are slower than the others",
+            evidence=f"the subtasks of {vertex.name} are busy for {100 * min(busy):.0f} to "
+            f"{100 * max(busy):.0f} % of their time{buffers}{_slowest(vertex)}; {_missed(view)}",
+            remedy="Spread the load, by other keys or more parallelism: the slowest subtask decides, "
+            "whatever the target.",
         )
 
 
@@ -316,19 +315,19 @@ def back_to_back(view: Observation) -> Iterator[Finding]:
     """Find that checkpoints have hardly a pause between them, so that blocked channels mislead debloating."""
     for took_ms, interval in without_pause(view):
         yield _pitfall(
-            "back-to-back",
-            "checkpoints",
-            took_ms / interval,
-            "a checkpoint begins as soon as the last one ends",
-            f"a checkpoint takes {milliseconds(took_ms)}, and the interval is "
+            rule="back-to-back",
+            where="checkpoints",
+            weight=took_ms / interval,
+            says="a checkpoint begins as soon as the last one ends",
+            evidence=f"a checkpoint takes {milliseconds(took_ms)}, and the interval is "
             f"{milliseconds(1000.0 * interval)}; each checkpoint drains the buffers, and debloating "
             "takes blocked channels for empty ones",
-            "Set a longer execution.checkpointing.interval until checkpoints are faster. Predictions "
+            remedy="Set a longer execution.checkpointing.interval until checkpoints are faster. Predictions "
             "for checkpoints without a pause are the least certain.",
         )
 
 
-def _pitfall(rule: str, where: str, weight: float, says: str, evidence: str, remedy: str) -> Finding:
+def _pitfall(*, rule: str, where: str, weight: float, says: str, evidence: str, remedy: str) -> Finding:
     return Finding(
         rule=rule,
         severity="problem",

@@ -155,11 +155,6 @@ def at_minimum(buffer_bytes: float, config: NetworkConfig) -> bool:
     return buffer_bytes <= AT_MINIMUM * config.min_segment_bytes
 
 
-def is_larger(record: float, buffer_bytes: float) -> bool:
-    """Whether a record needs several buffers. If so, smaller buffers do not reduce the data in flight."""
-    return record > buffer_bytes
-
-
 def share_of_interval(checkpoint_ms: float, interval_s: float) -> float:
     """Return a checkpoint's duration as a share of its interval.
 
@@ -194,9 +189,6 @@ def span_percent(ms_per_s: Values) -> str:
     return low if low == "unknown" else f"{low} %" + (f" in {rest}" if rest else "")
 
 
-AS_OPTIONS_SAY = EdgeBuffers()
-
-
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """An exchange from one vertex to another; `remote` ones use the network."""
@@ -205,7 +197,7 @@ class Exchange:
     target: str
     ship: str = "rebalance"
     remote: bool = True
-    buffers: EdgeBuffers = AS_OPTIONS_SAY
+    buffers: EdgeBuffers = field(default_factory=EdgeBuffers)
 
     @property
     def strategy(self) -> ShipStrategy:

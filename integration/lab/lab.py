@@ -269,20 +269,17 @@ class Lab:
         raise UsageError([f"There is no side {name}. Start a second side first."])
 
     def _step(self, seconds: float | None) -> None:
+        end_s = self._base.duration_s
         if seconds is None:
-            goal = min(side.next_s for side in self._sides)
-        elif 0 < seconds < math.inf:
-            goal = self._now + seconds
-        else:
-            raise UsageError([f"Length of a step: {seconds:g} s is not possible; it must be more than 0 s."])
-        self._stops_at = min(goal, self._base.duration_s)
-        self.paused = False
-        self._seen_at = perf_counter()
-        if seconds is None:
-            goal = self._stops_at
+            goal = min([end_s, *(side.next_s for side in self._sides)])
             for side in self._sides:
                 side.advance(goal)
             self._now, self.paused, self._stops_at = max(self._now, goal), True, math.inf
+        elif 0 < seconds < math.inf:
+            self.paused, self._stops_at = False, min(self._now + seconds, end_s)
+        else:
+            raise UsageError([f"Length of a step: {seconds:g} s is not possible; it must be more than 0 s."])
+        self._seen_at = perf_counter()
 
     def _go_back(self, t: float) -> None:
         if not 0 <= t <= self._now:

@@ -206,11 +206,11 @@ class LiveJob:
         """Return the current frame; `state` is used if the job runs normally."""
         self._note_faults()
         text = ""
-        if self.over:
-            over = f"after {self.now:g} s. Go back to an earlier moment to continue from there."
-            state, text = (
-                ("ended", over) if self.failure is None else ("failed", without_constants(self.failure))
-            )
+        if self.over and self.failure is not None:
+            state, text = "failed", without_constants(self.failure)
+        elif self.over:
+            state = "ended"
+            text = f"after {self.now:g} s. Go back to an earlier moment to continue from there."
         elif self.restarting:
             state, text = "restarting", self.incidents[-1].text if self.incidents else ""
         pending = [

@@ -34,7 +34,7 @@ from netstack import InputError
 from ..errors import UsageError
 from .lab import Lab
 from .live_job import LiveJob
-from .messages import Answer, ReadAgain, Refused, encode, read_request
+from .messages import Answer, ReadAgain, Reading, Refused, encode, read_request
 from .observed_flink import ObservedFlink
 
 MOST_PAGES = 32
@@ -180,7 +180,7 @@ class LabServer:
                 self._wanted = trio.Event()
                 await self._wanted.wait()
             lab = self.lab
-            if lab is None or self._reads:
+            if lab is None or self._reading is not None:
                 self._send_all([])
                 await trio.sleep(_READING_EVERY_S)
                 continue
@@ -198,9 +198,9 @@ class LabServer:
                 await trio.lowlevel.checkpoint()
 
     @property
-    def _reads(self) -> bool:
-        """Whether the job is being read from Flink, or reading failed."""
-        return self.flink is not None and self.flink.reading is not None
+    def _reading(self) -> Reading | None:
+        """Progress while the job is read from Flink, or after this has failed."""
+        return None if self.flink is None else self.flink.reading
 
     def _make_frames(self, lab: Lab) -> None:
         for side in lab.sides:
@@ -273,8 +273,8 @@ class LabServer:
         try:
             while True:
                 lab, new_frame = self.lab, self._new_frame
-                if self.flink is not None and self.flink.reading is not None:
-                    await socket.send_text(encode(self.flink.reading))
+                if (reading := self._reading) is not None:
+                    await socket.send_text(encode(reading))
                     known = None
                 elif lab is not None:
                     if known != (lab, lab.version):
@@ -297,7 +297,7 @@ class LabServer:
                 raise UsageError(["This job was not read from Flink, so it cannot be read again."])
             self.flink.read_again()
             return None
-        if self.lab is None or self._reads:
+        if self.lab is None or self._reading is not None:
             raise UsageError(["The job is still being read from Flink. Wait until it runs here."])
         return self.lab.handle(request)
 

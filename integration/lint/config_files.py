@@ -223,7 +223,9 @@ def _scalar(node: yaml.Node) -> str | None:
             str(item.value) if isinstance(item, yaml.ScalarNode) else "..."
             for item in node.value[:_MOST_SHOWN]
         ]
-        return f"[{', '.join([*shown, *(['...'] if len(node.value) > _MOST_SHOWN else [])])}]"
+        if len(node.value) > _MOST_SHOWN:
+            shown.append("...")
+        return f"[{', '.join(shown)}]"
     if not isinstance(node, yaml.ScalarNode) or node.tag == "tag:yaml.org,2002:null":
         return None
     return str(node.value)

@@ -61,7 +61,7 @@ _BY_VERSION: Mapping[Version, tuple[str, ...]] = {
     Version(1, 16): (
         "taskmanager.network.memory.max-overdraft-buffers-per-gate",
         "taskmanager.network.batch-shuffle.compression.enabled",
-        *(f"{_HYBRID}.{end}" for end in ("num-retained-in-memory-regions-max",)),
+        f"{_HYBRID}.num-retained-in-memory-regions-max",
         *(f"{_HYBRID}.spill-index-{end}" for end in ("region-group-size", "segment-size")),
     ),
     Version(1, 17): (
@@ -153,7 +153,6 @@ _WHOLE = OPTIONS["exclusive_buffers_per_channel"].kind
 _BOOLEAN = OPTIONS["debloat_enabled"].kind
 _TEXT = OPTIONS["checkpoint_dir"].kind
 _DURATION = OPTIONS["debloat_period_s"].kind
-
 _SIZE = OPTIONS["segment_bytes"].kind
 
 _MOST_INT = (1 << 31) - 1

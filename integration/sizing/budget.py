@@ -29,6 +29,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -144,21 +145,29 @@ def convex(points: Mapping[int, float]) -> Curve:
     return corners
 
 
+class MoreMemory(NamedTuple):
+    """The effect of one more buffer for a task manager."""
+
+    saved_ms: float
+    """Reduction of the barrier delay: the multiplier of the task manager."""
+    places: list[int]
+    """The places that would get the buffer, by their index."""
+
+
 def split(
     curves: Sequence[Curve], pools: NDArray[np.int64], budget: int
-) -> tuple[list[int], list[tuple[float, list[int]]]]:
+) -> tuple[list[int], list[MoreMemory]]:
     """Return the sizes with the lowest total cost such that no task manager exceeds the budget.
 
     `pools` has a row for each task manager: its number of pools of each place. The smallest sizes must fit.
-    The result also contains, for each task manager, its multiplier and the places that would get one more
-    buffer.
+    The result also contains the effect of more memory for each task manager.
     """
     from scipy.optimize import linprog
 
     sizes = np.array([min(curve) for curve in curves])
     lengths = np.concatenate([np.diff(list(curve)) for curve in curves])
     if not len(lengths):
-        return sizes.tolist(), [(0.0, []) for _ in pools]
+        return sizes.tolist(), [MoreMemory(0.0, []) for _ in pools]
     # A size is its minimum plus the amount taken from each straight piece of its curve.
     costs = np.concatenate([np.diff(list(curve.values())) for curve in curves]) / lengths
     place_of = np.repeat(np.arange(len(curves)), [len(curve) - 1 for curve in curves])
@@ -171,11 +180,11 @@ def split(
     relaxed = linprog(costs, needs, room + 0.5, bounds=bounds)
     least = _TINY * -min(costs)
     gaining = set(place_of[(relaxed.x < lengths - _TINY) & (relaxed.lower.marginals <= least)].tolist())
-    worth = []
+    more = []
     for row, saved in zip(pools, -relaxed.ineqlin.marginals, strict=True):
         places = [place for place in sorted(gaining) if row[place] and saved > least]
-        worth.append((float(saved) if places else 0.0, places))
-    return sizes.tolist(), worth
+        more.append(MoreMemory(float(saved) if places else 0.0, places))
+    return sizes.tolist(), more
 
 
 @dataclass
@@ -325,19 +334,20 @@ class Planner:
             self.asked_per_s = asked_per_s = min(rates) * (1 - NOTABLE_CHANGE)
             curves = [place.curve(asked_per_s) for place in self.places]
             least = self.pools * [min(curve) for curve in curves]
-            first = least.sum(axis=1).argmax()
-            fits = least[first].sum() <= self.budget
+            largest = least.sum(axis=1).argmax()  # the task managers that need most
+            fits = least[largest].sum() <= self.budget
             wanted = [(place, size) for place in self.places for size in place.next_sizes(asked_per_s)]
             if not fits and not wanted:
                 wanted = [(place, size) for place in self.places for size in place.next_below(asked_per_s)]
         if not fits:
-            needed, segment = least[first], self.job.config.segment_bytes
-            counts = self.budget, int(needed.sum()), int(needed.max())
-            given, whole, part = (format_size(count * segment) for count in counts)
-            text = f"budget: {given} is too little: task manager {self.managers[first][0]} needs at least "
-            name = self.places[needed.argmax()].name
-            raise UsageError([f"{text}{whole}, of which {part} are for {name}"])
+            raise UsageError([self._too_little(self.managers[largest][0], least[largest])])
         return curves
+
+    def _too_little(self, manager: str, needed: NDArray[np.int64]) -> str:
+        counts = self.budget, int(needed.sum()), int(needed.max())
+        given, whole, part = (format_size(count * self.job.config.segment_bytes) for count in counts)
+        text = f"budget: {given} is too little: task manager {manager} needs at least {whole}"
+        return f"{text}, of which {part} are for {self.places[needed.argmax()].name}"
 
     def best(self, plan: list[int]) -> tuple[list[int], Figures | None]:
         """Emulate a plan. Return it, or an emulated setting that fits and is better by more than noise."""
@@ -365,8 +375,8 @@ class Planner:
 
     def figures(self, settings: Sequence[Scenario]) -> list[Figures | None]:
         """Return the figures of settings that differ only in edges and options. Each is emulated once."""
-        new = {(each.edges, each.config): each for each in settings}
-        new = {key: each for key, each in new.items() if key not in self._known}
+        by_key = {(each.edges, each.config): each for each in settings}
+        new = {key: each for key, each in by_key.items() if key not in self._known}
         self._known.update(zip(new, map(figures_of, self._emulate(new.values())), strict=True))
         return [self._known[each.edges, each.config] for each in settings]
 
@@ -436,28 +446,28 @@ def plan_budget(
         raise UsageError([f"budget: {scenario.name} has no exchange, so there is no network memory to split"])
     planner = Planner(scenario, budget_bytes, record_bytes, seeds, done)
     places, curves, segment = planner.places, planner.curves(), scenario.config.segment_bytes
-    plan, worth = split(curves, planner.pools, planner.budget)
+    plan, more = split(curves, planner.pools, planner.budget)
     sizes, figures = planner.best(plan)
     job = planner.job
     edges = with_sizes(job, places, sizes).edges
-    ends, saving = [], []
+    ends, left_ms = [], []
     for place, curve, size in zip(places, curves, sizes, strict=True):
         ends.append(PlannedPlace(parts=place.parts, least=min(curve), enough=max(*curve, size), planned=size))
-        saving.append(np.interp(size, list(curve), list(curve.values())) - min(curve.values()))
-    planned_bytes = segment * planner.pools @ [(end.least, end.planned, end.enough) for end in ends]
-    rows = zip(planner.managers, planner.pools, planned_bytes.tolist(), worth, strict=True)
-    memory = [
-        PlannedMemory(
-            task_managers=names,
-            least_bytes=least,
-            planned_bytes=planned,
-            enough_bytes=enough,
-            saved_ms_per_mib=saved * (1 << 20) / segment,
-            saved_at=[places[number].name for number in gaining],
-            left_ms=float(np.sign(counts) @ saving),
+        left_ms.append(np.interp(size, list(curve), list(curve.values())) - min(curve.values()))
+    memory = []
+    for names, counts, gain in zip(planner.managers, planner.pools, more, strict=True):
+        least, planned, enough = segment * counts @ [(end.least, end.planned, end.enough) for end in ends]
+        memory.append(
+            PlannedMemory(
+                task_managers=names,
+                least_bytes=int(least),
+                planned_bytes=int(planned),
+                enough_bytes=int(enough),
+                saved_ms_per_mib=gain.saved_ms * (1 << 20) / segment,
+                saved_at=[places[number].name for number in gain.places],
+                left_ms=float(np.sign(counts) @ left_ms),
+            )
         )
-        for names, counts, (least, planned, enough), (saved, gaining) in rows
-    ]
     most = max(each.planned_bytes for each in memory)
     trials = [
         Trial(name=PLAN, memory_bytes=most, figures=figures),

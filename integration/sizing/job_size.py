@@ -240,6 +240,7 @@ def _consumer(
     is_held_back: bool,
 ) -> ConsumerSize:
     config, latency_s = scenario.config, scenario.link.latency_s
+    round_trip_s = 2 * latency_s
     by_load = _goes_by_load(scenario, vertex)
     rates = _rates_of_subtasks(scenario, vertex, flow.record_bytes)
     share = min(rates) / sum(rates) if by_load and math.isfinite(sum(rates)) else 1 / vertex.parallelism
@@ -257,11 +258,11 @@ def _consumer(
     link = None
     if credit:
         link = LinkSize(
-            round_trip_ms=2 * latency_s * _MS,
-            needed_buffers=math.ceil(rate * 2 * latency_s / segment),
+            round_trip_ms=round_trip_s * _MS,
+            needed_buffers=math.ceil(rate * round_trip_s / segment),
             credit_buffers=credit,
-            most_bytes_per_s=credit * segment / (2 * latency_s) if latency_s else None,
-            least_target_ms=expected / credit * 2 * latency_s * _MS,
+            most_bytes_per_s=credit * segment / round_trip_s if round_trip_s else None,
+            least_target_ms=expected / credit * round_trip_s * _MS,
         )
     for_link = 0.0 if link is None or not expected else link.least_target_ms / _MS * rate / expected
     least = min(segment, max(config.min_segment_bytes, math.ceil(flow.record_bytes), math.ceil(for_link)))

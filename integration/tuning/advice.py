@@ -15,6 +15,7 @@ out.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from itertools import islice
 from math import inf, sqrt
 from typing import NamedTuple
 
@@ -90,25 +91,26 @@ def advise(
     ]
     rows: list[PointRow] = []
     found: dict[int, Recommendation] = {}
-    wanted = {number: next(contest) for number, contest in enumerate(contests)}
-    while wanted:
-        points = [point for _, wave in wanted.values() for point in wave]
-        why = next(why for why, _ in wanted.values())
-        new = run(points, why)
+    waves = {number: next(contest) for number, contest in enumerate(contests)}
+    while waves:
+        why = next(wave.why for wave in waves.values())
+        new = run([point for wave in waves.values() for point in wave.points], why)
         rows += new
-        answers = iter(new)
-        following = {}
-        for number, (_, wave) in wanted.items():
+        left = iter(new)
+        for number, wave in list(waves.items()):
             try:
-                following[number] = contests[number].send([next(answers) for _ in wave])
+                waves[number] = contests[number].send(list(islice(left, len(wave.points))))
             except StopIteration as end:
                 found[number] = end.value
-        wanted = following
+                del waves[number]
     return Advice(rows, [found[number] for number in sorted(found)])
 
 
-_Wave = tuple[str, list[Point]]
-"""Points to run together, and the text to show while they run."""
+class _Wave(NamedTuple):
+    """Points to run together, and the text to show while they run."""
+
+    why: str
+    points: list[Point]
 
 
 def _contest(
@@ -142,7 +144,7 @@ def _contest(
     stepping = None if is_large(scenario) else with_step(race.settings[chosen].apply(scenario))
     if stepping is not None:
         labels = {**race.conditions, SETTING: chosen}
-        race.add_rows((yield "a step of the load", [point_of(stepping, labels, probe="step")]))
+        race.add_rows((yield _Wave("a step of the load", [point_of(stepping, labels, probe="step")])))
     return recommend(race)
 
 
@@ -175,7 +177,7 @@ def _run(
         if seed not in race.seeds_of(setting.name)
     ]
     if points:
-        race.add_rows((yield why, points))
+        race.add_rows((yield _Wave(why, points)))
 
 
 def _is_beyond(setting: Setting, race: Race) -> bool:

@@ -153,13 +153,10 @@ def is_worth(outcome: Outcome, now: Outcome) -> bool:
 
 def is_same(one: Outcome, other: Outcome) -> bool:
     """Return whether a user would notice no difference between two settings."""
-    times = ((one.checkpoint_ms, other.checkpoint_ms), (one.delay_ms, other.delay_ms))
-    return all(
-        first is not None and second is not None and not _is_shorter(min(first, second), max(first, second))
-        for first, second in times
-        if first is not None or second is not None
-    ) and (
-        one.throughput is not None
+    return (
+        _is_same_time(one.checkpoint_ms, other.checkpoint_ms)
+        and _is_same_time(one.delay_ms, other.delay_ms)
+        and one.throughput is not None
         and other.throughput is not None
         and abs(one.throughput - other.throughput) <= SAME_THROUGHPUT
     )
@@ -177,6 +174,12 @@ def is_matched(outcome: Outcome, others: Sequence[Outcome]) -> bool:
         and (other.throughput or 0.0) >= (outcome.throughput or 0.0) - SAME_THROUGHPUT
         for other in others
     )
+
+
+def _is_same_time(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return not _is_shorter(min(one, other), max(one, other))
 
 
 def _is_shorter(after: float, before: float) -> bool:

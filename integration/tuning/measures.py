@@ -222,8 +222,8 @@ def _flow(result: Result) -> _Flow | None:
 
 
 def _summed(counters: Sequence[Sequence[int]]) -> Figures:
-    total: Figures = np.sum(np.array(counters, dtype=np.float64), axis=0)
-    return total
+    summed: Figures = np.sum(np.array(counters, dtype=np.float64), axis=0)
+    return summed
 
 
 def _reached(times: Figures, curve: Figures, values: Figures) -> Figures:
@@ -250,12 +250,13 @@ def _settled_ms(result: Result, flow: _Flow, vertex: str, step_at_s: float) -> f
     level = float(np.median(drain[late]))
     allowed = SETTLED_SHARE * level + _buffer_time_s(result, vertex)
     outside = np.flatnonzero(np.abs(drain - level) > allowed)
-    settled_at = times[outside[-1] + 1] if outside.size and outside[-1] + 1 < len(times) else times[0]
-    if outside.size and (
-        outside[-1] + 1 == len(times) or settled_at - step_at_s > _LATEST_PART * (times[-1] - step_at_s)
-    ):
+    settled = outside[-1] + 1 if outside.size else 0  # the first sample after which all are near the level
+    if settled == len(times):
         return None
-    return round(float(settled_at - step_at_s) * 1e3, 1)
+    settled_s = float(times[settled] - step_at_s)
+    if settled and settled_s > _LATEST_PART * (times[-1] - step_at_s):
+        return None
+    return round(settled_s * 1e3, 1)
 
 
 def _buffer_time_s(result: Result, vertex: str) -> float:

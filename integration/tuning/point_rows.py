@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from netstack import from_json
+from netstack import Result, from_json, to_json
 
 from ..files.writing import written_whole
 from .measures import Measures
@@ -67,6 +67,26 @@ def failed_row(point: Point, error: str, wall_seconds: float = 0.0) -> PointRow:
         error=error,
         wall_seconds=wall_seconds,
         versions={},
+    )
+
+
+def row_of(
+    point: Point, result: Result, *, measures: Measures | None = None, error: str | None = None
+) -> PointRow:
+    """Return the row of a point with its result: with its measures, or the `error` of a job that failed."""
+    return PointRow(
+        key=point.key,
+        name=point.name,
+        labels=point.labels,
+        seed=point.seed,
+        probe=point.probe,
+        status="finished" if error is None else "failed",
+        error=error,
+        wall_seconds=result.wall_seconds,
+        emulated_seconds=result.emulated_seconds,
+        versions=result.versions,
+        measures=measures,
+        result=to_json(msgspec.structs.replace(result, series=[])).decode(),
     )
 
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from netstack import JobFailedError, PathSpec, Result, Scenario, read_scenario, to_json
+from netstack import JobFailedError, PathSpec, Scenario, read_scenario
 
 from ..emulating import emulate
 from ..files.reading import one_line
 from ..seed_runs import open_sources
 from ..spark.workers import MapFunction, worker_function
 from .measures import measure
-from .point_rows import PointRow, failed_row
+from .point_rows import PointRow, failed_row, row_of
 from .points import Point, step_at_s
 from .settling import EndOnceSettled
 
@@ -59,27 +59,14 @@ def run_point(point: Point, prepare: Callable[[Scenario], Scenario] = lambda sce
         step = step_at_s(scenario) if point.probe == "step" else None
         end = EndOnceSettled(scenario) if step is None else None
         result = emulate(prepare(scenario), end_of_run=end)
-        row = _with_result(failed_row(point, ""), result)
-        return msgspec.structs.replace(
-            row, status="finished", error=None, measures=measure(result, step_at_s=step)
-        )
+        return row_of(point, result, measures=measure(result, step_at_s=step))
     except JobFailedError as error:
         after_s, cause = error.result.emulated_seconds, one_line(error.result.failure)
-        row = failed_row(point, f"the job failed for good after {after_s:.1f} s: {cause}")
-        return _with_result(row, error.result)
+        text = f"the job failed for good after {after_s:.1f} s: {cause}"
+        return row_of(point, error.result, error=text)
     except Exception as error:  # any error: the other points must still run
         text = one_line(error) or type(error).__name__
         return failed_row(point, text, perf_counter() - started)
-
-
-def _with_result(row: PointRow, result: Result) -> PointRow:
-    return msgspec.structs.replace(
-        row,
-        wall_seconds=result.wall_seconds,
-        emulated_seconds=result.emulated_seconds,
-        versions=result.versions,
-        result=to_json(msgspec.structs.replace(result, series=[])).decode(),
-    )
 
 
 def reads_files(point: Point) -> bool:

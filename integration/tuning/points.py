@@ -8,7 +8,6 @@ run has no checkpoints and no faults.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping
@@ -133,7 +132,7 @@ def point_of(
     problems = [f"{key}: {_NO_OBJECTS}" for key in _objects_in(scenario)]
     if problems:
         raise UsageError(problems)
-    seeded = scenario if seed is None else dataclasses.replace(scenario, seed=seed)
+    seeded = scenario if seed is None else replace(scenario, seed=seed)
     document = scenario_document(seeded)
     content = msgspec.json.encode([document, probe, code_digest()], order="sorted")
     return Point(

@@ -306,9 +306,9 @@ def recommend(race: Race) -> Recommendation:
     ran.sort(key=lambda each: (each.name != NOW, each.policy or "", each.target_s))
     settings = [_summary(race, each) for each in ran]
     by_name = {each.name: each for each in settings}
-    better, said = _about_policies(race, by_name, choice.chosen or NOW)
+    other, said = _about_policies(race, by_name, choice.chosen or NOW)
     alternatives = [Alternative(kind=kind, name=name) for kind, name in choice.alternatives]
-    chosen = better or choice.chosen
+    chosen = other or choice.chosen
     return Recommendation(
         scenario=race.scenario.name,
         conditions=dict(race.conditions),
@@ -319,7 +319,7 @@ def recommend(race: Race) -> Recommendation:
         settings=settings,
         verdict="none" if chosen is None else "keep" if chosen == NOW else "set",
         chosen=chosen or NOW,
-        alternatives=alternatives if better is None else [],
+        alternatives=alternatives if other is None else [],
         undecided=race.undecided(),
         configuration=by_name[chosen or NOW].configuration,
         left_out=race.left_out,
@@ -465,16 +465,13 @@ def _nothing_fits(settings: Mapping[str, SettingSummary], race: Race) -> str:
 
 def _few_checkpoints(now: SettingSummary, chosen: SettingSummary) -> list[str]:
     """Return a sentence for each setting with too few checkpoints for reliable times."""
-    few = [
-        (each, each.checkpoints_completed / len(each.seeds))
-        for each in ([now] if chosen is now else [now, chosen])
-        if each.seeds and 0 < each.checkpoints_completed < SETTLED_CHECKPOINTS * len(each.seeds)
-    ]
-    return [
-        f"{'Now' if each is now else f'With {each.name}'}, only {count:.0f} checkpoints complete in a run, "
-        "so their times are rough."
-        for each, count in few
-    ]
+    said = []
+    for setting in [now] if chosen is now else [now, chosen]:
+        completed, runs = setting.checkpoints_completed, len(setting.seeds)
+        if 0 < completed < SETTLED_CHECKPOINTS * runs:
+            who, count = "Now" if setting is now else f"With {setting.name}", f"{completed / runs:.0f}"
+            said.append(f"{who}, only {count} checkpoints complete in a run, so their times are rough.")
+    return said
 
 
 def _about_policies(
@@ -487,18 +484,18 @@ def _about_policies(
     """
     policies = dict.fromkeys(each.policy for each in race.settings.values() if each.policy not in OWN)
     before, than = settings[own], f" with {'the present setting' if own == NOW else own}"
-    owns = race.outcomes(among=[each for each in race.settings.values() if each.policy in OWN])
-    now = [each for each in owns if each.name == NOW]
+    of_own = race.outcomes(among=[each for each in race.settings.values() if each.policy in OWN])
+    now = [each for each in of_own if each.name == NOW]
     better, said = list[Outcome](), []
     for policy in known(policies):
         theirs = [each for each in race.finalists([policy]) if each.name in settings]
-        beyond = [each for each in race.outcomes(among=theirs) if not is_matched(each, owns)]
-        chosen = race.choose([*now, *beyond]).chosen
-        if chosen not in (None, NOW):
-            better += [each for each in beyond if each.name == chosen]
-            said.append(f"{policy} is better: with {chosen}, {effect(settings[str(chosen)], before, than)}.")
-            continue
-        best = min((settings[each.name] for each in theirs), key=time_of, default=None)
-        figures = "" if best is None else f": with {best.name}, {effect(best, before, than)}"
-        said.append(f"{policy} is not clearly better{figures}.")
+        unmatched = [each for each in race.outcomes(among=theirs) if not is_matched(each, of_own)]
+        chosen = race.choose([*now, *unmatched]).chosen
+        if chosen is not None and chosen != NOW:
+            better += [each for each in unmatched if each.name == chosen]
+            said.append(f"{policy} is better: with {chosen}, {effect(settings[chosen], before, than)}.")
+        else:
+            best = min((settings[each.name] for each in theirs), key=time_of, default=None)
+            figures = "" if best is None else f": with {best.name}, {effect(best, before, than)}"
+            said.append(f"{policy} is not clearly better{figures}.")
     return race.choose([*now, *better]).chosen if better else None, said

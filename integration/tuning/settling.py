@@ -69,8 +69,8 @@ class EndOnceSettled:
         """Return when the run is to end, in emulated seconds."""
         now, asked = float(recorder.times[-1]), self._scenario.duration_s
         if now + _SAMPLE_S < asked:
-            is_settled = self._may_end_sooner and self._has_settled(recorder, now)
-            return now + _SAMPLE_S if is_settled else asked
+            ends_sooner = self._may_end_sooner and self._has_settled(recorder, now)
+            return now + _SAMPLE_S if ends_sooner else asked
         if self._says_enough(recorder, now):
             return asked if now < asked else now + _SAMPLE_S
         return now + 2 * _SAMPLE_S  # the run asks again before that
@@ -91,10 +91,9 @@ class EndOnceSettled:
     def _has_settled(self, recorder: Recorder, now: float) -> bool:
         if now - self._begin < self._least_window_s:
             return False
-        if self._scenario.config.checkpoint_interval_s is not None:
-            completed = self._completed(recorder)
-            if not _have_settled(completed):
-                return False
+        takes_checkpoints = self._scenario.config.checkpoint_interval_s is not None
+        if takes_checkpoints and not _have_settled(self._completed(recorder)):
+            return False
         return is_settled(self._rates(recorder), SETTLED_RATE)
 
     def _completed(self, recorder: Recorder) -> list[tuple[float, float]]:

@@ -71,8 +71,9 @@ def run_distributed(
         if from_checkpoint is not None:
             from_checkpoint.claim()
             from_checkpoint = from_checkpoint.fitted(shape_of(scenario))
-        failure, history = _Run(scenario, launch, storage, from_checkpoint, trace).run()
-    result = history.result(wall_seconds=perf_counter() - started, failure=failure)
+        run = _Run(scenario, launch, storage, from_checkpoint, trace)
+        failure = run.run()
+    result = run.history.result(wall_seconds=perf_counter() - started, failure=failure)
     if failure is not None:
         raise JobFailedError(result)
     return result
@@ -92,7 +93,7 @@ class _Run:
         self._storage = storage
         self._trace = trace
         self._initial = initial
-        self._history = RunHistory(scenario, None if initial is None else Start(initial))
+        self.history = RunHistory(scenario, None if initial is None else Start(initial))
         randomness = Randomness(scenario.seed, scenario.costs.jitter_sigma)
         self._restart_strategy = restart_strategy_of(scenario, randomness)
         self._cannot_restart = False
@@ -100,34 +101,32 @@ class _Run:
         first = 1 if initial is None else initial.next_id
         self._first = self._next_checkpoint = max([first, *(number + 1 for number in storage.present())])
 
-    def run(self) -> tuple[str | None, RunHistory]:
-        """Launch attempts until one succeeds or no restart is left; returns the cause of a final failure, or
-        None.
-        """
-        history, strategy = self._history, self._restart_strategy
+    def run(self) -> str | None:
+        """Launch attempts until one succeeds or no restart is left; returns the cause of a final failure."""
+        history, strategy = self.history, self._restart_strategy
         restore = None if self._initial is None else self._initial.metadata
         while True:
             failed = self._attempt(restore)
             if failed is None:
-                return None, history
+                return None
             if history.origin is None or self._cannot_restart:  # it failed before it opened its tasks
-                return failed.cause, history
+                return failed.cause
             if failed.unrestorable and self._latest_checkpoint() is None:
-                return f"{failed.cause}; there is no other checkpoint to restore", history
+                return f"{failed.cause}; there is no other checkpoint to restore"
             delay = strategy.delay_after(failed.at)
             if delay is None:
-                return failed_for_good(failed.cause, strategy.exhausted), history
+                return failed_for_good(failed.cause, strategy.exhausted)
             history.failed(failed.at, failed.cause)
             if failed.at + delay >= self._scenario.duration_s:
                 history.nothing_ran_until(self._scenario.duration_s)
-                return never_restored(history.restarts), history
+                return never_restored(history.restarts)
             sleep(delay)
             self._delete_incomplete()
             restore = self._latest_checkpoint()
 
     def _attempt(self, restore: CheckpointMetadata | None) -> Failure | None:
         """Run one attempt; returns its failure, or None."""
-        history = self._history
+        history = self.history
         launched = time()
         initial = self._initial if self._initial is not None and restore is self._initial.metadata else None
         assignment = Assignment(
@@ -168,7 +167,7 @@ class _Run:
         for number in set(present) - set(complete):
             if number >= self._first:
                 self._storage.discard(number)
-        self._next_checkpoint = max([self._next_checkpoint - 1, *present, *self._history.checkpoint_ids]) + 1
+        self._next_checkpoint = max([self._next_checkpoint - 1, *present, *self.history.checkpoint_ids]) + 1
 
     def _latest_checkpoint(self) -> CheckpointMetadata | None:
         """Return the newest checkpoint to restore: one of this run, or the initial checkpoint while it is
@@ -269,11 +268,11 @@ class RunHistory:
         elif self.restarts:
             self.restarts[-1].unusable_checkpoint_id = metadata.checkpoint_id
 
-    def nothing_ran_until(self, time: float) -> None:
-        """Record that no attempt ran from the end of the last one until `time`."""
-        for second in range(ceil(self.ended_at / SAMPLE_INTERVAL_S), ceil(time / SAMPLE_INTERVAL_S)):
+    def nothing_ran_until(self, at: float) -> None:
+        """Record that no attempt ran from the end of the last one until the time `at`."""
+        for second in range(ceil(self.ended_at / SAMPLE_INTERVAL_S), ceil(at / SAMPLE_INTERVAL_S)):
             self._recorder.sample(second * SAMPLE_INTERVAL_S, self._totals.plus([]))
-        self.ended_at = max(self.ended_at, time)
+        self.ended_at = max(self.ended_at, at)
 
     def result(self, *, wall_seconds: float, failure: str | None) -> Result:
         """Return the result of the whole run; `failure` is the cause if the job failed permanently.

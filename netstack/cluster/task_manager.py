@@ -123,25 +123,25 @@ class _Process:
         self._agenda = Agenda(clock=self._clock)
         self._trace = TraceLog()
         self._environment = Environment(
-            self._agenda,
-            Scope(self._agenda),
-            scenario.costs,
-            scenario.config,
-            Randomness(_process_seed(scenario, index), scenario.costs.jitter_sigma),
-            DistantCoordinator(partial(self._send, LEADER)),
-            storage,
-            self._trace if assignment.traced else None,
-            tables,
-            assignment.first_checkpoint,
+            agenda=self._agenda,
+            scope=Scope(self._agenda),
+            costs=scenario.costs,
+            config=scenario.config,
+            randomness=Randomness(_process_seed(scenario, index), scenario.costs.jitter_sigma),
+            coordinator=DistantCoordinator(partial(self._send, LEADER)),
+            storage=storage,
+            trace=self._trace if assignment.traced else None,
+            tables=tables,
+            first_checkpoint=assignment.first_checkpoint,
             judged_by=assignment.scenario.costs,
         )
         self._name = task_managers(scenario)[index]
         self._attempt = Attempt(
             scenario,
             self._environment,
-            lambda region: self._send(LEADER, Running()),
-            self._environment.coordinator.finished,
-            Site(self._name, self._connect),
+            on_running=lambda region: self._send(LEADER, Running()),
+            on_end=self._environment.coordinator.finished,
+            site=Site(self._name, self._connect),
         )
         self._leader: Leader | None = None
         self._restores_from = restores_from
@@ -196,11 +196,11 @@ class _Process:
                     self._assignment,
                     self._environment,
                     self._clock,
-                    metadata,
-                    initial,
-                    self._send,
-                    self._fail,
-                    self._savepoint_requests,
+                    restored=metadata,
+                    initial=initial,
+                    send=self._send,
+                    fail=self._fail,
+                    savepoint_requests=self._savepoint_requests,
                 )
             self._attempt.builder.build({} if self._source is None else self._source.max_parallelism)
         except StorageError as error:
@@ -213,14 +213,13 @@ class _Process:
         terms = self._assignment
         if metadata is None or not terms.from_initial:
             return None
-        number, storage = metadata.checkpoint_id, self._restores_from
         return InitialCheckpoint(
             metadata,
-            storage,
-            f"checkpoint {number}",
-            terms.first_checkpoint,
-            terms.claim_mode,
-            terms.in_place,
+            storage=self._restores_from,
+            path=f"checkpoint {metadata.checkpoint_id}",
+            next_id=terms.first_checkpoint,
+            claim_mode=terms.claim_mode,
+            in_place=terms.in_place,
         )
 
     async def _work(self) -> None:
@@ -282,21 +281,23 @@ class _Process:
         self._sampler.start(start.begins_at)
         self._stalls.start(start.begins_at)
         for fault in self._scenario.faults:
-            when, hits = fault.when, any(self._is_hit(fault, each) for each in self._attempt.subtasks)
-            if hits and isinstance(when, AtTime) and when.time_s >= start.begins_at:
+            when = fault.when
+            if isinstance(when, AtTime) and when.time_s >= start.begins_at and self._tasks_hit_by(fault):
                 self._agenda.at(when.time_s, self._fire, fault)
         self._agenda.at(self._scenario.duration_s, self._stop)
         self._started.set()
 
-    def _is_hit(self, fault: Fault, subtask: Subtask) -> bool:
+    def _tasks_hit_by(self, fault: Fault) -> list[Subtask]:
         if isinstance(fault, KillSubtask):
-            return (subtask.name, subtask.index) == (fault.subtask.vertex, fault.subtask.subtask)
-        return isinstance(fault, KillTaskManager) and fault.task_manager == self._name
+            hit = fault.subtask.vertex, fault.subtask.subtask
+            return [each for each in self._attempt.subtasks if (each.name, each.index) == hit]
+        is_own = isinstance(fault, KillTaskManager) and fault.task_manager == self._name
+        return self._attempt.subtasks if is_own else []
 
     def _fire(self, fault: Fault) -> None:
         """Fail with the fault as the cause. The process survives and reports, as after other failures."""
         self._fired.append(FiredFault(self._agenda.now, fault.kind, str(fault)))
-        if not all(each.ended for each in self._attempt.subtasks if self._is_hit(fault, each)):
+        if not all(subtask.ended for subtask in self._tasks_hit_by(fault)):
             self._fail(str(fault))
 
     def _open(self) -> None:

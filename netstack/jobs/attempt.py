@@ -110,14 +110,14 @@ class Attempt:
 
     def _samples_of(self, subtasks: Iterable[Subtask]) -> list[SubtaskSample]:
         """Return the figures of some subtasks, and zeros for all others, vertex by vertex."""
-        samples = {id(subtask): subtask.sample() for subtask in subtasks}
-        return [samples.get(id(subtask), NOTHING_RUNS) for subtask in self.subtasks]
+        samples = {subtask: subtask.sample() for subtask in subtasks}
+        return [samples.get(subtask, NOTHING_RUNS) for subtask in self.subtasks]
 
     def times(self) -> list[tuple[float, float, float]]:
         """Return the busy, idle and back-pressured seconds of each subtask; 0 for cancelled subtasks."""
         now = self._agenda.now
-        present = {id(subtask): subtask.times.until(now) for subtask in self.present}
-        return [present.get(id(subtask), (0.0, 0.0, 0.0)) for subtask in self.subtasks]
+        present = {subtask: subtask.times.until(now) for subtask in self.present}
+        return [present.get(subtask, (0.0, 0.0, 0.0)) for subtask in self.subtasks]
 
     @property
     def over(self) -> bool:
@@ -192,8 +192,9 @@ class Attempt:
                 subtask.checkpoints.let_overtake()
         if config.debloat_enabled != debloated:
             self._debloating += 1
-            for subtask in self.present if config.debloat_enabled else ():
-                self._start_debloating(subtask)
+            if config.debloat_enabled:
+                for subtask in self.present:
+                    self._start_debloating(subtask)
 
     def _start(self, subtask: Subtask) -> None:
         # The agenda steps the subtask directly: a routine around it would cost one more call per step.

@@ -233,10 +233,10 @@ class JobBuilder:
         self._rebuilding = True
         for number, vertex in enumerate(self._scenario.vertices):
             indices = [index for of, index in tasks if of == number]
-            make = self._maker.of(vertex) if indices else None
-            for index in indices:
-                assert make is not None
-                self.subtasks[number][index] = make(number, index)
+            if indices:
+                make = self._maker.of(vertex)
+                for index in indices:
+                    self.subtasks[number][index] = make(number, index)
         self._wire(tasks)
 
     def change(self, scenario: Scenario, change: ScheduledChange) -> None:
@@ -247,22 +247,23 @@ class JobBuilder:
             for gate in self.gates:
                 gate.change_debloater(debloater_of(scenario.config, gate.size_in_force))
         if any(field == "adaptive_partitioner_enabled" for field, _ in change.settings):
-            for subtask in (subtask for own in self.subtasks for subtask in own):
-                subtask.adapt(scenario.config.adaptive_partitioner_enabled)
-        number = next((n for n, v in enumerate(scenario.vertices) if v.name == change.vertex), None)
-        for subtask in [] if number is None else self.subtasks[number]:
-            if isinstance(subtask, SourceSubtask) and change.rates:
-                vertex = scenario.vertices[subtask.vertex]
-                rate = vertex.rate(subtask.index)
-                subtask.post(partial(subtask.change_rate, rate, pace_of(vertex.source, rate)))
+            for own in self.subtasks:
+                for subtask in own:
+                    subtask.adapt(scenario.config.adaptive_partitioner_enabled)
+        if change.vertex is not None and change.rates:
+            vertex = scenario.vertex(change.vertex)
+            for subtask in self.subtasks[scenario.vertices.index(vertex)]:
+                if isinstance(subtask, SourceSubtask):
+                    rate = vertex.rate(subtask.index)
+                    subtask.post(partial(subtask.change_rate, rate, pace_of(vertex.source, rate)))
 
     def remove(self, tasks: Collection[TaskKey]) -> None:
         """Drop the gates and subpartitions of cancelled subtasks."""
         gone = self._gates_of(tasks)
-        for gate in self.gates:
-            for channel in gate.channels if id(gate) in gone else ():
+        for gate in gone:
+            for channel in gate.channels:
                 del self._subpartitions[channel.channel_id]
-        self.gates = [gate for gate in self.gates if id(gate) not in gone]
+        self.gates = [gate for gate in self.gates if gate not in gone]
 
     def _wire(self, tasks: Collection[TaskKey]) -> None:
         """Connect newly created subtasks."""
@@ -305,12 +306,12 @@ class JobBuilder:
         """Request the subpartitions of all channels of these subtasks."""
         gates = self._gates_of(tasks)
         for gate in self.gates:
-            if id(gate) in gates:
+            if gate in gates:
                 gate.request_partitions()
 
-    def _gates_of(self, tasks: Collection[TaskKey]) -> set[int]:
+    def _gates_of(self, tasks: Collection[TaskKey]) -> set[InputGate]:
         return {
-            id(gate)
+            gate
             for number, index in tasks
             if index < len(self.subtasks[number])
             if isinstance(subtask := self.subtasks[number][index], OperatorSubtask)
@@ -336,15 +337,10 @@ class JobBuilder:
             for index, targets in enumerate(reached)
             if (source, index) in gates
         }
-        upstream: list[tuple[UpstreamTask, str]] = [
-            (
-                self._subtasks_of(producer)[each]
-                if self._hosts(producer)
-                else RemoteSubtask(producer.name, each),
-                producer.manager_of(each),
-            )
-            for each in range(producer.parallelism)
-        ]
+        tasks: Iterable[UpstreamTask] = self._subtasks_of(producer)
+        if not self._hosts(producer):
+            tasks = (RemoteSubtask(producer.name, each) for each in range(producer.parallelism))
+        upstream = [(task, producer.manager_of(each)) for each, task in enumerate(tasks)]
         awaiting = [end for end in self.connections.producers if end.awaits_partitions]
         for index, sources in enumerate(sources_of_consumers):
             if self._rebuilding and (target, index) not in gates:

@@ -199,12 +199,10 @@ class FaultInjector:
             channels = self._attempt.channels_into(task)
             if task not in self._polled:
                 self._polled[task] = {item: array("Q", bytes(8 * len(channels))) for item in ChannelItem}
-            buffers, barriers = (
-                self._polled[task][item] for item in (ChannelItem.BUFFER, ChannelItem.BARRIER)
-            )
+            polled = self._polled[task]
             for place, channel in enumerate(channels):
-                buffers[place] += channel.polled_buffers
-                barriers[place] += channel.polled_barriers
+                polled[ChannelItem.BUFFER][place] += channel.polled_buffers
+                polled[ChannelItem.BARRIER][place] += channel.polled_barriers
                 channel.polled_buffers = channel.polled_barriers = 0
 
     def attempt_started(self, attempt: Attempt) -> None:
@@ -232,9 +230,7 @@ class FaultInjector:
         Called once for each message, when it is sent; `subtask` is its (vertex, index).
         """
         if message is ControlMessage.ACKNOWLEDGE:
-            count = self._acknowledgements.get(subtask)
-            if count is None:
-                self._acknowledgements[subtask] = count = _Count()
+            count = self._acknowledgements.setdefault(subtask, _Count())
             self._fire_from_routine(count.step())
         delay = 0.0
         for fault, until in self._messages:

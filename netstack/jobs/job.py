@@ -255,25 +255,25 @@ class Job:
     def _begin(self, source: RecoverySource | None) -> None:
         scenario = self._in_force
         environment = Environment(
-            self.agenda,
-            Scope(self.agenda),
-            scenario.costs,
-            scenario.config,
-            self._randomness,
-            self.coordinator,
-            self.storage,
-            self._trace,
-            self._options.get("tables"),
-            self.coordinator.next_id,
+            agenda=self.agenda,
+            scope=Scope(self.agenda),
+            costs=scenario.costs,
+            config=scenario.config,
+            randomness=self._randomness,
+            coordinator=self.coordinator,
+            storage=self.storage,
+            trace=self._trace,
+            tables=self._options.get("tables"),
+            first_checkpoint=self.coordinator.next_id,
         )
         self.attempt = attempt = Attempt(
             scenario,
             environment,
-            self._running,
-            self._subtask_ended,
+            on_running=self._running,
+            on_end=self._subtask_ended,
             regions=self.regions,
         )
-        fail = partial(self._region_fails, attempt)
+        fail = partial(self._fail_region_soon, attempt)
         self._failover = RegionFailover(self, attempt, self.regions, fail)
         with python_gc.building():
             attempt.builder.build({} if source is None else source.max_parallelism)
@@ -316,27 +316,27 @@ class Job:
 
     def _fail_task(self, task: TaskKey, cause: str) -> None:
         if self.attempt is not None:
-            self._region_fails(self.attempt, self.attempt.region_of(task), cause)
+            self._fail_region_soon(self.attempt, self.attempt.region_of(task), cause)
 
     def fail_task_manager(self, name: str, cause: str) -> None:
         """Fail the regions that have unfinished tasks in a task manager that was lost."""
         if self.attempt is not None:
             for region in regions_with_tasks_in(self.attempt, name):
-                self._region_fails(self.attempt, region, cause)
+                self._fail_region_soon(self.attempt, region, cause)
 
     def fail_link(self, ends: tuple[str, str], cause: str) -> None:
         """Fail the regions whose tasks read from each other over the link between two task managers."""
         if self.attempt is not None:
             for region in regions_over(self.attempt, ends):
-                self._region_fails(self.attempt, region, cause)
+                self._fail_region_soon(self.attempt, region, cause)
 
-    def _region_fails(self, attempt: Attempt, region: int, cause: str) -> None:
+    def _fail_region_soon(self, attempt: Attempt, region: int, cause: str) -> None:
         """Fail a region after the current entry of the agenda."""
-        self.agenda.keep(self.agenda.now, self._fail_region, attempt, region, cause)
+        self.agenda.keep(self.agenda.now, self._fail_region_now, attempt, region, cause)
 
-    def _fail_region(self, attempt: Attempt, region: int, cause: str) -> None:
+    def _fail_region_now(self, attempt: Attempt, region: int, cause: str) -> None:
         if len(self.regions) == 1 or self.coordinator.stopped_with is not None:
-            self._fail(attempt, cause)
+            self._fail_now(attempt, cause)
             return
         ended = all(subtask.ended for subtask in attempt.tasks_of(region))
         if attempt is not self.attempt or self._failover is None or ended or attempt.is_down(region):
@@ -351,9 +351,9 @@ class Job:
     def fail(self, cause: str) -> None:
         """Fail the running attempt as a whole, after the current entry of the agenda."""
         if self.attempt is not None:
-            self.agenda.keep(self.agenda.now, self._fail, self.attempt, cause)
+            self.agenda.keep(self.agenda.now, self._fail_now, self.attempt, cause)
 
-    def _fail(self, attempt: Attempt, cause: str) -> None:
+    def _fail_now(self, attempt: Attempt, cause: str) -> None:
         if attempt is not self.attempt or attempt.over:
             return  # it has failed for another cause at the same moment, or has ended
         now = self.agenda.now

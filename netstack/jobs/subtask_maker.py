@@ -118,26 +118,25 @@ class SubtaskMaker:
                 )
             return SourceSubtask(
                 self._environment_of(number, index),
-                number,
-                index,
-                vertex.name,
-                state,
-                reader,
-                rate,
-                pace_of(vertex.source, rate),
-                calls_of(vertex.source),
-                watermarks,
-                opener_of(source),
+                vertex=number,
+                index=index,
+                name=vertex.name,
+                state=state,
+                reader=reader,
+                rate=rate,
+                pace=pace_of(vertex.source, rate),
+                calls=calls_of(vertex.source),
+                watermarks=watermarks,
+                open_split=opener_of(source),
             )
 
         return make
 
     def _operators(self, vertex: Vertex) -> Make:
-        scenario = self._scenario
         groups_of_keys: dict[bytes, int] = {}
-        edges = scenario.inputs(vertex)
-        hashed = [edge for edge in edges if edge.strategy.by_key and not edge.shares]
-        key_hash = key_hash_of(scenario, hashed[0]) if hashed else None
+        inputs = self._scenario.inputs(vertex)
+        hashed = [edge for edge in inputs if edge.strategy.by_key and not edge.shares]
+        key_hash = key_hash_of(self._scenario, hashed[0]) if hashed else None
 
         def make(number: int, index: int) -> Subtask:
             throttle = self._throttle(vertex, index)
@@ -148,27 +147,27 @@ class SubtaskMaker:
             operator = self._operator(vertex, number, index, vertex.selectivity, held_back)
             state = self._state(number, index, groups_of_keys)
             context = OperatorContext(
-                vertex.name,
-                index,
-                state.keyed,
-                state.operator,
-                key_hash,
-                self._scenario.config.checkpoint_interval_s is not None,
+                vertex=vertex.name,
+                subtask=index,
+                keyed=state.keyed,
+                operator=state.operator,
+                key_hash=key_hash,
+                checkpointing=self._scenario.config.checkpoint_interval_s is not None,
             )
             edges = self._scenario.inputs(vertex)
             kind = MultipleInputSubtask if _reads_edges_separately(self._scenario, edges) else OperatorSubtask
             subtask = kind(
                 self._environment_of(number, index),
-                number,
-                index,
-                vertex.name,
-                state,
-                operator,
-                context,
-                throttle,
-                held_back,
-                0.0 if vertex.emits_by_event_time else vertex.emit_every_s or 0.0,
-                vertex.behind_s[index % len(vertex.behind_s)],
+                vertex=number,
+                index=index,
+                name=vertex.name,
+                state=state,
+                operator=operator,
+                context=context,
+                throttle=throttle,
+                held_back=held_back,
+                emit_every_s=0.0 if vertex.emits_by_event_time else vertex.emit_every_s or 0.0,
+                behind_s=vertex.behind_s[index % len(vertex.behind_s)],
             )
             if vertex.name in self._read_watermarks:
                 windows = held_back if isinstance(held_back, EventTimeWindows) else None
@@ -250,13 +249,13 @@ class SubtaskMaker:
             changelog = ChangelogTerms(in_files, environment.coordinator.discard_unused)
         state = SubtaskState(
             vertex.name,
-            index,
-            vertex.parallelism,
-            self.max_parallelism[vertex.name],
-            keys,
-            changelog,
-            tables,
-            lambda: agenda.now,
+            subtask=index,
+            parallelism=vertex.parallelism,
+            max_parallelism=self.max_parallelism[vertex.name],
+            groups_of_keys=keys,
+            changelog=changelog,
+            tables=tables,
+            now=lambda: agenda.now,
         )
         if isinstance(state.keyed, TableStateBackend):
             TableSchedule(environment.scope, environment.costs, state.keyed)

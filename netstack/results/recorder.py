@@ -190,7 +190,7 @@ class Recorder:
         if self._parts.append(row):
             self._heads.append(head)
             if len(self._parts) < len(self._heads):
-                del self._heads[1::2]
+                del self._heads[1::2]  # the full table has dropped these rows
 
     @property
     def times(self) -> Figures:

@@ -624,13 +624,15 @@ def _connects(scenario: Scenario, edge: Edge, when: OnChannel) -> bool:
     return when.target.subtask in scenario.consumers_reached(edge)[when.source.subtask]
 
 
-def _about_subtask(scenario: Scenario, name: SubtaskName, vertex_key: str, key: str) -> Iterator[Problem]:
+def _about_subtask(
+    scenario: Scenario, name: SubtaskName, vertex_field: str, subtask_field: str
+) -> Iterator[Problem]:
     parallelism = {vertex.name: vertex.parallelism for vertex in scenario.vertices}
-    yield from _exists(vertex_key, "vertex", name.vertex, parallelism)
+    yield from _exists(vertex_field, "vertex", name.vertex, parallelism)
     count = parallelism.get(name.vertex, 0)  # 0 also until the path of a source has been opened
     if name.vertex in parallelism and (name.subtask < 0 or 0 < count <= name.subtask):
         there = f"{name.vertex} has the subtasks 0 to {count - 1}" if count else "subtasks are counted from 0"
-        yield key, f"is {name.subtask}; {there}"
+        yield subtask_field, f"is {name.subtask}; {there}"
 
 
 def _about_link(scenario: Scenario, fault: CutLink) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heappop, heappush
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
@@ -408,12 +409,10 @@ def in_slots(
     if slots is None or slots < 1 or huge:
         return tuple(vertices)
     groups = [SLOT_SHARING_GROUP.default] * len(vertices) if groups is None else groups
-    first, taken = dict[str, int](), 0
-    for group in dict.fromkeys(groups):
-        first[group] = taken
-        taken += max(
-            max(1, vertex.parallelism) for vertex, of in zip(vertices, groups, strict=True) if of == group
-        )
+    needed_by: dict[str, int] = {}
+    for vertex, group in zip(vertices, groups, strict=True):
+        needed_by[group] = max(needed_by.get(group, 1), vertex.parallelism)
+    first = dict(zip(needed_by, accumulate(needed_by.values(), initial=0), strict=False))
     return tuple(
         vertex
         if vertex.task_manager is not None

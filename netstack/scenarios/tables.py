@@ -90,7 +90,7 @@ class Section:
     def sections(self, key: str, label: Callable[[Mapping[str, Any], int], object]) -> list[Section]:
         """Return the tables of a list; `label` maps a table and its index to a name for messages."""
         values = self.take(key, tables, ())
-        return [self.part(key, each, label(each, place)) for place, each in enumerate(values)]
+        return [self.part(key, each, label(each, index)) for index, each in enumerate(values)]
 
     def part(self, key: str, values: Mapping[str, Any], label: object) -> Section:
         """Return a table within the value of a key."""
@@ -368,9 +368,9 @@ class TableOf(Part):
         return table_shape(self.cls)
 
 
-def place(values: Mapping[str, Any], place: int) -> object:
+def place(values: Mapping[str, Any], index: int) -> object:
     """Return the label of a table without a name: its index in the list."""
-    return place
+    return index
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,19 @@ class StateBackend(Protocol):
         """Release resources outside memory; a second call does nothing."""
 
 
+class InMemory:
+    """Base of backends in memory. Each checkpoint stores all of the state, and depends on no earlier one."""
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """Do nothing."""
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
 D = TypeVar("D", bytes, Pieces)
 
 

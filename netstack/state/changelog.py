@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -321,10 +322,8 @@ class ChangelogBackend:
         """
         parts = list(self._parts)
         for named in self._unconfirmed.values():
-            common = 0
-            while common < min(len(parts), len(named)) and parts[common] == named[common]:
-                common += 1
-            del parts[common:]
+            pairs = zip(parts, named, strict=False)
+            parts = [part for part, other in takewhile(lambda pair: pair[0] == pair[1], pairs)]
         return parts
 
     def stored(self, checkpoint_id: int, segment: Segment, write: WriteFile) -> StateHandle:

@@ -30,6 +30,7 @@ from ..errors import StateError
 from .backend import (
     NO_CHECKPOINT_ID,
     BackendSnapshot,
+    InMemory,
     ReadHandle,
     SnapshotWork,
     WriteFile,
@@ -158,7 +159,7 @@ WITH_TTL = " with time-to-live"
 _LIST = "list"
 
 
-class KeyedStateBackend:
+class KeyedStateBackend(InMemory):
     """The keyed state of one subtask, in memory; a `StateBackend`.
 
     Args:
@@ -234,7 +235,7 @@ class KeyedStateBackend:
 
     def list(self, name: str, *, ttl: StateTtlConfig | None = None) -> ListState[Any]:
         """Return the list state with this name; each element has its own time-to-live."""
-        return ListState(self._declared("list", name, ttl), self._current)
+        return ListState(self._declared(_LIST, name, ttl), self._current)
 
     def map(self, name: str, *, ttl: StateTtlConfig | None = None) -> MapState[Any, Any]:
         """Return the map state with this name; each entry has its own time-to-live."""
@@ -271,8 +272,8 @@ class KeyedStateBackend:
             )
         self._clock.is_used = True
         table: Any = self._table(kind + WITH_TTL, name)
-        self._expiries[name] = expiry = Expiry(ttl.ttl_ms, kind == "list")
-        wrapper = TtlListTable if kind == "list" else TtlTable
+        self._expiries[name] = expiry = Expiry(ttl.ttl_ms, of_elements=kind == _LIST)
+        wrapper = TtlListTable if kind == _LIST else TtlTable
         return wrapper(table, ttl, expiry, self._clock, cleans=self._cleans_on_access)
 
     def tables(self) -> Iterator[tuple[str, str, Table]]:
@@ -282,10 +283,9 @@ class KeyedStateBackend:
     def _table(self, kind: str, name: str) -> Table:
         if name not in self._tables:
             table = self._new_table(kind, name)
-            self._tables[name] = (
-                kind,
-                table if self._log is None else LoggedTable(table, self._log, kind, name),
-            )
+            if self._log is not None:
+                table = LoggedTable(table, self._log, kind, name)
+            self._tables[name] = kind, table
         known, table = self._tables[name]
         if known != kind:
             raise StateError(
@@ -362,15 +362,6 @@ class KeyedStateBackend:
             self._refuse(plain, group)
         return True
 
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Do nothing: every checkpoint stores all of the state."""
-
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Do nothing: no checkpoint depends on earlier ones."""
-
-    def close(self) -> None:
-        """Do nothing: the state is in memory."""
-
 
 def require_shape(kind: str, name: str, value: Any) -> None:
     """Check that a stored value has the shape that its kind of state requires.
@@ -392,4 +383,4 @@ def _has_time(stored: Any) -> bool:
 
 
 def _is_map(kind: str) -> bool:
-    return kind.removesuffix(WITH_TTL) == "map"
+    return kind.removesuffix(WITH_TTL) == MAP

@@ -14,7 +14,7 @@ from typing import Any
 from flowcontrol import SavepointFormat
 
 from ..errors import StateError
-from .backend import NO_CHECKPOINT_ID, ReadHandle, SnapshotWork, WriteFile, store_pieces
+from .backend import NO_CHECKPOINT_ID, InMemory, ReadHandle, SnapshotWork, WriteFile, store_pieces
 from .copy_on_write import CopyOnWriteMap, MapSnapshot
 from .snapshots import Redistribution, StateHandle, StateKind
 from .value_encoding import decode_value, encode_value
@@ -29,7 +29,7 @@ _KINDS = {
 }
 
 
-class OperatorStateBackend:
+class OperatorStateBackend(InMemory):
     """The operator state of one subtask, in memory; a `StateBackend`.
 
     The first use of a name determines its kind of state and its `Redistribution`.
@@ -110,15 +110,6 @@ class OperatorStateBackend:
                 f"operator state {name!r} was created as {_KINDS[known]}, so it cannot be used as "
                 f"{_KINDS[redistribution]}"
             )
-
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Do nothing: every checkpoint stores all of the state."""
-
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Do nothing: no checkpoint depends on earlier ones."""
-
-    def close(self) -> None:
-        """Do nothing: the state is in memory."""
 
 
 def list_in(handle: StateHandle, read: ReadHandle) -> list[Any]:

@@ -251,9 +251,16 @@ class TableStateBackend(KeyedStateBackend):
         kinds = {name: kind for name, (kind, _) in sorted(self._tables.items())}
         names = tuple(handle.name for handle in handles)
         levels = tuple(table.level for table in view.files)
-        data = msgspec.msgpack.encode(Catalogue(LAYOUT, kinds, names, view.options, levels))
+        catalogue = Catalogue(LAYOUT, kinds, names, view.options, levels)
+        handles.append(self._store_catalogue(catalogue, write, inline_up_to))
+        if confirmed is not None and checkpoint_id != NO_CHECKPOINT_ID:
+            self._stored[checkpoint_id] = stored
+        return handles
+
+    def _store_catalogue(self, catalogue: Catalogue, write: WriteFile, inline_up_to: int) -> StateHandle:
+        data = msgspec.msgpack.encode(catalogue)
         in_file = len(data) > inline_up_to
-        catalogue = StateHandle(
+        return StateHandle(
             kind=StateKind.KEYED,
             name=CATALOGUE_NAME,
             format=StateFormat.CATALOGUE,
@@ -262,9 +269,6 @@ class TableStateBackend(KeyedStateBackend):
             file=write(CATALOGUE_NAME, data) if in_file else None,
             key_groups=bounds_of(self.key_groups),
         )
-        if confirmed is not None and checkpoint_id != NO_CHECKPOINT_ID:
-            self._stored[checkpoint_id] = stored
-        return [*handles, catalogue]
 
     def restore(self, handles: Sequence[StateHandle], read: ReadHandle) -> None:
         """Add the part of the keyed state that belongs to this subtask's key groups.
@@ -278,22 +282,23 @@ class TableStateBackend(KeyedStateBackend):
             StateError: if the bytes are not keyed state, or a name has state of another kind.
         """
         super().restore([handle for handle in handles if handle.format is StateFormat.CANONICAL], read)
+        keyed = [each for each in handles if each.kind is StateKind.KEYED]
+        own = [each for each in keyed if each.has_some_of(self.key_groups)]
         tables: list[StateHandle] = []
         catalogues: list[tuple[Catalogue, list[StateHandle]]] = []
-        for handle in handles:
-            if handle.kind is StateKind.KEYED and handle.has_some_of(self.key_groups):
-                if handle.format is StateFormat.TABLE_FILE:
-                    tables.append(handle)
-                elif handle.format is StateFormat.CATALOGUE:  # follows the tables that it lists
-                    catalogues.append((_catalogue(read(handle), tables), tables))
-                    same_range = handle.key_groups == bounds_of(self.key_groups)
-                    tables = []
+        for handle in own:
+            if handle.format is StateFormat.TABLE_FILE:
+                tables.append(handle)
+            elif handle.format is StateFormat.CATALOGUE:  # follows the tables that it lists
+                catalogues.append((_catalogue(read(handle), tables), tables))
+                tables = []
         if tables:
             raise StateError(
                 f"the checkpoint has no catalogue for the tables of keyed state, such as {tables[0].name!r}"
             )
+        ranges = [each.key_groups for each in own if each.format is StateFormat.CATALOGUE]
         known_levels = all(catalogue.layout == LAYOUT for catalogue, _ in catalogues)
-        if len(catalogues) == 1 and same_range and known_levels and self._store is None:
+        if ranges == [bounds_of(self.key_groups)] and known_levels and self._store is None:
             self._take_over(*catalogues[0], read)
         else:
             for catalogue, files in catalogues:
