@@ -164,9 +164,9 @@ class CheckpointScheduler:
     def start(self) -> None:
         """Start. The first periodic request follows after a random part of the interval."""
         self._running = True
-        self.go_on()
+        self.resume()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Resume periodic requests, if the scheduler runs.
 
         The first request follows after a random part of the interval.
@@ -188,10 +188,10 @@ class CheckpointScheduler:
         """Stop; refuse all queued requests and return them."""
         self._running = False
         self._grants.cancel()
-        return self.hold()
+        return self.suspend()
 
-    def hold(self) -> list[CheckpointRequest]:
-        """Suspend periodic requests until `go_on`; refuse all queued requests and return them."""
+    def suspend(self) -> list[CheckpointRequest]:
+        """Suspend periodic requests until `resume`; refuse all queued requests and return them."""
         self._cancel_timer()
         return self._decider.clear()
 
