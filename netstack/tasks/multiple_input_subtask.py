@@ -142,7 +142,9 @@ class MultipleInputSubtask(OperatorSubtask):
     def _begin(self, task_input: TaskInput, channel: InputChannel, buffer: InputBuffer) -> None:
         self._count(buffer)
         block = channel.decoder.feed(buffer.payload)
-        parts = [(block, None)] if self.watermarks is None else split_at_watermarks(block)
+        parts: list[tuple[RecordBlock, int | None]] = [(block, None)]
+        if self.watermarks is not None:
+            parts = split_at_watermarks(block)
         reading = BufferInProgress(channel, buffer, parts, task_input.servings[channel.gate])
         task_input.in_progress = reading
         reading.begin_part(self._cost_of_buffer())

@@ -36,34 +36,22 @@ class Outbox:
 
     async def emit(self, records: int) -> None:
         """Emit the output of the first `records` input records that has not been emitted yet."""
-        if self._ahead:
-            await self._emit_ready(records)
-            return
-        if self.position == records:
-            return
-        if self._operator.emits_later and self._subtask.available:  # and it stays so after each of them
-            self._operator.process(self._block[self.position : records])
+        subtask, operator, block = self._subtask, self._operator, self._block
+        ahead = self._ahead
+        if not ahead and self.position < records and operator.emits_later and subtask.available:
+            operator.process(block[self.position : records])  # the outputs stay available
             self.position = records
         while self.position < records:
-            await self._process_next()
-            if not self._subtask.available:
-                await self._subtask.wait_for_output()
-
-    async def _emit_ready(self, records: int) -> None:
-        """Emit records one by one; each waits until the outputs are available."""
-        subtask = self._subtask
-        while self.position < records:
-            self.position = await subtask.emit(self._block, self._channels, self.position, records)
+            start = self.position
+            if ahead:
+                self.position = await subtask.emit(block, self._channels, start, records)
+            else:  # one record with all its output; mail is not handled meanwhile
+                output = operator.process(block[start : start + 1])
+                if len(output):
+                    await subtask.emit_all(output)
+                self.position = start + 1
             if not subtask.available:
                 await subtask.wait_for_output()
-
-    async def _process_next(self) -> None:
-        """Process one record and emit all its output; mail is not handled meanwhile."""
-        start = self.position
-        output = self._operator.process(self._block[start : start + 1])
-        if len(output):
-            await self._subtask.emit_all(output)
-        self.position = start + 1
 
 
 class WholeBuffers:
