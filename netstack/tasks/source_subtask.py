@@ -147,7 +147,6 @@ class SourceSubtask(Subtask):
         "_reader",
         "_record_cost",
         "_routine",
-        "_split_reader",
         "_timer",
         "_watermarks",
         "_working_until",
@@ -169,7 +168,6 @@ class SourceSubtask(Subtask):
     ) -> None:
         super().__init__(environment, vertex, index, name, state)
         self._reader: SourceReader | SplitReader = reader
-        self._split_reader: SplitReader | None = None
         self._open_split = open_split
         self._pace = pace
         self._pace_began_s = 0.0
@@ -409,11 +407,11 @@ class SourceSubtask(Subtask):
 
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Store the position in the input, which is the state of a source."""
-        if self._split_reader is None:
-            self.state.operator.put(POSITION, [self.position])
-        else:
-            splits = self._split_reader.splits(len(self._block) - self._index)
+        if isinstance(self._reader, SplitReader):
+            splits = self._reader.splits(len(self._block) - self._index)
             self.state.operator.put(SPLITS, list(map(list, splits)))
+        else:
+            self.state.operator.put(POSITION, [self.position])
         if self._watermarks is not None:
             self.state.operator.put(EVENT_TIME, [self._watermarks.clock.now_ms])
         self.trace(f"stores its position: {self.position} records sent", checkpoint_id)
@@ -444,7 +442,7 @@ class SourceSubtask(Subtask):
         except SourceError as error:
             raise RecoveryError(f"source {self}: {error}") from error
         self._reader.close()
-        self._reader = self._split_reader = reader
+        self._reader = reader
         self._read_records = sum(split.position for split in splits)
         for part, of, position in splits:
             self.trace(f"continues after record {position} of part {part} of {of}")
