@@ -155,7 +155,7 @@ class CheckpointCoordinator:
         self.control_plane.reset(gone)
         for checkpoint in self.pending:
             self._fail(checkpoint, FailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
-        self._discard_reports([each for each in self._reported if each[1] in gone])
+        self._discard_reports({number for number, task in self._reported if task in gone})
 
     def release(self) -> None:
         """Shut down: delete the files of pending checkpoints, whose status stays IN_PROGRESS."""
@@ -418,8 +418,8 @@ class CheckpointCoordinator:
 
     def _take_reports(self, number: int) -> list[StoredFile]:
         """Remove the reports on a checkpoint; returns the new shared files that the reports name."""
-        reports = [each for each in self._reported if each[0] == number]
-        return [file for each in reports for file in self._reported.pop(each)]
+        tasks = [task for reported, task in self._reported if reported == number]
+        return [file for task in tasks for file in self._reported.pop((number, task))]
 
     def _drop_all(self) -> list[Checkpoint]:
         """Cancel timers, messages and requests, and remove the pending checkpoints; returns these
@@ -438,12 +438,12 @@ class CheckpointCoordinator:
             self._discard(checkpoint)
             if checkpoint.request is not None:
                 checkpoint.request.on_end(SavepointEnd(problem="the job has failed or ended meanwhile"))
-        self._discard_reports(self._reported)
+        self._discard_reports({number for number, _ in self._reported})
         return dropped
 
-    def _discard_reports(self, reports: Iterable[tuple[int, TaskKey]]) -> None:
+    def _discard_reports(self, numbers: Collection[int]) -> None:
         """Delete the files of failed checkpoints, for reports that were in transit and will not arrive."""
-        for number in sorted({each[0] for each in reports}):
+        for number in sorted(numbers):
             shared = self._take_reports(number)
             if not self._savepoints.delete_aborted(number):
                 self.store.discard(number, shared)

@@ -289,9 +289,9 @@ def _mismatches(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out
                 "state of these keys; restore with the edges of the checkpoint"
             )
             return
-    there = _with_edges(metadata, job)
-    yield from rescaling_mismatches(there, job)
-    yield from _blank_records_now_read(there, job)
+    adapted = _with_edges(metadata, job)
+    yield from rescaling_mismatches(adapted, job)
+    yield from _blank_records_now_read(adapted, job)
 
 
 def _blank_records_now_read(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:

@@ -98,10 +98,10 @@ class CheckpointRequestDecider:
 
         If the queue is full, returns the reason why this request, or a less urgent one, was refused.
         """
-        waiting = bool(self._queue) and self._queue[-1].periodic
-        if request.periodic and waiting:
+        periodic_waits = bool(self._queue) and self._queue[-1].periodic
+        if request.periodic and periodic_waits:
             return None  # the queued one serves for both
-        if len(self._queue) >= self._max_queued and not waiting:
+        if len(self._queue) >= self._max_queued and not periodic_waits:
             return FailureReason.TOO_MANY_CHECKPOINT_REQUESTS
         insort(self._queue, request, key=lambda each: (each.kind, each.requested_at))
         if len(self._queue) <= self._max_queued:
