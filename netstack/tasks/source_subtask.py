@@ -263,7 +263,7 @@ class SourceSubtask(Subtask):
         if self._watermarks is not None:
             self.environment.scope.after(self._watermarks.interval_s, self._alarm)
 
-    def _let_emit(self) -> None:
+    def _request_emission(self) -> None:
         self._emission_due = self._holds_for is None
 
     async def _emit_periodically(self) -> None:

@@ -181,10 +181,10 @@ class Subtask:
 
     def _alarm(self) -> None:
         if not self.data_ended:
-            self.post(self._let_emit)
+            self.post(self._request_emission)
             self._set_alarm()
 
-    def _let_emit(self) -> None:
+    def _request_emission(self) -> None:
         self._emission_due = True
 
     async def _emit_periodically(self) -> None:
