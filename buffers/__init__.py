@@ -22,11 +22,10 @@ from .channel_queue import ChannelQueue, Queued, RecoveredBuffer, recovered_buff
 from .errors import CorruptRecord, InsufficientBuffers, PoolDestroyed
 from .local_pool import BufferListener, LocalBufferPool
 from .network_pool import NetworkBufferPool
-from .payload import BlankBytes, Content, Payload, Pieces, content_of
+from .payload import HEADER_BYTES, BlankBytes, Content, Payload, Pieces, content_of
 from .pool_statistics import LocalPoolStatistics, NetworkPoolStatistics, UsageNotice
 from .record_decoder import DEFAULT_MAX_RECORD_BYTES, RecordDecoder
 from .records import (
-    HEADER_BYTES,
     WATERMARK_BYTES,
     RecordBlock,
     encode_behind,

@@ -46,7 +46,8 @@ class NetworkBufferPool:
         self._demand = 0  # sum of maxima over resizable pools
         self._minima = 0  # sum of minima over resizable pools
         self._all_at_maximum = True
-        self._deferred: bool | None = None
+        self._in_batch = False
+        self._resize_after_batch = False
         self._last_usage = 0
 
     @property
@@ -230,15 +231,15 @@ class NetworkBufferPool:
         All pools are resized once, at the end. This only matters if memory is scarce; otherwise a new pool
         does not change the other pools.
         """
-        if self._deferred is not None:
+        if self._in_batch:
             yield
             return
-        self._deferred = False
+        self._in_batch, self._resize_after_batch = True, False
         try:
             yield
         finally:
-            changed, self._deferred = self._deferred, None
-            if changed:
+            self._in_batch = False
+            if self._resize_after_batch:
                 self._redistribute()
 
     def redistribute(self) -> None:
@@ -250,8 +251,8 @@ class NetworkBufferPool:
 
     def _redistribute(self, created: LocalBufferPool | None = None) -> None:
         """Resize all pools, or only the new pool `created` if no other size would change."""
-        if self._deferred is not None:
-            self._deferred = True
+        if self._in_batch:
+            self._resize_after_batch = True
             self._all_at_maximum = False
         elif self._all_at_maximum and self.total - self.guaranteed + self._minima >= self._demand:
             if created is not None and created.minimum < created.maximum:

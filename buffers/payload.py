@@ -14,8 +14,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
+HEADER_BYTES = 4
+"""Bytes of a record's header, the length."""
+
 _pack_length = struct.Struct(">i").pack
-_HEADER_BYTES = 4
 
 
 class BlankBytes:
@@ -44,7 +46,7 @@ class BlankBytes:
 
     def __bytes__(self) -> bytes:
         """Return the actual bytes."""
-        record = _pack_length(self.stride - _HEADER_BYTES).ljust(self.stride, b"\0")
+        record = _pack_length(self.stride - HEADER_BYTES).ljust(self.stride, b"\0")
         count = (self.phase + self.size) // self.stride + 1
         return (record * count)[self.phase : self.phase + self.size]
 

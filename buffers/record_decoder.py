@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import CorruptRecord
-from .payload import BlankBytes, Content
-from .records import HEADER_BYTES, WATERMARK_BYTES, WATERMARK_LENGTH, Offsets, RecordBlock
+from .payload import HEADER_BYTES, BlankBytes, Content
+from .records import WATERMARK_BYTES, WATERMARK_LENGTH, Offsets, RecordBlock
 from .segment import Bytes
 
 DEFAULT_MAX_RECORD_BYTES = 256 * 1024 * 1024

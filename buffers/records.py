@@ -27,11 +27,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .payload import BlankBytes, Content, Payload
+from .payload import HEADER_BYTES, BlankBytes, Content, Payload
 from .segment import Bytes
-
-HEADER_BYTES = 4
-"""Bytes of a record's header, the length."""
 
 Offsets = npt.NDArray[np.int64]
 """Positions in a block, in bytes."""

@@ -51,41 +51,28 @@ def plan_sizes(pools: Iterable[Pool], available: int) -> list[tuple[Pool, int]]:
     ]
     remaining = to_distribute - sum(sizes)
     while remaining:
-        left = (
-            _hand_out(growing, sizes, remaining) if remaining > 0 else -_take_away(growing, sizes, -remaining)
-        )
+        left = _divide(growing, sizes, remaining)
         if left == remaining:
             break
         remaining = left
     return list(zip(growing, sizes, strict=True))
 
 
-def _hand_out(pools: Sequence[Resizable], sizes: list[int], amount: int) -> int:
-    """Add `amount` segments to the pools below their maximum; returns the segments left over."""
-    below = [index for index, pool in enumerate(pools) if sizes[index] < pool.maximum]
-    return _divide(amount, below, pools, sizes, 1)
-
-
-def _take_away(pools: Sequence[Resizable], sizes: list[int], amount: int) -> int:
-    """Take `amount` segments from the pools above their minimum; returns the segments still to be taken."""
-    above = [index for index, pool in enumerate(pools) if sizes[index] > pool.minimum]
-    return _divide(amount, above, pools, sizes, -1)
-
-
-def _divide(
-    amount: int, indices: Sequence[int], pools: Sequence[Resizable], sizes: list[int], sign: int
-) -> int:
-    weight = sum([pools[index].expected for index in indices])
-    if weight == 0:
-        return amount
-    piece = amount / weight
-    left = amount
-    for index in indices:
-        if left == 0:
-            break
-        pool = pools[index]
-        room = pool.maximum - sizes[index] if sign > 0 else sizes[index] - pool.minimum
-        step = min(left, math.ceil(piece * pool.expected), room)
+def _divide(pools: Sequence[Resizable], sizes: list[int], amount: int) -> int:
+    """Add `amount` segments to the pools below their maximum; a negative amount is taken from the pools above
+    their minimum. Returns the part of the amount that is left.
+    """
+    sign = 1 if amount > 0 else -1
+    room = [
+        pool.maximum - size if amount > 0 else size - pool.minimum
+        for pool, size in zip(pools, sizes, strict=True)
+    ]
+    changeable = [index for index in range(len(pools)) if room[index]]
+    weight = sum([pools[index].expected for index in changeable])
+    left = abs(amount)
+    piece = left / weight if weight else 0.0
+    for index in changeable:
+        step = min(left, math.ceil(piece * pools[index].expected), room[index])
         sizes[index] += sign * step
         left -= step
-    return left
+    return sign * left

@@ -188,11 +188,10 @@ class LongestChannelPolicy(FlinkPolicy):
         return sum(count > 0 for count in counts) * max(counts, default=0)
 
 
-class LongestWhenUnblockedPolicy(FlinkPolicy):
-    """FLIP-183 without recalculation while a channel is blocked.
+class LongestWhenUnblockedPolicy(LongestChannelPolicy):
+    """As `LongestChannelPolicy`, but without recalculation while a channel is blocked.
 
-    Each channel with data counts as many buffers as the longest channel. A skipped recalculation announces
-    nothing and leaves the average and the gauges unchanged.
+    A skipped recalculation announces nothing and leaves the average and the gauges unchanged.
     """
 
     __slots__ = ()
@@ -204,11 +203,6 @@ class LongestWhenUnblockedPolicy(FlinkPolicy):
         if any(channel.blocked for channel in channels):
             return ()
         return super().recalculate(throughput, channels, now)
-
-    def buffers_in_use(self, channels: Sequence[DebloatedChannel]) -> int:
-        """Return the number of channels with data, times the count of the longest channel."""
-        counts = [channel.buffers_in_use for channel in channels]
-        return sum(count > 0 for count in counts) * max(counts, default=0)
 
 
 class PerChannelPolicy(DebloatPolicy):

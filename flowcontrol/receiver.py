@@ -65,16 +65,10 @@ TRANSITIONS: dict[ReceiverState, dict[Input, ReceiverState]] = {
 }
 
 _INPUT_OF_TYPE = {
-    data_type: (
-        Input.DATA
-        if data_type not in EVENT_TYPES
-        else Input.BLOCKING_EVENT
-        if data_type in BLOCKING_TYPES
-        else Input.PRIORITY_EVENT
-        if data_type in PRIORITY_TYPES
-        else Input.EVENT
-    )
-    for data_type in DataType
+    DataType.DATA_BUFFER: Input.DATA,
+    **dict.fromkeys(EVENT_TYPES, Input.EVENT),
+    **dict.fromkeys(PRIORITY_TYPES, Input.PRIORITY_EVENT),
+    **dict.fromkeys(BLOCKING_TYPES, Input.BLOCKING_EVENT),
 }
 
 

@@ -85,10 +85,10 @@ class CompletedCheckpointStore:
             StorageError: if the metadata cannot be stored. The store is unchanged.
         """
         number = metadata.checkpoint_id
-        kept = self._registry.register(number, shared_files(metadata))
-        duplicates = [file for file in metadata.files.values() if file.path in kept]
-        if kept:
-            metadata = _with(kept, metadata)
+        originals = self._registry.register(number, shared_files(metadata))
+        duplicates = [file for file in metadata.files.values() if file.path in originals]
+        if originals:
+            metadata = _with_originals(metadata, originals)
         try:
             self.storage.complete(metadata)
         except StorageError:
@@ -140,15 +140,15 @@ class CompletedCheckpointStore:
             delete_where_possible(self.storage, unused.values())
 
 
-def _with(kept: Mapping[str, StoredFile], metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """Return the metadata with replaced files; `kept` maps the path of a file to its replacement."""
+def _with_originals(metadata: CheckpointMetadata, originals: Mapping[str, StoredFile]) -> CheckpointMetadata:
+    """Return the metadata with each duplicate replaced; `originals` holds the replacements by path."""
 
-    def with_kept(handle: StateHandle) -> StateHandle:
-        file = None if handle.file is None else kept.get(handle.file.path)
+    def of_original(handle: StateHandle) -> StateHandle:
+        file = None if handle.file is None else originals.get(handle.file.path)
         return handle if file is None else replace(handle, file=file)
 
     subtasks = tuple(
-        replace(snapshot, handles=tuple(map(with_kept, snapshot.handles))) for snapshot in metadata.subtasks
+        replace(snapshot, handles=tuple(map(of_original, snapshot.handles))) for snapshot in metadata.subtasks
     )
     return replace(metadata, subtasks=subtasks)
 
@@ -179,14 +179,14 @@ class SharedStateRegistry:
         each duplicate, by the duplicate's path. The caller may delete the duplicates when the checkpoint is
         complete.
         """
-        kept = {}
+        originals = {}
         for key, file in files:
             entry = self._entries.setdefault(key, _Entry(file))
             entry.users.add(checkpoint_id)
             self._paths.add(entry.file.path)
             if entry.file.path != file.path:
-                kept[file.path] = entry.file
-        return kept
+                originals[file.path] = entry.file
+        return originals
 
     def unregister(self, checkpoint_id: int) -> list[StoredFile]:
         """Unregister a checkpoint; returns the files that no checkpoint uses any more."""

@@ -151,11 +151,11 @@ class CheckpointCoordinator:
         dropped.
         """
         self._subtasks = [subtask for subtask in self._subtasks if key_of(subtask) not in gone]
-        self._refuse(self._scheduler.stop())
+        self._report_refused(self._scheduler.stop())
         self.control_plane.reset(gone)
         for checkpoint in self.pending:
             self._fail(checkpoint, FailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
-        self._discard_reports([each for each in self._reported if each[1] in gone])
+        self._discard_reports({number for number, task in self._reported if task in gone})
 
     def release(self) -> None:
         """Shut down: delete the files of pending checkpoints, whose status stays IN_PROGRESS."""
@@ -199,10 +199,10 @@ class CheckpointCoordinator:
         else:
             if request.stops:
                 self._stopping = request
-                self._refuse(self._scheduler.hold())
+                self._report_refused(self._scheduler.suspend())
             refused = self._scheduler.request(RequestKind.SAVEPOINT, request)
         if refused is not None:
-            self._no_savepoint(request, refused)
+            self._savepoint_failed(request, refused)
 
     def take_requests(self, requests: SavepointRequests) -> None:
         """Process the savepoint requests of users, now and every half second."""
@@ -210,20 +210,20 @@ class CheckpointCoordinator:
             self.request_savepoint(request)
         self._agenda.keep(self._agenda.now + REQUESTS_EVERY_S, self.take_requests, requests)
 
-    def _refuse(self, requests: Iterable[CheckpointRequest]) -> None:
+    def _report_refused(self, requests: Iterable[CheckpointRequest]) -> None:
         reason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND
         for request in requests:
             if request.savepoint is not None:
-                self._no_savepoint(request.savepoint, reason)
+                self._savepoint_failed(request.savepoint, reason)
             elif not request.periodic:
                 self._say(f"a user's request for a checkpoint is rejected: {reason}")
 
-    def _no_savepoint(self, request: SavepointRequest, problem: str) -> None:
+    def _savepoint_failed(self, request: SavepointRequest, problem: str) -> None:
         """Report a failed request to its user. If the savepoint was to stop the job, the job continues."""
         self._say(f"the requested savepoint failed: {problem}")
         if self._stopping is request:
             self._stopping = None
-            self._scheduler.go_on()
+            self._scheduler.resume()
         request.on_end(SavepointEnd(problem=problem))
 
     def acknowledge(self, subtask: CheckpointedTask, report: Acknowledgement) -> None:
@@ -231,14 +231,14 @@ class CheckpointCoordinator:
 
         The report reaches the coordinator after the delay of a control message.
         """
+        task, costs = key_of(subtask), self._costs
         in_flight = report.unaligned or report.snapshot.persisted_bytes
-        costs = self._costs.ack_unaligned_s if in_flight else self._costs.ack_s
-        delay, send = self._randomness.uniform(*costs), self.control_plane.send
-        delay += report.snapshot.inline_log_bytes / self._costs.ack_rate_bytes_per_s
+        delay = self._randomness.uniform(*(costs.ack_unaligned_s if in_flight else costs.ack_s))
+        delay += report.snapshot.inline_log_bytes / costs.ack_rate_bytes_per_s
         shared = [file for file in report.snapshot.new_files if file.shared]
         if shared or report.checkpoint_id not in self._pending:
-            self._reported[report.checkpoint_id, key_of(subtask)] = shared
-        send(ControlMessage.ACKNOWLEDGE, key_of(subtask), delay, self._acknowledged, subtask, report)
+            self._reported[report.checkpoint_id, task] = shared
+        self.control_plane.send(ControlMessage.ACKNOWLEDGE, task, delay, self._acknowledged, subtask, report)
 
     def decline(self, subtask: CheckpointedTask, checkpoint_id: int, reason: str, detail: str = "") -> None:
         """Report that a subtask has declined a checkpoint; the checkpoint fails when the message arrives.
@@ -247,9 +247,11 @@ class CheckpointCoordinator:
             ValueError: if `reason` is not the name of a FailureReason.
         """
         cause = FailureReason(reason)
-        delay, send = self._randomness.uniform(*self._costs.ack_s), self.control_plane.send
+        delay = self._randomness.uniform(*self._costs.ack_s)
         who = f"declined by {self._name(subtask)}" + (f" ({detail})" if detail else "")
-        send(ControlMessage.DECLINE, key_of(subtask), delay, self._declined, checkpoint_id, cause, who)
+        self.control_plane.send(
+            ControlMessage.DECLINE, key_of(subtask), delay, self._declined, checkpoint_id, cause, who
+        )
 
     def discard_unused(self, files: Iterable[StoredFile]) -> None:
         """Delete those of the given files that no retained checkpoint uses."""
@@ -278,20 +280,19 @@ class CheckpointCoordinator:
 
     def _trigger(self, request: CheckpointRequest) -> None:
         running = [subtask for subtask in self._subtasks if not subtask.ended]
-        complete = len(running) == len(self._subtasks)
-        if not running or not (complete or self._config.checkpoints_after_tasks_finish):
+        some_ended = len(running) < len(self._subtasks)
+        if not running or (some_ended and not self._config.checkpoints_after_tasks_finish):
             self._say(f"no checkpoint: {FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING}")
             if request.savepoint is not None:
-                self._no_savepoint(request.savepoint, FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING)
+                self._savepoint_failed(request.savepoint, FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING)
             return
-        try:
-            options = self._options
-            if request.savepoint is not None:
+        options = self._options
+        if request.savepoint is not None:
+            try:
                 options = self._savepoints.options(request.savepoint, self.next_id)
-        except StorageError as error:
-            assert request.savepoint is not None
-            self._no_savepoint(request.savepoint, str(error))
-            return
+            except StorageError as error:
+                self._savepoint_failed(request.savepoint, str(error))
+                return
         # The sources, and later all tasks without a running upstream task that could send a barrier.
         first = [subtask for subtask in running if all(task.ended for task in subtask.upstream)]
         checkpoint = Checkpoint(
@@ -305,16 +306,17 @@ class CheckpointCoordinator:
         )
         self.next_id += 1
         self._pending[checkpoint.checkpoint_id] = checkpoint
-        text = f"triggers {checkpoint.name}: {how(checkpoint.options)}"
-        self._say(text, checkpoint.checkpoint_id)
+        self._say(f"triggers {checkpoint.name}: {how(checkpoint.options)}", checkpoint.checkpoint_id)
         self._send_triggers(checkpoint, first)
         self._watch_timeout()
 
     def _send_triggers(self, checkpoint: Checkpoint, first: Sequence[CheckpointedTask]) -> None:
         barrier = CheckpointBarrier(checkpoint.checkpoint_id, checkpoint.triggered_at, checkpoint.options)
-        delay, send = self._randomness.uniform(*self._costs.trigger_s), self.control_plane.send
+        delay = self._randomness.uniform(*self._costs.trigger_s)
         for subtask in first:
-            send(ControlMessage.TRIGGER, key_of(subtask), delay, subtask.trigger_checkpoint, barrier)
+            self.control_plane.send(
+                ControlMessage.TRIGGER, key_of(subtask), delay, subtask.trigger_checkpoint, barrier
+            )
             delay += self._costs.trigger_per_source_s
 
     def _deadline(self, checkpoint: Checkpoint) -> float:
@@ -344,11 +346,8 @@ class CheckpointCoordinator:
         number = report.checkpoint_id
         checkpoint = self._pending.get(number)
         if checkpoint is None:
-            late = (
-                f"checkpoint {number}: the acknowledgement of {self._name(subtask)} comes too late, so "
-                "its files are deleted"
-            )
-            self._say(late, number)
+            late = f"the acknowledgement of {self._name(subtask)} comes too late, so its files are deleted"
+            self._say(f"checkpoint {number}: {late}", number)
             if not self._savepoints.delete_late(number, report.snapshot.new_files):
                 self.store.delete_unused(report.snapshot.new_files)
             self._reported.pop((number, key_of(subtask)), None)
@@ -368,16 +367,16 @@ class CheckpointCoordinator:
             self._fail(checkpoint, FailureReason.FINALIZE_CHECKPOINT_FAILURE, str(error))
             return
         del self._pending[number]
-        self._reports_on(number)
+        self._take_reports(number)
         checkpoint.ended_at = now
         self._failures.succeeded(number)
         took, size = milliseconds(metadata.duration_s), in_bytes(metadata.size)
         self._say(f"{checkpoint.name} is complete after {took}: {size}", number)
         self._on_end(checkpoint)
         if savepoint is None or savepoint.stops:
-            for older in [other for other in self._pending.values() if other.checkpoint_id < number]:
-                if older.request is None:
-                    self._fail(older, FailureReason.CHECKPOINT_SUBSUMED)
+            for other in self.pending:
+                if other.checkpoint_id < number and other.request is None:
+                    self._fail(other, FailureReason.CHECKPOINT_SUBSUMED)
             self._notify_tasks(ControlMessage.COMPLETED, number)
         if savepoint is not None:
             if savepoint.stops:
@@ -403,24 +402,24 @@ class CheckpointCoordinator:
         self._notify_tasks(ControlMessage.ABORTED, number)
         self._scheduler.ended()
         if checkpoint.request is not None:
-            self._no_savepoint(checkpoint.request, text)
+            self._savepoint_failed(checkpoint.request, text)
             if checkpoint.request.action is PostCheckpointAction.TERMINATE:
                 self._fail_job(f"{text}; its sources had already ended for this savepoint, so the job fails")
         elif self._failures.failed(number, reason):
             self._fail_job(f"{text}; the job tolerates only {self._failures.tolerable} failures in a row")
 
     def _notify_tasks(self, kind: ControlMessage, checkpoint_id: int) -> None:
+        completed = kind is ControlMessage.COMPLETED
         for subtask in self._subtasks:
             if not subtask.ended:
-                completed = kind is ControlMessage.COMPLETED
                 deliver = subtask.checkpoint_completed if completed else subtask.checkpoint_aborted
                 delay = self._randomness.notice(*self._costs.trigger_s)
                 self.control_plane.send(kind, key_of(subtask), delay, deliver, checkpoint_id)
 
-    def _reports_on(self, number: int) -> list[StoredFile]:
+    def _take_reports(self, number: int) -> list[StoredFile]:
         """Remove the reports on a checkpoint; returns the new shared files that the reports name."""
-        reports = [each for each in self._reported if each[0] == number]
-        return [file for each in reports for file in self._reported.pop(each)]
+        tasks = [task for reported, task in self._reported if reported == number]
+        return [file for task in tasks for file in self._reported.pop((number, task))]
 
     def _drop_all(self) -> list[Checkpoint]:
         """Cancel timers, messages and requests, and remove the pending checkpoints; returns these
@@ -428,7 +427,7 @@ class CheckpointCoordinator:
         """
         self._stop_timeout()
         self._subtasks = []
-        self._refuse(self._scheduler.stop())
+        self._report_refused(self._scheduler.stop())
         if self.stopped_with is None:
             self._stopping = None
         self.control_plane.reset()
@@ -439,23 +438,23 @@ class CheckpointCoordinator:
             self._discard(checkpoint)
             if checkpoint.request is not None:
                 checkpoint.request.on_end(SavepointEnd(problem="the job has failed or ended meanwhile"))
-        self._discard_reports(self._reported)
+        self._discard_reports({number for number, _ in self._reported})
         return dropped
 
-    def _discard_reports(self, reports: Iterable[tuple[int, TaskKey]]) -> None:
+    def _discard_reports(self, numbers: Collection[int]) -> None:
         """Delete the files of failed checkpoints, for reports that were in transit and will not arrive."""
-        for number in sorted({each[0] for each in reports}):
-            shared = self._reports_on(number)
-            if not self._savepoints.delete_since(number):
+        for number in sorted(numbers):
+            shared = self._take_reports(number)
+            if not self._savepoints.delete_aborted(number):
                 self.store.discard(number, shared)
 
     def _discard(self, checkpoint: Checkpoint) -> None:
         """Delete the files of a checkpoint that will not be completed."""
         number, savepoint = checkpoint.checkpoint_id, checkpoint.options.savepoint
         if savepoint is None:
-            self.store.discard(number, self._reports_on(number))
+            self.store.discard(number, self._take_reports(number))
         else:
-            self._savepoints.give_up(number, savepoint)
+            self._savepoints.abort(number, savepoint)
 
     def _name(self, subtask: CheckpointedTask) -> str:
         return f"{list(self._job.parallelism)[subtask.vertex]}[{subtask.index}]"

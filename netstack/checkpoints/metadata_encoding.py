@@ -136,13 +136,16 @@ def _about_handle(handle: StateHandle) -> str | None:
 
 def _about_place(metadata: CheckpointMetadata, snapshot: SubtaskSnapshot, handle: StateHandle) -> str | None:
     """Return the error if a handle is in-flight data of a channel that does not exist, or None."""
-    if handle.kind not in CHANNEL_STATE:
+    if handle.kind not in CHANNEL_STATE or _has_channel(metadata, snapshot, handle):
         return None
-    right = handle.exchange >= 0 and handle.channel >= 0
-    if metadata.exchanges is not None and right:
-        own, other = (1, 0) if handle.kind is StateKind.INPUT_CHANNEL else (0, 1)
-        ends = [each[other] for each in metadata.exchanges if each[own] == snapshot.vertex]
-        right = handle.exchange < len(ends)
-        right = right and handle.channel < metadata.parallelism.get(ends[handle.exchange], 0)
-    place = f"exchange {handle.exchange}, channel {handle.channel}"
-    return None if right else f"belongs to {place}, which does not exist"
+    return f"belongs to exchange {handle.exchange}, channel {handle.channel}, which does not exist"
+
+
+def _has_channel(metadata: CheckpointMetadata, snapshot: SubtaskSnapshot, handle: StateHandle) -> bool:
+    if handle.exchange < 0 or handle.channel < 0:
+        return False
+    if metadata.exchanges is None:
+        return True
+    own, other = (1, 0) if handle.kind is StateKind.INPUT_CHANNEL else (0, 1)
+    ends = [each[other] for each in metadata.exchanges if each[own] == snapshot.vertex]
+    return handle.exchange < len(ends) and handle.channel < metadata.parallelism.get(ends[handle.exchange], 0)

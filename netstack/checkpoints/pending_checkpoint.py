@@ -260,15 +260,15 @@ def record_checkpoint(recorder: Recorder, checkpoint: Checkpoint) -> None:
     """Record a checkpoint that has ended."""
     savepoint = checkpoint.options.savepoint
     head = CheckpointHead(
-        checkpoint.checkpoint_id,
-        checkpoint.triggered_at,
-        checkpoint.duration_s,
-        checkpoint.status,
-        checkpoint.checkpoint_type,
-        checkpoint.failure,
-        checkpoint.size,
-        checkpoint.checkpointed_bytes,
-        None if savepoint is None else savepoint.location,
-        checkpoint.ended_at,
+        checkpoint_id=checkpoint.checkpoint_id,
+        triggered_at=checkpoint.triggered_at,
+        duration_s=checkpoint.duration_s,
+        status=checkpoint.status,
+        checkpoint_type=checkpoint.checkpoint_type,
+        failure=checkpoint.failure,
+        state_bytes=checkpoint.size,
+        checkpointed_bytes=checkpoint.checkpointed_bytes,
+        savepoint=None if savepoint is None else savepoint.location,
+        ended_at=checkpoint.ended_at,
     )
     recorder.checkpoint(head, checkpoint.parts)

@@ -64,7 +64,6 @@ class SubtaskRecovery:
     def __init__(self, source: RecoverySource, snapshot: SubtaskSnapshot) -> None:
         self.snapshot = snapshot
         self.data_ended = snapshot.data_ended or snapshot.finished
-        self.finished = snapshot.finished
         self.checkpoint_id = source.metadata.checkpoint_id
         self._source = source
 
@@ -290,9 +289,9 @@ def _mismatches(metadata: CheckpointMetadata, job: JobShape, *, leaves_state_out
                 "state of these keys; restore with the edges of the checkpoint"
             )
             return
-    there = _with_edges(metadata, job)
-    yield from rescaling_mismatches(there, job)
-    yield from _blank_records_now_read(there, job)
+    adapted = _with_edges(metadata, job)
+    yield from rescaling_mismatches(adapted, job)
+    yield from _blank_records_now_read(adapted, job)
 
 
 def _blank_records_now_read(metadata: CheckpointMetadata, job: JobShape) -> Iterator[str]:
@@ -323,22 +322,23 @@ def rechained(metadata: CheckpointMetadata, job: JobShape, storage: CheckpointSt
     Raises:
         StorageError: if pending transactions cannot be read from `storage`.
     """
-    split, merged = _changes(metadata, job)
+    split, joined = _split_and_joined(metadata, job)
     in_flight = any(handle.kind in CHANNEL_STATE for each in metadata.subtasks for handle in each.handles)
-    if in_flight or not (split or merged):
+    if in_flight or not (split or joined):
         return metadata
     read = HandleReader(storage)
-    named = [_with_names(snapshot, read) for snapshot in metadata.subtasks]
-    subtasks = [part for snapshot in named for part in _parts(snapshot, split.get(snapshot.vertex))]
-    wholes = {member: whole for whole, members in merged.items() for member in members}
-    heads = {**wholes, **{chain: members[0] for chain, members in split.items()}}
-    tails = {**wholes, **{chain: members[-1] for chain, members in split.items()}}
+    named = [_with_named_transactions(snapshot, read) for snapshot in metadata.subtasks]
+    subtasks = [part for snapshot in named for part in _state_of_members(snapshot, split)]
+    chain_of = {member: chain for chain, members in joined.items() for member in members}
+    heads = {**chain_of, **{chain: members[0] for chain, members in split.items()}}
+    tails = {**chain_of, **{chain: members[-1] for chain, members in split.items()}}
+    edges = metadata.exchanges
     return replace(
         metadata,
-        parallelism=_numbers(metadata.parallelism, split, wholes),
-        max_parallelism=_numbers(metadata.max_parallelism, split, wholes),
-        subtasks=tuple(_joined(subtasks, wholes)),
-        exchanges=None if metadata.exchanges is None else _exchanges(metadata.exchanges, heads, tails),
+        parallelism=_by_new_vertex(metadata.parallelism, split, chain_of),
+        max_parallelism=_by_new_vertex(metadata.max_parallelism, split, chain_of),
+        subtasks=tuple(_state_of_chains(subtasks, chain_of)),
+        exchanges=None if edges is None else _between_new_vertices(edges, heads, tails),
     )
 
 
@@ -346,41 +346,44 @@ Chains = Mapping[str, Sequence[str]]
 """Members of each chain, by the chain's name. A member may itself be a chain."""
 
 
-def _changes(metadata: CheckpointMetadata, job: JobShape) -> tuple[Chains, Chains]:
+def _split_and_joined(metadata: CheckpointMetadata, job: JobShape) -> tuple[Chains, Chains]:
     """Return the chains of the checkpoint that the job has split, and the chains that the job has joined."""
     gone = [name for name in metadata.parallelism if name not in job.parallelism]
     new = [name for name in job.parallelism if name not in metadata.parallelism]
-    split = {chain: parts for chain in gone if (parts := _cover(chain, new))}
-    merged = {
-        chain: parts
+    split = {chain: members for chain in gone if (members := _members_of(chain, new))}
+    joined = {
+        chain: members
         for chain in new
-        if (parts := _cover(chain, gone)) and len({metadata.parallelism[part] for part in parts}) == 1
+        if (members := _members_of(chain, gone))
+        and len({metadata.parallelism[member] for member in members}) == 1
     }
-    return split, merged
+    return split, joined
 
 
-def _cover(chain: str, names: Sequence[str]) -> list[str]:
+def _members_of(chain: str, names: Sequence[str]) -> list[str]:
     """Split the name of a chain into members that are in `names`; empty if this is impossible."""
-    rest, parts = chain, []
+    rest, members = chain, []
     while rest:
-        part = next((name for name in names if f"{rest}{LINK}".startswith(f"{name}{LINK}")), None)
-        if part is None:
+        member = next((name for name in names if f"{rest}{LINK}".startswith(f"{name}{LINK}")), None)
+        if member is None:
             return []
-        parts.append(part)
-        rest = rest[len(part) + len(LINK) :]
-    return parts
+        members.append(member)
+        rest = rest[len(member) + len(LINK) :]
+    return members
 
 
-def _parts(snapshot: SubtaskSnapshot, members: Sequence[str] | None) -> Iterator[SubtaskSnapshot]:
-    """Yield each member's part of the state of a chain."""
-    for member in members or (snapshot.vertex,):
-        handles = tuple(
-            handle for handle in snapshot.handles if members is None or _is_of(handle, member, members)
-        )
+def _state_of_members(snapshot: SubtaskSnapshot, split: Chains) -> Iterator[SubtaskSnapshot]:
+    """Yield each member's part of the state, if the snapshot is of a chain that the job has split."""
+    members = split.get(snapshot.vertex)
+    if members is None:
+        yield snapshot
+        return
+    for member in members:
+        handles = tuple(handle for handle in snapshot.handles if _belongs_to(member, members, handle))
         yield replace(snapshot, vertex=member, handles=handles)
 
 
-def _is_of(handle: StateHandle, member: str, members: Sequence[str]) -> bool:
+def _belongs_to(member: str, members: Sequence[str], handle: StateHandle) -> bool:
     """Whether a piece of a chain's state belongs to the given member."""
     if handle.name == PENDING_TRANSACTIONS:
         return member == members[-1]
@@ -389,7 +392,7 @@ def _is_of(handle: StateHandle, member: str, members: Sequence[str]) -> bool:
     return member == members[0] or not handle.name.startswith(OWED)
 
 
-def _with_names(snapshot: SubtaskSnapshot, read: HandleReader) -> SubtaskSnapshot:
+def _with_named_transactions(snapshot: SubtaskSnapshot, read: HandleReader) -> SubtaskSnapshot:
     """Return the state of a subtask after adding its index and vertex to each pending transaction.
 
     After rechaining, the transactions are still committed under these names.
@@ -406,11 +409,13 @@ def _with_names(snapshot: SubtaskSnapshot, read: HandleReader) -> SubtaskSnapsho
     return replace(snapshot, handles=tuple(map(named, snapshot.handles)))
 
 
-def _joined(snapshots: Sequence[SubtaskSnapshot], wholes: Mapping[str, str]) -> Iterator[SubtaskSnapshot]:
+def _state_of_chains(
+    snapshots: Sequence[SubtaskSnapshot], chain_of: Mapping[str, str]
+) -> Iterator[SubtaskSnapshot]:
     """Yield the state of the job's subtasks; the states of a joined chain's members are merged."""
     by_task: dict[tuple[str, int], list[SubtaskSnapshot]] = {}
     for snapshot in snapshots:
-        task = wholes.get(snapshot.vertex, snapshot.vertex), snapshot.subtask
+        task = chain_of.get(snapshot.vertex, snapshot.vertex), snapshot.subtask
         by_task.setdefault(task, []).append(snapshot)
     for (vertex, subtask), parts in by_task.items():
         yield SubtaskSnapshot(
@@ -422,16 +427,16 @@ def _joined(snapshots: Sequence[SubtaskSnapshot], wholes: Mapping[str, str]) -> 
         )
 
 
-def _numbers(of_vertices: Mapping[str, int], split: Chains, wholes: Mapping[str, str]) -> dict[str, int]:
+def _by_new_vertex(numbers: Mapping[str, int], split: Chains, chain_of: Mapping[str, str]) -> dict[str, int]:
     """Return a number for each vertex of the job, from the numbers of the checkpoint's vertices."""
     return {
-        wholes.get(part, part): number
-        for name, number in of_vertices.items()
-        for part in split.get(name, (name,))
+        chain_of.get(member, member): number
+        for name, number in numbers.items()
+        for member in split.get(name, (name,))
     }
 
 
-def _exchanges(
+def _between_new_vertices(
     exchanges: Sequence[Exchange], heads: Mapping[str, str], tails: Mapping[str, str]
 ) -> tuple[Exchange, ...]:
     """Return the exchanges between vertices of the job, without exchanges inside a chain."""

@@ -94,8 +94,8 @@ class StateAssignment:
     """The state of a checkpoint, redistributed to the subtasks of a job; read when it is requested."""
 
     def __init__(self, metadata: CheckpointMetadata, rescaling: Rescaling, read: ReadHandle) -> None:
-        at_least_once = metadata.checkpoint_type == CheckpointType.AT_LEAST_ONCE_CHECKPOINT
-        self._again = rescaling.at_least_once or at_least_once
+        of_checkpoint = metadata.checkpoint_type == CheckpointType.AT_LEAST_ONCE_CHECKPOINT
+        self._at_least_once = rescaling.at_least_once or of_checkpoint
         self._metadata = metadata
         self._job = rescaling.job
         self._read = read
@@ -123,17 +123,20 @@ class StateAssignment:
                 yield replace(snapshot, handles=_state_of(snapshot))
             return
         is_source = all(target != vertex for _, target, _ in self._job.exchanges)
-        lists = (self._splits if is_source else self._lists)(before, subtasks)
+        lists = self._splits(before, subtasks) if is_source else self._lists(before, subtasks)
         keyed = [handle for snapshot in self._with_keys(before) for handle in _keyed(snapshot)]
         max_parallelism = carried_over(self._metadata, self._job).get(vertex)
         for index in range(subtasks):
             groups = key_group_range(max_parallelism or default_max_parallelism(subtasks), subtasks, index)
-            own = [handle for handle in keyed if handle.has_some_of(groups)]
-            ended = all(map(_has_ended, before)) or (is_source and SPLITS not in lists[index])
+            handles = [handle for handle in keyed if handle.has_some_of(groups)]
+            handles += [
+                self._list_handle(vertex, name, values) for name, values in lists[index].items() if values
+            ]
+            ended = all(map(_has_ended, before)) or (is_source and not lists[index][SPLITS])
             yield SubtaskSnapshot(
                 vertex=vertex,
                 subtask=index,
-                handles=(*own, *(self._list_handle(vertex, *each) for each in lists[index].items())),
+                handles=tuple(handles),
                 data_ended=ended,
                 finished=all(snapshot.finished for snapshot in before),
             )
@@ -141,9 +144,7 @@ class StateAssignment:
     def _with_keys(self, before: Sequence[SubtaskSnapshot]) -> list[SubtaskSnapshot]:
         """Return the subtasks whose keyed state is still needed."""
         still_running = [snapshot for snapshot in before if not _has_ended(snapshot)]
-        if not still_running or self._again:
-            return list(before)
-        return still_running
+        return list(before) if self._at_least_once or not still_running else still_running
 
     def _lists(self, before: Sequence[SubtaskSnapshot], subtasks: int) -> list[dict[str, list[Any]]]:
         """Return the operator state of the subtasks of a vertex: the values of each list, by name."""
@@ -159,11 +160,9 @@ class StateAssignment:
             if redistribution is Redistribution.BROADCAST:  # an empty list is valid
                 known = dict(parts)
                 parts = [(snapshot.subtask, known.get(snapshot.subtask, [])) for snapshot in before]
-            for own, values in zip(
-                distributed, distribute(name, parts, subtasks, redistribution), strict=True
-            ):
-                if values:
-                    own[name] = values
+            shares = distribute(name, parts, subtasks, redistribution)
+            for own, values in zip(distributed, shares, strict=True):
+                own[name] = values
         return distributed
 
     def _splits(self, before: Sequence[SubtaskSnapshot], subtasks: int) -> list[dict[str, list[Any]]]:
@@ -177,14 +176,7 @@ class StateAssignment:
                 splits += lists.get(SPLITS, started)
             event_time.append((snapshot.subtask, lists.get(EVENT_TIME, [])))
         reached = distribute(EVENT_TIME, event_time, subtasks)
-        return [
-            {
-                name: values
-                for name, values in ((SPLITS, splits[index::subtasks]), (EVENT_TIME, own))
-                if values
-            }
-            for index, own in enumerate(reached)
-        ]
+        return [{SPLITS: splits[index::subtasks], EVENT_TIME: own} for index, own in enumerate(reached)]
 
     def _lists_in(self, snapshot: SubtaskSnapshot) -> dict[str, list[Any]]:
         lists: dict[str, list[Any]] = {}
@@ -295,7 +287,7 @@ def rescaling_mismatches(metadata: CheckpointMetadata, job: JobShape) -> Iterato
         yield from _partly_ended(name, before)
     for number, (source, target, ship) in enumerate(job.exchanges):
         is_pointwise = ShipStrategy.of(ship).pointwise
-        if {source, target} & {*changed} and is_pointwise and _in_flight(metadata, job, number):
+        if {source, target} & {*changed} and is_pointwise and _has_in_flight_data(metadata, job, number):
             yield (
                 f"the checkpoint has in-flight records of the {ship} exchange from {source} to {target}, "
                 "which cannot be redistributed to another parallelism; restore an aligned checkpoint, or "
@@ -336,15 +328,13 @@ def _is_of_user(handle: StateHandle) -> bool:
     return handle.kind is StateKind.OPERATOR and handle.name not in known and not _is_over(handle.name)
 
 
-def _in_flight(metadata: CheckpointMetadata, job: JobShape, number: int) -> bool:
+def _has_in_flight_data(metadata: CheckpointMetadata, job: JobShape, number: int) -> bool:
     """Whether the checkpoint has in-flight data of an exchange, at either end."""
     source, target, _ = job.exchanges[number]
-    ends = {
-        (vertex, kind): exchanges_of(job, vertex, kind).index(number)
-        for vertex, kind in ((target, StateKind.INPUT_CHANNEL), (source, StateKind.OUTPUT_CHANNEL))
-    }
+    output, gate = _ends_of(job, number)
+    ends = ((source, StateKind.OUTPUT_CHANNEL, output), (target, StateKind.INPUT_CHANNEL, gate))
     return any(
-        handle.size and ends.get((snapshot.vertex, handle.kind)) == handle.exchange
+        handle.size and (snapshot.vertex, handle.kind, handle.exchange) in ends
         for snapshot in metadata.subtasks
         for handle in snapshot.handles
     )
@@ -500,8 +490,7 @@ class ChannelAssignment:
             consumers = self._before[target]
             reached = consumers_of_producers(ship, self._before[source], consumers)
             self._producers[number] = producers_of_consumers(reached, consumers)
-        gate = exchanges_of(self._job, target, StateKind.INPUT_CHANNEL).index(number)
-        output = exchanges_of(self._job, source, StateKind.OUTPUT_CHANNEL).index(number)
+        output, gate = _ends_of(self._job, number)
         for channel, (producer, subpartition) in enumerate(self._producers[number][consumer]):
             pieces = (
                 (target, consumer, StateKind.INPUT_CHANNEL, gate, channel),
@@ -531,6 +520,13 @@ def exchanges_of(job: JobShape, vertex: str, kind: StateKind) -> list[int]:
     """
     end = 1 if kind is StateKind.INPUT_CHANNEL else 0
     return [number for number, exchange in enumerate(job.exchanges) if exchange[end] == vertex]
+
+
+def _ends_of(job: JobShape, number: int) -> tuple[int, int]:
+    """Return the index of an exchange among the outputs of its source, and among the gates of its target."""
+    source, target, _ = job.exchanges[number]
+    outputs = exchanges_of(job, source, StateKind.OUTPUT_CHANNEL)
+    return outputs.index(number), exchanges_of(job, target, StateKind.INPUT_CHANNEL).index(number)
 
 
 def _records(data: bytes, where: str) -> RecordBlock:

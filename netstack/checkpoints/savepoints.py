@@ -60,7 +60,7 @@ class Savepoints:
     def __init__(self, storage: CheckpointStorage, config: NetworkConfig) -> None:
         self._storage = storage
         self._config = config
-        self._given_up: dict[int, str] = {}  # locations of aborted savepoints, by id
+        self._aborted: dict[int, str] = {}  # locations of aborted savepoints, by id
 
     def options(self, request: SavepointRequest, checkpoint_id: int) -> CheckpointOptions:
         """Choose a location for a savepoint and return the options of its barriers, never unaligned.
@@ -84,30 +84,28 @@ class Savepoints:
         """
         self._storage.savepoint(savepoint.location).complete(metadata)
 
-    def give_up(self, checkpoint_id: int, savepoint: Savepoint) -> None:
+    def abort(self, checkpoint_id: int, savepoint: Savepoint) -> None:
         """Delete the files of an aborted savepoint.
 
         Files that cannot be deleted stay. Without metadata they are no savepoint.
         """
-        self._given_up[checkpoint_id] = savepoint.location
-        self.delete_since(checkpoint_id)
+        self._aborted[checkpoint_id] = savepoint.location
+        self.delete_aborted(checkpoint_id)
 
-    def delete_since(self, checkpoint_id: int) -> bool:
+    def delete_aborted(self, checkpoint_id: int) -> bool:
         """Delete the files of an aborted savepoint; returns False if no aborted savepoint has this id."""
-        location = self._given_up.get(checkpoint_id)
-        if location is None:
-            return False
-        with suppress(StorageError):
-            self._storage.savepoint(location).discard(checkpoint_id)
-        return True
+        location = self._aborted.get(checkpoint_id)
+        if location is not None:
+            with suppress(StorageError):
+                self._storage.savepoint(location).discard(checkpoint_id)
+        return location is not None
 
     def delete_late(self, checkpoint_id: int, files: Iterable[StoredFile]) -> bool:
         """Delete files that were stored after their savepoint was aborted.
 
         Returns False if no aborted savepoint has this id.
         """
-        location = self._given_up.get(checkpoint_id)
-        if location is None:
-            return False
-        delete_where_possible(self._storage.savepoint(location), files)
-        return True
+        location = self._aborted.get(checkpoint_id)
+        if location is not None:
+            delete_where_possible(self._storage.savepoint(location), files)
+        return location is not None

@@ -98,10 +98,10 @@ class CheckpointRequestDecider:
 
         If the queue is full, returns the reason why this request, or a less urgent one, was refused.
         """
-        waiting = bool(self._queue) and self._queue[-1].periodic
-        if request.periodic and waiting:
+        periodic_waits = bool(self._queue) and self._queue[-1].periodic
+        if request.periodic and periodic_waits:
             return None  # the queued one serves for both
-        if len(self._queue) >= self._max_queued and not waiting:
+        if len(self._queue) >= self._max_queued and not periodic_waits:
             return FailureReason.TOO_MANY_CHECKPOINT_REQUESTS
         insort(self._queue, request, key=lambda each: (each.kind, each.requested_at))
         if len(self._queue) <= self._max_queued:
@@ -164,9 +164,9 @@ class CheckpointScheduler:
     def start(self) -> None:
         """Start. The first periodic request follows after a random part of the interval."""
         self._running = True
-        self.go_on()
+        self.resume()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Resume periodic requests, if the scheduler runs.
 
         The first request follows after a random part of the interval.
@@ -188,10 +188,10 @@ class CheckpointScheduler:
         """Stop; refuse all queued requests and return them."""
         self._running = False
         self._grants.cancel()
-        return self.hold()
+        return self.suspend()
 
-    def hold(self) -> list[CheckpointRequest]:
-        """Suspend periodic requests until `go_on`; refuse all queued requests and return them."""
+    def suspend(self) -> list[CheckpointRequest]:
+        """Suspend periodic requests until `resume`; refuse all queued requests and return them."""
         self._cancel_timer()
         return self._decider.clear()
 

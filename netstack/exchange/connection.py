@@ -89,18 +89,18 @@ class Notifier:
         if self._blocked_until is None:
             self._line.at(time, work, *args)
         else:
-            self._line.at(time, self._do_or_hold, work, args)
+            self._line.at(time, self._run_or_hold, work, args)
 
-    def _do_or_hold(self, work: Callable[..., None], args: tuple[object, ...]) -> None:
+    def _run_or_hold(self, work: Callable[..., None], args: tuple[object, ...]) -> None:
         assert self._blocked_until is not None
-        if bool(self._held) or self._blocked_until() > self._agenda.now:
-            self._held.append((work, args))
-            if len(self._held) == 1:
-                self._do_later()
-        else:
+        if not self._held and self._blocked_until() <= self._agenda.now:
             work(*args)
+            return
+        self._held.append((work, args))
+        if len(self._held) == 1:
+            self._run_held()
 
-    def _do_later(self) -> None:
+    def _run_held(self) -> None:
         """Run the held-back work if the link is free; otherwise try again when it is expected to be free."""
         assert self._blocked_until is not None
         until = self._blocked_until()
@@ -109,7 +109,7 @@ class Notifier:
                 work, args = self._held.popleft()
                 work(*args)
         elif until < inf:
-            self._agenda.at(until, self._do_later)
+            self._agenda.at(until, self._run_held)
 
 
 class CreditStalls:
@@ -193,7 +193,7 @@ class ProducerEnd:
                 self._listeners.take(message.channel)
             self.queue.handle(message)
             if type(message) is AddCredit:
-                self._watch(message.channel)
+                self._update_stall(message.channel)
         self._write()
 
     def _open(self, request: PartitionRequest) -> None:
@@ -238,7 +238,7 @@ class ProducerEnd:
 
     def _data_available(self, sender: ChannelSender) -> None:
         self.queue.data_available(sender)
-        self._watch(sender.channel)
+        self._update_stall(sender.channel)
         self._write()
 
     def _write(self) -> None:
@@ -248,9 +248,9 @@ class ProducerEnd:
             message, buffer = item
             leaving.append(buffer)
             end.write(wire_size(message), self._written, message)
-            self._watch(message.channel)
+            self._update_stall(message.channel)
 
-    def _watch(self, channel: int) -> None:
+    def _update_stall(self, channel: int) -> None:
         if self.stalls is not None:
             sender = self.queue.sender(channel)
             if sender is not None:
@@ -363,11 +363,10 @@ class ConsumerEnd:
                 place = channel.land(header.sequence_number, header.backlog, header.size)
                 self._target = channel
                 return place
-            limit = self._cancelled[header.channel]
+            what, limit = "a buffer", self._cancelled[header.channel]
         else:
-            limit = MAX_EVENT_BYTES
+            what, limit = "an event", MAX_EVENT_BYTES
         if header.size > limit:
-            what = "a buffer" if header.data_type is DataType.DATA_BUFFER else "an event"
             raise RemoteProtocolError(
                 f"{what} of {header.size} bytes arrived; at most {limit} bytes are allowed"
             )

@@ -251,12 +251,12 @@ class ResultPartition:
         count = index - start
         self.records_out += count
         self.bytes_out += block.span(start, index)
-        self._to_flush(channels[start:index])
+        self._mark_unflushed(channels[start:index])
         if self._flush_always:
             self.flush()
         return index
 
-    def _to_flush(self, channels: list[int]) -> None:
+    def _mark_unflushed(self, channels: list[int]) -> None:
         """Record that these subpartitions have been written to."""
         if not self._all_unflushed:
             if len(self._unflushed) + len(channels) < len(self.subpartitions):
@@ -284,7 +284,7 @@ class ResultPartition:
                     builder.note(block, index, size)
                 index += 1
                 continue
-            written = self._write_record(channel, self._encoded(block, index), size)
+            written = self._begin_record(channel, self._encoded(block, index), size)
             index += 1
             if not written or not pool.available:
                 break
@@ -345,7 +345,7 @@ class ResultPartition:
             self.records_out += 1
             self.bytes_out += len(record)
             index += 1
-            if not self._write_record(ALL, record, len(record)) or not self.pool.available:
+            if not self._begin_record(ALL, record, len(record)) or not self.pool.available:
                 break
         if self._flush_always:
             self.flush()
@@ -375,7 +375,7 @@ class ResultPartition:
         """
         self._all_unflushed = True
         self.bytes_out += len(element)
-        self._write_record(channel, element, len(element))
+        self._begin_record(channel, element, len(element))
 
     def go_on(self) -> bool:
         """Try to write the rest of a partly written record; returns whether it is complete."""
@@ -385,7 +385,7 @@ class ResultPartition:
         if rest.channel == ALL:
             self._all_unflushed = True
         else:
-            self._to_flush([rest.channel])
+            self._mark_unflushed([rest.channel])
         complete = self._write_parts(rest.channel, rest.parts, rest.started)
         if complete and self._flush_always:
             self.flush()
@@ -394,20 +394,19 @@ class ResultPartition:
     def _write_parts(self, channel: int, parts: Sequence[Payload], started: bool) -> bool:
         """Write a record, or the rest of one that was `started`; returns False if segments ran out."""
         for place, part in enumerate(parts):
-            if started or place:
-                builder = self._open.get(channel)
-                copied = builder.append(part) if builder is not None else 0
-                written = self._continue(channel, builder, part[copied:])
+            if started:
+                written = self._append(channel, self._open.get(channel), part)
             else:
-                written = self._write_record(channel, part, sum(map(len, parts)))
+                written = self._begin_record(channel, part, sum(map(len, parts)))
+                started = True
             if not written:
                 assert self._unwritten is not None
                 self._unwritten.parts.extend(parts[place + 1 :])
                 return False
         return True
 
-    def _write_record(self, channel: int, record: Payload, size: int) -> bool:
-        """Write a record of `size` bytes, or its first part; returns False if it could not be completed."""
+    def _begin_record(self, channel: int, record: Payload, size: int) -> bool:
+        """Write a record of `size` bytes, or its first part; returns False if segments ran out."""
         builder = self._open.get(channel)
         if builder is None:
             segment = self.pool.request(channel)
@@ -416,11 +415,10 @@ class ResultPartition:
                 return False
             builder = self._open.new(channel, segment)
             self._open.publish(channel, builder, size)
-        self._extend(builder, len(record))
-        copied = builder.append(record)
-        return self._continue(channel, builder, record[copied:])
+        self._grow(builder, len(record))
+        return self._append(channel, builder, record)
 
-    def _extend(self, builder: BufferBuilder, size: int) -> None:
+    def _grow(self, builder: BufferBuilder, size: int) -> None:
         """If the pool is exhausted, enlarge a buffer so that `size` bytes and one more byte fit
         (FLINK-33077). So the buffer stays open for the next record of the same call, whatever size was
         announced.
@@ -429,8 +427,13 @@ class ResultPartition:
         if self._grows and size >= writable and not self.pool.available:
             builder.extend(builder.capacity + size - writable + 1)
 
-    def _continue(self, channel: int, builder: BufferBuilder | None, rest: Payload) -> bool:
-        """Write the part of a record that did not fit into `builder`; returns False if segments ran out."""
+    def _append(self, channel: int, builder: BufferBuilder | None, part: Payload) -> bool:
+        """Append a part of a record to the open buffer, if any, and the rest of it to new buffers.
+
+        Returns False if segments ran out.
+        """
+        copied = 0 if builder is None else builder.append(part)  # mypyc 2 miscompiles a call within a slice
+        rest = part[copied:]
         while len(rest):
             if builder is not None:
                 self._open.close(channel, builder)

@@ -74,15 +74,17 @@ class Fraction:
 
     def select(self, block: RecordBlock) -> list[int]:
         """Return one channel for each record of `block`, or `LEFT_OUT`."""
+        if not len(block):
+            return []
         owed = [self._owed + self._fraction * number for number in range(1, len(block) + 1)]
-        whole = [0, *(floor(each + 1e-9) for each in owed)]
-        goes = [after > before for before, after in pairwise(whole)]
-        self._owed = owed[-1] - whole[-1] if owed else self._owed
+        due = [0, *(floor(each + 1e-9) for each in owed)]  # records to send, up to each record
+        is_sent = [after > before for before, after in pairwise(due)]
+        self._owed = owed[-1] - due[-1]
         if isinstance(self.selector, KeyGroupSelector):
             channels = self.selector.select(block)
-            return [channel if sent else LEFT_OUT for channel, sent in zip(channels, goes, strict=True)]
-        following = iter(self.selector.select(block[: sum(goes)]))  # only records that are sent use up a turn
-        return [next(following) if sent else LEFT_OUT for sent in goes]
+            return [channel if sent else LEFT_OUT for channel, sent in zip(channels, is_sent, strict=True)]
+        following = iter(self.selector.select(block[: sum(is_sent)]))  # only sent records use up a turn
+        return [next(following) if sent else LEFT_OUT for sent in is_sent]
 
 
 class MeasuredShares:

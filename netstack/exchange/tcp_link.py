@@ -171,10 +171,10 @@ class TcpLink:
         try:
             await work()
         except Exception as error:
-            self._note(error)
+            self._keep_error(error)
             self._scope.cancel()
 
-    def _note(self, error: Exception) -> None:
+    def _keep_error(self, error: Exception) -> None:
         """Keep the first error. Errors after the end of the connection are ignored."""
         if self._error is None and not self._over.is_set():
             self._error = error
@@ -241,7 +241,7 @@ class TcpLink:
         except TransportError:
             raise
         except Exception as error:
-            self._note(error)
+            self._keep_error(error)
             self.fail(str(error) if isinstance(error, RemoteProtocolError) else repr(error))
             await self._drain()
 
@@ -418,7 +418,7 @@ class Incoming:
             self._consuming.receiver.receive(message)
         elif kind in _TO_PRODUCER:
             if isinstance(message, PartitionRequest):
-                self._note_channel(message.channel)
+                self._count_channel(message.channel)
             self._producing.receiver.receive(message)
         elif isinstance(message, ControlPayload):
             self._control(message.payload)
@@ -437,7 +437,7 @@ class Incoming:
             )
         self.on_control(payload)
 
-    def _note_channel(self, channel: int) -> None:
+    def _count_channel(self, channel: int) -> None:
         """Count a channel that the peer requests for the first time."""
         self._channels.add(channel)
         if len(self._channels) > self._max_channels:

@@ -10,6 +10,7 @@ StreamMultipleInputProcessor, which does not read batches of records in tasks wi
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from buffers import Content, RecordBlock, encode_behind, split_at_watermarks
@@ -31,27 +32,39 @@ class GateWork(NamedTuple):
     throttle: Throttle
 
 
-class TaskInput(UnionGate):
-    """One input of a task, which is a gate or a union of gates, and the buffer that is being read from it.
+@dataclass(slots=True, eq=False)
+class BufferInProgress:
+    """A buffer that is being read record by record.
 
-    `parts` holds the unprocessed parts of the buffer; `serving` processes the first part. Each part except
-    the last ends with a watermark, which is processed when `records_served` is True.
+    `parts` holds its unprocessed parts; `serving` processes the first part. Each part except the last ends
+    with a watermark, which is processed when `records_served` is True.
     """
+
+    channel: InputChannel
+    buffer: InputBuffer
+    parts: list[tuple[RecordBlock, int | None]]
+    serving: RecordByRecord
+    records_served: bool = False
+
+    def begin_part(self, spent: float) -> None:
+        """Begin to process the first part; the buffer itself costs `spent` seconds."""
+        self.serving.begin(self.channel, self.parts[0][0], spent)
+        self.records_served = False
+
+
+class TaskInput(UnionGate):
+    """One input of a task: a gate or a union of gates, and the buffer that is `in_progress`, if any."""
 
     def __init__(self) -> None:
         super().__init__([])
         self.servings: dict[InputGate, RecordByRecord] = {}
-        self.buffer: InputBuffer | None = None
-        self.serving: RecordByRecord | None = None
-        self.channel: InputChannel | None = None
-        self.parts: list[tuple[RecordBlock, int | None]] = []
-        self.records_served = False
+        self.in_progress: BufferInProgress | None = None
         self._polled_last = False
 
     @property
     def readable(self) -> bool:
         """Whether there may be data to read; True until a poll returns nothing."""
-        return self.serving is not None or self._polled_last or any(gate.readable for gate in self.gates)
+        return self.in_progress is not None or self._polled_last or any(gate.readable for gate in self.gates)
 
     def poll(self, now: float) -> tuple[InputChannel, Item] | None:
         """Return the next item, from the gates in turn; None if no gate has one."""
@@ -129,32 +142,33 @@ class MultipleInputSubtask(OperatorSubtask):
     def _begin(self, task_input: TaskInput, channel: InputChannel, buffer: InputBuffer) -> None:
         self._count(buffer)
         block = channel.decoder.feed(buffer.payload)
-        task_input.parts = [(block, None)] if self.watermarks is None else split_at_watermarks(block)
-        task_input.buffer, task_input.channel, task_input.records_served = buffer, channel, False
-        task_input.serving = task_input.servings[channel.gate]
-        task_input.serving.begin(channel, task_input.parts[0][0], self._cost_of_buffer())
+        parts: list[tuple[RecordBlock, int | None]] = [(block, None)]
+        if self.watermarks is not None:
+            parts = split_at_watermarks(block)
+        reading = BufferInProgress(channel, buffer, parts, task_input.servings[channel.gate])
+        task_input.in_progress = reading
+        reading.begin_part(self._cost_of_buffer())
 
     async def _serve(self, task_input: TaskInput) -> bool:
         """Process the next record or watermark of an input's buffer; returns False if none is left in it."""
-        serving, channel, buffer = task_input.serving, task_input.channel, task_input.buffer
-        if serving is None or channel is None or buffer is None:
+        reading = task_input.in_progress
+        if reading is None:
             return False
-        flow, watermark = self.watermarks, task_input.parts[0][1]
-        has_record = serving.left > 0
-        if not task_input.records_served:
+        flow, watermark = self.watermarks, reading.parts[0][1]
+        has_record = reading.serving.left > 0
+        if not reading.records_served:
             if flow is not None:
-                flow.reads(channel)
-            task_input.records_served = await serving.go_on(one_record=True)
+                flow.reads(reading.channel)
+            reading.records_served = await reading.serving.go_on(one_record=True)
         if flow is not None and watermark is not None:
-            if task_input.records_served and not has_record:
-                await flow.take(channel, watermark)
-                del task_input.parts[0]
-                serving.begin(channel, task_input.parts[0][0], 0.0)
-                task_input.records_served = False
+            if reading.records_served and not has_record:
+                await flow.take(reading.channel, watermark)
+                del reading.parts[0]
+                reading.begin_part(0.0)
             return True
-        if task_input.records_served:
-            task_input.serving = task_input.channel = task_input.buffer = None
-            buffer.release()
+        if reading.records_served:
+            task_input.in_progress = None
+            reading.buffer.release()
         return has_record
 
     def unconsumed(self, channel: InputChannel) -> list[Content]:
@@ -163,13 +177,14 @@ class MultipleInputSubtask(OperatorSubtask):
         for task_input in self._task_inputs:
             if gate in task_input.servings:
                 partial_records.append(task_input.servings[gate].rest(channel))
-                if task_input.channel is channel:
-                    partial_records.append(encode_behind(task_input.parts))
+                reading = task_input.in_progress
+                if reading is not None and reading.channel is channel:
+                    partial_records.append(encode_behind(reading.parts))
         return [*partial_records, channel.partial_record]
 
     def release(self) -> None:
         """Release all memory."""
         for task_input in self._task_inputs:
-            if task_input.buffer is not None:
-                task_input.buffer.release()
+            if task_input.in_progress is not None:
+                task_input.in_progress.buffer.release()
         super().release()

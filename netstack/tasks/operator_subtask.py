@@ -53,12 +53,12 @@ class OperatorSubtask(Subtask):
         "_parts",
         "_parts_of",
         "_poll",
+        "_recovered_outputs",
         "_recovering",
         "_requested",
         "_serving",
         "_state_times",
         "_steps_without_growth",
-        "_upstream_recovered",
         "_with_data",
         "buffers_in",
         "bytes_in",
@@ -96,7 +96,7 @@ class OperatorSubtask(Subtask):
         self._poll: Callable[[float], tuple[InputChannel, Item] | None]
         self._with_data = 0
         self._recovering = 0
-        self._upstream_recovered: dict[object, set[int]] = {}  # by gate: indices of channels
+        self._recovered_outputs: dict[object, set[int]] = {}  # by gate: channels that have this end
         self.throttle = throttle
         self.held_back = held_back
         self._emit_every_s = emit_every_s
@@ -150,14 +150,7 @@ class OperatorSubtask(Subtask):
 
     async def run(self) -> None:
         """Run until every channel has ended."""
-        if self._state_times is not None:
-            self._state_times.owed_s()  # the restore has taken its time already
-        for operator in self._operators:
-            operator.open(self._context)
-        if self.held_back is not None:
-            self.held_back.restore(self._context.operator.get(HELD_BACK))
-        if self._emit_every_s:
-            self._set_alarm()
+        self._open()
         if self._recovery is not None:
             self._behind_s = 0.0
         elif self._behind_s and not self.environment.config.debloat_enabled:
@@ -176,6 +169,16 @@ class OperatorSubtask(Subtask):
         for barrier in self._requested:
             self._start_checkpoint(barrier)
         await self._end()
+
+    def _open(self) -> None:
+        if self._state_times is not None:
+            self._state_times.owed_s()  # the restore has taken its time already
+        for operator in self._operators:
+            operator.open(self._context)
+        if self.held_back is not None:
+            self.held_back.restore(self._context.operator.get(HELD_BACK))
+        if self._emit_every_s:
+            self._set_alarm()
 
     async def _read(self) -> None:
         """Read and process all input."""
@@ -278,14 +281,9 @@ class OperatorSubtask(Subtask):
             case EndOfData():
                 await self._end_data(channel)
             case EndOfInputChannelState():
-                gate = channel.gate
-                if gate.recovered(channel):
-                    gate.request_partitions()
-                    self._recovering -= 1
-                if self._recovering == 0 and self.on_running is not None:
-                    self.on_running()
+                self._end_recovered_input(channel)
             case EndOfOutputChannelState():
-                self._recovered_upstream(channel)
+                self._end_recovered_output(channel)
             case _:
                 started = self.checkpoints.handle(channel, event)
                 if started is not None:
@@ -367,29 +365,35 @@ class OperatorSubtask(Subtask):
         """
         return super().had_ended and not self.records_in
 
-    def _recovered_upstream(self, channel: InputChannel) -> None:
+    def _end_recovered_input(self, channel: InputChannel) -> None:
+        """Handle the end of `channel`'s own recovered data; with the last one of a gate, request new data."""
+        if channel.gate.recovered(channel):
+            channel.gate.request_partitions()
+            self._recovering -= 1
+            if self._recovering == 0 and self.on_running is not None:
+                self.on_running()
+
+    def _end_recovered_output(self, channel: InputChannel) -> None:
         """Handle the end of a producer's recovered data.
 
         All channels of a gate stay blocked until each of them has received this end.
         """
         gate = channel.gate
-        waiting = self._upstream_recovered.setdefault(gate, set())
-        waiting.add(channel.index)
-        if len(waiting) == len(gate.channels):
-            waiting.clear()
+        reached = self._recovered_outputs.setdefault(gate, set())
+        reached.add(channel.index)
+        if len(reached) == len(gate.channels):
+            reached.clear()
             for other in gate.channels:
                 other.resume()
 
     def sample(self) -> SubtaskSample:
         """Return the current counters and gauges."""
-        sample = (
-            super()
-            .sample()
-            ._replace(records_in=self.records_in, bytes_in=self.bytes_in, buffers_in=self.buffers_in)
+        sample = with_inputs(super().sample(), self.gates)._replace(
+            records_in=self.records_in, bytes_in=self.bytes_in, buffers_in=self.buffers_in
         )
         if self.watermarks is not None:
             sample = sample._replace(watermark_lag_ms=self.watermarks.lag_ms)
-        return with_inputs(sample, self.gates)
+        return sample
 
     def debloat(self) -> None:
         """Recalculate the buffer sizes of all gates; called as mail of a timer.
@@ -407,9 +411,8 @@ class OperatorSubtask(Subtask):
             grown = any(gate.size_in_force > size for gate, size in zip(self.gates, before, strict=True))
             self._steps_without_growth = 0 if grown else self._steps_without_growth + 1
             policies = [gate.debloater for gate in self.gates if gate.debloater is not None]
-            if self._steps_without_growth > max(
-                [each.settings.steps_to_grow for each in policies], default=0
-            ):
+            steps_to_grow = max([policy.settings.steps_to_grow for policy in policies], default=0)
+            if self._steps_without_growth > steps_to_grow:
                 self.stall(self._behind_s)
                 self._behind_s = 0.0
 

@@ -36,34 +36,22 @@ class Outbox:
 
     async def emit(self, records: int) -> None:
         """Emit the output of the first `records` input records that has not been emitted yet."""
-        if self._ahead:
-            await self._emit_ready(records)
-            return
-        if self.position == records:
-            return
-        if self._operator.emits_later and self._subtask.available:  # and it stays so after each of them
-            self._operator.process(self._block[self.position : records])
+        subtask, operator, block = self._subtask, self._operator, self._block
+        ahead = self._ahead
+        if not ahead and self.position < records and operator.emits_later and subtask.available:
+            operator.process(block[self.position : records])  # the outputs stay available
             self.position = records
         while self.position < records:
-            await self._process_next()
-            if not self._subtask.available:
-                await self._subtask.wait_for_output()
-
-    async def _emit_ready(self, records: int) -> None:
-        """Emit records one by one; each waits until the outputs are available."""
-        subtask = self._subtask
-        while self.position < records:
-            self.position = await subtask.emit(self._block, self._channels, self.position, records)
+            start = self.position
+            if ahead:
+                self.position = await subtask.emit(block, self._channels, start, records)
+            else:  # one record with all its output; mail is not handled meanwhile
+                output = operator.process(block[start : start + 1])
+                if len(output):
+                    await subtask.emit_all(output)
+                self.position = start + 1
             if not subtask.available:
                 await subtask.wait_for_output()
-
-    async def _process_next(self) -> None:
-        """Process one record and emit all its output; mail is not handled meanwhile."""
-        start = self.position
-        output = self._operator.process(self._block[start : start + 1])
-        if len(output):
-            await self._subtask.emit_all(output)
-        self.position = start + 1
 
 
 class WholeBuffers:
@@ -77,9 +65,9 @@ class WholeBuffers:
         "_block",
         "_channel",
         "_operator",
+        "_passed",
         "_pauses",
         "_record_cost",
-        "_seen",
         "_served",
         "_throttle",
     )
@@ -91,7 +79,7 @@ class WholeBuffers:
         self._record_cost = environment.costs.consumer_record_s
         self._channel: InputChannel | None = None  # None between two blocks
         self._block = NOTHING
-        self._seen = 0  # records of the block passed to the operator
+        self._passed = 0  # records of the block passed to the operator
         self._served = 0
         self._pauses: Pauses | None = None
 
@@ -114,23 +102,23 @@ class WholeBuffers:
         ends = pauses.ends
         if ends:
             self._pauses = pauses
-        self._channel, self._block, self._seen = channel, block, 0
+        self._channel, self._block, self._passed = channel, block, 0
         await agenda.sleep_until(ends[-1] if ends else start)
         while ends and ends[-1] > agenda.now:  # a snapshot took time
             await agenda.sleep_until(ends[-1])
         if ends and ends[0] > start:
             self._throttle.overslept(agenda.now - ends[-1])
-        self._show(count)
+        self._pass_on(count)
         self._channel, self._block = None, NOTHING  # frees the memory for the next block
         self._served += count
         self._pauses = None
 
-    def _show(self, records: int) -> None:
+    def _pass_on(self, records: int) -> None:
         """Pass the records of the block up to number `records` to the operator, unless passed before."""
-        seen, block = self._seen, self._block
-        if records > seen:
-            self._operator.process(block[seen:records] if seen or records < len(block) else block)
-            self._seen = records
+        passed, block = self._passed, self._block
+        if records > passed:
+            self._operator.process(block[passed:records] if passed or records < len(block) else block)
+            self._passed = records
 
     def stall(self, duration: float) -> bool:
         """Delay the end of the remaining pauses by `duration` seconds; returns False if there are none."""
@@ -142,11 +130,11 @@ class WholeBuffers:
     def catch_up(self) -> None:
         """Pass the records of finished pauses to the operator."""
         if self._channel is not None:
-            self._show(self.records - self._served)
+            self._pass_on(self.records - self._served)
 
     def rest(self, channel: InputChannel) -> Content:
         """Return the encoded records of the buffer that were not passed to the operator."""
-        return self._block[self._seen :].content if self._channel is channel else b""
+        return self._block[self._passed :].content if self._channel is channel else b""
 
 
 class RecordByRecord:

@@ -139,14 +139,14 @@ class SourceSubtask(Subtask):
         "_only_partition",
         "_open_split",
         "_own_cost_s",
-        "_pace_of_records",
+        "_pace",
+        "_pace_began_at",
+        "_pace_began_s",
         "_period",
         "_read_records",
         "_reader",
         "_record_cost",
         "_routine",
-        "_split_reader",
-        "_started_at",
         "_timer",
         "_watermarks",
         "_working_until",
@@ -168,14 +168,14 @@ class SourceSubtask(Subtask):
     ) -> None:
         super().__init__(environment, vertex, index, name, state)
         self._reader: SourceReader | SplitReader = reader
-        self._split_reader: SplitReader | None = None
         self._open_split = open_split
-        self._pace_of_records = pace
+        self._pace = pace
+        self._pace_began_s = 0.0
+        self._pace_began_at = 0  # position in the input
         self._batch = calls.batch
         self._legacy = calls.legacy
         self._catch_up = calls.catch_up_s
         self._watermarks = watermarks
-        self._started_at = (0.0, 0)  # time, and position in the input
         self._period = 1 / rate if rate > 0 else 0.0
         self._next_due = environment.agenda.now
         self._read_records = 0
@@ -194,8 +194,7 @@ class SourceSubtask(Subtask):
     async def run(self) -> None:
         """Run until the reader has no more records."""
         agenda = self.agenda
-        self._next_due = agenda.now
-        self._started_at = agenda.now, self.position
+        self._begin_pace(self._pace)
         if self.on_running is not None:
             self.on_running()
         self._set_alarm()
@@ -264,7 +263,7 @@ class SourceSubtask(Subtask):
         if self._watermarks is not None:
             self.environment.scope.after(self._watermarks.interval_s, self._alarm)
 
-    def _let_emit(self) -> None:
+    def _request_emission(self) -> None:
         self._emission_due = self._holds_for is None
 
     async def _emit_periodically(self) -> None:
@@ -330,7 +329,7 @@ class SourceSubtask(Subtask):
         if self._period:
             stop = min(stop, start + self._due_records())
             if stop <= start:  # a previous call returned more records than were due
-                await self._pace()
+                await self._wait_until_due()
                 return
         self._working_until = agenda.now
         emitted_ms = 0 if self._watermarks is None else self._watermarks.clock.now_ms
@@ -353,22 +352,22 @@ class SourceSubtask(Subtask):
                 self._index = await self.emit(block, channels, self._index, end)
 
     def _due_records(self) -> int:
-        if self._pace_of_records is not None:
-            started_s, position = self._started_at
-            return self._pace_of_records.due_by(self.agenda.now - started_s) - (self.position - position)
+        """Return the number of records that are due now, and not emitted yet."""
+        if self._pace is not None:
+            due = self._pace.due_by(self.agenda.now - self._pace_began_s)
+            return due - (self.position - self._pace_began_at)
         lag = self.agenda.now - self._next_due
         if lag > self._catch_up:
             self._next_due += lag - self._catch_up
             lag = self._catch_up
         return int(lag / self._period + 1e-9) + 1 if lag >= -1e-12 else 0
 
-    async def _pace(self) -> None:
+    async def _wait_until_due(self) -> None:
         """Wait until the next record is due, or for mail."""
         agenda = self.agenda
         due = self._next_due
-        if self._pace_of_records is not None:
-            started_s = self._started_at[0]
-            due = started_s + self._pace_of_records.next_due(agenda.now - started_s)
+        if self._pace is not None:
+            due = self._pace_began_s + self._pace.next_due(agenda.now - self._pace_began_s)
         elif self._period < MIN_PACE_S:
             due = max(due, agenda.now + MIN_PACE_S)
         if self._timer <= agenda.now or due < self._timer:
@@ -390,9 +389,12 @@ class SourceSubtask(Subtask):
         """Emit `rate` records per second from now on (0: as fast as possible); called as mail."""
         self._period = 1 / rate if rate > 0 else 0.0
         self._only_partition = self._plain_output()
-        self._pace_of_records = pace
-        self._next_due = self.agenda.now
-        self._started_at = self.agenda.now, self.position
+        self._begin_pace(pace)
+
+    def _begin_pace(self, pace: Pace | None) -> None:
+        self._pace = pace
+        self._next_due = self._pace_began_s = self.agenda.now
+        self._pace_began_at = self.position
 
     def stall(self, duration: float) -> None:
         """Emit nothing during the synchronous part of a snapshot."""
@@ -405,11 +407,11 @@ class SourceSubtask(Subtask):
 
     def before_snapshot(self, checkpoint_id: int) -> None:
         """Store the position in the input, which is the state of a source."""
-        if self._split_reader is None:
-            self.state.operator.put(POSITION, [self.position])
-        else:
-            splits = self._split_reader.splits(len(self._block) - self._index)
+        if isinstance(self._reader, SplitReader):
+            splits = self._reader.splits(len(self._block) - self._index)
             self.state.operator.put(SPLITS, list(map(list, splits)))
+        else:
+            self.state.operator.put(POSITION, [self.position])
         if self._watermarks is not None:
             self.state.operator.put(EVENT_TIME, [self._watermarks.clock.now_ms])
         self.trace(f"stores its position: {self.position} records sent", checkpoint_id)
@@ -440,7 +442,7 @@ class SourceSubtask(Subtask):
         except SourceError as error:
             raise RecoveryError(f"source {self}: {error}") from error
         self._reader.close()
-        self._reader = self._split_reader = reader
+        self._reader = reader
         self._read_records = sum(split.position for split in splits)
         for part, of, position in splits:
             self.trace(f"continues after record {position} of part {part} of {of}")

@@ -46,8 +46,8 @@ class Subtask:
         "_emission_due",
         "_final_checkpoint_completed",
         "_jitter",
-        "_putting_back",
         "_recovery",
+        "_restoring",
         "_stalled_s",
         "_waiter",
         "_wake_up",
@@ -92,7 +92,7 @@ class Subtask:
         self.on_opening: Callable[[], None] | None = None
         self.on_running: Callable[[], None] | None = None
         self._recovery: SubtaskRecovery | None = None
-        self._putting_back: Iterator[None] | None = None
+        self._restoring: Iterator[None] | None = None
         self.mail: deque[Mail] = deque()
         self._waiter = Waiter(self.agenda)
         self._stalled_s = 0.0
@@ -134,10 +134,10 @@ class Subtask:
         """Return the routine of the subtask: the rest of a recovery that waits for memory, if any, then
         `run`.
         """
-        return self.run() if self._putting_back is None else self._recover_and_run(self._putting_back)
+        return self.run() if self._restoring is None else self._recover_and_run(self._restoring)
 
-    async def _recover_and_run(self, putting_back: Iterator[None]) -> None:
-        while not next(putting_back, True):
+    async def _recover_and_run(self, restoring: Iterator[None]) -> None:
+        while not next(restoring, True):
             await self._wait(Waiting.OUTPUT)
         await self.run()
 
@@ -181,10 +181,10 @@ class Subtask:
 
     def _alarm(self) -> None:
         if not self.data_ended:
-            self.post(self._let_emit)
+            self.post(self._request_emission)
             self._set_alarm()
 
-    def _let_emit(self) -> None:
+    def _request_emission(self) -> None:
         self._emission_due = True
 
     async def _emit_periodically(self) -> None:
@@ -331,9 +331,9 @@ class Subtask:
         """Restore the state of a checkpoint; called before all other methods."""
         self._recovery = recovery
         self.state.restore(recovery.state_handles, recovery.read)
-        putting_back = restore_partitions([output.partition for output in self.outputs], recovery)
-        if not next(putting_back, True):
-            self._putting_back = putting_back
+        restoring = restore_partitions([output.partition for output in self.outputs], recovery)
+        if not next(restoring, True):
+            self._restoring = restoring
         if self.traced:
             restored = recovery.snapshot
             self.trace(restored_text(restored.size, restored.persisted_bytes), recovery.checkpoint_id)

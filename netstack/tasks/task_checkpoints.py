@@ -106,6 +106,11 @@ class RunningCheckpoint:
     uploads: int = 0
     """Number of uploads in progress."""
 
+    @property
+    def checkpoint_id(self) -> int:
+        """Id of the checkpoint."""
+        return self.barrier.checkpoint_id
+
 
 class TaskCheckpoints:
     """Takes the snapshots of `task` and reports them to the coordinator.
@@ -128,7 +133,8 @@ class TaskCheckpoints:
         self.handler: BarrierHandler
         self.bytes_processed: Callable[[int], None]
         self._gates: list[InputGate] = []
-        self._first_numbers: dict[object, tuple[int, int]] = {}  # number of a gate, and of its first channel
+        self._gate_numbers: dict[object, int] = {}
+        self._first_channels: dict[object, int] = {}  # number of the first channel of each gate
         self._task = task
         self._environment = task.environment
         self._running: dict[int, RunningCheckpoint] = {}
@@ -141,7 +147,7 @@ class TaskCheckpoints:
         config = self._environment.config
         self._gates = gates
         for number, gate in enumerate(gates):
-            self._first_numbers[gate] = number, len(self.channels)
+            self._gate_numbers[gate], self._first_channels[gate] = number, len(self.channels)
             self.channels += gate.channels
             gate.on_priority = self._priority_arrived
         self.open_channels = len(self.channels)
@@ -169,7 +175,7 @@ class TaskCheckpoints:
 
     def handle(self, channel: InputChannel, event: Event) -> StartedSnapshot | None:
         """Pass an event to the barrier handler, and carry out the handler's actions up to a snapshot."""
-        number, now, task = self._number(channel), self._environment.agenda.now, self._task
+        number, now, task = self._channel_number(channel), self._environment.agenda.now, self._task
         handler = self.handler
         match event:
             case CheckpointBarrier():
@@ -215,11 +221,11 @@ class TaskCheckpoints:
                 self._trace_channel("unblocks the channel from", action.channel, current)
                 self.channels[action.channel].resume()
             case Abort():
-                number, reason = action.checkpoint_id, action.reason.value
-                task.trace(f"aborts checkpoint {number}: {reason}", number)
-                self.abort(number)
-                task.broadcast(CancelCheckpointMarker(number))
-                self._environment.coordinator.decline(task, number, reason)
+                aborted, reason = action.checkpoint_id, action.reason.value
+                task.trace(f"aborts checkpoint {aborted}: {reason}", aborted)
+                self.abort(aborted)
+                task.broadcast(CancelCheckpointMarker(aborted))
+                self._environment.coordinator.decline(task, aborted, reason)
             case Prioritize():
                 text = f"barrier {current} overtakes the data that is queued here from"
                 self._trace_channel(text, action.channel, current)
@@ -237,7 +243,7 @@ class TaskCheckpoints:
         if actions:
             text = f"the alignment of checkpoint {checkpoint_id} has timed out: it continues unaligned"
             self._task.trace(text, checkpoint_id)
-        self._in_mail(self._perform(actions))
+        self._complete_in_mail(self._perform(actions))
 
     def _priority_arrived(self) -> None:
         self._task.post(self._handle_priority)
@@ -247,9 +253,9 @@ class TaskCheckpoints:
         for gate in self._gates:
             while (polled := gate.poll_priority(self._environment.agenda.now)) is not None:
                 channel, item = polled
-                self._in_mail(self.handle(channel, decode_event(bytes(item.payload))))
+                self._complete_in_mail(self.handle(channel, decode_event(bytes(item.payload))))
 
-    def _in_mail(self, started: StartedSnapshot | None) -> None:
+    def _complete_in_mail(self, started: StartedSnapshot | None) -> None:
         """Complete a snapshot that began while mail was handled. The handling of mail cannot wait, so the
         task blocks afterwards.
         """
@@ -258,18 +264,17 @@ class TaskCheckpoints:
                 self._do(action)
             self._pass_sync(started.checkpoint_id, started.sync_s)
 
-    def _number(self, channel: InputChannel) -> int:
-        return self._first_numbers[channel.gate][1] + channel.index
+    def _channel_number(self, channel: InputChannel) -> int:
+        return self._first_channels[channel.gate] + channel.index
 
     def _add_input(self, checkpoint_id: int, channel: InputChannel, data: Content) -> None:
         """Keep data that arrived on a channel before the barrier of an unaligned checkpoint in progress."""
         if self._task.traced:
             text = f"stores {in_bytes(len(data))} that arrived before the barrier from"
-            self._trace_channel(text, self._number(channel), checkpoint_id)
+            self._trace_channel(text, self._channel_number(channel), checkpoint_id)
         running = self._running.get(checkpoint_id)
         if running is not None and running.channel_data is not None:
-            gate = self._first_numbers[channel.gate][0]
-            place = ChannelPlace(StateKind.INPUT_CHANNEL, gate, channel.index)
+            place = ChannelPlace(StateKind.INPUT_CHANNEL, self._gate_numbers[channel.gate], channel.index)
             running.channel_data.setdefault(place, Pieces()).extend([data])
 
     def _stop_persisting(self, checkpoint_id: int) -> None:
@@ -319,19 +324,20 @@ class TaskCheckpoints:
         If the coordinator has aborted the checkpoint, no snapshot is taken, and a cancel marker is sent
         downstream.
         """
-        task, number = self._task, barrier.checkpoint_id
+        task, checkpoint_id = self._task, barrier.checkpoint_id
         if task.traced:
-            task.trace(snapshot_text(barrier, metrics, sends=bool(task.outputs)), number)
-        self.last = number
-        is_aborted = number in self._aborted
-        self._aborted = {aborted for aborted in self._aborted if aborted > number}
+            task.trace(snapshot_text(barrier, metrics, sends=bool(task.outputs)), checkpoint_id)
+        self.last = checkpoint_id
+        is_aborted = checkpoint_id in self._aborted
+        self._aborted = {aborted for aborted in self._aborted if aborted > checkpoint_id}
         if is_aborted:
-            task.broadcast(CancelCheckpointMarker(number))
+            task.broadcast(CancelCheckpointMarker(checkpoint_id))
             return 0.0
         savepoint, storage = barrier.options.savepoint, self._environment.storage
         if savepoint is not None:
             storage = storage.savepoint(savepoint.location)
-            self.stops_with = number if savepoint.stops else self.stops_with
+            if savepoint.stops:
+                self.stops_with = checkpoint_id
             self.drains = savepoint.action is PostCheckpointAction.TERMINATE
         # If the data has only ended to drain the job, a job restored from this checkpoint continues to read.
         # A task that had ended before emits no more records, even if the barrier has overtaken its EndOfData.
@@ -339,12 +345,12 @@ class TaskCheckpoints:
         # A barrier that had to stay aligned so far may overtake again on the outputs.
         sent_on = replace(barrier, options=barrier.options.with_unaligned_supported())
         running = RunningCheckpoint(sent_on, metrics, data_ended, storage)
-        self._running[number] = running
+        self._running[checkpoint_id] = running
         if task.data_ended and self.final is None:
-            self.final = number
-        task.before_snapshot(number)
+            self.final = checkpoint_id
+        task.before_snapshot(checkpoint_id)
         self._send_on(running)
-        running.state = task.state.snapshot(number, None if savepoint is None else savepoint.format)
+        running.state = task.state.snapshot(checkpoint_id, None if savepoint is None else savepoint.format)
         costs = self._environment.costs
         marking_s = self._environment.randomness.uniform(*costs.sync_s)
         running.sync_s = marking_s + snapshot_s(running.state.work, costs)
@@ -357,10 +363,11 @@ class TaskCheckpoints:
         """Send the barrier to all outputs. It may overtake their queued data, now or after a timeout."""
         barrier, environment = running.barrier, self._environment
         for number, output in enumerate(self._task.outputs):
-            running.open_outputs += len(output.partition.subpartitions)
+            subpartitions = len(output.partition.subpartitions)
+            running.open_outputs += subpartitions
             on_resolved = partial(self._output_resolved, running, number)
             if not output.partition.broadcast_barrier(barrier, on_resolved):
-                running.open_outputs -= len(output.partition.subpartitions)
+                running.open_outputs -= subpartitions
         timeout = barrier.options.timeout_s
         if barrier.options.timeoutable and timeout is not None and running.open_outputs:
             delay = max(0.0, timeout - (environment.agenda.now - barrier.timestamp))
@@ -376,11 +383,11 @@ class TaskCheckpoints:
         checkpoint fails.
         """
         running.open_outputs -= 1
-        number = running.barrier.checkpoint_id
+        checkpoint_id = running.checkpoint_id
         if data is None:
-            if self._running.get(number) is running:
+            if self._running.get(checkpoint_id) is running:
                 overlap = "a newer checkpoint began while the alignment of this one could still time out"
-                self._fail(number, overlap)
+                self._fail(checkpoint_id, overlap)
             return
         if data and running.channel_data is not None:
             overtaken = Pieces(data)
@@ -388,12 +395,12 @@ class TaskCheckpoints:
             if self._task.traced:
                 vertex, consumers = self._task.readers[output]
                 where = f"on the way to {vertex}[{consumers[channel]}]"
-                text = f"barrier {number} overtakes {in_bytes(len(overtaken))} {where}"
-                self._task.trace(text, number)
+                text = f"barrier {checkpoint_id} overtakes {in_bytes(len(overtaken))} {where}"
+                self._task.trace(text, checkpoint_id)
         self._upload_channels(running)
 
     def _outputs_timed_out(self, running: RunningCheckpoint) -> None:
-        if running.open_outputs and running.barrier.checkpoint_id in self._running:
+        if running.open_outputs and running.checkpoint_id in self._running:
             unaligned = running.barrier.as_unaligned()
             for output in self._task.outputs:
                 if output.partition.supports_unaligned:
@@ -402,14 +409,14 @@ class TaskCheckpoints:
 
     def _collect_inputs(self, running: RunningCheckpoint) -> None:
         """Keep the in-flight data of each channel; `_add_input` adds data that arrives before the barrier."""
-        number, data = running.barrier.checkpoint_id, running.channel_data
+        checkpoint_id, data = running.checkpoint_id, running.channel_data
         assert data is not None
         for gate_number, gate in enumerate(self._gates):
             for channel in gate.channels:
-                pieces = Pieces([*self._task.unconsumed(channel), *channel.start_persisting(number)])
+                pieces = Pieces([*self._task.unconsumed(channel), *channel.start_persisting(checkpoint_id)])
                 if len(pieces):
                     text = f"stores {in_bytes(len(pieces))} in flight from"
-                    self._trace_channel(text, self._number(channel), number)
+                    self._trace_channel(text, self._channel_number(channel), checkpoint_id)
                     data[ChannelPlace(StateKind.INPUT_CHANNEL, gate_number, channel.index)] = pieces
 
     # The asynchronous part
@@ -435,8 +442,8 @@ class TaskCheckpoints:
             return
 
         def write(name: str, data: bytes, /, *, shared: bool = False) -> StoredFile:
-            number = running.barrier.checkpoint_id
-            file = running.storage.write(number, self._file_name(name), data, shared=shared)
+            path = self._file_name(name)
+            file = running.storage.write(running.checkpoint_id, path, data, shared=shared)
             running.written.append(file)
             return file
 
@@ -444,16 +451,17 @@ class TaskCheckpoints:
 
     def _upload_channels(self, running: RunningCheckpoint) -> None:
         """Store the channel state when it is complete."""
-        number = running.barrier.checkpoint_id
-        is_complete = running.metrics is not None and running.open_outputs == 0
-        if self._running.get(number) is not running or running.uploading_since is None or not is_complete:
+        if self._running.get(running.checkpoint_id) is not running or running.uploading_since is None:
+            return
+        if running.metrics is None or running.open_outputs:
             return
         data, running.channel_data = running.channel_data, None
         if data is None:
             return
 
         def write(pieces: Pieces) -> StoredFile:
-            file = write_pieces(running.storage, number, self._file_name("channels"), pieces)
+            name = self._file_name("channels")
+            file = write_pieces(running.storage, running.checkpoint_id, name, pieces)
             running.written.append(file)
             return file
 
@@ -476,7 +484,7 @@ class TaskCheckpoints:
         try:
             handles = store()
         except StorageError as error:
-            self._fail(running.barrier.checkpoint_id, str(error))
+            self._fail(running.checkpoint_id, str(error))
             return
         running.handles += handles
         running.uploads += 1
@@ -490,8 +498,8 @@ class TaskCheckpoints:
         running.uploads -= 1
         if running.uploads or running.channel_data is not None:
             return
-        task, number, now = self._task, running.barrier.checkpoint_id, self._environment.agenda.now
-        if self._running.pop(number, None) is None or running.metrics is None:
+        task, checkpoint_id = self._task, running.checkpoint_id
+        if self._running.pop(checkpoint_id, None) is None or running.metrics is None:
             return  # aborted meanwhile
         snapshot = SubtaskSnapshot(
             vertex=task.name,
@@ -499,10 +507,17 @@ class TaskCheckpoints:
             handles=tuple(running.handles),
             data_ended=running.data_ended,
         )
-        task.trace(acknowledgement_text(number, snapshot.size, snapshot.persisted_bytes), number)
-        since, is_unaligned = running.uploading_since, running.barrier.options.is_unaligned
-        async_s = 0.0 if since is None else now - since
-        report = Acknowledgement(number, running.metrics, running.sync_s, snapshot, async_s, is_unaligned)
+        text = acknowledgement_text(checkpoint_id, snapshot.size, snapshot.persisted_bytes)
+        task.trace(text, checkpoint_id)
+        since = running.uploading_since
+        report = Acknowledgement(
+            checkpoint_id,
+            running.metrics,
+            running.sync_s,
+            snapshot,
+            async_s=0.0 if since is None else self._environment.agenda.now - since,
+            unaligned=running.barrier.options.is_unaligned,
+        )
         self._environment.coordinator.acknowledge(task, report)
 
     # Ends

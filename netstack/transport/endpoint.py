@@ -228,11 +228,9 @@ class Endpoint:
                         item.release()
                     records.extend(block.payloads())
                     size += block.nbytes
-            elif self._loopback:
-                continue
-            elif records or self.reading_ended:
-                break
-            else:
+            elif not self._loopback:
+                if records or self.reading_ended:
+                    break
                 await self._until_data()
         self._records_received += len(records)
         self._record_bytes_received += size
