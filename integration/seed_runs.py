@@ -26,7 +26,7 @@ from netstack import (
 
 from .emulating import emulate
 from .errors import WorkerError
-from .interrupts import starting_processes, take_ctrl_c
+from .held_signals import starting_processes, take_ctrl_c
 
 PROCESSES = 2
 """Maximum number of processes that run scenarios."""

@@ -12,7 +12,7 @@ netstack.scenarios     scenario: vertices, edges, machines, keys, paths, limits,
                        rules, config_rules: their checks; quantities, value_kinds: numbers with units;
                        user_code
 netstack.results       result: results, field by field; recorder: samples; trace: each step of a
-                       checkpoint; result_json; view_plugins: results in a notebook
+                       checkpoint; result_json; notebook_views: results in a notebook
 netstack.tasks         operators; source: base of user sources; transactions: output that appears
                        exactly once
 netstack.state         keyed_state, state_kinds, operator_state, time_to_live: the state of operators;
@@ -51,14 +51,14 @@ from .checkpoints.storage import claim_path as claim_path
 from .checkpoints.storage import file_name as file_name
 from .checkpoints.storage import folder_of as folder_of
 from .checkpoints.storage import metadata_path as metadata_path
-from .cluster.assignments import Assignment as Assignment
-from .cluster.assignments import Report as Report
-from .cluster.assignments import decode_report as decode_report
-from .cluster.assignments import encode_report as encode_report
 from .cluster.distributed_run import run_distributed as run_distributed
 from .cluster.distributed_scenario import distribution_notices as distribution_notices
 from .cluster.distributed_scenario import distribution_problems as distribution_problems
 from .cluster.distributed_scenario import task_managers as task_managers
+from .cluster.orders_and_reports import Assignment as Assignment
+from .cluster.orders_and_reports import Report as Report
+from .cluster.orders_and_reports import decode_report as decode_report
+from .cluster.orders_and_reports import encode_report as encode_report
 from .cluster.task_manager import run_task_manager as run_task_manager
 from .engine.agenda import Agenda as Agenda
 from .engine.compiled import core_is_compiled as core_is_compiled
@@ -96,6 +96,7 @@ from .jobs.emulation import emulate, run_job
 from .jobs.job import Job as Job
 from .jobs.result_figures import barrier_figures as barrier_figures
 from .jobs.subtask_maker import source_of as source_of
+from .results.notebook_views import Viewed as Viewed
 from .results.recorder import Recorder as Recorder
 from .results.recorder import SubtaskSample as SubtaskSample
 from .results.result import SCHEMA as SCHEMA
@@ -111,7 +112,6 @@ from .results.result_json import from_json, to_json
 from .results.trace import Trace as Trace
 from .results.trace import TraceEvent as TraceEvent
 from .results.trace import TraceLog as TraceLog
-from .results.view_plugins import Viewed as Viewed
 from .scenarios.changes import ScheduledChange as ScheduledChange
 from .scenarios.changes import ScheduledSavepoint as ScheduledSavepoint
 from .scenarios.config import DEFAULT_PRESET as DEFAULT_PRESET

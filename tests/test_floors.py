@@ -30,7 +30,7 @@ FLOORS = {
     "integration": (
         "errors",
         "stopping",
-        "interrupts",
+        "held_signals",
         "extras",
         "optional_figures",
         "number_text",

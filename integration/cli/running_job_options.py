@@ -21,9 +21,9 @@ from netstack import SERVICE_MODES, QuantityError, parse_duration, split_assignm
 from ..errors import UsageError
 from ..files.writing import prepare_file, write_outputs
 from ..flink import Answers, Imported, Overrides, Recorder, Recording, import_scenario
-from ..flink.input_kinds import INPUT_KINDS
 from ..flink.options import EVERYWHERE
 from ..flink.recording import packed
+from ..flink.union_or_join import INPUT_KINDS
 from ..present.console import print_assumptions, say, to_stderr
 from .arguments import Settings, Several, naming_options, warn_of_bare_numbers
 

@@ -20,7 +20,7 @@ from netstack import SourceError, split_assignment
 from ..errors import OutputError, ShuffleError, ShuffleWarning, UsageError
 from ..extras import require
 from ..files.writing import require_place
-from ..interrupts import held_interrupts
+from ..held_signals import held_interrupts
 from ..number_text import size
 from ..present.console import say, to_stderr
 from ..present.documents import Shuffled, present
@@ -47,7 +47,7 @@ from ..spark.shuffling.api import (
     transport_config,
 )
 from ..spark.shuffling.api import shuffle as shuffle_frame
-from ..spark.shuffling.partitions import read_in_partitions
+from ..spark.shuffling.partition_count import read_in_partitions
 from ..spark.shuffling.pieces import Compression
 from ..spark.shuffling.reports import shuffle_statistics
 from ..spark.workers import TaskNotes, send_packages, task_notes, write_package

@@ -27,7 +27,6 @@ from netstack import (
 from ..errors import FlinkRestError, Note, Parameter
 from ..optional_figures import highest, known, mean_of_known, middle
 from .exchange_flows import ALIKE, Firings, JobFlows
-from .input_kinds import InputKind, kind_by_name, kind_note
 from .job import FlinkEdge, FlinkJob, FlinkVertex, runs_other_jobs
 from .options import Overrides, input_kinds, of_vertex, read_config
 from .processor_time import NOTHING_BURNS, Burning
@@ -47,6 +46,7 @@ from .subtask_loads import (
     service_s,
     source_rate,
 )
+from .union_or_join import InputKind, kind_by_name, kind_note
 
 WARMUP_S = 20.0
 """Minimum warm-up in seconds. By then an emulated job has filled its queues and sized its buffers."""

@@ -12,7 +12,6 @@ from netstack import Scenario, Viewed
 from ..errors import FlinkRestError, Note, Parameter
 from .client import Answers, RestClient
 from .fit_scenario import fit_scenario
-from .input_kinds import with_input_kinds
 from .job import FlinkJob, JobState, read_job, read_running, unchanged
 from .measured import Measured, measured, read_checkpoints
 from .options import Overrides, check_names, input_kinds
@@ -20,6 +19,7 @@ from .processor_time import Processors, burning_of
 from .recording import Recording
 from .sampling import Samples, stands_still, take_samples, watch_time_s
 from .steadiness import unsteady
+from .union_or_join import with_input_kinds
 
 _BACK_TO_BACK = 0.7
 """If checkpoints take at least this share of the interval, debloating has little time to recover between

@@ -18,8 +18,8 @@ from netstack import (
 )
 
 from ..errors import FlinkRestError, Note, Parameter, ParameterName, UsageError
-from .input_kinds import InputKind, kind_by_name
 from .job import FlinkJob
+from .union_or_join import InputKind, kind_by_name
 
 EVERYWHERE = ""
 """Key of an override that applies to all vertices of its kind."""

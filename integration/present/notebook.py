@@ -54,7 +54,7 @@ class Grid(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class View(ABC, Generic[T]):
-    """The view of a class; satisfies `netstack.results.view_plugins.View`."""
+    """The view of a class; satisfies `netstack.results.notebook_views.View`."""
 
     kind: str
     """Name of the class."""

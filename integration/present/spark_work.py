@@ -15,7 +15,7 @@ from rich.text import Text
 
 from netstack import Scenario, task_managers
 
-from ..interrupts import held_interrupts
+from ..held_signals import held_interrupts
 from ..number_text import counted, digits, milliseconds, size
 from ..spark.driver import local_slots
 from ..spark.workers import TaskNotes

@@ -24,7 +24,7 @@ import trio
 from netstack import SourceError
 
 from ..emulating import ctrl_c_to_trio
-from ..interrupts import held_interrupts
+from ..held_signals import held_interrupts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

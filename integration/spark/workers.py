@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from ..files.writing import written_whole
-from ..interrupts import held_interrupts
+from ..held_signals import held_interrupts
 from .driver import is_local
 
 if TYPE_CHECKING:

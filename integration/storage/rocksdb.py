@@ -23,7 +23,7 @@ from netstack import OPTIONS, Scenario, StateBackendType, StateError, TableOptio
 
 from ..errors import FileError, MissingExtraError
 from ..extras import is_installed, missing_line
-from .rocksdb_files import FORMAT_VERSION, family_of, normalised, normalised_size, with_levels
+from .rocksdb_edits import FORMAT_VERSION, family_of, normalised, normalised_size, with_levels
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict

@@ -23,7 +23,7 @@ import msgspec
 
 from netstack import Scenario, SourceError
 
-from ..interrupts import held_interrupts, starting_processes
+from ..held_signals import held_interrupts, starting_processes
 from ..seed_runs import Done, worker_pool
 from ..spark.driver import is_local, run_cancellable
 from ..spark.failure_causes import first_cause, is_from_spark, one_line

@@ -29,8 +29,8 @@ from ..scenarios.exchange_patterns import shape_of
 from ..scenarios.rules import check_scenario
 from ..scenarios.scenario import Scenario
 from ..state.snapshots import CheckpointMetadata
-from .assignments import Assignment, Failure, Report
 from .distributed_scenario import distribution_problems, task_managers
+from .orders_and_reports import Assignment, Failure, Report
 
 Launch = Callable[[Assignment], Sequence[Report]]
 """Runs one attempt in all its processes and returns their reports; raises LaunchError if they end without a

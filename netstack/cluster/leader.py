@@ -24,7 +24,6 @@ from ..jobs.job import shape_after
 from ..results.recorder import Recorder
 from ..state.snapshots import CheckpointMetadata
 from ..tasks.subtask_environment import Environment
-from .assignments import Assignment, CheckpointRecord, checkpoint_records
 from .control_messages import (
     Acknowledge,
     Control,
@@ -39,6 +38,7 @@ from .control_messages import (
     distant_tasks,
 )
 from .distributed_scenario import task_managers
+from .orders_and_reports import Assignment, CheckpointRecord, checkpoint_records
 
 if TYPE_CHECKING:
     from .task_manager import RunClock

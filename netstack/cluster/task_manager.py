@@ -47,7 +47,6 @@ from ..state.table_store import TableStores
 from ..tasks.subtask import Subtask
 from ..tasks.subtask_environment import Environment
 from ..tcp.pipe import ConnectionLimits, Stream
-from .assignments import COLUMNS, Assignment, Blame, Failure, Report
 from .control_messages import (
     Aborted,
     Completed,
@@ -65,6 +64,7 @@ from .control_messages import (
 )
 from .distributed_scenario import task_managers, with_real_costs
 from .leader import LEADER, Leader
+from .orders_and_reports import COLUMNS, Assignment, Blame, Failure, Report
 from .tcp_connections import TcpConnections
 
 _log = logging.getLogger("netstack.cluster")

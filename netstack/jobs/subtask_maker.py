@@ -40,7 +40,7 @@ from ..tasks.operators import BroadcastSide, Forward, KeyedBroadcastOperator, Op
 from ..tasks.service_time import Throttle
 from ..tasks.source_subtask import ONE_BY_ONE, Calls, SourceSubtask, pace_of
 from ..tasks.sources import GeneratedSource, opener_of
-from ..tasks.state_upkeep import Materializer, TableSchedule
+from ..tasks.state_work import Materializer, TableSchedule
 from ..tasks.subtask import Subtask
 from ..tasks.subtask_environment import Environment
 from ..tasks.synthetic_output import Emission, EventTimeWindows, HeldBack

@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from flowcontrol import readable
 
 from ..scenarios.scenario import Scenario
-from .view_plugins import Viewed
+from .notebook_views import Viewed
 
 S = TypeVar("S")
 

@@ -25,7 +25,7 @@ from ..state.subtask_state import SubtaskState
 from .operators import Operator, OperatorContext
 from .record_service import RecordByRecord, Serving, WholeBuffers
 from .service_time import Throttle
-from .state_upkeep import state_times
+from .state_work import state_times
 from .subtask import Mail, Subtask, with_inputs
 from .subtask_environment import Environment
 from .synthetic_output import HeldBack

@@ -22,7 +22,7 @@ from msgspec.msgpack import Ext
 from buffers import RecordBlock
 from integration.storage import RocksStores
 from integration.storage.rocksdb import RocksStore
-from integration.storage.rocksdb_files import family_of, normalised, normalised_size
+from integration.storage.rocksdb_edits import family_of, normalised, normalised_size
 from netstack import (
     CheckpointMetadata,
     Redistribution,

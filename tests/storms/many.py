@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from integration.errors import WorkerError
-from integration.interrupts import starting_processes
+from integration.held_signals import starting_processes
 from integration.seed_runs import worker_pool
 from integration.spark.driver import run_cancellable
 from integration.spark.failure_causes import one_line

@@ -50,7 +50,7 @@ from ..failure_causes import one_line, spark_errors
 from ..rows import arrow_schema, plain_schema
 from ..workers import worker_function
 from .blocks import BLOCK_COLUMNS, read_blocks
-from .partitions import StageInput, inspect_input
+from .partition_count import StageInput, inspect_input
 from .pieces import Compression, Cutter, Layout
 from .placement import (
     Bound,

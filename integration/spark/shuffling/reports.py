@@ -19,7 +19,7 @@ from netstack import TransportStatistics
 
 from ...errors import ShuffleError
 from ..workers import driver_accumulator
-from .partitions import class_name
+from .partition_count import class_name
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext

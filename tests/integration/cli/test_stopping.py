@@ -182,7 +182,7 @@ LOST = {
     "import that may fail": """
     import careless""",
     "call to Spark": """
-    from integration.interrupts import held_interrupts
+    from integration.held_signals import held_interrupts
     class Thing:
         def __del__(self): signal.raise_signal({number})
     Thing()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from integration.storage.rocksdb import RocksStore, RocksStores, _switch
-from integration.storage.rocksdb_files import _properties, family_of, normalised
+from integration.storage.rocksdb_edits import _properties, family_of, normalised
 from netstack import StateError, TableOptions, TableStore, TableStores
 from tests.netstack.table_model import ModelStores
 

@@ -45,7 +45,7 @@ from netstack import (
     sink,
     transactional_sink,
 )
-from netstack.cluster.assignments import Blame
+from netstack.cluster.orders_and_reports import Blame
 from tests.netstack.local_cluster import launch_locally, run_processes
 from tests.netstack.whole_jobs import RECOVERIES
 

@@ -25,7 +25,7 @@ from netstack.state.changelog import Changelog, ChangelogBackend, Operation, cha
 from netstack.state.snapshots import StateFormat, StateKind
 from netstack.state.table_backend import TableSettings, TableStateBackend
 from netstack.state.value_encoding import encode_value
-from netstack.tasks.state_upkeep import first_delay_s
+from netstack.tasks.state_work import first_delay_s
 from tests.crossing import crossed
 from tests.netstack.table_model import ModelStores
 from tests.netstack.whole_jobs import EXACTLY_ONCE, MODES, SCHEDULES, expected, run, sums_job

@@ -19,7 +19,7 @@ from netstack import (
 )
 from netstack.state.subtask_state import ChangelogTerms, SubtaskState
 from netstack.state.table_backend import TableSettings
-from netstack.tasks.state_upkeep import state_times
+from netstack.tasks.state_work import state_times
 from tests.netstack.table_model import ModelStores
 from tests.netstack.whole_jobs import sums_job
 

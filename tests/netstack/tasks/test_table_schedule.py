@@ -9,7 +9,7 @@ from netstack import Agenda, CostModel, StateTtlConfig, TableOptions
 from netstack.engine.agenda_loop import run_agenda
 from netstack.state.table_backend import TableSettings, TableStateBackend
 from netstack.state.time_to_live import StateClock
-from netstack.tasks.state_upkeep import TableSchedule
+from netstack.tasks.state_work import TableSchedule
 from tests.netstack.table_model import ModelStore, ModelStores
 
 RATE = 1000.0

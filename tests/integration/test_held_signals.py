@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from integration.interrupts import held_interrupts, starting_processes
+from integration.held_signals import held_interrupts, starting_processes
 from integration.stopping import StopSignals
 
 
