@@ -26,8 +26,8 @@ netstack.jobs          build: a job from a scenario, and its memory; emulation; 
 netstack.engine        agenda: the next event; compiled: whether the core is compiled
 netstack.transport     transport_config, endpoint, transport: records between processes
 netstack.tcp           mesh, handshaking, sealed_requests, pipe: TCP connections between processes
-netstack.cluster       assignments, distributed_run, distributed_scenario, task_manager: a job over
-                       processes
+netstack.cluster       distributed_run, distributed_scenario, orders_and_reports, task_manager: a job
+                       over processes
 =====================  ==================================================================================
 """
 

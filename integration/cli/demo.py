@@ -9,7 +9,6 @@ import msgspec
 
 from netstack import QuantityError, Result, Scenario, format_duration, parse_duration, to_json
 
-from ..comparison.window_figures import figures_of
 from ..demo_job import (
     ALIGNED,
     FLIGHTS_KEY,
@@ -27,6 +26,7 @@ from ..demo_job import (
 from ..emulating import emulate
 from ..errors import UsageError
 from ..extras import require
+from ..figures.window_figures import figures_of
 from ..files.writing import prepare_folder
 from ..present.console import PAGE, say, to_stderr
 from ..present.demo import MODES_TITLE, TITLE, compare_modes, demo_facts, print_demo

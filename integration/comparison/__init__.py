@@ -1,1 +1,1 @@
-"""Comparison of a run with a real Flink or with another run, and the compared figures."""
+"""Comparison of a run with a real Flink or with another run."""

@@ -10,8 +10,8 @@ import msgspec
 
 from netstack import Result, to_json
 
-from ..optional_figures import quotient
-from .window_figures import QUANTITIES, figures_of
+from ..figures.optional_figures import quotient
+from ..figures.window_figures import QUANTITIES, figures_of
 
 
 class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):

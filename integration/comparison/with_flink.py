@@ -26,7 +26,7 @@ from flowcontrol import readable
 from netstack import CheckpointStatus, Result, Viewed
 
 from ..errors import FileError, UsageError
-from ..optional_figures import known, lowest, middle, total
+from ..figures.optional_figures import known, lowest, middle, total
 
 Run = Mapping[str, Any]
 Block = Mapping[str, Any]

@@ -28,8 +28,8 @@ from itertools import pairwise
 
 from netstack import OPTIONS, Series, VertexSteady, capacity_by_load
 
+from ..figures.optional_figures import Values, complete, highest, known, mean, value_at
 from ..number_text import bytes_per_second, digits, milliseconds, percent, size
-from ..optional_figures import Values, complete, highest, known, mean, value_at
 from .observation import (
     BACK_PRESSURED,
     BUSY,

@@ -1,6 +1,6 @@
 """Rules on checkpoints: the phase that takes the time and its cause, failures, and deadlocks.
 
-Each phase (`comparison.checkpoint_times`) has a cause of its own::
+Each phase (`figures.checkpoint_times`) has a cause of its own::
 
     trigger |-- start delay --|-- alignment --|- sync -|-- async --|- acknowledgement -| complete
             data in flight     unequal         state to  state to    messages, and
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from netstack import CheckpointResult, VertexSteady, standstills
 
-from ..comparison.checkpoint_times import (
+from ..figures.checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,
     ASYNC,
@@ -23,8 +23,8 @@ from ..comparison.checkpoint_times import (
     CheckpointTimes,
     mean_times,
 )
+from ..figures.optional_figures import complete
 from ..number_text import bytes_per_second, counted, milliseconds, percent, size
-from ..optional_figures import complete
 from .back_pressure_rules import full_readers, subtasks_text
 from .observation import (
     BACK_PRESSURED,

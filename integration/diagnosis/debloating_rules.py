@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from netstack import VertexSteady
 
+from ..figures.optional_figures import complete, highest, known, lowest, total
 from ..number_text import counted, digits, milliseconds, percent, size
-from ..optional_figures import complete, highest, known, lowest, total
 from .back_pressure_rules import full_readers
 from .checkpoint_rules import phases, without_pause
 from .observation import (

@@ -31,8 +31,8 @@ from netstack import (
     standstills,
 )
 
-from ..comparison.checkpoint_times import triggered_within
-from ..optional_figures import Values, complete, highest, known, quotient
+from ..figures.checkpoint_times import triggered_within
+from ..figures.optional_figures import Values, complete, highest, known, quotient
 
 _T = TypeVar("_T")
 

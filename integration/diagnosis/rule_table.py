@@ -13,8 +13,8 @@ import msgspec
 
 from netstack import VertexSteady
 
-from ..comparison.checkpoint_times import PHASES, UNREPORTED
-from ..optional_figures import complete
+from ..figures.checkpoint_times import PHASES, UNREPORTED
+from ..figures.optional_figures import complete
 from . import back_pressure_rules, checkpoint_rules, debloating_rules
 from .observation import Finding, Observation
 

@@ -21,11 +21,11 @@ from netstack import (
     with_options,
 )
 
-from ..comparison.checkpoint_times import window_times
-from ..comparison.window_figures import figures_of
 from ..emulating import emulate
+from ..figures.checkpoint_times import window_times
+from ..figures.optional_figures import quotient
+from ..figures.window_figures import figures_of
 from ..number_text import milliseconds
-from ..optional_figures import quotient
 
 LONGEST_S = 3.0
 """Further runs are made only if the first run took at most this long, in seconds of wall-clock time."""

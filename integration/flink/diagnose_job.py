@@ -20,7 +20,7 @@ from netstack import LinkConditions, VertexSteady
 from ..diagnosis.observation import Observation, observation_of
 from ..diagnosis.rule_table import Diagnosis, diagnose
 from ..errors import Note
-from ..optional_figures import complete
+from ..figures.optional_figures import complete
 from .client import Answers, RestClient, number
 from .fit_scenario import fit_scenario
 from .importing import Imported, check_shape, import_scenario, note_on_missing

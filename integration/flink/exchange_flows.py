@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..optional_figures import complete, highest, known, middle, quotient
+from ..figures.optional_figures import complete, highest, known, middle, quotient
 from .job import FlinkEdge, FlinkJob, FlinkVertex
 from .sampling import ACCOUNT, Sample, Samples, SubtaskSamples, longer_per_s, passed_s
 from .subtask_loads import LEAST_RECORDS

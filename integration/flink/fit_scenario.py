@@ -25,7 +25,7 @@ from netstack import (
 )
 
 from ..errors import FlinkRestError, Note, Parameter
-from ..optional_figures import highest, known, mean_of_known, middle
+from ..figures.optional_figures import highest, known, mean_of_known, middle
 from .exchange_flows import ALIKE, Firings, JobFlows
 from .job import FlinkEdge, FlinkJob, FlinkVertex, runs_other_jobs
 from .options import Overrides, input_kinds, of_vertex, read_config

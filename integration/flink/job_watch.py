@@ -17,7 +17,7 @@ from netstack import CheckpointResult, Result, scenario_document
 
 from ..comparison.with_flink import ALIGNMENT, END_TO_END, START_DELAY, Comparison, Row, Spread, compare
 from ..errors import FlinkRestError, JobWentError, NotRunningError
-from ..optional_figures import highest, known, mean_of_known
+from ..figures.optional_figures import highest, known, mean_of_known
 from .client import Answers, RestClient
 from .importing import Imported
 from .job import ENDED, RUNNING, FlinkJob, running_since_ms

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from netstack import CheckpointResult, Steady, VertexCheckpoint, VertexSteady, barrier_figures
 
-from ..optional_figures import known, quotient
+from ..figures.optional_figures import known, quotient
 from .client import RestClient
 from .job import FlinkJob, FlinkVertex
 from .sampling import METRICS, Samples, SubtaskSamples, longer_per_s

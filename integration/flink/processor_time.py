@@ -54,7 +54,7 @@ import numpy as np
 from netstack import Machine
 
 from ..errors import Note, Parameter
-from ..optional_figures import complete, highest, known, middle, quotient, total
+from ..figures.optional_figures import complete, highest, known, middle, quotient, total
 from .client import RestClient, number
 from .job import LOCAL_PATH, FlinkJob, FlinkVertex, host_of, is_local, runs_other_jobs
 from .options import EVERYWHERE, Overrides, of_vertex

@@ -31,7 +31,7 @@ from typing import Any
 from netstack import QuantityError, parse_flink_duration
 
 from ..errors import FlinkRestError
-from ..optional_figures import complete, middle
+from ..figures.optional_figures import complete, middle
 from .client import RestClient, number
 from .job import FlinkJob, FlinkVertex, JobState, restarted
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from netstack import CheckpointResult, GeneratorSpec, Scenario
 
-from ..optional_figures import complete
+from ..figures.optional_figures import complete
 from .job import FlinkJob, FlinkVertex
 from .sampling import Samples, account_s, passed_s
 from .subtask_loads import aligned_start_delays

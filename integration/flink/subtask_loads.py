@@ -28,7 +28,7 @@ from typing import Literal
 
 from netstack import CheckpointResult, CostModel, NetworkConfig, VertexCheckpoint
 
-from ..optional_figures import complete, mean_of_known, middle, quotient
+from ..figures.optional_figures import complete, mean_of_known, middle, quotient
 from .job import FlinkJob, FlinkVertex
 from .sampling import ACCOUNT, METER_S, Samples, SubtaskSamples, is_same_load, longer_per_s
 

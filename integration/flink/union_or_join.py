@@ -20,8 +20,8 @@ from netstack import InputError, JobFailedError, Scenario
 from ..comparison.with_flink import Row, compare
 from ..emulating import emulate
 from ..errors import Note, Parameter
+from ..figures.optional_figures import total
 from ..number_text import NOTHING
-from ..optional_figures import total
 from .job import CHAIN, FlinkVertex
 from .measured import Measured, reference_of
 

@@ -21,8 +21,8 @@ import trio
 from netstack import CheckpointResult, InputError, Scenario, Steady, VertexSteady
 
 from ..errors import FlinkRestError, JobWentError, NotRunningError, UsageError
+from ..figures.optional_figures import Values, complete, highest, lowest, mean
 from ..flink import Imported, JobWatch, Measured
-from ..optional_figures import Values, complete, highest, lowest, mean
 from .live_job import LiveJob
 from .messages import (
     FlinkCheckpoint,

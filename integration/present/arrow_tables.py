@@ -16,7 +16,7 @@ from msgspec import UNSET, inspect
 
 from netstack import CheckpointResult, Series, Steady, VertexCheckpoint, VertexSteady
 
-from ..optional_figures import total
+from ..figures.optional_figures import total
 
 Rows = Iterable[Mapping[str, Any]]
 

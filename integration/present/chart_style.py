@@ -19,7 +19,7 @@ from msgspec import UNSET
 
 from netstack import Result
 
-from ..comparison.window_figures import WindowFigures, figures_of_runs
+from ..figures.window_figures import WindowFigures, figures_of_runs
 from .console import shown
 from .sentences import down_times
 

@@ -12,8 +12,8 @@ from rich.table import Column
 from rich.text import Text
 
 from ..comparison.differences import FigureDifference, ResultDifferences
-from ..comparison.window_figures import QUANTITIES
 from ..comparison.with_flink import Comparison, Row, Spread
+from ..figures.window_figures import QUANTITIES
 from ..number_text import NOTHING, counted, figure, ratio, size, size_in, size_unit
 from .console import WIDTH
 from .table_style import BEFORE, BOTH, TIGHT, figures

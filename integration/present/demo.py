@@ -11,8 +11,8 @@ from rich.text import Text
 
 from netstack import Result, format_duration
 
-from ..comparison.window_figures import figures_of
 from ..demo_job import ALIGNED, AT_LEAST_ONCE, CHECKPOINT_INTERVAL_S, TIMEOUT_S, Data, DemoSettings
+from ..figures.window_figures import figures_of
 from ..number_text import NOTABLE_CHANGE, milliseconds, per_second, percent, ratio, size
 from .run import AFTER_BARRIERS, MODE_COLUMNS, MODES_LEGEND, Fact, job_facts, modes_table, summary_table
 from .sentences import restore_ms

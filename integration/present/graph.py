@@ -26,8 +26,8 @@ from rich.cells import cell_len, chop_cells
 
 from netstack import Scenario, Steady, Vertex, VertexSteady
 
+from ..figures.optional_figures import highest, middle, total
 from ..number_text import counted, milliseconds, per_second, percent
-from ..optional_figures import highest, middle, total
 from .console import shown
 
 MARGIN = 4.0

@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from netstack import FaultResult, RestartResult, Result, Steady
 
-from ..comparison.window_figures import figures_of_runs
 from ..comparison.with_flink import Comparison, Row
 from ..extras import is_installed, missing_line, require
+from ..figures.optional_figures import highest
+from ..figures.window_figures import figures_of_runs
 from ..number_text import NOTHING, milliseconds, per_second, percent, size
-from ..optional_figures import highest
 from ..tuning.recommend import COUNTS, FIGURES, Recommendation
 from ..tuning.settings import NOW
 from . import arrow_tables

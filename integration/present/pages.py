@@ -26,7 +26,7 @@ from markupsafe import Markup
 from netstack import InputError, Result, Scenario, Steady, read_scenario, scenario_document, to_json
 
 from ..comparison.differences import ResultDifferences, document_of
-from ..comparison.window_figures import figures_of_runs
+from ..figures.window_figures import figures_of_runs
 from ..files.caches import cached_text
 from ..files.writing import prepare_folder, write_outputs
 from ..number_text import NOTHING, milliseconds, per_second

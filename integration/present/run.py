@@ -33,7 +33,7 @@ from netstack import (
     object_name,
 )
 
-from ..comparison.checkpoint_times import (
+from ..figures.checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,
     START_DELAY,
@@ -42,7 +42,8 @@ from ..comparison.checkpoint_times import (
     completed_within,
     mean_times,
 )
-from ..comparison.window_figures import QUANTITIES, edge_ends, figures_of, figures_of_runs
+from ..figures.optional_figures import highest, known, lowest, mean_of_known, quotient, value_at
+from ..figures.window_figures import QUANTITIES, edge_ends, figures_of, figures_of_runs
 from ..number_text import (
     NOTHING,
     counted,
@@ -54,7 +55,6 @@ from ..number_text import (
     size,
     with_micro_sign,
 )
-from ..optional_figures import highest, known, lowest, mean_of_known, quotient, value_at
 from .sentences import are_plain, checkpoints_by_end, fell_behind, incidents, never_fired, price
 from .table_style import figures, fits, grid, number
 

@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 from netstack import CheckpointResult, CheckpointStatus, CheckpointType, Result
 
-from ..comparison.checkpoint_times import (
+from ..figures.checkpoint_times import (
     ALIGNMENT,
     START_DELAY,
     CheckpointTimes,
@@ -29,7 +29,7 @@ from ..comparison.checkpoint_times import (
     subtask_parts,
     window_times,
 )
-from ..comparison.window_figures import WindowFigures, bytes_per_s, edge_ends, is_debloated, queued
+from ..figures.window_figures import WindowFigures, bytes_per_s, edge_ends, is_debloated, queued
 from ..number_text import NOTHING, milliseconds, size
 from .chart_style import (
     ALARM,

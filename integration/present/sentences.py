@@ -18,9 +18,9 @@ from netstack import (
     StartResult,
 )
 
-from ..comparison.window_figures import WindowFigures
+from ..figures.optional_figures import quotient
+from ..figures.window_figures import WindowFigures
 from ..number_text import NOTABLE_CHANGE, digits, figure, milliseconds, percent, size
-from ..optional_figures import quotient
 
 SAME_TIME = 1.05
 """Two times with a smaller ratio count as equal."""

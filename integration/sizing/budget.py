@@ -38,11 +38,11 @@ from numpy.typing import NDArray
 from buffers import InsufficientBuffers
 from netstack import EdgeBuffers, Result, Scenario, format_size, gates_of, partitions_of
 
-from ..comparison.checkpoint_times import barrier_delay_ms, completed_within
 from ..errors import UsageError
 from ..extras import require
+from ..figures.checkpoint_times import barrier_delay_ms, completed_within
+from ..figures.optional_figures import known
 from ..number_text import NOTABLE_CHANGE
-from ..optional_figures import known
 from ..seed_runs import Done, run_seeds
 from .emulated_check import calm_interval_s, filled, undisturbed
 from .job_size import size_job

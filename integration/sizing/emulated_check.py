@@ -23,7 +23,7 @@ from netstack import GeneratorSpec, Result, Scenario, Steady, VertexSteady
 
 from ..comparison.with_flink import Spread
 from ..emulating import emulate
-from ..optional_figures import highest, known, lowest, mean_of_known
+from ..figures.optional_figures import highest, known, lowest, mean_of_known
 from ..seed_runs import Done, reads_paths, run_seeds
 from .job_size import JobSize, share_of_slowest, size_job
 

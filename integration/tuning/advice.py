@@ -22,7 +22,7 @@ from typing import NamedTuple
 from netstack import Scenario
 
 from ..errors import UsageError
-from ..optional_figures import known
+from ..figures.optional_figures import known
 from .axes import Axis, AxisValue, problems_after
 from .choice import Outcome
 from .point_rows import PointRow

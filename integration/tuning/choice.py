@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from ..figures.optional_figures import known
 from ..number_text import milliseconds, size
-from ..optional_figures import known
 
 SAME_SHARE, SAME_MS = 0.05, 15.0
 """Times count as equal if they differ by less than this share, or by less than this many milliseconds."""

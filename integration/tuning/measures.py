@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 from netstack import CheckpointStatus, Result
 
-from ..comparison.checkpoint_times import completed_within, mean_times, triggered_within
-from ..comparison.window_figures import bytes_in_flight, consumers, is_debloated, last_consumers
-from ..optional_figures import complete, highest, known, lowest, middle, total
+from ..figures.checkpoint_times import completed_within, mean_times, triggered_within
+from ..figures.optional_figures import complete, highest, known, lowest, middle, total
+from ..figures.window_figures import bytes_in_flight, consumers, is_debloated, last_consumers
 
 EXPIRED = "CHECKPOINT_EXPIRED"
 """Flink's CheckpointFailureReason of a checkpoint that took longer than its timeout."""
@@ -55,7 +55,7 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     throughput_per_s: float | None = None
     """Records per second that all subtasks of the last vertices read."""
     start_delay_ms: float | None = None
-    """Start delay of the subtask that acknowledged last; mean (`comparison.checkpoint_times`)."""
+    """Start delay of the subtask that acknowledged last; mean (`figures.checkpoint_times`)."""
     start_delay_max_ms: float | None = None
     """Start delay of the slowest subtask of the slowest vertex; median over checkpoints."""
     alignment_ms: float | None = None

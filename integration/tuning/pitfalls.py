@@ -14,8 +14,8 @@ from netstack import Result, from_json
 
 from ..diagnosis.observation import Finding, Observation, observations
 from ..diagnosis.rule_table import PITFALLS
+from ..figures.optional_figures import known
 from ..files.shipped import example
-from ..optional_figures import known
 from .point_rows import PointRow
 from .settings import SETTING
 

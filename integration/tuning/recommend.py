@@ -14,8 +14,8 @@ from flowcontrol import readable
 from netstack import Scenario, Viewed, format_duration
 
 from ..errors import UsageError
+from ..figures.optional_figures import known, mean_of_known, quotient
 from ..number_text import milliseconds, size
-from ..optional_figures import known, mean_of_known, quotient
 from .axes import FLINK
 from .choice import (
     SAME_MS,

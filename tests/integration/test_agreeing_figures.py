@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from integration.cli.app import main
-from integration.comparison.window_figures import figures_of
+from integration.figures.window_figures import figures_of
 from integration.files.reading import load_result
 from integration.number_text import figure, milliseconds, per_second, percent
 from integration.present.run import summary_table

@@ -13,7 +13,6 @@ import pytest
 from integration import demo_job as flights
 from integration.cli import exit_status
 from integration.cli.app import main
-from integration.comparison.window_figures import figures_of
 from integration.demo_job import (
     ALIGNED,
     AT_LEAST_ONCE,
@@ -29,6 +28,7 @@ from integration.demo_job import (
     measure_data,
     spark_source,
 )
+from integration.figures.window_figures import figures_of
 from integration.present.console import to_stdout
 from integration.present.demo import compare_modes, print_demo
 from integration.present.documents import DemoModes, DemoRuns

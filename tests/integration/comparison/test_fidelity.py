@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from integration.comparison.checkpoint_times import CheckpointTimes, mean_times
 from integration.comparison.with_flink import checkpoints_in, compare, runs_of, windows
+from integration.figures.checkpoint_times import CheckpointTimes, mean_times
 from integration.files.reading import load_scenario
 from integration.seed_runs import run_seeds
 from integration.tuning.measures import Measures, measure

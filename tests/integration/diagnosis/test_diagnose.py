@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from integration import load_scenario
 from integration.cli.app import main
-from integration.comparison.checkpoint_times import window_times
 from integration.diagnosis.rule_table import UNDECIDED, Diagnosis
 from integration.diagnosis.trial import trials
 from integration.errors import FlinkRestError
+from integration.figures.checkpoint_times import window_times
 from integration.flink.diagnose_job import diagnose_job
 from integration.flink.sampling import METRICS
 from integration.number_text import milliseconds

@@ -8,9 +8,9 @@ from statistics import median
 
 import pytest
 
+from integration.figures.optional_figures import known
 from integration.files.reading import load_scenario
 from integration.flink import FlinkRestError, Imported, Overrides, import_scenario
-from integration.optional_figures import known
 from netstack import (
     OPTIONS,
     PRESETS,

@@ -1,6 +1,6 @@
 import msgspec
 
-from integration.comparison.checkpoint_times import (
+from integration.figures.checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,
     ASYNC,

@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from integration.comparison.checkpoint_times import (
+from integration.diagnosis.checkpoint_rules import phases
+from integration.diagnosis.observation import observations
+from integration.figures.checkpoint_times import (
     ACKNOWLEDGEMENT,
     ALIGNMENT,
     ASYNC,
@@ -31,9 +33,7 @@ from integration.comparison.checkpoint_times import (
     subtask_parts,
     window_times,
 )
-from integration.comparison.window_figures import figures_of
-from integration.diagnosis.checkpoint_rules import phases
-from integration.diagnosis.observation import observations
+from integration.figures.window_figures import figures_of
 from integration.present.run import print_result
 from integration.tuning.measures import measure
 from netstack import CheckpointResult, CheckpointStatus, Result, VertexCheckpoint, emulate, read_scenario

@@ -10,8 +10,8 @@ from msgspec import UNSET
 from netstack import Result, Series, Steady, VertexSteady
 
 from ..number_text import milliseconds, per_second, size
-from ..optional_figures import lowest, middle, quotient, total
 from .checkpoint_times import window_times
+from .optional_figures import lowest, middle, quotient, total
 
 SENT, RECEIVED = "outputQueueSize", "inputQueueSize"
 """Fields of `Series` with the bytes queued at the two ends of exchanges."""

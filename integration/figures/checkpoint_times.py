@@ -38,7 +38,7 @@ from netstack import (
     VertexCheckpoint,
 )
 
-from ..optional_figures import known, value_at
+from .optional_figures import known, value_at
 
 START_DELAY, ALIGNMENT, SYNC, ASYNC = "start delay", "alignment", "sync", "async"
 ACKNOWLEDGEMENT = "acknowledgement"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integration.optional_figures import (
+from integration.figures.optional_figures import (
     complete,
     highest,
     known,

@@ -3,9 +3,9 @@ import dataclasses
 import msgspec
 import pytest
 
-from integration.comparison.window_figures import WindowFigures, figures_of
+from integration.figures.optional_figures import quotient
+from integration.figures.window_figures import WindowFigures, figures_of
 from integration.number_text import milliseconds, per_second, ratio, size
-from integration.optional_figures import quotient
 from integration.present.run import (
     MODE_COLUMNS,
     SUBTASK_COLUMNS,

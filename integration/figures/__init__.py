@@ -1,0 +1,1 @@
+"""Figures of runs and Flink jobs: times of checkpoints, figures of windows, missing values."""
