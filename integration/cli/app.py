@@ -141,16 +141,12 @@ _COMMANDS = {
 }
 """Names of the commands by group, and the one-line help of each."""
 
-_ELSEWHERE = {"package": "shuffle"}
-"""For each command that is not in a module of its own name: the name of its module."""
-
 for _group, _commands in _COMMANDS.items():
     _ordered = Group.create_ordered(_group)
     for _name, _help in _commands.items():
         _function = _name.replace("-", "_")
         # Named by text, so that they are imported only when called, because some take a while.
-        _module = f"integration.cli.{_ELSEWHERE.get(_function, _function)}"
-        app.command(f"{_module}:{_function}", name=_name, help=_help, group=_ordered)
+        app.command(f"integration.cli.{_function}:{_function}", name=_name, help=_help, group=_ordered)
 app.group_commands = Group.create_ordered("Options")
 app.command(
     "integration.cli.completion:install_completion",

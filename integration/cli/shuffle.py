@@ -1,4 +1,4 @@
-"""The commands ``netstack shuffle`` and ``netstack package``."""
+"""The command ``netstack shuffle``."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from cyclopts import Parameter
 
 from netstack import SourceError, split_assignment
 
-from ..errors import OutputError, ShuffleError, ShuffleWarning, UsageError
+from ..errors import ShuffleError, ShuffleWarning, UsageError
 from ..extras import require
 from ..files.writing import require_place
 from ..held_signals import held_interrupts
-from ..number_text import size
 from ..present.console import say, to_stderr
 from ..present.documents import Shuffled, present
 from ..present.progress import activity
@@ -50,7 +49,7 @@ from ..spark.shuffling.api import shuffle as shuffle_frame
 from ..spark.shuffling.partition_count import read_in_partitions
 from ..spark.shuffling.pieces import Compression
 from ..spark.shuffling.reports import shuffle_statistics
-from ..spark.workers import TaskNotes, send_packages, task_notes, write_package
+from ..spark.workers import TaskNotes, send_packages, task_notes
 from .arguments import Flag, Settings, Several, Whole, require_some, usage_error, warn_of_bare_numbers
 
 if TYPE_CHECKING:
@@ -295,23 +294,3 @@ def _as_typed(line: str) -> str:
         if line.startswith(name):
             line = option + line.removeprefix(name)
     return f"netstack shuffle: {line}"
-
-
-def package(file: Path, /, *, libraries: Flag = False) -> int:
-    """Write the file that gives Spark's executors the packages for a shuffle.
-
-    Args:
-        file: Name of the new file; it must end in .zip.
-        libraries: Include all libraries except NumPy, pandas and PyArrow. With this option, pass the file to
-            Spark by --archives, otherwise by --py-files.
-    """
-    if file.suffix != ".zip":
-        raise OutputError(f"{file}: the name must end in .zip, as Spark requires")
-    if file.exists():
-        raise OutputError(f"{file}: already exists; delete it, or give another name")
-    try:
-        written = write_package(file, libraries=libraries)
-    except OSError as error:
-        raise OutputError(f"{file}: cannot be written: {error.strerror}") from None
-    say(f"wrote {file}: {written} files, {size(file.stat().st_size)}")
-    return 0
