@@ -134,8 +134,8 @@ def choose(outcomes: Sequence[Outcome], now: str, limits: Constraints, *, takes_
     if may_stay and distances[now] < nearest - TIE:
         return Choice(now, tuple(_alternatives(present, gaining, distances)), frozenset([now]))
 
-    def order(each: Outcome) -> tuple[float, ...]:
-        return each.mechanisms, bool(each.stored_bytes), -each.target_s, distances[each.name]
+    def order(each: Outcome) -> tuple[float | str, ...]:
+        return each.mechanisms, bool(each.stored_bytes), -each.target_s, distances[each.name], each.name
 
     chosen = min((each for each in gaining if distances[each.name] <= nearest + TIE), key=order)
     close = frozenset(each.name for each in gaining if distances[each.name] <= nearest + 2 * TIE)
