@@ -93,10 +93,10 @@ def _parts(seeds: range, size: int) -> list[range]:
 
 
 SEEDS_A_LINE = 256
-"""Seeds that a line tells of at most."""
+"""Maximum number of seeds in a line."""
 
 _DRAWN = 64
-"""So many cases tell what seeds mean."""
+"""Number of cases whose contents identify the meaning of seeds."""
 
 
 class _Head(msgspec.Struct, frozen=True):

@@ -414,9 +414,9 @@ def _number(item: Any) -> int:
 
 
 class PoolRules:
-    """Checks the pools of one attempt; it remembers what each held at the last look.
+    """Checks the pools of one attempt, and keeps the number of segments of each from the last check.
 
-    Only where no step is missed (`closely`) can be told whether a pool has taken what it may.
+    Whether a pool has taken all that it may can be checked only if no step is missed (`closely`).
     """
 
     def __init__(self, *, closely: bool = True) -> None:

@@ -140,7 +140,7 @@ def of_this_run(mark: str) -> list[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="who is left is told by /proc")
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads /proc")
 def test_ctrl_c_ends_all_processes_and_leaves_no_file(tmp_path: Path) -> None:
     mark = f"NETSTACK_MARK={tmp_path}"
     name, _, value = mark.partition("=")

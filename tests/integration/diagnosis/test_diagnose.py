@@ -332,7 +332,7 @@ def take_away(cluster: Cluster, gone: Gone) -> None:
 
 
 METRIC = re.compile("|".join(pattern for patterns in METRICS.values() for pattern in patterns))
-"""What is read of a subtask."""
+"""Names of the metrics that are read for a subtask."""
 
 ACCOUNT = {"accumulateBusyTimeMs", "accumulateIdleTimeMs", "accumulateBackPressuredTimeMs"}
 PHASE_FIELDS = ("start_delay", "alignment", "checkpoint", "end_to_end_duration", "unaligned_checkpoint")

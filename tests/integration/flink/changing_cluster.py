@@ -363,7 +363,7 @@ class Start:
 
 
 WHEN_S = ((-45.0, 45.0), (0.0, 0.6), (19.0, 25.0), (29.0, 36.0))
-"""When the first thing happens, counted from when reading begins: at any time, as it begins, as it ends."""
+"""Ranges for the time of the first event, from the start of reading: any time, at its start, at its end."""
 
 
 def draw_starts(random: Random) -> tuple[Start, ...]:

@@ -88,7 +88,7 @@ def read(
     given: Overrides | None = None,
     job: FlinkJob | None = None,
 ) -> tuple[Burning, list[str]]:
-    """What is made of the use of machines, and what is said of it."""
+    """Return the estimate from the use of machines, and its notes."""
     samples = {"source": [*map(task, source)], "work": [*map(task, work)], "sink": [*map(task, sink)]}
     notes: list[str] = []
     return burning_of(job or JOB, samples, hosts, given or Overrides(), notes), notes

@@ -47,7 +47,7 @@ NONSENSE = (
     '{"type": "step", "seconds": 1e400}',
     '{"type": "change", "side": "c", "key": "x", "value": "y"}',
 )
-"""What no page says."""
+"""Requests that no page sends."""
 
 
 class Refusal(Exception):  # noqa: N818 - it is what the server says

@@ -1,4 +1,4 @@
-"""How tasks find each other, and what one does with its input until they have."""
+"""Meetings of tasks, and the handling of their input until they have met."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from netstack.state.snapshots import (
 
 
 class FailingStorage(MemoryStorage):
-    """A storage that may be told to fail; `calls` has what completed and deleted checkpoints."""
+    """A storage that can be made to fail; `calls` lists the completions and deletions of checkpoints."""
 
     def __init__(self) -> None:
         super().__init__()

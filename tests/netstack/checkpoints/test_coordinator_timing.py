@@ -1,4 +1,4 @@
-"""When plain checkpoints begin and end: the coordinator against a model of its simplest rules, to the bit.
+"""Times at which plain checkpoints begin and end: the coordinator equals a model of its simplest rules.
 
 Random numbers are drawn in the same order, so a run of an aligned job without faults is reproduced exactly.
 """
@@ -40,15 +40,15 @@ class Plan:
     travel: list[float]
     """Times of barriers from a source to a stage, cyclic."""
     ends: list[float]
-    """When each source ends."""
+    """Times at which the sources end."""
     drain: float
-    """How much later each stage may end."""
+    """Seconds after its sources at which a stage may end."""
     declined: set[int]
     """Checkpoints that stage 0 gives up."""
 
 
 class Reports(Protocol):
-    """What the tasks of the model job tell."""
+    """Reports of the tasks of the model job."""
 
     def acknowledge(self, task: Task, report: Acknowledgement) -> None: ...
     def decline(self, task: Task, checkpoint_id: int, reason: str) -> None: ...
@@ -57,7 +57,7 @@ class Reports(Protocol):
 
 @dataclass
 class Task:
-    """Begins a checkpoint when it is told to or all upstream tasks have, and then acknowledges."""
+    """Begins a checkpoint when it is triggered or all upstream tasks have begun it, and then acknowledges."""
 
     job: ModelJob
     vertex: int

@@ -128,7 +128,7 @@ class Readable:
         return None if polled is None else cast(FakeChannel, polled[0]).name
 
     def poll_sizes(self) -> list[tuple[str, int]]:
-        """Of each item left, the channel and the size: 1 for a priority event, else 10."""
+        """Return the channel and the size of each remaining item: 1 for a priority event, else 10."""
         sizes = []
         while (polled := self.gate.poll(0.0)) is not None:
             sizes.append((cast(FakeChannel, polled[0]).name, polled[1].size))
