@@ -151,7 +151,7 @@ def test_two_sides_stand_beside_each_other_and_one_is_kept(browser: Any) -> None
     wait(browser, lambda page: "Side b replays the run: " in find(page, "[data-side=b] .replay").text)
     wait(browser, lambda page: find(page, "#state").get_attribute("data-state") == "running")
     assert not find(browser, "[data-side=b] .replay").is_displayed()
-    # A checkpoint may complete between the two answers of the page.
+    # The page draws these figures a moment after side b has caught up.
     wait(browser, lambda page: times_of_last(page, "b") == times_of_last(page, "a"))
     enter(browser, "service", "map", "2 ms")
     wait(browser, lambda page: "Cost of a record of map to 2 ms" in incidents(page))
